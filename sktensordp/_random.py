@@ -1,0 +1,65 @@
+"""Randomness of releases: one key a release, one stream a block of the data.
+
+The key comes from the operating system, or, for tests and papers, from an integer
+seed and the number of releases that the object has made. The streams are those of
+AES-128 in counter mode: block b of a release reads the words whose 128-bit counter
+begins with b, so that the noise is a function of (key, block) alone and does not
+depend on the order, the chunks or the threads in which the blocks are computed.
+"""
+
+import hashlib
+import secrets
+
+import numpy as np
+
+__all__ = ["NoiseSource"]
+
+_KEY_BYTES = 16
+
+
+class NoiseSource:
+    """The random streams of one release; closed when the release ends.
+
+    Parameters
+    ----------
+    random_state : int or None
+        None takes a key from the operating system. An integer makes the key a
+        function of itself and `n_releases`: reproducible, hence no protection
+        against anybody who knows or guesses it.
+    n_releases : int
+        How many releases the object has made before this one.
+    """
+
+    def __init__(self, random_state, n_releases):
+        if random_state is None:
+            self._key = secrets.token_bytes(_KEY_BYTES)
+        else:
+            words = f"sktensordp release {int(random_state)} {int(n_releases)}"
+            self._key = hashlib.sha256(words.encode()).digest()[:_KEY_BYTES]
+
+    def stream(self, block):
+        """Bit generator of one block, at its beginning.
+
+        Parameters
+        ----------
+        block : int
+            In [0, 2**64).
+
+        Returns
+        -------
+        bits : randomgen.AESCounter
+            Yields 64-bit words by ``random_raw``.
+        """
+        from randomgen import AESCounter
+
+        if self._key is None:
+            raise RuntimeError("This release has ended; its noise is drawn once.")
+        key = np.frombuffer(self._key, dtype=np.uint64)
+        return AESCounter(key=key, counter=np.array([0, block], dtype=np.uint64))
+
+    def close(self):
+        """Forget the key."""
+        self._key = None
+
+    def __reduce__(self):
+        raise TypeError("The key of a release is not copied and does not outlive it.")

@@ -1,0 +1,9 @@
+"""The only import of private scikit-learn names."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._openmp_helpers import (
+    _openmp_effective_n_threads as effective_n_threads,
+)
+from sklearn.utils._param_validation import Interval, StrOptions
+
+__all__ = ["Interval", "StrOptions", "effective_n_threads", "fit_context"]

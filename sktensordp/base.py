@@ -1,0 +1,49 @@
+"""What every private estimator shares: the one place through which releases pass."""
+
+from contextlib import contextmanager
+
+from ._random import NoiseSource
+
+__all__ = ["PrivateEstimatorMixin"]
+
+
+class PrivateEstimatorMixin:
+    """Mixin of estimators that release something computed from private data.
+
+    The estimator has a parameter ``random_state``: None for entropy of the
+    operating system, or an int, for tests and papers alone. Whatever it draws, it
+    draws inside ``with self._release(guarantee) as source``.
+    """
+
+    @contextmanager
+    def _release(self, guarantee):
+        """Record a release, then lend its random streams until the block ends.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee
+            What the release reveals. It is recorded before anything is drawn, so
+            that an interrupted release counts.
+
+        Yields
+        ------
+        source : NoiseSource
+            A fresh key: no two releases share one, also not two with the same int
+            as random state.
+        """
+        count = getattr(self, "_n_releases", 0)
+        self._n_releases = count + 1
+        self.privacy_guarantee_ = guarantee
+        source = NoiseSource(self.random_state, count)
+        try:
+            yield source
+        finally:
+            source.close()
+
+    def _planned_guarantee(self):
+        """Guarantee of a fit with the present parameters, before any data is seen."""
+        raise NotImplementedError
+
+    def _unprotected(self):
+        """What the guarantee does not cover: a list of sentences."""
+        return []

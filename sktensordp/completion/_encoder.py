@@ -1,0 +1,190 @@
+"""Raw columns of a table of observations to coordinates of a tensor."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.preprocessing import OrdinalEncoder
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._sklearn_compat import Interval, StrOptions, fit_context
+
+__all__ = ["CoordinateEncoder"]
+
+_UNKNOWN = -1
+
+
+class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Encode user ids, item ids and times as coordinates of a tensor.
+
+    Every column becomes one mode. A column of ids gets one index for each id that
+    `fit` has seen, in sorted order. If `time_bins` or `freq` is given, the last
+    column is time and is binned.
+
+    Parameters
+    ----------
+    time_bins : int, default=None
+        Number of time bins with about equal numbers of rows (quantiles of the times
+        that `fit` has seen; fewer where times coincide). Earlier and later times
+        fall into the first and the last bin.
+    freq : {"h", "D", "W", "M", "Y"}, default=None
+        Calendar bins: hours, days, weeks from Monday, months or years, in UTC. Times
+        are seconds since 1970 or datetimes. A bin before the first or after the
+        last one that `fit` has seen is unknown.
+
+    Attributes
+    ----------
+    categories_ : list of ndarray
+        The ids of every column of ids, by index.
+    shape_ : tuple of int
+        Sizes of the modes.
+    time_edges_ : ndarray
+        With `time_bins`: the first times of all bins but the first.
+    time_start_ : int
+        With `freq`: number of the first bin, counted from 1970.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where they have any.
+
+    Notes
+    -----
+    The encoder is not private: the ids and the times that occur, the vocabulary and
+    the edges of the bins, are published with it. That suits the protection of
+    values at public coordinates, the unit "entry".
+
+    Examples
+    --------
+    >>> from sktensordp.completion import CoordinateEncoder
+    >>> table = [["ann", "heat", 0], ["bob", "heat", 90000], ["ann", "up", 90001]]
+    >>> encoder = CoordinateEncoder(freq="D").fit(table)
+    >>> encoder.transform(table)
+    array([[0, 0, 0],
+           [1, 0, 1],
+           [0, 1, 1]])
+    >>> encoder.transform([["eve", "up", 999999]])
+    array([[-1,  1, -1]])
+    """
+
+    _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
+        "time_bins": [Interval(Integral, 1, None, closed="left"), None],
+        "freq": [StrOptions({"h", "D", "W", "M", "Y"}), None],
+    }
+
+    def __init__(self, time_bins=None, freq=None):
+        self.time_bins = time_bins
+        self.freq = freq
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn the ids and the time bins.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+            Ids (integers or strings); the last column times, if they are binned.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : CoordinateEncoder
+
+        Raises
+        ------
+        ValueError
+            If both `time_bins` and `freq` are given, if something is missing, or if
+            the last column cannot be read as times.
+        """
+        if self.time_bins is not None and self.freq is not None:
+            raise ValueError("Give time_bins or freq, not both.")
+        X = validate_data(self, X, dtype=None, ensure_min_features=1 + self._has_time)
+        ids, times = self._split(X)
+        self._encoder = OrdinalEncoder(
+            handle_unknown="use_encoded_value", unknown_value=_UNKNOWN, dtype=np.int64
+        ).fit(ids)
+        self.categories_ = self._encoder.categories_
+        self.shape_ = tuple(len(c) for c in self.categories_)
+        if self.time_bins is not None:
+            cuts = np.linspace(0, 1, self.time_bins + 1)[1:-1]
+            edges = np.unique(np.quantile(times, cuts))
+            self.time_edges_ = edges[edges > times.min()]
+            self.shape_ += (len(self.time_edges_) + 1,)
+        elif self.freq is not None:
+            bins = _calendar_bin(times, self.freq)
+            self.time_start_ = int(bins.min())
+            self.shape_ += (int(bins.max()) - self.time_start_ + 1,)
+        return self
+
+    def transform(self, X):
+        """Coordinates of the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        coordinates : ndarray of shape (n_rows, n_columns), int64
+            -1 for an id, or a calendar bin, that `fit` has not seen.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=None, reset=False)
+        ids, times = self._split(X)
+        coordinates = self._encoder.transform(ids)
+        if times is None:
+            return coordinates
+        if self.time_bins is not None:
+            bins = np.searchsorted(self.time_edges_, times, side="right")
+        else:
+            bins = _calendar_bin(times, self.freq) - self.time_start_
+            bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
+        return np.column_stack([coordinates, bins])
+
+    @property
+    def _has_time(self):
+        return self.time_bins is not None or self.freq is not None
+
+    def _split(self, X):
+        """Columns of ids, and times as seconds since 1970 (None without them)."""
+        if not self._has_time:
+            return X, None
+        return X[:, :-1], _seconds(X[:, -1])
+
+    def _unprotected(self):
+        return [
+            "The ids and times that occur are public: CoordinateEncoder publishes "
+            "them as its vocabulary and its bins."
+        ]
+
+
+def _seconds(column):
+    try:
+        if column.dtype == object and not isinstance(column[0], (int, float, str)):
+            column = column.astype("datetime64[s]")
+        if column.dtype.kind == "M":
+            column = column.astype("datetime64[s]").astype(np.int64)
+        times = column.astype(float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "The last column must hold times: seconds since 1970 or datetimes."
+        ) from None
+    if not np.all(np.isfinite(times)):
+        raise ValueError("Some times are missing or infinite.")
+    return times
+
+
+def _calendar_bin(times, freq):
+    """Number of the calendar bin of each time, counted from 1970, in UTC."""
+    moments = np.floor(times).astype(np.int64).astype("datetime64[s]")
+    if freq == "W":
+        # 1 January 1970 was a Thursday; weeks begin on Monday.
+        return (moments.astype("datetime64[D]").astype(np.int64) + 3) // 7
+    return moments.astype(f"datetime64[{freq}]").astype(np.int64)

@@ -1,0 +1,155 @@
+"""Input perturbation: every observed value is randomised before anything else.
+
+Guarantee. Two data sets that differ in the value of one observed entry, at the same
+coordinates, give the randomised values, and with them all that is computed from
+them, probabilities within e^epsilon of each other (Wei et al. 2022, Theorem 1, for
+a public range of the values). One draw depends on the changed value, so that the
+guarantee does not depend on how many entries there are.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..noise import categorical, laplace_lattice
+from ..privacy import PrivacyGuarantee
+from ..privacy._table import level_table
+
+__all__ = ["EntryRandomizer", "plan_entry_randomizer"]
+
+_PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
+_BLOCK = 2**16
+_LARGEST_TABLE = 20
+
+
+@dataclass(frozen=True)
+class EntryRandomizer:
+    """How each observed value is clipped and randomised, and what that reveals.
+
+    Attributes
+    ----------
+    bounds : tuple of (float, float)
+        Range to which values are clipped.
+    guarantee : PrivacyGuarantee
+        Of all the randomised values together.
+    noise_variance : float
+        Least variance of a randomised value around the value.
+    mechanism : LaplaceLattice, LevelTable or None
+        None leaves the clipped values as they are.
+    levels : tuple of float or None
+        Scale to which values are rounded.
+    """
+
+    bounds: tuple[float, float]
+    guarantee: PrivacyGuarantee
+    noise_variance: float
+    mechanism: Any = None
+    levels: tuple[float, ...] | None = None
+
+    def clip(self, values):
+        """Values moved into the declared domain."""
+        values = np.clip(values, *self.bounds)
+        if self.levels is None:
+            return values
+        return np.array(self.levels)[self._level_index(values)]
+
+    def randomize(self, values, source):
+        """Randomised values, block by block, each from its own stream.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n,), float
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of shape (n,), float
+        """
+        noisy = self.clip(values)
+        for block, start in enumerate(range(0, len(values), _BLOCK)):
+            part = slice(start, start + _BLOCK)
+            noisy[part] = self._randomize_block(noisy[part], source.stream(block))
+        return noisy
+
+    def _randomize_block(self, values, bits):
+        if not hasattr(self.mechanism, "weights"):
+            return self.mechanism.randomize(values, bits)
+        weights = np.array(self.mechanism.weights)
+        symbols = categorical(bits, weights, self._level_index(values))
+        return np.array(self.mechanism.outputs)[symbols]
+
+    def _level_index(self, values):
+        levels = np.array(self.levels)
+        return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+
+
+def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
+    """Randomiser of the values for one fit.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget of one entry; infinity for none.
+    bounds : tuple of (float, float)
+        Range of the values.
+    levels : tuple of float or None
+        Public scale of the values.
+    level_prior : tuple of float or None
+        Public probabilities of the levels.
+    declared : bool
+        Whether the range was declared. If it was read off the values, nothing
+        finite holds, and the guarantee says so.
+
+    Returns
+    -------
+    randomizer : EntryRandomizer
+    """
+    from dp_accounting import dp_event
+
+    from ..privacy._events import TableDpEvent
+
+    if math.isinf(epsilon):
+        guarantee = PrivacyGuarantee.of(
+            dp_event.NonPrivateDpEvent(),
+            unit="entry",
+            statement="The values were used as they are (epsilon = inf).",
+            source="not private",
+        )
+        return EntryRandomizer(bounds, guarantee, 0.0, levels=levels)
+    if levels is not None and len(levels) <= _LARGEST_TABLE:
+        mechanism = level_table(levels, float(epsilon), level_prior)
+        event = TableDpEvent(weights=mechanism.weights)
+        variance = float(mechanism.level_variances.min())
+        what = f"drawn from a public table for its {len(levels)} levels"
+    else:
+        step = None if levels is None else _common_step(levels)
+        mechanism = laplace_lattice(*bounds, float(epsilon), step=step)
+        event = dp_event.DiscreteLaplaceDpEvent(
+            noise_parameter=mechanism.rate, sensitivity=mechanism.n_steps
+        )
+        variance = mechanism.noise_variance
+        what = "given discrete Laplace noise on a public lattice"
+    claimed = None
+    statement = (
+        f"Each observed value was {what}; all else is computed from these draws and "
+        f"the coordinates."
+    )
+    if not declared:
+        event = dp_event.NonPrivateDpEvent()
+        claimed = (float(epsilon), 0.0)
+        statement += (
+            " The range of the values was read off the values themselves, which "
+            "protects nobody; declare value_bounds or levels."
+        )
+    guarantee = PrivacyGuarantee.of(
+        event, unit="entry", statement=statement, source=_PAPER, claimed=claimed
+    )
+    return EntryRandomizer(bounds, guarantee, variance, mechanism, levels)
+
+
+def _common_step(levels):
+    """The step of an evenly spaced scale; None for any other."""
+    steps = np.diff(levels)
+    return float(steps.mean()) if np.allclose(steps, steps.mean(), rtol=1e-6) else None

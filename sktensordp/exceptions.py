@@ -1,0 +1,12 @@
+"""Warnings and errors about privacy."""
+
+__all__ = ["PrivacyLeakWarning"]
+
+
+class PrivacyLeakWarning(UserWarning):
+    """A quantity that should have been declared was read off the private data.
+
+    Raised, for example, when the range of the values is not given and has to be
+    taken from the values themselves. Nothing that depends on such a quantity is
+    covered by a finite epsilon, and the guarantee of the fitted estimator says so.
+    """

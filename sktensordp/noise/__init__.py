@@ -1,0 +1,24 @@
+"""Samplers: a bit generator goes in, an array comes out.
+
+No sampler here adds a floating-point variate to a value: such sums betray the value
+by their low-order bits (Mironov 2012). Noise is an integer multiple of a public
+step, and discrete laws are sampled exactly from random bits.
+"""
+
+from ._discrete import categorical, discrete_laplace, discrete_laplace_variance
+from ._lattice import (
+    GaussianLattice,
+    LaplaceLattice,
+    gaussian_lattice,
+    laplace_lattice,
+)
+
+__all__ = [
+    "GaussianLattice",
+    "LaplaceLattice",
+    "categorical",
+    "discrete_laplace",
+    "discrete_laplace_variance",
+    "gaussian_lattice",
+    "laplace_lattice",
+]

@@ -1,0 +1,121 @@
+"""Exact samplers of discrete laws, from random words and integer arithmetic alone.
+
+The discrete Laplace law follows Canonne, Kamath and Steinke, "The discrete Gaussian
+for differential privacy" (2020), Algorithms 1 and 2, a whole array at a time: every
+rejection step runs on the elements that are still undecided.
+"""
+
+import math
+
+import numpy as np
+
+__all__ = ["categorical", "discrete_laplace", "discrete_laplace_variance"]
+
+_MAX_DENOMINATOR = 2**50
+
+
+def _below(bits, bound, size):
+    """Uniform integers in [0, bound), by rejection of the incomplete last cycle."""
+    bound = int(bound)
+    if bound & (bound - 1) == 0:
+        return bits.random_raw(size) & np.uint64(bound - 1)
+    last = np.uint64(2**64 - 2**64 % bound - 1)
+    words = bits.random_raw(size)
+    rejected = np.flatnonzero(words > last)
+    while rejected.size:
+        words[rejected] = bits.random_raw(rejected.size)
+        rejected = rejected[words[rejected] > last]
+    return words % np.uint64(bound)
+
+
+def _bernoulli_exp(bits, numerators, denominator):
+    """Bernoulli(exp(-numerators / denominator)) for 0 <= numerators <= denominator.
+
+    The number of successes in a row of Bernoulli(g / k), k = 1, 2, ..., is even with
+    probability 1 - g + g^2/2! - ... = exp(-g).
+    """
+    successes = np.zeros(numerators.size, dtype=np.int64)
+    running = np.arange(numerators.size)
+    k = 1
+    while running.size:
+        draws = _below(bits, denominator * k, running.size)
+        running = running[draws < numerators[running]]
+        successes[running] += 1
+        k += 1
+    return successes % 2 == 0
+
+
+def discrete_laplace(bits, numerator, denominator, size):
+    """Integers n with probability proportional to exp(-|n| numerator / denominator).
+
+    Parameters
+    ----------
+    bits : bit generator
+        Source of 64-bit words (``random_raw``).
+    numerator, denominator : int
+        The rate, as a fraction; 0 < numerator, 0 < denominator < 2**50.
+    size : int
+        How many to draw.
+
+    Returns
+    -------
+    noise : ndarray of shape (size,), int64
+    """
+    if not (numerator > 0 and 0 < denominator < _MAX_DENOMINATOR):
+        raise ValueError("The rate of a discrete Laplace law is out of range.")
+    noise = np.empty(size, dtype=np.int64)
+    missing = np.arange(size)
+    one = np.ones(1, dtype=np.uint64)
+    while missing.size:
+        # x = u + denominator * v has P(x) ~ exp(-x / denominator).
+        u = _below(bits, denominator, missing.size)
+        kept = np.flatnonzero(_bernoulli_exp(bits, u, denominator))
+        v = np.zeros(kept.size, dtype=np.uint64)
+        running = np.arange(kept.size)
+        while running.size:
+            again = _bernoulli_exp(bits, np.broadcast_to(one, running.shape), 1)
+            running = running[again]
+            v[running] += np.uint64(1)
+        x = u[kept] + np.uint64(denominator) * v
+        magnitude = (x // np.uint64(numerator)).astype(np.int64)
+        negative = _below(bits, 2, kept.size) == 1
+        # Zero would count twice, once with either sign.
+        valid = ~(negative & (magnitude == 0))
+        filled = missing[kept[valid]]
+        noise[filled] = np.where(negative, -magnitude, magnitude)[valid]
+        undecided = np.ones(missing.size, dtype=bool)
+        undecided[kept[valid]] = False
+        missing = missing[undecided]
+    return noise
+
+
+def discrete_laplace_variance(rate):
+    """Variance of the law P(n) ~ exp(-rate |n|) on the integers."""
+    return 0.5 / math.sinh(rate / 2) ** 2
+
+
+def categorical(bits, weights, rows):
+    """For each entry of `rows`, a column drawn by the integer weights of that row.
+
+    Parameters
+    ----------
+    bits : bit generator
+        Source of 64-bit words (``random_raw``).
+    weights : ndarray of shape (n_rows, n_columns), int64
+        Non-negative; every row has the same sum, below 2**63.
+    rows : ndarray of shape (n,), int
+        Which row to draw from.
+
+    Returns
+    -------
+    columns : ndarray of shape (n,), int64
+    """
+    cumulative = np.cumsum(weights, axis=1).astype(np.uint64)
+    if np.any(cumulative[:, -1] != cumulative[0, -1]):
+        raise ValueError("The rows of a table of weights have the same sum.")
+    draws = _below(bits, cumulative[0, -1], rows.size)
+    columns = np.empty(rows.size, dtype=np.int64)
+    for row in range(len(cumulative)):
+        chosen = rows == row
+        columns[chosen] = np.searchsorted(cumulative[row], draws[chosen], side="right")
+    return columns

@@ -1,0 +1,5 @@
+"""Displays in the style of scikit-learn; matplotlib is imported when one is drawn."""
+
+from ._privacy_utility import PrivacyUtilityDisplay
+
+__all__ = ["PrivacyUtilityDisplay"]

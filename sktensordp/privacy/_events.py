@@ -1,0 +1,58 @@
+"""What a release did, where dp-accounting has no event that says it.
+
+The events are frozen and subclass dp-accounting's, so that they travel inside its
+composed events. Importing this module imports dp-accounting; the package does so
+only when a guarantee is made.
+"""
+
+import attrs
+from dp_accounting import DpEvent
+
+__all__ = ["PureDpEvent", "SamplerResidualDpEvent", "TableDpEvent"]
+
+
+@attrs.frozen
+class PureDpEvent(DpEvent):
+    """A release of which nothing is known but its pure epsilon.
+
+    Its dominating pair is binary randomised response with the same epsilon
+    (Kairouz, Oh and Viswanath 2017, Theorem 3.2).
+
+    Attributes
+    ----------
+    epsilon : float
+        The pure epsilon, at least 0.
+    """
+
+    epsilon: float
+
+
+@attrs.frozen
+class TableDpEvent(DpEvent):
+    """One symbol drawn from one row of a public table, the row being the secret.
+
+    Attributes
+    ----------
+    weights : tuple of tuple of int
+        One row per secret value; the probability of symbol j in row i is
+        ``weights[i][j] / sum(weights[i])``. All rows have the same sum.
+    """
+
+    weights: tuple[tuple[int, ...], ...]
+
+
+@attrs.frozen
+class SamplerResidualDpEvent(DpEvent):
+    """The distance between a sampler and the ideal law that it stands for.
+
+    For every event S and every input, with P the law that is sampled and Q the
+    ideal one, P(S) <= e^epsilon Q(S) + delta, and the same with P and Q exchanged.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The distance, both at least 0.
+    """
+
+    epsilon: float
+    delta: float

@@ -1,0 +1,256 @@
+"""What a release reveals, as a frozen value that prints and composes."""
+
+import html
+import math
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["PrivacyGuarantee", "compose"]
+
+_UNITS = {
+    "entry": "the value of one observed entry",
+    "sample": "one row of X",
+}
+
+
+def _pair(epsilon, delta):
+    """(epsilon, delta) to four digits, rounded up: print no more than is true."""
+    return f"(epsilon = {_round_up(epsilon):.4g}, delta = {_round_up(delta):.4g})"
+
+
+def _round_up(value, digits=4):
+    if value == 0 or not math.isfinite(value):
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return math.ceil(value / unit * (1 - 1e-9)) * unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyGuarantee:
+    """What one release, or several of them together, reveal about one unit.
+
+    Parameters
+    ----------
+    epsilon : float
+        Holds at `delta`. Infinity means that nothing is protected.
+    delta : float
+        In [0, 1).
+    unit : {"entry", "sample"} or int
+        What differs between neighbouring inputs: the value of one observed entry
+        (the coordinates being public), one row of X, or everything at one index
+        of the given mode.
+    event : dp_accounting.DpEvent
+        What happened, for composition with other releases.
+    statement : str
+        One sentence that says what was done.
+    source : str
+        The theorem that the guarantee rests on.
+    relation : str, default="replace-one"
+        How neighbouring inputs differ.
+    claimed : tuple of (float, float), default=None
+        The (epsilon, delta) that was asked for or that a paper claims, where the
+        truth differs.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or if `epsilon` is smaller than what `event`
+        gives at `delta`: a guarantee never claims more privacy than it has.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> from sktensordp.privacy import PrivacyGuarantee
+    >>> noise = dp_accounting.GaussianDpEvent(noise_multiplier=4.0)
+    >>> guarantee = PrivacyGuarantee.of(
+    ...     noise, delta=1e-5, unit="sample", statement="Gaussian noise.",
+    ...     source="Balle and Wang (2018), Theorem 8")
+    >>> print(guarantee)
+    (epsilon = 0.9257, delta = 1e-05)-differential privacy for one row of X
+    (replace-one). Gaussian noise. [Balle and Wang (2018), Theorem 8]
+    """
+
+    epsilon: float
+    delta: float
+    unit: str | int
+    event: Any
+    statement: str
+    source: str
+    relation: str = "replace-one"
+    claimed: tuple[float, float] | None = None
+
+    def __post_init__(self):
+        if not self.epsilon >= 0:
+            raise ValueError(f"epsilon must be >= 0, got {self.epsilon}.")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {self.delta}.")
+        if self.unit not in _UNITS and not isinstance(self.unit, int):
+            raise ValueError(
+                f"unit must be one of {sorted(_UNITS)} or the number of a mode, "
+                f"got {self.unit!r}."
+            )
+        truth = self.epsilon_at(self.delta)
+        if self.epsilon < truth * (1 - 1e-12):
+            raise ValueError(
+                f"epsilon = {self.epsilon:g} is smaller than the {truth:g} that the "
+                f"event gives at delta = {self.delta:g}."
+            )
+
+    @classmethod
+    def of(cls, event, *, delta=0.0, **fields):
+        """Guarantee of an event, its epsilon computed at `delta`.
+
+        Parameters
+        ----------
+        event : dp_accounting.DpEvent
+            What happened.
+        delta : float, default=0.0
+            The delta at which epsilon is stated.
+        **fields
+            The other fields of the guarantee.
+
+        Returns
+        -------
+        guarantee : PrivacyGuarantee
+        """
+        from ._accounting import event_epsilon
+
+        return cls(
+            event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
+        )
+
+    def epsilon_at(self, delta):
+        """Smallest epsilon known to hold at `delta`.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1).
+
+        Returns
+        -------
+        epsilon : float
+            Infinity where no finite epsilon holds.
+        """
+        from ._accounting import event_epsilon
+
+        if not 0 <= delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {delta}.")
+        return event_epsilon(self.event, delta)
+
+    def delta_at(self, epsilon):
+        """Smallest delta known to hold at `epsilon`.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+
+        Returns
+        -------
+        delta : float
+            In [0, 1].
+        """
+        from ._accounting import event_delta
+
+        if not epsilon >= 0:
+            raise ValueError(f"epsilon must be >= 0, got {epsilon}.")
+        return event_delta(self.event, epsilon)
+
+    @property
+    def protects(self):
+        """Whether any finite epsilon holds at `delta`."""
+        return math.isfinite(self.epsilon)
+
+    def _headline(self):
+        unit = _UNITS.get(self.unit, f"everything at one index of mode {self.unit}")
+        if not self.protects:
+            return f"No differential privacy for {unit}: no finite epsilon holds"
+        return (
+            f"{_pair(self.epsilon, self.delta)}-differential privacy for {unit} "
+            f"({self.relation})"
+        )
+
+    def __str__(self):
+        claim = ""
+        if self.claimed is not None:
+            claim = f" Claimed: {_pair(*self.claimed)}."
+        return f"{self._headline()}. {self.statement}{claim} [{self.source}]"
+
+    def _repr_html_(self):
+        rows = [
+            ("statement", self.statement),
+            ("unit", self.unit),
+            ("relation", self.relation),
+            ("source", self.source),
+        ]
+        if self.claimed is not None:
+            rows.append(("claimed", _pair(*self.claimed)))
+        body = "".join(
+            f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>"
+            for name, value in rows
+        )
+        return (
+            f"<table><caption>{html.escape(self._headline())}</caption>{body}</table>"
+        )
+
+
+def compose(*guarantees, delta=None):
+    """Guarantee of several releases about the same data, taken together.
+
+    The releases may be adaptive. Pure epsilons add up, Gaussian releases compose
+    in closed form, and mixtures through privacy-loss distributions.
+
+    Parameters
+    ----------
+    *guarantees : PrivacyGuarantee
+        At least one; all of the same unit and relation.
+    delta : float, default=None
+        Where to state the epsilon of the composition; the sum of the deltas by
+        default.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+
+    Raises
+    ------
+    ValueError
+        If there is none, or if the units or the relations differ: such guarantees
+        speak of different neighbours and do not add up.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> from sktensordp.privacy import PrivacyGuarantee, compose
+    >>> release = PrivacyGuarantee.of(
+    ...     dp_accounting.LaplaceDpEvent(noise_multiplier=2.0), unit="entry",
+    ...     statement="Laplace noise.", source="Dwork et al. (2006)")
+    >>> together = compose(release, release, release)
+    >>> together.epsilon, together.delta
+    (1.5, 0.0)
+    """
+    from ._accounting import compose_events
+
+    if not guarantees:
+        raise ValueError("compose needs at least one guarantee.")
+    for name in ("unit", "relation"):
+        found = sorted({str(getattr(g, name)) for g in guarantees})
+        if len(found) > 1:
+            raise ValueError(
+                f"Guarantees with different {name}s do not compose: {found}. They "
+                f"bound the effect of different changes of the data."
+            )
+    claimed = None
+    if any(g.claimed is not None for g in guarantees):
+        pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
+        claimed = (sum(e for e, _ in pairs), sum(d for _, d in pairs))
+    return PrivacyGuarantee.of(
+        compose_events(g.event for g in guarantees),
+        delta=math.fsum(g.delta for g in guarantees) if delta is None else delta,
+        unit=guarantees[0].unit,
+        relation=guarantees[0].relation,
+        statement=f"Composition of {len(guarantees)} releases about the same data.",
+        source="; ".join(sorted({g.source for g in guarantees})),
+        claimed=claimed,
+    )

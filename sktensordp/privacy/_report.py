@@ -1,0 +1,162 @@
+"""What an estimator, a pipeline or a search reveals, all releases together."""
+
+import html
+from dataclasses import dataclass
+
+from ._guarantee import PrivacyGuarantee, compose
+
+__all__ = ["PrivacyReport", "privacy_of"]
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What an object reveals about one unit, and what its guarantee leaves out.
+
+    Parameters
+    ----------
+    guarantee : PrivacyGuarantee
+        Composition of all releases.
+    unprotected : tuple of str
+        What the guarantee does not cover.
+    releases : tuple of (str, int, PrivacyGuarantee)
+        What was released, how often one record went into it at most, and what one
+        such release reveals.
+    """
+
+    guarantee: PrivacyGuarantee
+    unprotected: tuple[str, ...]
+    releases: tuple[tuple[str, int, PrivacyGuarantee], ...]
+
+    def __str__(self):
+        lines = [f"All releases together: {self.guarantee}"]
+        for name, count, one in self.releases:
+            lines.append(f"  {count} x epsilon = {one.epsilon:.4g}: {name}")
+        lines.append("Not protected:")
+        lines += [f"  - {sentence}" for sentence in self.unprotected]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{count}</td>"
+            f"<td>{one.epsilon:.4g}</td></tr>"
+            for name, count, one in self.releases
+        )
+        items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)
+        return (
+            f"{self.guarantee._repr_html_()}<table><tr><th>release</th><th>times</th>"
+            f"<th>epsilon</th></tr>{rows}</table><p>Not protected:</p><ul>{items}</ul>"
+        )
+
+
+def privacy_of(obj):
+    """What a fitted estimator, pipeline or hyper-parameter search reveals.
+
+    In a search, a record goes into the training part of most folds, for every
+    candidate, and once more into the refit; every such fit is a release. What
+    cannot be seen is counted as if it were worst.
+
+    Parameters
+    ----------
+    obj : estimator, Pipeline, GridSearchCV or RandomizedSearchCV
+        Fitted.
+
+    Returns
+    -------
+    report : PrivacyReport
+
+    Raises
+    ------
+    TypeError
+        If nothing in `obj` gives a guarantee.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sktensordp.completion import CPCompletion
+    >>> from sktensordp.datasets import make_ratings
+    >>> from sktensordp.privacy import privacy_of
+    >>> ratings = make_ratings(20, 20, 300, random_state=0)
+    >>> model = CPCompletion(rank=1, value_bounds=(0.5, 5), max_iter=2)
+    >>> search = GridSearchCV(model, {"epsilon": [1.0, 2.0]}, cv=3).fit(
+    ...     ratings.data, ratings.target)
+    >>> report = privacy_of(search)
+    >>> [(count, one.epsilon) for _, count, one in report.releases[:2]]
+    [(2, 1.0), (2, 2.0)]
+    >>> report.guarantee.epsilon == 6 + search.best_params_["epsilon"]
+    True
+    """
+    releases, unprotected = _collect(obj, planned=False)
+    if not releases:
+        raise TypeError(f"Nothing in this {type(obj).__name__} gives a guarantee.")
+    repeated = [one for _, count, one in releases for _ in range(count)]
+    total = repeated[0] if len(repeated) == 1 else compose(*repeated)
+    return PrivacyReport(total, tuple(dict.fromkeys(unprotected)), tuple(releases))
+
+
+def _collect(obj, *, planned):
+    """Releases and unprotected quantities of a fitted or, if planned, unfitted one."""
+    if hasattr(obj, "cv_results_") and hasattr(obj, "estimator"):
+        return _collect_search(obj)
+    if hasattr(obj, "steps"):
+        return _collect_pipeline(obj, planned=planned)
+    unprotected = list(obj._unprotected()) if hasattr(obj, "_unprotected") else []
+    if planned and hasattr(obj, "_planned_guarantee"):
+        return [
+            (f"fit of {type(obj).__name__}", 1, obj._planned_guarantee())
+        ], unprotected
+    if not planned and hasattr(obj, "privacy_guarantee_"):
+        return [
+            (f"fit of {type(obj).__name__}", 1, obj.privacy_guarantee_)
+        ], unprotected
+    if not unprotected:
+        unprotected = [
+            f"What {type(obj).__name__} learned in its fit; it gives no guarantee."
+        ]
+    return [], unprotected
+
+
+def _collect_pipeline(pipeline, *, planned):
+    releases, unprotected = [], []
+    for _, step in pipeline.steps:
+        if step is None or step == "passthrough":
+            continue
+        found, left_out = _collect(step, planned=planned)
+        releases += found
+        unprotected += left_out
+    return releases, unprotected
+
+
+def _collect_search(search):
+    from sklearn.base import clone
+    from sklearn.model_selection import (
+        GroupKFold,
+        KFold,
+        LeaveOneOut,
+        StratifiedGroupKFold,
+        StratifiedKFold,
+    )
+
+    partitions = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
+    each_tested_once = search.cv is None or isinstance(search.cv, (int, *partitions))
+    times = search.n_splits_ - 1 if each_tested_once else search.n_splits_
+    releases, unprotected = [], []
+    for params in search.cv_results_["params"]:
+        candidate = clone(search.estimator).set_params(**params)
+        found, left_out = _collect(candidate, planned=True)
+        releases += [
+            (f"candidate {params}", count * times, one) for _, count, one in found
+        ]
+        unprotected += left_out
+    if not releases:
+        return [], unprotected
+    if hasattr(search, "best_estimator_"):
+        found, left_out = _collect(search.best_estimator_, planned=False)
+        releases += [
+            (f"refit with {search.best_params_}", count, one) for _, count, one in found
+        ]
+        unprotected += left_out
+    unprotected += [
+        "The scores and the choice made by them (cv_results_, best_score_, "
+        "best_params_, best_index_) are computed from the raw values held out."
+    ]
+    return releases, unprotected

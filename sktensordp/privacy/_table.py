@@ -1,0 +1,189 @@
+"""Unbiased randomisation of a value on a public scale, by a table of integers.
+
+A channel draws an output symbol y with probability Q[x, y] when the value is level
+x. It is epsilon-locally private when Q[x, y] <= e^epsilon Q[x', y] for all x, x', y,
+and unbiased when the mean output at every level is the level. Among those channels
+whose outputs lie on a grid, the one of least average variance under a public prior
+is the solution of a linear programme. The solution is mixed with its own average
+row just as much as the budget asks in exact terms, and then rounded to integer
+weights, from which the realised epsilon is recomputed.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+__all__ = ["LevelTable", "level_table"]
+
+# Beyond this the programme is ill-conditioned and k-ary response is as good.
+_LARGEST_PROGRAMME_EPSILON = 6.0
+# The odds that 60-bit weights can still tell from certainty.
+_LARGEST_EPSILON = 35.0
+_TOTAL = 2**60
+_GRID = 81
+_LEAST_MASS = 1e-9
+# The realised epsilon is kept below the budget by this much, to leave room for the
+# rounding to integers.
+_MARGIN = 1e-7
+
+
+@dataclass(frozen=True)
+class LevelTable:
+    """A table that randomises a value on a scale of levels.
+
+    Attributes
+    ----------
+    levels : tuple of float
+        The scale, ascending.
+    outputs : tuple of float
+        The value that each symbol stands for.
+    weights : tuple of tuple of int
+        Row x holds the weights of the symbols when the value is ``levels[x]``; all
+        rows have the same sum.
+    """
+
+    levels: tuple[float, ...]
+    outputs: tuple[float, ...]
+    weights: tuple[tuple[int, ...], ...]
+
+    @property
+    def probabilities(self):
+        """The channel: ndarray of shape (n_levels, n_outputs)."""
+        return np.array(self.weights, dtype=float) / sum(self.weights[0])
+
+    @property
+    def level_variances(self):
+        """Variance of the output at each level: ndarray of shape (n_levels,)."""
+        spread = np.subtract.outer(np.array(self.levels), np.array(self.outputs))
+        return (self.probabilities * spread**2).sum(axis=1)
+
+
+@lru_cache(maxsize=64)
+def level_table(levels, epsilon, prior=None):
+    """Table of least average variance for values on `levels` under pure `epsilon`.
+
+    Parameters
+    ----------
+    levels : tuple of float
+        At least two, strictly ascending.
+    epsilon : float
+        The budget, finite and positive.
+    prior : tuple of float, default=None
+        Public probabilities of the levels, by which their variances are averaged;
+        uniform by default.
+
+    Returns
+    -------
+    table : LevelTable
+        Its realised epsilon is at most `epsilon`.
+    """
+    values = np.array(levels)
+    weights = np.full(len(values), 1 / len(values)) if prior is None else prior
+    weights = np.asarray(weights, dtype=float)
+    budget = min(epsilon, _LARGEST_EPSILON) * (1 - _MARGIN)
+    # On the scale of the programme the levels span [-1, 1].
+    middle, half = (values[0] + values[-1]) / 2, (values[-1] - values[0]) / 2
+    scaled = (values - middle) / half
+    channels = [_k_ary(scaled, budget), _two_point(scaled, budget)]
+    if epsilon <= _LARGEST_PROGRAMME_EPSILON:
+        channels += _programme(scaled, budget, weights)
+    channels = [_within_budget(*channel, budget) for channel in channels]
+    channel, outputs = min(
+        channels, key=lambda c: weights @ (c[0] * (scaled[:, None] - c[1]) ** 2).sum(1)
+    )
+    return LevelTable(
+        levels=tuple(levels),
+        outputs=tuple((middle + half * outputs).tolist()),
+        weights=_to_integers(channel),
+    )
+
+
+def _k_ary(levels, epsilon):
+    """K-ary randomised response, debiased; outputs spread around the mean level."""
+    k = len(levels)
+    stretch = (math.exp(epsilon) + k - 1) / math.expm1(epsilon)
+    channel = np.ones((k, k)) + np.eye(k) * math.expm1(epsilon)
+    center = levels.mean()
+    return channel / (math.exp(epsilon) + k - 1), center + stretch * (levels - center)
+
+
+def _two_point(levels, epsilon):
+    """Duchi, Jordan and Wainwright's two-point channel on [-1, 1]."""
+    reach = 1 / math.tanh(epsilon / 2)
+    up = 0.5 + levels / (2 * reach)
+    return np.stack([1 - up, up], axis=1), np.array([-reach, reach])
+
+
+def _programme(levels, epsilon, prior):
+    """The linear programme: Q[x, y] = t[y] + s[x, y], 0 <= s <= (e^epsilon - 1) t."""
+    k = len(levels)
+    _, debiased = _k_ary(levels, epsilon)
+    _, duchi = _two_point(levels, epsilon)
+    reach = 1.25 * np.abs(debiased).max()
+    outputs = np.unique(
+        np.concatenate([np.linspace(-reach, reach, _GRID), debiased, duchi])
+    )
+    m = len(outputs)
+    # Variables: s row by row (k * m), then t (m).
+    ones, each_row = np.ones((k, 1)), sparse.eye_array(k)
+    total = sparse.hstack(
+        [sparse.kron(each_row, np.ones((1, m))), sparse.csr_array(ones * np.ones(m))]
+    )
+    mean = sparse.hstack(
+        [sparse.kron(each_row, outputs[np.newaxis]), sparse.csr_array(ones * outputs)]
+    )
+    bound = sparse.hstack(
+        [
+            sparse.eye_array(k * m),
+            -math.expm1(epsilon) * sparse.kron(ones, sparse.eye_array(m)),
+        ]
+    )
+    spread = prior[:, np.newaxis] * (levels[:, np.newaxis] - outputs) ** 2
+    solution = linprog(
+        np.concatenate([spread.ravel(), spread.sum(axis=0)]),
+        A_ub=bound.tocsr(),
+        b_ub=np.zeros(k * m),
+        A_eq=sparse.vstack([total, mean]).tocsr(),
+        b_eq=np.concatenate([np.ones(k), levels]),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10},
+    )
+    if solution.status != 0:
+        return []
+    s, t = solution.x[: k * m].reshape(k, m), solution.x[k * m :]
+    channel = np.maximum(s, 0) + np.maximum(t, 0)
+    kept = channel.max(axis=0) > _LEAST_MASS
+    channel = channel[:, kept]
+    return [(channel / channel.sum(axis=1, keepdims=True), outputs[kept])]
+
+
+def _within_budget(channel, outputs, epsilon):
+    """Mix the rows with their average until every ratio is within e^epsilon.
+
+    With share h of the average row c, the ratio of a column of largest entry M and
+    smallest entry m is within R once h c (R - 1) >= (1 - h) (M - R m). The mean
+    output becomes (1 - h) level + h mean(c), which the outputs undo.
+    """
+    ratio = math.exp(epsilon)
+    average = channel.mean(axis=0)
+    excess = np.maximum(channel.max(axis=0) - ratio * channel.min(axis=0), 0)
+    share = np.max(excess / (excess + average * (ratio - 1)))
+    mixed = (1 - share) * channel + share * average
+    return mixed, (outputs - share * (average @ outputs)) / (1 - share)
+
+
+def _to_integers(channel):
+    """Integer weights of a common sum.
+
+    Rounded up, which lowers the ratios; each row's largest weight makes up for it.
+    """
+    rows = []
+    for row in channel:
+        weights = [math.ceil(p * _TOTAL) for p in row.tolist()]
+        weights[int(np.argmax(row))] += _TOTAL - sum(weights)
+        rows.append(tuple(weights))
+    return tuple(rows)
