@@ -46,4 +46,9 @@ class PrivateEstimatorMixin:
 
     def _unprotected(self):
         """What the guarantee does not cover: a list of sentences."""
-        return []
+        if self.random_state is None:
+            return []
+        return [
+            "The noise follows from an integer random_state: whoever knows or guesses "
+            "it can take the noise away, and clones repeat it."
+        ]

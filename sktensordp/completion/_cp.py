@@ -64,6 +64,8 @@ class CPCompletion(
         variance; uniform by default. It must not come from the same values.
     shape : tuple of int, default=None
         Sizes of the modes; one more than the largest coordinates by default.
+        Declare it to cross-validate on coordinates, since a fold may lack the
+        largest of them and what lies outside the shape is not predicted.
     biases : bool, default=True
         Whether each mode has a bias.
     max_iter : int, default=40
@@ -338,6 +340,7 @@ class CPCompletion(
 
     def _unprotected(self):
         return [
+            *super()._unprotected(),
             "Which entries are observed (the coordinates) is public: it is published "
-            "who rated what, not how."
+            "who rated what, not how.",
         ]

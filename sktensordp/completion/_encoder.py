@@ -154,6 +154,8 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _split(self, X):
         """Columns of ids, and times as seconds since 1970 (None without them)."""
+        if X.dtype == object and np.any(np.equal(X, None)):
+            raise ValueError("Some ids or times are missing.")
         if not self._has_time:
             return X, None
         return X[:, :-1], _seconds(X[:, -1])
@@ -170,7 +172,9 @@ def _seconds(column):
         if column.dtype == object and not isinstance(column[0], (int, float, str)):
             column = column.astype("datetime64[s]")
         if column.dtype.kind == "M":
+            missing = np.isnat(column)
             column = column.astype("datetime64[s]").astype(np.int64)
+            column = np.where(missing, np.nan, column)
         times = column.astype(float)
     except (TypeError, ValueError):
         raise ValueError(

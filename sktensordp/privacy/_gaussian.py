@@ -96,7 +96,7 @@ def gaussian_delta(epsilon, mu):
     --------
     >>> from sktensordp.privacy import gaussian_delta
     >>> round(gaussian_delta(1.0, 0.5), 8)
-    0.0068297
+    0.00682959
     """
     _check_epsilon(epsilon, zero_allowed=True)
     if math.isnan(mu) or mu < 0:

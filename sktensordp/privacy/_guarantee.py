@@ -66,7 +66,7 @@ class PrivacyGuarantee:
     ...     noise, delta=1e-5, unit="sample", statement="Gaussian noise.",
     ...     source="Balle and Wang (2018), Theorem 8")
     >>> print(guarantee)
-    (epsilon = 0.9257, delta = 1e-05)-differential privacy for one row of X
+    (epsilon = 0.9264, delta = 1e-05)-differential privacy for one row of X
     (replace-one). Gaussian noise. [Balle and Wang (2018), Theorem 8]
     """
 

@@ -23,9 +23,9 @@ __all__ = ["StructuredCP", "fit_structured_cp", "max_cp_rank"]
 
 # Where the learned precisions start, on the scale of half the range of the values.
 _BIAS_PRECISION = 20.0
-_FACTOR_PRECISION = 11.0
-_START_SCALE = 0.1
-_WARM_SWEEPS = 3
+_FACTOR_PRECISION = 1.0
+_START_SCALE = 0.3
+_WARM_SWEEPS = 10
 _PRECISION_LIMITS = (1e-6, 1e6)
 
 

@@ -1,0 +1,115 @@
+"""CoordinateEncoder: ids, times, and what it does not know."""
+
+import datetime
+import pickle
+
+import numpy as np
+import pytest
+
+from sktensordp.completion import CoordinateEncoder
+
+DAY = 86400
+
+
+def test_ids_are_sorted_and_unknown_ones_are_minus_one():
+    table = np.array([["b", 30], ["a", 10], ["b", 20]], dtype=object)
+    encoder = CoordinateEncoder().fit(table)
+    assert [list(c) for c in encoder.categories_] == [["a", "b"], [10, 20, 30]]
+    assert encoder.shape_ == (2, 3)
+    found = encoder.transform(np.array([["a", 30], ["c", 10], ["b", 99]], dtype=object))
+    assert found.tolist() == [[0, 2], [-1, 0], [1, -1]]
+    assert found.dtype == np.int64
+
+
+def test_quantile_bins_hold_about_equally_many():
+    times = np.random.default_rng(0).pareto(1, 1000) * 1e6
+    table = np.column_stack([np.zeros(1000), times])
+    encoder = CoordinateEncoder(time_bins=10).fit(table)
+    bins = encoder.transform(table)[:, 1]
+    assert encoder.shape_ == (1, 10)
+    assert np.all(np.abs(np.bincount(bins) - 100) <= 1)
+    assert np.all(np.diff(bins[np.argsort(times)]) >= 0)
+    beyond = encoder.transform([[0, times.min() - 1], [0, times.max() + 1]])
+    assert beyond[:, 1].tolist() == [0, 9]
+
+
+def test_coinciding_times_make_fewer_bins():
+    encoder = CoordinateEncoder(time_bins=4).fit([[0, 5.0]] * 9 + [[0, 6.0]])
+    assert encoder.shape_[1] <= 2
+    assert encoder.transform([[0, 5.0], [0, 6.0]])[:, 1].max() < encoder.shape_[1]
+
+
+@pytest.mark.parametrize(
+    ("freq", "moments", "bins"),
+    [
+        ("h", [0, 3599, 3600, 7200], [0, 0, 1, 2]),
+        ("D", [0, DAY - 1, DAY, 5 * DAY], [0, 0, 1, 5]),
+        # 1970-01-01 was a Thursday: the week of Monday the 5th is the next.
+        ("W", [0, 3 * DAY, 4 * DAY, 11 * DAY], [0, 0, 1, 2]),
+        ("M", [0, 30 * DAY, 31 * DAY, 59 * DAY], [0, 0, 1, 2]),
+        ("Y", [0, 364 * DAY, 365 * DAY, 366 * DAY], [0, 0, 1, 1]),
+    ],
+)
+def test_calendar_bins(freq, moments, bins):
+    table = [["a", m] for m in moments]
+    encoder = CoordinateEncoder(freq=freq)
+    assert encoder.fit_transform(table)[:, 1].tolist() == bins
+    assert encoder.shape_ == (1, bins[-1] + 1)
+    outside = encoder.transform([["a", -1e9], ["a", 1e9]])
+    assert outside[:, 1].tolist() == [-1, -1]
+
+
+def test_fractions_of_a_second_before_1970_fall_into_the_earlier_day():
+    encoder = CoordinateEncoder(freq="D").fit([[0, -0.5], [0, 0.5]])
+    assert encoder.transform([[0, -0.5], [0, 0.5]])[:, 1].tolist() == [0, 1]
+
+
+def test_datetimes_equal_seconds():
+    pd = pytest.importorskip("pandas")
+    seconds = np.array([0, 40 * DAY, 3 * DAY + 7])
+    as_seconds = CoordinateEncoder(freq="D").fit_transform([["a", s] for s in seconds])
+    frame = pd.DataFrame({"id": "a", "time": pd.to_datetime(seconds, unit="s")})
+    np.testing.assert_array_equal(
+        CoordinateEncoder(freq="D").fit_transform(frame), as_seconds
+    )
+    epoch = datetime.datetime(1970, 1, 1)
+    rows = [["a", epoch + datetime.timedelta(seconds=int(s))] for s in seconds]
+    rows = np.array(rows, dtype=object)
+    np.testing.assert_array_equal(
+        CoordinateEncoder(freq="D").fit_transform(rows), as_seconds
+    )
+
+
+def test_names_and_pandas_output():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"user": ["x", "y"], "item": [1, 2]}, index=[5, 6])
+    encoder = CoordinateEncoder().set_output(transform="pandas")
+    found = encoder.fit_transform(frame)
+    assert list(found.columns) == ["user", "item"]
+    assert list(found.index) == [5, 6]
+    assert list(encoder.get_feature_names_out()) == ["user", "item"]
+
+
+def test_pickle():
+    encoder = CoordinateEncoder(time_bins=2).fit([["a", 1], ["b", 2], ["b", 3]])
+    copy = pickle.loads(pickle.dumps(encoder))
+    assert copy.transform([["b", 3]]).tolist() == encoder.transform([["b", 3]]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("params", "table", "message"),
+    [
+        ({"time_bins": 2, "freq": "D"}, [["a", 1]], "not both"),
+        ({"time_bins": 0}, [["a", 1]], "'time_bins' parameter"),
+        ({"freq": "fortnight"}, [["a", 1]], "'freq' parameter"),
+        ({"freq": "D"}, [["a", "noon"]], "must hold times"),
+        ({"freq": "D"}, [["a"]], r"1 feature\(s\)"),
+        ({"freq": "D"}, np.array([["a", None]], dtype=object), "times|NaN|missing"),
+        ({"time_bins": 2}, [[1.0, np.nan]], "NaN"),
+        ({}, np.array([["a", 1], [None, 2]], dtype=object), "missing"),
+        ({"freq": "D"}, np.array([[0, "NaT"]], dtype="datetime64[s]"), "NaN|missing"),
+    ],
+)
+def test_wrong_input(params, table, message):
+    with pytest.raises(ValueError, match=message):
+        CoordinateEncoder(**params).fit(table)

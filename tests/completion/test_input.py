@@ -1,0 +1,109 @@
+"""Input perturbation: the law of every draw, by enumeration of its integers."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sktensordp._random import NoiseSource
+from sktensordp.completion._input import plan_entry_randomizer
+
+STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())
+EPSILONS = [1e-3, 0.3, 1.0, 4.0, 8.0, 30.0]
+
+
+def exp_fraction(epsilon):
+    """A rational upper bound of e^epsilon, tight to 1e-15."""
+    return Fraction(math.exp(epsilon)) * (1 + Fraction(1, 10**15))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("levels", [(0.0, 1.0), (1.0, 2.0, 4.0, 8.0), STARS])
+def test_table_keeps_the_ratio_in_exact_arithmetic(levels, epsilon):
+    plan = plan_entry_randomizer(
+        epsilon, (levels[0], levels[-1]), levels, None, declared=True
+    )
+    bound = exp_fraction(epsilon)
+    for column in zip(*plan.mechanism.weights, strict=True):
+        assert max(column) <= bound * min(column)
+    assert plan.guarantee.epsilon <= epsilon
+    assert plan.guarantee.delta == 0
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(
+    ("bounds", "levels"),
+    [
+        ((0.5, 5.0), None),
+        ((-1e9, 1e9 + 1), None),
+        ((1e9, 1e9 + 1e-3), None),
+        ((0.0, 100.0), tuple(np.arange(101.0).tolist())),
+        ((0.0, 441.0), tuple((np.arange(22.0) ** 2).tolist())),
+    ],
+)
+def test_laplace_keeps_the_ratio_in_exact_arithmetic(bounds, levels, epsilon):
+    plan = plan_entry_randomizer(epsilon, bounds, levels, None, declared=True)
+    lattice = plan.mechanism
+    realised = Fraction(lattice.n_steps * lattice.numerator, lattice.denominator)
+    assert realised <= Fraction(epsilon)
+    # No value of the domain, nor one outside it, is farther than n_steps away.
+    values = np.array([-math.inf, -1e300, *bounds, np.mean(bounds), 1e300, math.inf])
+    index = (plan.clip(values) - lattice.low) / lattice.step
+    assert np.ptp(np.clip(np.rint(index), 0, lattice.n_steps)) <= lattice.n_steps
+    assert plan.guarantee.epsilon <= epsilon * (1 + 1e-15)
+    assert plan.guarantee.epsilon >= 0.99 * min(epsilon, 30)
+
+
+def test_many_even_levels_use_their_own_step():
+    levels = tuple(np.linspace(10, 20, 101).tolist())
+    plan = plan_entry_randomizer(1.0, (10.0, 20.0), levels, None, declared=True)
+    assert plan.mechanism.step == pytest.approx(0.1)
+    assert plan.mechanism.n_steps == 100
+    noisy = plan.randomize(np.full(1000, 15.04), NoiseSource(0, 0))
+    offsets = (noisy - 10) / 0.1
+    np.testing.assert_allclose(offsets, np.rint(offsets), atol=1e-6)
+
+
+@pytest.mark.parametrize("levels", [None, STARS])
+def test_draws_are_unbiased_with_the_stated_variance(levels):
+    """z-tests at 1e-9 false alarms each; half the noise would be 90 sigma off."""
+    plan = plan_entry_randomizer(2.0, (0.5, 5.0), levels, None, declared=True)
+    n = 200_000
+    for seed, value in enumerate([0.5, 3.0, 5.0]):
+        noisy = plan.randomize(np.full(n, value), NoiseSource(seed, 0))
+        variance = plan.noise_variance
+        if levels is not None:
+            variance = plan.mechanism.level_variances[levels.index(value)]
+            assert variance >= plan.noise_variance - 1e-12
+        assert abs(noisy.mean() - value) < 6.1 * math.sqrt(variance / n)
+        # The fourth moment of both laws is below 10 variances squared.
+        assert abs(noisy.var() / variance - 1) < 6.1 * math.sqrt(9 / n)
+
+
+@pytest.mark.parametrize("levels", [None, STARS])
+def test_values_outside_the_domain_become_its_ends(levels):
+    plan = plan_entry_randomizer(2.0, (0.5, 5.0), levels, None, declared=True)
+    inside = plan.randomize(np.array([0.5, 5.0] * 50), NoiseSource(1, 0))
+    outside = plan.randomize(np.array([-7.0, 1e12] * 50), NoiseSource(1, 0))
+    np.testing.assert_array_equal(inside, outside)
+
+
+def test_noise_depends_on_block_and_position_alone():
+    plan = plan_entry_randomizer(1.0, (0.0, 1.0), None, None, declared=True)
+    values = np.random.default_rng(0).random(2**16 + 100)
+    whole = plan.randomize(values, NoiseSource(3, 0))
+    changed = values.copy()
+    changed[0] = 1 - changed[0]
+    other = plan.randomize(changed, NoiseSource(3, 0))
+    np.testing.assert_array_equal(whole[1:], other[1:])
+    first_block = plan.randomize(values[: 2**16], NoiseSource(3, 0))
+    np.testing.assert_array_equal(whole[: 2**16], first_block)
+
+
+def test_values_are_rounded_to_the_nearest_level():
+    plan = plan_entry_randomizer(
+        math.inf, (1.0, 10.0), (1.0, 2.0, 4.0), None, declared=True
+    )
+    found = plan.clip(np.array([-5, 1.4, 1.6, 2.9, 3.1, 99.0]))
+    np.testing.assert_array_equal(found, [1, 1, 2, 2, 4, 4])

@@ -1,0 +1,29 @@
+"""What the README shows runs, without a warning, and prints what it promises."""
+
+import ast
+import re
+from pathlib import Path
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_example(capsys):
+    text = README.read_text()
+    code = text.split("<!-- example -->\n```python\n")[1].split("```")[0]
+    assert len(ast.parse(code).body) == 10
+    exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("(epsilon = 4, delta = 0)-differential privacy")
+    total = float(re.search(r"All releases together: \(epsilon = ([\d.]+)", printed)[1])
+    assert total == 2 * (2 + 2 + 4 + 4) + 4
+    assert "Not protected:" in printed
+    assert "who rated what" in printed
+    assert "raw values held out" in printed
+
+
+def test_commands_are_where_ci_looks_for_them():
+    text = README.read_text()
+    for marker in ("main", "test"):
+        block = text.split(f"<!-- {marker} command -->\n```bash\n")[1].split("```")[0]
+        assert block.count("\n") == 1
+        assert block.startswith("python3 -m venv .venv && ")
