@@ -2,9 +2,12 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -145,19 +148,19 @@ class CPCompletion(
 
     def __init__(
         self,
-        rank,
+        rank: int,
         *,
-        epsilon=1.0,
-        perturbation="auto",
-        unit="entry",
-        value_bounds=None,
-        levels=None,
-        level_prior=None,
-        shape=None,
-        biases=True,
-        max_iter=40,
-        random_state=None,
-    ):
+        epsilon: float = 1.0,
+        perturbation: str = "auto",
+        unit: str = "entry",
+        value_bounds: tuple[float, float] | None = None,
+        levels: ArrayLike | None = None,
+        level_prior: ArrayLike | None = None,
+        shape: Sequence[int] | None = None,
+        biases: bool = True,
+        max_iter: int = 40,
+        random_state: int | None = None,
+    ) -> None:
         self.rank = rank
         self.epsilon = epsilon
         self.perturbation = perturbation
@@ -179,7 +182,7 @@ class CPCompletion(
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Randomise the values and fit the model to them.
 
         Parameters
@@ -223,7 +226,7 @@ class CPCompletion(
         context.call_on_fit_task_end(estimator=self)
         return self
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Values of the model at coordinates.
 
         Parameters

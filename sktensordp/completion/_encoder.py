@@ -1,8 +1,10 @@
 """Raw columns of a table of observations to coordinates of a tensor."""
 
 from numbers import Integral
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -71,7 +73,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         "freq": [StrOptions({"h", "D", "W", "M", "Y"}), None],
     }
 
-    def __init__(self, time_bins=None, freq=None):
+    def __init__(self, time_bins: int | None = None, freq: str | None = None) -> None:
         self.time_bins = time_bins
         self.freq = freq
 
@@ -83,7 +85,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Learn the ids and the time bins.
 
         Parameters
@@ -123,7 +125,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.shape_ += (int(bins.max()) - self.time_start_ + 1,)
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.int64]:
         """Coordinates of the rows.
 
         Parameters

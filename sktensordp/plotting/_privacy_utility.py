@@ -1,8 +1,11 @@
 """The trade-off between privacy and utility, as a picture."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["PrivacyUtilityDisplay"]
 
@@ -42,13 +45,25 @@ class PrivacyUtilityDisplay:
     'RMSE'
     """
 
-    def __init__(self, curves, *, references=None, score_name="score"):
+    def __init__(
+        self,
+        curves: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike | None]],
+        *,
+        references: Mapping[str, float] | None = None,
+        score_name: str = "score",
+    ) -> None:
         self.curves = curves
         self.references = references
         self.score_name = score_name
 
     @classmethod
-    def from_search(cls, search, *, references=None, ax=None):
+    def from_search(
+        cls,
+        search: Any,
+        *,
+        references: Mapping[str, float] | None = None,
+        ax: Any = None,
+    ) -> Self:
         """Draw the scores of a fitted search over epsilon.
 
         Candidates that differ in other parameters make curves of their own; those
@@ -104,8 +119,17 @@ class PrivacyUtilityDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, epsilons, cv=None, scoring=None, n_jobs=None, ax=None
-    ):
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        epsilons: Iterable[float],
+        cv: Any = None,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        ax: Any = None,
+    ) -> Self:
         """Cross-validate an estimator at several epsilons and draw the scores.
 
         Every fit is a release of its own; ``privacy_of`` a search says what they
@@ -147,7 +171,7 @@ class PrivacyUtilityDisplay:
         ).fit(X, y)
         return cls.from_search(search, ax=ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Self:
         """Draw.
 
         Parameters
@@ -164,19 +188,19 @@ class PrivacyUtilityDisplay:
 
             _, ax = plt.subplots()
         self.ax_, self.figure_, self.lines_ = ax, ax.figure, []
-        ticks = set()
         for i, (label, (epsilon, mean, spread)) in enumerate(self.curves.items()):
             line, marker = _STYLES[i % len(_STYLES)]
             style = {"linestyle": line, "marker": marker, "capsize": 3}
-            self.lines_.append(
-                ax.errorbar(epsilon, mean, yerr=spread, label=label, **style)
-            )
-            ticks.update(float(e) for e in epsilon)
+            drawn = ax.errorbar(epsilon, mean, yerr=spread, label=label, **style)
+            self.lines_.append(drawn)
         for i, (label, score) in enumerate((self.references or {}).items()):
-            style = _REFERENCE_STYLES[i % len(_REFERENCE_STYLES)]
-            ax.axhline(score, color="0.35", linestyle=style, linewidth=1.2, label=label)
+            dashes = _REFERENCE_STYLES[i % len(_REFERENCE_STYLES)]
+            ax.axhline(
+                score, color="0.35", linestyle=dashes, linewidth=1.2, label=label
+            )
         ax.set_xscale("log")
-        ticks = sorted(ticks)
+        epsilons = [np.asarray(epsilon, float) for epsilon, *_ in self.curves.values()]
+        ticks = np.unique(np.concatenate([*epsilons, []]))
         if len(ticks) <= 10:
             ax.set_xticks(ticks, labels=[f"{t:g}" for t in ticks])
             ax.minorticks_off()

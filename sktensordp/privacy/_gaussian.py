@@ -66,7 +66,7 @@ def _check_epsilon(epsilon, *, zero_allowed):
         raise ValueError(f"epsilon must be {bound}, got {epsilon}.")
 
 
-def gaussian_delta(epsilon, mu):
+def gaussian_delta(epsilon: float, mu: float) -> float:
     """Smallest delta at which mu-GDP gives (epsilon, delta)-differential privacy.
 
     Parameters
@@ -108,7 +108,7 @@ def gaussian_delta(epsilon, mu):
     return math.exp(_log_delta(epsilon, mu))
 
 
-def gaussian_mu(epsilon, delta):
+def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu whose mu-GDP implies (epsilon, delta)-differential privacy.
 
     Parameters
@@ -153,7 +153,7 @@ def gaussian_mu(epsilon, delta):
     return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
 
 
-def gaussian_sigma(epsilon, delta, sensitivity=1.0):
+def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Smallest standard deviation of Gaussian noise that gives (epsilon, delta)-DP.
 
     Parameters

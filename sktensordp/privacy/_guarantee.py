@@ -3,7 +3,7 @@
 import html
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 __all__ = ["PrivacyGuarantee", "compose"]
 
@@ -13,12 +13,12 @@ _UNITS = {
 }
 
 
-def _pair(epsilon, delta):
+def _pair(epsilon: float, delta: float) -> str:
     """(epsilon, delta) to four digits, rounded up: print no more than is true."""
     return f"(epsilon = {_round_up(epsilon):.4g}, delta = {_round_up(delta):.4g})"
 
 
-def _round_up(value, digits=4):
+def _round_up(value: float, digits: int = 4) -> float:
     if value == 0 or not math.isfinite(value):
         return value
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
@@ -79,7 +79,7 @@ class PrivacyGuarantee:
     relation: str = "replace-one"
     claimed: tuple[float, float] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.epsilon >= 0:
             raise ValueError(f"epsilon must be >= 0, got {self.epsilon}.")
         if not 0 <= self.delta < 1:
@@ -97,7 +97,7 @@ class PrivacyGuarantee:
             )
 
     @classmethod
-    def of(cls, event, *, delta=0.0, **fields):
+    def of(cls, event: Any, *, delta: float = 0.0, **fields: Any) -> Self:
         """Guarantee of an event, its epsilon computed at `delta`.
 
         Parameters
@@ -119,7 +119,7 @@ class PrivacyGuarantee:
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
         )
 
-    def epsilon_at(self, delta):
+    def epsilon_at(self, delta: float) -> float:
         """Smallest epsilon known to hold at `delta`.
 
         Parameters
@@ -138,7 +138,7 @@ class PrivacyGuarantee:
             raise ValueError(f"delta must be in [0, 1), got {delta}.")
         return event_epsilon(self.event, delta)
 
-    def delta_at(self, epsilon):
+    def delta_at(self, epsilon: float) -> float:
         """Smallest delta known to hold at `epsilon`.
 
         Parameters
@@ -158,12 +158,14 @@ class PrivacyGuarantee:
         return event_delta(self.event, epsilon)
 
     @property
-    def protects(self):
+    def protects(self) -> bool:
         """Whether any finite epsilon holds at `delta`."""
         return math.isfinite(self.epsilon)
 
-    def _headline(self):
-        unit = _UNITS.get(self.unit, f"everything at one index of mode {self.unit}")
+    def _headline(self) -> str:
+        unit = _UNITS.get(
+            str(self.unit), f"everything at one index of mode {self.unit}"
+        )
         if not self.protects:
             return f"No differential privacy for {unit}: no finite epsilon holds"
         return (
@@ -171,13 +173,13 @@ class PrivacyGuarantee:
             f"({self.relation})"
         )
 
-    def __str__(self):
+    def __str__(self) -> str:
         claim = ""
         if self.claimed is not None:
             claim = f" Claimed: {_pair(*self.claimed)}."
         return f"{self._headline()}. {self.statement}{claim} [{self.source}]"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         rows = [
             ("statement", self.statement),
             ("unit", self.unit),
@@ -195,7 +197,9 @@ class PrivacyGuarantee:
         )
 
 
-def compose(*guarantees, delta=None):
+def compose(
+    *guarantees: PrivacyGuarantee, delta: float | None = None
+) -> PrivacyGuarantee:
     """Guarantee of several releases about the same data, taken together.
 
     The releases may be adaptive. Pure epsilons add up, Gaussian releases compose

@@ -2,6 +2,7 @@
 
 import html
 from dataclasses import dataclass
+from typing import Any
 
 from ._guarantee import PrivacyGuarantee, compose
 
@@ -27,7 +28,7 @@ class PrivacyReport:
     unprotected: tuple[str, ...]
     releases: tuple[tuple[str, int, PrivacyGuarantee], ...]
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [f"All releases together: {self.guarantee}"]
         for name, count, one in self.releases:
             lines.append(f"  {count} x epsilon = {one.epsilon:.4g}: {name}")
@@ -35,7 +36,7 @@ class PrivacyReport:
         lines += [f"  - {sentence}" for sentence in self.unprotected]
         return "\n".join(lines)
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{count}</td>"
             f"<td>{one.epsilon:.4g}</td></tr>"
@@ -48,7 +49,7 @@ class PrivacyReport:
         )
 
 
-def privacy_of(obj):
+def privacy_of(obj: Any) -> PrivacyReport:
     """What a fitted estimator, pipeline or hyper-parameter search reveals.
 
     In a search, a record goes into the training part of most folds, for every
