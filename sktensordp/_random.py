@@ -8,6 +8,7 @@ depend on the order, the chunks or the threads in which the blocks are computed.
 """
 
 import hashlib
+import operator
 import secrets
 
 import numpy as np
@@ -34,7 +35,7 @@ class NoiseSource:
         if random_state is None:
             self._key = secrets.token_bytes(_KEY_BYTES)
         else:
-            words = f"sktensordp release {int(random_state)} {int(n_releases)}"
+            words = f"sktensordp release {operator.index(random_state)} {n_releases}"
             self._key = hashlib.sha256(words.encode()).digest()[:_KEY_BYTES]
 
     def stream(self, block):
@@ -54,8 +55,9 @@ class NoiseSource:
 
         if self._key is None:
             raise RuntimeError("This release has ended; its noise is drawn once.")
-        key = np.frombuffer(self._key, dtype=np.uint64)
-        return AESCounter(key=key, counter=np.array([0, block], dtype=np.uint64))
+        key = np.frombuffer(self._key, dtype="<u8").astype(np.uint64)
+        counter = np.array([0, operator.index(block)], dtype=np.uint64)
+        return AESCounter(key=key, counter=counter)
 
     def close(self):
         """Forget the key."""

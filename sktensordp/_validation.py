@@ -88,7 +88,7 @@ def check_bounds(bounds, name="value_bounds"):
         low, high = (float(b) for b in bounds)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a pair (low, high) of numbers.") from error
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(high - low) and low < high):
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
     return low, high
 

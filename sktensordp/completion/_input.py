@@ -124,8 +124,10 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
         variance = float(mechanism.level_variances.min())
         what = f"drawn from a public table for its {len(levels)} levels"
     else:
-        step = None if levels is None else _common_step(levels)
-        mechanism = laplace_lattice(*bounds, float(epsilon), step=step)
+        domain, step = bounds, None
+        if levels is not None:
+            domain, step = (levels[0], levels[-1]), _common_step(levels)
+        mechanism = laplace_lattice(*domain, float(epsilon), step=step)
         event = dp_event.DiscreteLaplaceDpEvent(
             noise_parameter=mechanism.rate, sensitivity=mechanism.n_steps
         )

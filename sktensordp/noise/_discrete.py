@@ -6,6 +6,7 @@ rejection step runs on the elements that are still undecided.
 """
 
 import math
+import operator
 
 import numpy as np
 
@@ -61,7 +62,8 @@ def discrete_laplace(bits, numerator, denominator, size):
     -------
     noise : ndarray of shape (size,), int64
     """
-    if not (numerator > 0 and 0 < denominator < _MAX_DENOMINATOR):
+    numerator, denominator = operator.index(numerator), operator.index(denominator)
+    if not (0 < numerator < 2**63 and 0 < denominator < _MAX_DENOMINATOR):
         raise ValueError("The rate of a discrete Laplace law is out of range.")
     noise = np.empty(size, dtype=np.int64)
     missing = np.arange(size)
@@ -91,7 +93,7 @@ def discrete_laplace(bits, numerator, denominator, size):
 
 def discrete_laplace_variance(rate):
     """Variance of the law P(n) ~ exp(-rate |n|) on the integers."""
-    return 0.5 / math.sinh(rate / 2) ** 2
+    return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
 
 def categorical(bits, weights, rows):
@@ -109,10 +111,22 @@ def categorical(bits, weights, rows):
     Returns
     -------
     columns : ndarray of shape (n,), int64
+
+    Raises
+    ------
+    ValueError
+        If weights are negative, the sums differ or are out of range, or a row does
+        not exist.
     """
+    totals = {sum(map(int, row)) for row in weights}
+    if len(totals) != 1 or not 0 < min(totals) < 2**63 or np.min(weights) < 0:
+        raise ValueError(
+            "The rows of a table of weights are non-negative and have the same sum, "
+            "above 0 and below 2**63."
+        )
+    if rows.size and not 0 <= rows.min() <= rows.max() < len(weights):
+        raise ValueError("Some rows are outside the table.")
     cumulative = np.cumsum(weights, axis=1).astype(np.uint64)
-    if np.any(cumulative[:, -1] != cumulative[0, -1]):
-        raise ValueError("The rows of a table of weights have the same sum.")
     draws = _below(bits, cumulative[0, -1], rows.size)
     columns = np.empty(rows.size, dtype=np.int64)
     for row in range(len(cumulative)):

@@ -68,7 +68,7 @@ class LaplaceLattice:
         Parameters
         ----------
         values : ndarray of shape (n,), float
-            Finite; those outside the range are clipped to it.
+            Not NaN; those outside the range are clipped to it.
         bits : bit generator
             Source of 64-bit words.
 
@@ -76,6 +76,7 @@ class LaplaceLattice:
         -------
         noisy : ndarray of shape (n,), float
         """
+        _refuse_nan(values)
         index = np.rint((values - self.low) / self.step)
         index = np.clip(index, 0, self.n_steps).astype(np.int64)
         noise = discrete_laplace(bits, self.numerator, self.denominator, values.size)
@@ -102,13 +103,22 @@ def laplace_lattice(low, high, epsilon, step=None):
     Raises
     ------
     ValueError
-        If the budget is too small to be represented.
+        If the range is out of order, or the range or the budget cannot be
+        represented.
     """
+    width = high - low
+    if not (0 < width < math.inf and 0 < epsilon < math.inf):
+        raise ValueError("Laplace noise needs low < high and a finite epsilon > 0.")
     if step is None:
-        step = _power_of_two_step((high - low) / epsilon)
-        n_steps = max(1, math.ceil((high - low) / step))
+        # However large the noise, the range itself keeps a thousand steps.
+        step = _power_of_two_step(min(width / epsilon, 2.0**10 * width))
+        if step == 0 or not math.isfinite(width / step):
+            raise ValueError("The range of the values is too small or too large.")
+        n_steps = max(1, math.ceil(width / step))
+    elif 0 < step <= width:
+        n_steps = round(width / step)
     else:
-        n_steps = max(1, round((high - low) / step))
+        raise ValueError("The step of a grid is positive and within the range.")
     # Rounding the denominator up keeps the realised epsilon at or below the budget.
     numerator = max(1, 2**24 // n_steps)
     denominator = math.ceil(Fraction(n_steps * numerator) / Fraction(epsilon))
@@ -169,27 +179,21 @@ class GaussianLattice:
         Parameters
         ----------
         values : ndarray of shape (n,), float
-            Finite.
+            Not NaN. The caller clips to declared bounds; beyond 2**52 steps, where
+            sums would not be exact, a value is moved to that end.
         bits : bit generator
             Source of 64-bit words.
 
         Returns
         -------
         noisy : ndarray of shape (n,), float
-
-        Raises
-        ------
-        OverflowError
-            If the largest sum of a value and clipped noise has no exact lattice
-            index below 2**53; the message does not say which value.
         """
+        _refuse_nan(values)
         scale = self.sigma / self.step
         limit = math.floor(self.clip * scale)
         noise = np.rint(_dense_normal(bits, values.size) * scale)
         np.clip(noise, -limit, limit, out=noise)
-        index = np.rint(values / self.step)
-        if values.size and np.abs(index).max() + limit >= 2**53:
-            raise OverflowError("The values are too large for this scale of noise.")
+        index = np.clip(np.rint(values / self.step), -(2.0**52), 2.0**52)
         return (index + noise) * self.step
 
 
@@ -216,8 +220,10 @@ def gaussian_lattice(sigma, n_cells, epsilon, delta):
     ValueError
         If `delta` is so small against e^`epsilon` that no clipping honours it.
     """
-    if not (0 < delta < 1 and math.isfinite(epsilon) and epsilon > 0 and sigma > 0):
-        raise ValueError("Gaussian noise needs sigma, epsilon > 0 and 0 < delta < 1.")
+    if not (0 < delta < 1 and 0 < epsilon < math.inf and n_cells >= 1):
+        raise ValueError("Gaussian noise needs epsilon > 0, 0 < delta < 1 and cells.")
+    if not (0 < sigma < math.inf and _power_of_two_step(sigma) > 0):
+        raise ValueError("sigma must be finite, positive and not subnormal.")
     # Half of the residual for the sampler's relative error, half for the clipping.
     log_half = math.log(delta) - epsilon - math.log(4e4)
     if log_half < -700:
@@ -234,6 +240,11 @@ def gaussian_lattice(sigma, n_cells, epsilon, delta):
         residual_epsilon=e1,
         residual_delta=math.exp(log_half) + tails,
     )
+
+
+def _refuse_nan(values):
+    if np.isnan(values).any():
+        raise ValueError("Noise is not added to NaN.")
 
 
 def _dense_normal(bits, size):
@@ -256,7 +267,7 @@ def _dense_normal(bits, size):
 
 def _dense_uniform(bits, size):
     """Uniforms in (0, 1) with 52 significant bits at every binary exponent."""
-    fraction = ((bits.random_raw(size) >> np.uint64(12)) + 0.5) * 2.0**-52
+    fraction = (bits.random_raw(size) >> np.uint64(12)) * 2.0**-52
     exponent = np.zeros(size, dtype=np.int64)
     open_ended = np.arange(size)
     while open_ended.size:

@@ -1,5 +1,6 @@
 """Displays in the style of scikit-learn; matplotlib is imported when one is drawn."""
 
+from ._audit import AuditDisplay
 from ._privacy_utility import PrivacyUtilityDisplay
 
-__all__ = ["PrivacyUtilityDisplay"]
+__all__ = ["AuditDisplay", "PrivacyUtilityDisplay"]

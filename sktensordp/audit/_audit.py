@@ -1,0 +1,307 @@
+"""Audits by many runs on two neighbouring inputs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
+from ._report import AuditReport
+from ._scores import Score, candidate_scores
+
+__all__ = ["audit_estimator", "audit_mechanism"]
+
+# Thresholds that are tried for a score: these quantiles of the outputs.
+_TAILS = np.geomspace(1e-4, 4e-3, 9)
+_QUANTILES = np.concatenate([_TAILS, np.linspace(0.005, 0.995, 199), 1 - _TAILS[::-1]])
+
+
+def audit_mechanism(
+    mechanism: Callable[..., Any],
+    x: Any,
+    x_neighbour: Any,
+    *,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    n_trials: int = 100_000,
+    confidence: float = 0.95,
+    log_likelihood_ratio: Callable[[Any], Any] | None = None,
+    gaussian: bool = False,
+    batched: bool = False,
+) -> AuditReport:
+    """Lower bound on the epsilon of anything that can be called many times.
+
+    The mechanism runs `n_trials` times on each of two neighbouring inputs. One part
+    of the outputs chooses an event that tells the inputs apart (a threshold on one
+    of many scores, in one of its four directions) by the bounds of Clopper and
+    Pearson, the other part certifies what that event proves, by an exact test on
+    the two binomial counts. Since one event is certified, choosing among many costs
+    no confidence.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(x)`` is one output: an array-like of numbers, always of one
+        size. With `batched`, ``mechanism(x, n)`` is n of them, along the first
+        axis.
+    x, x_neighbour : array-like
+        Two inputs that the claim calls neighbours.
+    epsilon : float, default=None
+        The epsilon claimed at `delta`.
+    delta : float, default=0.0
+        The delta of the claim, in [0, 1).
+    n_trials : int, default=100_000
+        Runs on each input, at least 40. No audit shows more than about
+        ln(`n_trials` / 15).
+    confidence : float, default=0.95
+        One minus the chance that the bound is above the truth, in (0, 1).
+    log_likelihood_ratio : callable, default=None
+        Maps outputs, one a row of shape (n, size), to the logarithm of their density
+        on `x_neighbour` over that on `x`, where it is known; then nothing needs to
+        be learned, and three quarters of the outputs certify instead of half.
+    gaussian : bool, default=False
+        Bound mu instead, and epsilon through it: tighter, and valid for Gaussian
+        noise alone.
+    batched : bool, default=False
+        Whether the mechanism makes many outputs in one call.
+
+    Returns
+    -------
+    report : AuditReport
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or if outputs differ in size.
+
+    References
+    ----------
+    Jagielski, Ullman and Oprea, "Auditing differentially private machine learning",
+    NeurIPS 2020, for the bound. Nasr et al., "Tight auditing of differentially
+    private machine learning", USENIX Security 2023, for mu.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.audit import audit_mechanism
+    >>> rng = np.random.default_rng(0)
+    >>> def half_the_noise(x, n):
+    ...     return x + rng.laplace(scale=0.5, size=(n, 1))
+    >>> report = audit_mechanism(
+    ...     half_the_noise, [0.0], [1.0], epsilon=1.0, n_trials=20_000, batched=True)
+    >>> report.violated
+    True
+    """
+    _check(epsilon, delta, n_trials, confidence)
+    zeros = _outputs(mechanism, x, n_trials, batched)
+    ones = _outputs(mechanism, x_neighbour, n_trials, batched)
+    if zeros.shape[1] != ones.shape[1]:
+        raise ValueError("The outputs on the two inputs differ in size.")
+    if log_likelihood_ratio is None:
+        quarter = n_trials // 4
+        old, new = _as_inputs(x, x_neighbour, zeros.shape[1])
+        scores = candidate_scores(zeros[:quarter], ones[:quarter], old, new)
+        choosing, certifying = slice(quarter, 2 * quarter), slice(2 * quarter, None)
+    else:
+        scores = [Score("log likelihood ratio", log_likelihood_ratio)]
+        quarter = n_trials // 4
+        choosing, certifying = slice(0, quarter), slice(quarter, None)
+    claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
+    event = max(
+        (_best_event(s, zeros[choosing], ones[choosing], claim, alpha) for s in scores),
+        key=lambda found: found[0],
+    )[1]
+    n = n_trials - certifying.start
+    hits, false_hits = event.count(zeros[certifying], ones[certifying])
+    found = certified_bound(hits, false_hits, n, claim, alpha)
+    return AuditReport(
+        epsilon_lower=epsilon_of_mu(found, delta) if gaussian else found,
+        mu_lower=found if gaussian else None,
+        confidence=confidence,
+        delta=delta,
+        claimed=epsilon,
+        event=f"{event} ({hits} of {n} against {false_hits} of {n})",
+        n_trials=n_trials,
+    )
+
+
+def audit_estimator(
+    estimator: Any,
+    X: Any,
+    X_neighbour: Any,
+    y: Any = None,
+    y_neighbour: Any = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    n_trials: int = 1000,
+    release: Callable[[Any], ArrayLike] | None = None,
+    random_state: int | None = None,
+    **options: Any,
+) -> AuditReport:
+    """Lower bound on the epsilon of an estimator, over everything that it releases.
+
+    Every trial fits a clone. A transformer (`y` is None) releases what it transforms
+    X to; anything else releases its fitted attributes, all of them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With a parameter ``random_state``.
+    X, X_neighbour : array-like
+        The inputs of two neighbouring data sets.
+    y, y_neighbour : array-like, default=None
+        Their targets, where there are any; `y_neighbour` is `y` by default.
+    epsilon, delta : float, default=None
+        The claim; by default that of the fitted ``privacy_guarantee_``.
+    n_trials : int, default=1000
+        Fits on each data set.
+    release : callable, default=None
+        Maps a fitted estimator to the numbers that are released.
+    random_state : int, default=None
+        Makes the audit reproducible: trial t gets the seed ``random_state`` + t.
+    **options
+        Passed to `audit_mechanism`.
+
+    Returns
+    -------
+    report : AuditReport
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.audit import audit_estimator
+    >>> from sktensordp.completion import CPCompletion
+    >>> X = [[0, 0], [1, 1]]
+    >>> model = CPCompletion(0, epsilon=1.0, value_bounds=(0, 1), max_iter=1)
+    >>> report = audit_estimator(model, X, X, [0, 0.5], [1, 0.5], n_trials=400,
+    ...                          random_state=0)
+    >>> report.violated
+    False
+    """
+    from sklearn.base import clone
+
+    y_neighbour = y if y_neighbour is None else y_neighbour
+    seeds = iter(range(random_state, 2**62)) if random_state is not None else None
+
+    def fit(data):
+        model = clone(estimator)
+        model.set_params(random_state=None if seeds is None else next(seeds))
+        return model.fit(data[0]) if data[1] is None else model.fit(*data)
+
+    def run(data):
+        model = fit(data)
+        if release is not None:
+            return release(model)
+        return model.transform(data[0]) if data[1] is None else released(model)
+
+    if epsilon is None:
+        guarantee = fit((X, y)).privacy_guarantee_
+        epsilon = guarantee.epsilon
+        delta = guarantee.delta if delta is None else delta
+    return audit_mechanism(
+        run,
+        (X, y),
+        (X_neighbour, y_neighbour),
+        epsilon=epsilon,
+        delta=delta or 0.0,
+        n_trials=n_trials,
+        **options,
+    )
+
+
+def released(estimator: Any) -> np.ndarray:
+    """All numbers in the public fitted attributes of an estimator."""
+    names = sorted(n for n in vars(estimator) if n[-1] == "_" and n[0] != "_")
+    parts = [_numbers(getattr(estimator, name)) for name in names]
+    return np.concatenate([*parts, []])
+
+
+class _Event:
+    """A threshold on a score, in one of four directions."""
+
+    def __init__(self, score, threshold, above, swapped):
+        self.score, self.threshold = score, threshold
+        self.above, self.swapped = above, swapped
+
+    def count(self, zeros, ones):
+        """Times that the event happened in the arm that favours it, and the other."""
+        counts = [
+            int(np.sum((self.score(arm) >= self.threshold) == self.above))
+            for arm in (ones, zeros)
+        ]
+        return tuple(reversed(counts)) if self.swapped else tuple(counts)
+
+    def __str__(self):
+        sign = ">=" if self.above else "<"
+        return f"{self.score.name} {sign} {self.threshold:.6g}"
+
+
+def _best_event(score, zeros, ones, claim, alpha):
+    """The threshold and direction of a score that prove most, and how much."""
+    arms = [np.sort(score(arm)) for arm in (zeros, ones)]
+    both = np.unique(np.concatenate(arms))
+    if len(both) > 400:
+        both = np.unique(np.quantile(np.concatenate(arms), _QUANTILES))
+    n = len(zeros)
+    above = [n - np.searchsorted(arm, both, side="left") for arm in arms]
+    best = -1.0, None
+    for is_above in (True, False):
+        zero, one = above if is_above else [n - a for a in above]
+        for swapped in (False, True):
+            hits, false_hits = (zero, one) if swapped else (one, zero)
+            found = quick_bound(hits, false_hits, n, claim, alpha)
+            i = int(np.argmax(found))
+            if found[i] > best[0]:
+                best = found[i], _Event(score, both[i], is_above, swapped)
+    return best
+
+
+def _outputs(mechanism, x, n_trials, batched):
+    """Outputs of the runs, one flattened row each."""
+    if batched:
+        rows = np.asarray(mechanism(np.asarray(x, dtype=float), n_trials), dtype=float)
+        if len(rows) != n_trials:
+            raise ValueError(f"A batch of {n_trials} outputs has {len(rows)} rows.")
+        return rows.reshape(n_trials, -1)
+    rows = [_numbers(mechanism(x)) for _ in range(n_trials)]
+    if len({row.size for row in rows}) > 1:
+        raise ValueError("The outputs differ in size from run to run.")
+    return np.stack(rows)
+
+
+def _numbers(value):
+    """All numbers in a value: arrays, sequences and tuples of them, one after one."""
+    if isinstance(value, (str, bytes)) or value is None:
+        return np.empty(0)
+    if hasattr(value, "factors") and hasattr(value, "weights"):
+        value = [value.weights, *value.factors]
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([*(_numbers(v) for v in value), []])
+    try:
+        return np.asarray(value, dtype=float).ravel()
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
+def _as_inputs(x, x_neighbour, size):
+    """The inputs as vectors, where they are numbers and as many as an output."""
+    try:
+        pair = [np.asarray(v, dtype=float).ravel() for v in (x, x_neighbour)]
+    except (TypeError, ValueError):
+        return None, None
+    if any(v.size != size for v in pair) or np.array_equal(*pair):
+        return None, None
+    return pair
+
+
+def _check(epsilon, delta, n_trials, confidence):
+    if epsilon is not None and not epsilon >= 0:
+        raise ValueError(f"epsilon must be >= 0, got {epsilon}.")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1), got {delta}.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}.")
+    if n_trials < 40:
+        raise ValueError(f"n_trials must be at least 40, got {n_trials}.")

@@ -1,0 +1,77 @@
+"""What an audit found."""
+
+import html
+import math
+from dataclasses import dataclass
+
+__all__ = ["AuditReport"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport:
+    """What an audit found.
+
+    Parameters
+    ----------
+    epsilon_lower : float
+        The true epsilon at `delta` is at least this, at `confidence`.
+    mu_lower : float or None
+        The same for the mu of a Gaussian mechanism; None where it was not asked.
+    confidence : float
+        One minus the chance that the bound is above the truth.
+    delta : float
+        Where epsilon is bounded.
+    claimed : float or None
+        The epsilon that was claimed at `delta`.
+    event : str
+        What told the two inputs apart.
+    n_trials : int
+        Runs on each of the two inputs, or canaries in one run.
+
+    Attributes
+    ----------
+    violated : bool
+        Whether the bound is above the claim.
+
+    Examples
+    --------
+    >>> from sktensordp.audit import AuditReport
+    >>> report = AuditReport(
+    ...     epsilon_lower=1.7, mu_lower=None, confidence=0.95, delta=0.0, claimed=1.0,
+    ...     event="output >= 2", n_trials=1000)
+    >>> report.violated
+    True
+    >>> print(report)
+    epsilon >= 1.7 at delta = 0 with confidence 0.95, against a claim of 1: VIOLATED.
+    Event: output >= 2; 1000 trials.
+    """
+
+    epsilon_lower: float
+    mu_lower: float | None
+    confidence: float
+    delta: float
+    claimed: float | None
+    event: str
+    n_trials: int
+
+    @property
+    def violated(self) -> bool:
+        """Whether the bound is above the claim."""
+        return self.claimed is not None and self.epsilon_lower > self.claimed
+
+    def __str__(self) -> str:
+        # Rounded down: the bound is not stated higher than it was found.
+        bound = math.floor(self.epsilon_lower * 1e4) / 1e4
+        text = (
+            f"epsilon >= {bound:.4g} at delta = {self.delta:.4g} with confidence "
+            f"{self.confidence:.4g}"
+        )
+        if self.mu_lower is not None:
+            text += f" (mu >= {math.floor(self.mu_lower * 1e4) / 1e4:.4g})"
+        if self.claimed is not None:
+            verdict = "VIOLATED" if self.violated else "not violated"
+            text += f", against a claim of {self.claimed:.4g}: {verdict}"
+        return f"{text}. Event: {self.event}; {self.n_trials} trials."
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(str(self))}</p>"

@@ -1,0 +1,144 @@
+"""Scores that may tell the outputs on two inputs apart.
+
+A score maps outputs, one a row, to numbers; the audit then looks for the threshold
+that tells most. Those that learn are fitted to a part of the outputs that is used
+for nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Score", "candidate_scores"]
+
+_MOST_COLUMNS = 200
+_MOST_LESSONS = 20_000
+
+
+@dataclass(frozen=True)
+class Score:
+    """A named function of outputs: ndarray of shape (n, d) to ndarray of shape (n,)."""
+
+    name: str
+    function: Any
+
+    def __call__(self, outputs):
+        with np.errstate(all="ignore"):
+            values = np.asarray(self.function(outputs), dtype=float)
+        return np.nan_to_num(values, nan=-1e308, posinf=1e308, neginf=-1e308)
+
+
+def candidate_scores(zeros, ones, x, x_neighbour):
+    """Scores to try, fitted to outputs on the two inputs.
+
+    Parameters
+    ----------
+    zeros, ones : ndarray of shape (n, d)
+        Outputs on `x` and on `x_neighbour`.
+    x, x_neighbour : ndarray or None
+        The inputs, flattened, where they have the size of an output.
+
+    Returns
+    -------
+    scores : list of Score
+    """
+    scores = [
+        Score("sum of the output", lambda y: y.sum(axis=1)),
+        Score("norm of the output", lambda y: np.linalg.norm(y, axis=1)),
+        Score("largest magnitude", lambda y: np.abs(y).max(axis=1)),
+        Score("spread of the output", lambda y: y.std(axis=1)),
+        Score("lowest set bit", _lowest_bit),
+    ]
+    if zeros.shape[1] <= _MOST_COLUMNS:
+        scores.append(_linear(zeros, ones))
+    if x is not None:
+        scores += _of_inputs(x, x_neighbour)
+    scores += _repeated(zeros, ones)
+    scores.append(_learned(zeros, ones, list(scores)))
+    return scores
+
+
+def _of_inputs(x, x_neighbour):
+    """Projection on the difference, equality with an input, and its float support."""
+    changed = np.flatnonzero(x != x_neighbour)
+    old, new = x[changed], x_neighbour[changed]
+    direction = (new - old) / np.linalg.norm(new - old)
+    scores = [
+        Score("projection on the difference", lambda y: y[:, changed] @ direction),
+        Score("distance to x", lambda y: np.abs(y - x).sum(axis=1)),
+        Score("distance to x'", lambda y: np.abs(y - x_neighbour).sum(axis=1)),
+    ]
+    for name, value in (("x", old), ("x'", new)):
+        scores += [
+            Score(
+                f"number of entries equal to {name}",
+                lambda y, v=value: (y[:, changed] == v).sum(axis=1),
+            ),
+            # A sum of a float and noise, rounded, is not every float.
+            Score(
+                f"number of entries y with (y - {name}) + {name} != y in floats",
+                lambda y, v=value: ((y[:, changed] - v) + v != y[:, changed]).sum(1),
+            ),
+        ]
+    return scores
+
+
+def _lowest_bit(outputs):
+    """Exponent of the lowest set bit, the least of all entries."""
+    fraction, exponent = np.frexp(outputs)
+    whole = np.abs(fraction * 2.0**53).astype(np.int64)
+    lowest = np.log2((whole & -whole).astype(float))
+    return np.where(outputs == 0, np.inf, exponent - 53 + lowest).min(axis=1)
+
+
+def _linear(zeros, ones):
+    """Fisher's discriminant; its ridge keeps exact linear relations visible."""
+    difference = ones.mean(axis=0) - zeros.mean(axis=0)
+    centered = np.concatenate([zeros - zeros.mean(axis=0), ones - ones.mean(axis=0)])
+    covariance = centered.T @ centered / len(centered)
+    ridge = 1e-12 * max(np.trace(covariance), 1e-300) / len(covariance)
+    direction = np.linalg.lstsq(
+        covariance + ridge * np.eye(len(covariance)), difference, rcond=None
+    )[0]
+    return Score("linear discriminant", lambda y: y @ direction)
+
+
+def _repeated(zeros, ones):
+    """Log ratio of the frequencies of outputs that repeat, for discrete outputs."""
+    if len(np.unique(zeros[:1000], axis=0)) > 500:
+        return []
+    both = np.concatenate([zeros, ones])
+    values, where = np.unique(both, axis=0, return_inverse=True)
+    where = where.ravel()
+    counts = [
+        np.bincount(part, minlength=len(values)) + 0.5
+        for part in (where[: len(zeros)], where[len(zeros) :])
+    ]
+    ratios = np.log(counts[1] / counts[0])
+    table = {v.tobytes(): r for v, r in zip(values, ratios, strict=True)}
+
+    def function(outputs):
+        rows = np.ascontiguousarray(outputs)
+        return np.array([table.get(row.tobytes(), 0.0) for row in rows])
+
+    return [Score("frequency of the exact output", function)]
+
+
+def _learned(zeros, ones, scores):
+    """A boosted classifier of the outputs and of the other scores."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    def features(outputs):
+        columns = [score(outputs) for score in scores]
+        return np.column_stack([outputs[:, :_MOST_COLUMNS], *columns])
+
+    classifier = HistGradientBoostingClassifier(
+        max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
+    )
+    zeros, ones = zeros[:_MOST_LESSONS], ones[:_MOST_LESSONS]
+    labels = np.repeat([0, 1], [len(zeros), len(ones)])
+    classifier.fit(features(np.concatenate([zeros, ones])), labels)
+    return Score(
+        "learned classifier", lambda y: classifier.decision_function(features(y))
+    )

@@ -1,0 +1,215 @@
+"""The auditor proves what is true, and nothing more."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sktensordp.audit import (
+    AuditReport,
+    audit_estimator,
+    audit_mechanism,
+    audit_one_run,
+)
+from sktensordp.completion import CPCompletion
+from sktensordp.privacy import gaussian_sigma
+
+
+def randomized_response(rng, epsilon):
+    keep = 1 / (1 + math.exp(-epsilon))
+    return lambda x, n: np.where(rng.random((n, 1)) < keep, x, 1 - np.asarray(x))
+
+
+def test_analytic_gaussian_is_certified():
+    """The audit's standard error in mu is about 0.0065 around 0.258: 1 in 30 misses."""
+    rng = np.random.default_rng(1)
+    sigma = gaussian_sigma(1.0, 1e-5)
+    report = audit_mechanism(
+        lambda x, n: x + sigma * rng.standard_normal((n, 1)),
+        [0.0], [1.0], epsilon=1.0, delta=1e-5, n_trials=100_000, batched=True,
+        gaussian=True, log_likelihood_ratio=lambda y: y[:, 0],
+    )  # fmt: skip
+    assert 0.246 <= report.mu_lower <= 0.2681
+    assert 0.9 <= report.epsilon_lower <= 1.0
+    assert not report.violated
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_true_claims_are_not_refuted_by_any_score(seed):
+    """Discrete noise of many entries: 1e-4 false alarms for each of the seeds."""
+    rng = np.random.default_rng(seed)
+    rate = -math.expm1(-0.1)
+
+    def mechanism(x, n):
+        size = (n, len(x))
+        return x + rng.geometric(rate, size) - rng.geometric(rate, size) * 1.0
+
+    x, neighbour = np.zeros(5), np.r_[10.0, np.zeros(4)]
+    report = audit_mechanism(
+        mechanism, x, neighbour, epsilon=1.0, n_trials=20_000, batched=True,
+        confidence=1 - 1e-4,
+    )  # fmt: skip
+    assert 0.7 < report.epsilon_lower <= 1.0
+
+
+def test_false_alarms_are_as_rare_as_stated():
+    """1,000 audits at 90% of randomised response: at most 136 above the truth.
+
+    The stated rate is one in ten; 136 or more would have probability below 2e-4 at
+    exactly that rate, and the audit is conservative.
+    """
+    truth, above = 0.5, 0
+    for seed in range(1000):
+        rng = np.random.default_rng(seed)
+        report = audit_mechanism(
+            randomized_response(rng, truth), [0.0], [1.0], epsilon=truth,
+            n_trials=200, confidence=0.9, batched=True,
+            log_likelihood_ratio=lambda y: y[:, 0],
+        )  # fmt: skip
+        above += report.violated
+    assert above < 136
+    # Were the truth a little higher than the claim, it would be noticed.
+    noticed = 0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        noticed += audit_mechanism(
+            randomized_response(rng, 2.0), [0.0], [1.0], epsilon=truth,
+            n_trials=200, confidence=0.9, batched=True,
+            log_likelihood_ratio=lambda y: y[:, 0],
+        ).violated  # fmt: skip
+    assert noticed > 45
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_randomized_response_is_certified_without_knowing_it(epsilon):
+    rng = np.random.default_rng(0)
+    report = audit_mechanism(
+        randomized_response(rng, epsilon), [0.0], [1.0], epsilon=epsilon,
+        n_trials=20_000, batched=True,
+    )  # fmt: skip
+    assert 0.85 * epsilon < report.epsilon_lower <= epsilon
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_batched_and_single_calls_agree(batched):
+    rng = np.random.default_rng(0)
+
+    def single(x):
+        return [x[0] + (rng.random() < 0.1), [0.0, 1.0]]
+
+    def many(x, n):
+        first = x[0] + (rng.random(n) < 0.1)
+        return np.column_stack([first, np.zeros(n), np.ones(n)])
+
+    report = audit_mechanism(
+        many if batched else single, [0.0], [1.0], epsilon=1.0, n_trials=2000,
+        batched=batched,
+    )  # fmt: skip
+    assert report.violated
+
+
+def test_an_atom_under_one_input_alone_is_found():
+    """Kept exactly with probability 0.05, else noise of a tiny epsilon."""
+    rng = np.random.default_rng(0)
+
+    def mechanism(x, n):
+        noise = rng.integers(-10_000, 10_000, (n, 1))
+        return np.where(rng.random((n, 1)) < 0.05, x, noise + 0.5)
+
+    report = audit_mechanism(
+        mechanism, [0.0], [1.0], epsilon=1.0, n_trials=20_000, batched=True
+    )
+    assert report.violated
+    assert report.epsilon_lower > 3
+
+
+def test_estimator_over_everything_that_it_releases():
+    X, y, neighbour = [[0, 0], [1, 1]], [0.0, 0.5], [1.0, 0.5]
+    model = CPCompletion(1, epsilon=2.0, value_bounds=(0, 1), max_iter=2)
+    report = audit_estimator(
+        model, X, X, y, neighbour, n_trials=1500, random_state=0, confidence=1 - 1e-4
+    )
+    assert report.claimed == pytest.approx(2.0, rel=1e-5)
+    assert 0.5 < report.epsilon_lower <= 2.0
+
+    class Leaky(CPCompletion):
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.mean_ = float(np.mean(y))
+            return self
+
+    leaky = Leaky(1, epsilon=2.0, value_bounds=(0, 1), max_iter=2)
+    report = audit_estimator(leaky, X, X, y, neighbour, n_trials=400, random_state=0)
+    assert report.violated
+
+
+def test_release_may_be_chosen():
+    X = [[0, 0], [1, 1]]
+    model = CPCompletion(0, epsilon=8.0, value_bounds=(0, 1), max_iter=1)
+    report = audit_estimator(
+        model, X, X, [0, 0.5], [1, 0.5], n_trials=400, random_state=0,
+        release=lambda fitted: [1.0, 2.0], epsilon=0.1,
+    )  # fmt: skip
+    assert report.epsilon_lower <= 0.1
+    assert report.claimed == 0.1
+
+
+def test_one_run_with_many_canaries():
+    rng = np.random.default_rng(0)
+    for epsilon in (1.0, 4.0):
+        keep = 1 / (1 + math.exp(-epsilon))
+        report = audit_one_run(
+            lambda bits, keep=keep: np.where(rng.random(bits.size) < keep, bits, ~bits),
+            3000, epsilon=epsilon, random_state=0,
+        )  # fmt: skip
+        assert 0.8 * epsilon < report.epsilon_lower <= epsilon
+    report = audit_one_run(lambda bits: bits, 100, epsilon=1.0, random_state=0)
+    assert report.violated
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delta": 1.0}, "delta"),
+        ({"delta": -0.1}, "delta"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"n_trials": 10}, "n_trials"),
+    ],
+)
+def test_wrong_parameters(options, message):
+    with pytest.raises(ValueError, match=message):
+        audit_mechanism(lambda x: x, [0.0], [1.0], **{"n_trials": 50, **options})
+
+
+def test_outputs_of_changing_size_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="size from run to run"):
+        audit_mechanism(lambda x: np.ones(rng.integers(1, 4)), 0, 1, n_trials=50)
+    with pytest.raises(ValueError, match="two inputs differ in size"):
+        audit_mechanism(lambda x: np.ones(x), 1, 2, n_trials=50)
+    with pytest.raises(ValueError, match="has 7 rows"):
+        audit_mechanism(lambda x, n: np.ones(7), 1, 2, n_trials=50, batched=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"n_guesses": 0}, "n_guesses"), ({"n_guesses": 11}, "n_guesses"),
+     ({"delta": 2}, "delta"), ({"confidence": 0}, "confidence")],
+)  # fmt: skip
+def test_wrong_parameters_of_one_run(options, message):
+    with pytest.raises(ValueError, match=message):
+        audit_one_run(lambda bits: bits, 10, **options)
+    with pytest.raises(ValueError, match="3 scores"):
+        audit_one_run(lambda bits: bits[:3], 10)
+
+
+def test_report():
+    report = AuditReport(
+        epsilon_lower=0.99999, mu_lower=None, confidence=0.95, delta=0.0, claimed=1.0,
+        event="y < 3", n_trials=100,
+    )  # fmt: skip
+    assert not report.violated
+    # Printed rounded down, never above what was found.
+    assert "epsilon >= 0.9999 " in str(report)
+    assert "&lt; 3" in report._repr_html_()

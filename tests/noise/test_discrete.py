@@ -1,0 +1,374 @@
+"""Exact discrete samplers.
+
+Statistical tests use fixed seeds. A false-alarm rate is the probability, over the
+seeds, that a correct sampler fails; those of chi-square tests are asymptotic.
+"""
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import binom, binomtest
+
+from sktensordp.noise import (
+    _discrete,
+    categorical,
+    discrete_laplace,
+    discrete_laplace_variance,
+)
+
+N = 2**17
+ALPHA = 1e-6
+Z_ALPHA = 4.9  # a normal variate is further from 0 than this with probability 1e-6
+
+RATES = [(1, 10**6), (1, 2**20), (3, 1000), (1, 7), (1, 1), (5, 2), (5, 1), (8, 1)]
+SMALL_RATES = [(1, 10**6), (3, 1000), (1, 7), (1, 1)]
+
+
+def tail(k, rate):
+    """P(noise > k) for integers k >= 0."""
+    return np.exp(-rate * (np.asarray(k) + 1.0)) / (1 + math.exp(-rate))
+
+
+def cells(rate):
+    """Integers that part the line into cells, and the exact cell probabilities."""
+    levels = np.concatenate([np.arange(1, 16) / 32, [0.02, 0.01, 0.003, 0.001]])
+    cuts = -np.log(levels * (1 + math.exp(-rate))) / rate - 1
+    cuts = np.unique(np.maximum(np.floor(cuts), 0).astype(np.int64))
+    upper = tail(cuts, rate)
+    edges = np.concatenate([-cuts[::-1] - 1, cuts])
+    below = np.concatenate([[0.0], upper[::-1], 1 - upper, [1.0]])
+    return edges, np.diff(below)
+
+
+def p_value(noise, rate, chi_square):
+    edges, probabilities = cells(rate)
+    cell = np.searchsorted(edges, noise)
+    return chi_square(np.bincount(cell, minlength=len(probabilities)), probabilities)
+
+
+class TestBelow:
+    @pytest.mark.parametrize(
+        "bound",
+        [3, 5, 6, 7, 10, 1000, 2**50 - 1, 3 * 2**49, 2**63 - 25, 2**63 + 1, 2**64 - 1],
+    )
+    def test_exactly_the_incomplete_cycle_is_rejected(self, bound, scripted):
+        # All words below `complete` are taken and all others are not, so that each
+        # residue has exactly complete / bound words.
+        complete = 2**64 // bound * bound
+        taken = [0, 1, bound - 1, bound % complete, complete // 2, complete - 1]
+        bits = scripted(taken)
+        draws = _discrete._below(bits, bound, len(taken))
+        assert draws.dtype == np.uint64
+        assert draws.tolist() == [word % bound for word in taken]
+        for word in {complete, (complete + 2**64) // 2, 2**64 - 1}:
+            bits = scripted([word, word, 1])
+            assert _discrete._below(bits, bound, 1).tolist() == [1 % bound]
+            assert bits.n_used == 3
+
+    @pytest.mark.parametrize("bound", [1, 2, 16, 2**50, 2**62, 2**63])
+    def test_powers_of_two_reject_nothing(self, bound, scripted):
+        words = [0, 1, bound - 1, bound, 2**63 - 1, 2**63, 2**64 - 1]
+        bits = scripted(words)
+        draws = _discrete._below(bits, bound, len(words))
+        assert draws.tolist() == [word % bound for word in words]
+        assert bits.exhausted
+
+    def test_rejected_elements_alone_are_drawn_again(self, scripted):
+        bound, reject = 2**63 + 1, 2**64 - 1
+        words = [reject, 10, reject, reject, 20, 30, reject, 40, reject, 50]
+        bits = scripted(words)
+        assert _discrete._below(bits, bound, 5).tolist() == [30, 10, 50, 40, 20]
+        assert bits.exhausted
+
+    @pytest.mark.parametrize("bound", [3, 10, 3 * 2**62, 2**63 - 25, 2**63 + 1])
+    def test_uniform(self, bound, stream, chi_square):
+        # False-alarm rate 1e-6 each.
+        draws = _discrete._below(stream(1), bound, N)
+        assert draws.max() < bound
+        n_cells = min(bound, 32)
+        cell = np.array([int(draw) * n_cells // bound for draw in draws.tolist()])
+        starts = [-(-i * bound // n_cells) for i in range(n_cells + 1)]
+        sizes = [(b - a) / bound for a, b in itertools.pairwise(starts)]
+        assert chi_square(np.bincount(cell, minlength=n_cells), sizes) > ALPHA
+        if bound == 3 * 2**62:  # without rejection, one third would be too frequent
+            words = stream(1).random_raw(N) % np.uint64(bound)
+            cell = np.array([int(word) * n_cells // bound for word in words.tolist()])
+            assert chi_square(np.bincount(cell, minlength=n_cells), sizes) < ALPHA
+
+    def test_nothing(self, scripted):
+        assert _discrete._below(scripted([]), 7, 0).shape == (0,)
+        assert _discrete._below(scripted([]), 8, 0).shape == (0,)
+
+
+class TestBernoulliExp:
+    @pytest.mark.parametrize(
+        ("numerator", "denominator"),
+        [(n, d) for d in (1, 2, 3) for n in range(d + 1)] + [(4, 5), (1, 6)],
+    )
+    def test_every_path(self, numerator, denominator, monkeypatch):
+        # All sequences of the first `depth` draws, each once; what is undecided
+        # then is stopped. The number of successes exceeds j with probability
+        # g^(j+1) / (j+1)!, exactly, so that the count of heads is an integer known
+        # in advance: there is no tolerance.
+        depth = {1: 6, 2: 5, 3: 4}.get(denominator, 3)
+        bounds = [denominator * k for k in range(1, depth + 1)]
+        total = math.prod(bounds)
+        path, running, asked = np.arange(total), np.arange(total), []
+
+        def all_draws(bits, bound, size):
+            nonlocal running
+            assert size == len(running)
+            asked.append(bound)
+            if len(asked) > depth:
+                return np.full(size, bound - 1, dtype=np.uint64)
+            before = math.prod(bounds[: len(asked) - 1])
+            draws = path[running] // before % bound
+            running = running[draws < numerator]
+            return draws.astype(np.uint64)
+
+        monkeypatch.setattr(_discrete, "_below", all_draws)
+        heads = _discrete._bernoulli_exp(
+            None, np.full(total, numerator, dtype=np.uint64), denominator
+        )
+        if numerator == denominator == 1:
+            # The first draw, below 1, always succeeds; a last one is below depth + 1.
+            assert asked[: depth + 1] == [*bounds, depth + 1]
+        assert asked[:depth] == bounds[: len(asked)]
+        expected = sum(
+            (-1) ** j * numerator**j * total // (denominator**j * math.factorial(j))
+            for j in range(depth + 1)
+        )
+        assert heads.sum() == expected
+
+    def test_law_in_one_array(self, stream):
+        # False-alarm rate 1e-6 per numerator; the numerators are shuffled, so that
+        # a mistaken index would mix their laws.
+        denominator = 2**50 - 1
+        shares = [0, 1e-3, 0.25, 0.5, 0.9, 1]
+        numerators = [round(share * denominator) for share in shares]
+        which = np.random.default_rng(0).integers(len(shares), size=3 * N)
+        heads = _discrete._bernoulli_exp(
+            stream(2), np.array(numerators, dtype=np.uint64)[which], denominator
+        )
+        for i, numerator in enumerate(numerators):
+            count, size = int(heads[which == i].sum()), int((which == i).sum())
+            g = numerator / denominator
+            assert binomtest(count, size, math.exp(-g)).pvalue > ALPHA
+            if g == 0:
+                assert count == size
+            if g >= 0.25:  # large enough to tell e^-g from e^-1.2g and from 1 - g
+                assert binomtest(count, size, math.exp(-1.2 * g)).pvalue < ALPHA
+                assert binomtest(count, size, 1 - g).pvalue < ALPHA
+
+    def test_nothing(self, scripted):
+        none = np.empty(0, dtype=np.uint64)
+        assert _discrete._bernoulli_exp(scripted([]), none, 5).shape == (0,)
+
+
+class TestDiscreteLaplace:
+    @pytest.mark.parametrize(("numerator", "denominator"), RATES)
+    def test_law(self, numerator, denominator, stream, chi_square):
+        # False-alarm rate 1e-6 each.
+        noise = discrete_laplace(stream(3), numerator, denominator, N)
+        assert noise.dtype == np.int64
+        assert noise.shape == (N,)
+        assert p_value(noise, numerator / denominator, chi_square) > ALPHA
+
+    @pytest.mark.parametrize("times", [(2, 3), (3, 2), (2, 1), (1, 2)])
+    @pytest.mark.parametrize(("numerator", "denominator"), RATES)
+    def test_wrong_rates_are_caught(
+        self, numerator, denominator, times, stream, chi_square
+    ):
+        # The statistic of test_law on samples of 2/3, 3/2, 2 times (half the noise)
+        # and 1/2 of the rate that is claimed.
+        wrong = numerator * times[0], denominator * times[1]
+        noise = discrete_laplace(stream(3), *wrong, N)
+        assert p_value(noise, numerator / denominator, chi_square) < ALPHA
+
+    @pytest.mark.parametrize(("numerator", "denominator"), SMALL_RATES)
+    def test_five_percent_are_caught(self, numerator, denominator, stream, chi_square):
+        noise = discrete_laplace(stream(3), 21 * numerator, 20 * denominator, N)
+        assert p_value(noise, numerator / denominator, chi_square) < ALPHA
+
+    def test_large_rate(self, stream):
+        # At rate 20, 8.5e-4 nonzeros are expected in 205,000: more than two occur
+        # with probability 1e-10. (Only a rate that is far too small is caught;
+        # test_scripted_words holds for any rate.)
+        noise = discrete_laplace(stream(4), 20, 1, 205_000)
+        assert np.count_nonzero(noise) <= 2
+        assert np.count_nonzero(discrete_laplace(stream(4), 10, 1, 205_000)) > 2
+        assert not discrete_laplace(stream(4), 2**24, 1, 1000).any()
+
+    @pytest.mark.parametrize(("numerator", "denominator"), [*RATES, (1, 2**50 - 1)])
+    def test_moments(self, numerator, denominator, stream):
+        # False-alarm rate 1e-6 for the mean, 2e-6 for the variance (the square is
+        # skewed), each.
+        rate = numerator / denominator
+        noise = discrete_laplace(stream(5), numerator, denominator, N).astype(float)
+        variance = discrete_laplace_variance(rate)
+        assert abs(noise.mean()) < Z_ALPHA * math.sqrt(variance / N)
+        q, p = math.exp(-rate), -math.expm1(-rate)
+        fourth = 2 * q * (1 + 11 * q + 11 * q**2 + q**3) / (p**4 * (1 + q))
+        error = math.sqrt((fourth - variance**2) / N)
+        assert abs(np.mean(noise**2) - variance) < Z_ALPHA * error
+
+    @pytest.mark.parametrize(("numerator", "denominator"), SMALL_RATES)
+    def test_signs(self, numerator, denominator, stream, chi_square):
+        # Signs are even and independent of the magnitude: false-alarm rate 1e-6.
+        noise = discrete_laplace(stream(6), numerator, denominator, N)
+        noise = noise[noise != 0]
+        edges = np.unique(np.quantile(np.abs(noise), np.arange(1, 10) / 10))
+        cell = 2 * np.searchsorted(edges, np.abs(noise)) + (noise < 0)
+        counts = np.bincount(cell, minlength=2 * len(edges) + 2)
+        halves = np.repeat(counts.reshape(-1, 2).sum(axis=1) / 2, 2)
+        assert chi_square(counts, halves / halves.sum()) > ALPHA
+
+    def test_neighbours_are_independent(self, stream):
+        # False-alarm rate 1e-6 per lag: rejection does not reorder the elements.
+        noise = discrete_laplace(stream(7), 1, 7, N).astype(float)
+        variance = discrete_laplace_variance(1 / 7)
+        for lag in (1, 2, 1000):
+            correlation = np.mean(noise[lag:] * noise[:-lag]) / variance
+            assert abs(correlation) < Z_ALPHA / math.sqrt(N - lag)
+
+    @pytest.mark.parametrize(
+        ("numerator", "denominator"), [(1, 1), (20, 1), (1, 8), (5, 8), (3, 1000)]
+    )
+    @pytest.mark.parametrize("v", [0, 1, 19, 20, 41])
+    @pytest.mark.parametrize("negative", [False, True])
+    def test_scripted_words(self, numerator, denominator, v, negative, scripted):
+        # One candidate is x = u + denominator * v, and the magnitude x // numerator.
+        # The scripts follow Algorithms 1 and 2 draw by draw.
+        for u in {0, 1 % denominator, denominator // 2, denominator - 1}:
+            kept = [u, denominator - 1]
+            count_v = [0, 0, 1] * v + [0, 1]
+            words = kept + count_v + [negative]
+            magnitude = (u + denominator * v) // numerator
+            if negative and magnitude == 0:  # zero has one sign; next, zero again
+                words += [0, denominator - 1, 0, 1, 0]
+            bits = scripted(words)
+            noise = discrete_laplace(bits, numerator, denominator, 1)
+            assert noise.tolist() == [-magnitude if negative else magnitude]
+            assert bits.exhausted
+
+    def test_scripted_rejection(self, scripted):
+        # u = 3 of 8 is dropped by Bernoulli(exp(-3/8)); the next candidate is kept.
+        dropped = [3, 0, 8]
+        bits = scripted([*dropped, 5, 7, 0, 1, 1])
+        assert discrete_laplace(bits, 1, 8, 1).tolist() == [-5]
+        assert bits.exhausted
+
+    @pytest.mark.parametrize(
+        ("numerator", "denominator"),
+        [(0, 1), (-1, 1), (1, 0), (1, -1), (1, 2**50), (1, 2**60), (0, 0), (-1, -1)],
+    )
+    def test_rates_out_of_range(self, numerator, denominator, scripted):
+        with pytest.raises(ValueError, match="rate"):
+            discrete_laplace(scripted([]), numerator, denominator, 10)
+
+    def test_nothing(self, scripted):
+        noise = discrete_laplace(scripted([]), 1, 3, 0)
+        assert noise.shape == (0,)
+        assert noise.dtype == np.int64
+
+    @pytest.mark.parametrize("rate", [1e-3, 0.1, 1, 3, 20])
+    def test_variance_is_the_sum(self, rate):
+        n = np.arange(1, int(60 / rate) + 2, dtype=float)
+        weights = np.exp(-rate * n)
+        expected = 2 * np.sum(n**2 * weights) / (1 + 2 * np.sum(weights))
+        assert_allclose(discrete_laplace_variance(rate), expected, rtol=1e-10)
+
+    @pytest.mark.parametrize("rate", [1e-15, 1e-9, 1e-6])
+    def test_variance_at_small_rates(self, rate):
+        assert_allclose(discrete_laplace_variance(rate), 2 / rate**2, rtol=1e-10)
+
+
+WEIGHTS = {
+    "small": np.array([[0, 3, 0, 4], [7, 0, 0, 0], [1, 1, 2, 3], [0, 0, 0, 7]]),
+    "power of two": np.array([[1, 3, 0, 4], [0, 0, 8, 0], [2, 2, 2, 2]]) * 2**57,
+    "large": np.array(
+        [[10**17, 2 * 10**17, 0, 0], [0, 3 * 10**17 - 1, 1, 0], [10**17] * 3 + [0]]
+    ),
+}
+
+
+class TestCategorical:
+    def test_every_word_once(self, scripted):
+        # Words 0 to 6 for each row: the counts are the weights, without tolerance.
+        weights = WEIGHTS["small"]
+        rows = np.repeat(np.arange(4), 7)[::-1]
+        words = np.tile(np.arange(7), 4)
+        columns = categorical(scripted(words), weights, rows)
+        assert columns.dtype == np.int64
+        for row in range(4):
+            counts = np.bincount(columns[rows == row], minlength=4)
+            assert_array_equal(counts, weights[row])
+
+    def test_incomplete_cycle_is_rejected(self, scripted):
+        # 2^64 is 2 above a multiple of 7: the last two words would favour 0 and 1.
+        words = [2**64 - 1, 2**64 - 3, 2**64 - 2, 3]
+        columns = categorical(scripted(words), WEIGHTS["small"], np.array([0, 0]))
+        assert columns.tolist() == [3, 3]
+        weights = WEIGHTS["large"]
+        bits = scripted([2**64 - 1, 0])
+        assert categorical(bits, weights, np.array([0])).tolist() == [0]
+        assert bits.exhausted
+
+    @pytest.mark.parametrize("name", ["power of two", "large"])
+    def test_words_where_columns_begin_and_end(self, name, scripted):
+        weights = WEIGHTS[name]
+        for row, row_weights in enumerate(weights):
+            ends = np.cumsum(row_weights)
+            for column, (weight, end) in enumerate(zip(row_weights, ends, strict=True)):
+                if weight:
+                    bits = scripted([end - weight, end - 1])
+                    drawn = categorical(bits, weights, np.array([row, row]))
+                    assert drawn.tolist() == [column, column]
+
+    @pytest.mark.parametrize("name", WEIGHTS)
+    def test_law(self, name, stream, chi_square):
+        # False-alarm rate 1e-6 per row.
+        weights = WEIGHTS[name]
+        rows = np.random.default_rng(1).integers(len(weights), size=N)
+        columns = categorical(stream(8), weights, rows)
+        for row, row_weights in enumerate(weights):
+            counts = np.bincount(columns[rows == row], minlength=weights.shape[1])
+            assert not counts[row_weights == 0].any()
+            possible = row_weights * float(N) / row_weights.sum() > 20
+            if possible.sum() > 1:
+                shares = row_weights[possible] / row_weights.sum()
+                assert chi_square(counts[possible], shares) > ALPHA
+                assert chi_square(counts[possible], shares[::-1]) < ALPHA or (
+                    np.allclose(shares, shares[::-1])
+                )
+
+    def test_rows_with_other_sums_are_refused(self, scripted):
+        for weights in ([[1, 2], [1, 3]], [[2**60, 0], [2**60, 1]]):
+            with pytest.raises(ValueError, match="same sum"):
+                categorical(scripted([]), np.array(weights), np.array([0]))
+
+    def test_nothing(self, scripted):
+        columns = categorical(
+            scripted([]), np.array([[1, 2]]), np.empty(0, dtype=np.int64)
+        )
+        assert columns.shape == (0,)
+
+    def test_rows_choose_independently_of_each_other(self, stream):
+        # A row's own draws do not depend on the other entries' rows.
+        weights = WEIGHTS["power of two"]
+        one = np.zeros(1000, dtype=np.int64)
+        other = one.copy()
+        other[::2] = 2
+        drawn = categorical(stream(9), weights, one)
+        drawn_other = categorical(stream(9), weights, other)
+        assert_array_equal(drawn[1::2], drawn_other[1::2])
+        assert Counter(drawn[::2].tolist()) != Counter(drawn_other[::2].tolist())
+
+
+def test_poisson_bounds_of_the_comments():
+    # The false-alarm rate of test_large_rate.
+    assert binom.sf(2, 205_000, 2 * tail(0, 20)) < 2e-10

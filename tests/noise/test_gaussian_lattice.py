@@ -1,0 +1,408 @@
+"""Gaussian noise on a lattice: law, residual, and nothing in the low-order bits.
+
+Statistical tests use fixed seeds. A false-alarm rate is the probability, over the
+seeds, that a correct mechanism fails; those of chi-square tests are asymptotic.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import binomtest, norm
+
+from sktensordp.noise import GaussianLattice, _lattice, gaussian_lattice
+
+ALPHA = 1e-6
+Z_ALPHA = 4.9  # a normal variate is further from 0 than this with probability 1e-6
+TAIL = 3.6541528853610088
+M = 20  # the step is 2^-M of sigma, or up to half of that
+
+# Steps at M = 22, and e1 of I cells at delta1 = 1e-12 and M = 20, computed apart.
+REFERENCE_STEPS = [(0.3, 5.960464477539063e-08), (1.3, 2.384185791015625e-07)]
+REFERENCE_E1 = [
+    (1_000, 1.2873330865802962e-06),
+    (100_000, 1.2873333564769014e-05),
+    (10_000_000, 0.00012873360554429522),
+]
+
+# Cells of the standard normal law: 32 of equal probability, and the tails.
+EDGES = np.sort([*norm.ppf(np.arange(1, 32) / 32), *(s * t for s in (-1, 1)
+                for t in (2.5, 3, 3.4, TAIL, 3.9, 4.3))])  # fmt: skip
+CELLS = np.diff([0, *norm.cdf(EDGES), 1])
+
+
+def relative_error_of_sampler(m=M):
+    return 3 * 3.92 * 2.0 ** (m - 51)
+
+
+def e1_of(n_cells, log_delta1):
+    eta = relative_error_of_sampler()
+    return n_cells * eta**2 + eta * math.sqrt(-2 * n_cells * log_delta1)
+
+
+def counts_of(normal):
+    return np.bincount(np.searchsorted(EDGES, normal), minlength=len(CELLS))
+
+
+def with_given_normals(normal, monkeypatch):
+    """Put the given variates in the place of NumPy's normals."""
+
+    class Given:
+        def __init__(self, bits):
+            pass
+
+        def standard_normal(self, size):
+            assert size == len(normal)
+            return normal.copy()
+
+    monkeypatch.setattr(np.random, "Generator", Given)
+
+
+class TestCalibration:
+    @pytest.mark.parametrize(("sigma", "step"), REFERENCE_STEPS)
+    def test_step_of_reference(self, sigma, step):
+        lattice = gaussian_lattice(sigma, 10, 1.0, 1e-6)
+        assert lattice.step == step * 2 ** (22 - M)
+
+    @settings(max_examples=200, derandomize=True, database=None, deadline=None)
+    @given(st.floats(1e-200, 1e200))
+    def test_step(self, sigma):
+        lattice = gaussian_lattice(sigma, 10, 1.0, 1e-6)
+        assert lattice.sigma == sigma
+        assert math.frexp(lattice.step)[0] == 0.5  # a power of two
+        assert lattice.step * 2**M <= sigma < lattice.step * 2 ** (M + 1)
+
+    @pytest.mark.parametrize("exponent", [-30, -1, 0, 1, 7])
+    def test_step_at_powers_of_two(self, exponent):
+        for sigma, e in (
+            (2.0**exponent, exponent),
+            (math.nextafter(2.0**exponent, 0), exponent - 1),
+        ):
+            assert gaussian_lattice(sigma, 1, 1.0, 0.1).step == 2.0 ** (e - M)
+
+    def test_step_depends_on_sigma_alone(self):
+        lattices = [
+            gaussian_lattice(1.3, n_cells, epsilon, delta)
+            for n_cells in (1, 10**8)
+            for epsilon, delta in ((0.1, 1e-12), (50, 1e-6))
+        ]
+        assert len({lattice.step for lattice in lattices}) == 1
+        assert len({lattice.clip for lattice in lattices}) == 4
+
+    @pytest.mark.parametrize(("n_cells", "e1"), REFERENCE_E1)
+    @pytest.mark.parametrize("epsilon", [0.1, 1, 8])
+    def test_residual_of_reference(self, n_cells, e1, epsilon):
+        assert_allclose(e1_of(n_cells, math.log(1e-12)), e1, rtol=1e-12)
+        # The sampler's share of delta is delta e^-epsilon / 40,000: make that 1e-12.
+        delta = 1e-12 * 4e4 * math.exp(epsilon)
+        lattice = gaussian_lattice(1.3, n_cells, epsilon, delta)
+        assert_allclose(lattice.residual_epsilon, e1, rtol=1e-10)
+
+    @pytest.mark.parametrize("n_cells", [1, 30, 10**4, 10**6, 10**8])
+    @pytest.mark.parametrize(
+        ("epsilon", "delta"), [(0.1, 1e-12), (1, 1e-6), (8, 1e-9), (50, 1e-6)]
+    )
+    def test_residual(self, n_cells, epsilon, delta):
+        lattice = gaussian_lattice(0.3, n_cells, epsilon, delta)
+        e1 = lattice.residual_epsilon
+        # What is clipped, counted from the lattice's own `clip`, and what is left is
+        # the sampler's share, from which e1 must follow by the formula.
+        clipped = 2 * n_cells * norm.sf(lattice.clip)
+        share = lattice.residual_delta - clipped
+        assert 0 < clipped < lattice.residual_delta
+        assert_allclose(e1, e1_of(n_cells, math.log(share)), rtol=1e-10)
+        assert_allclose(share, clipped, rtol=1e-6)
+        # Beside the guarantee, all of it together is negligible.
+        total = math.exp(e1) * delta + lattice.residual_delta * (
+            1 + math.exp(epsilon + e1)
+        )
+        assert lattice.residual_delta * (1 + math.exp(epsilon + e1)) < 1e-3 * delta
+        assert total < delta * (1 + 2e-3)
+        assert 0 < e1 < 1e-3
+
+    def test_residual_grows_with_the_cells(self):
+        lattices = [gaussian_lattice(1.0, 10**k, 1.0, 1e-6) for k in range(9)]
+        for one, more in itertools.pairwise(lattices):
+            assert one.clip < more.clip
+            assert one.residual_epsilon < more.residual_epsilon
+
+    @pytest.mark.parametrize("epsilon", [1, 300, 600])
+    def test_smallest_delta(self, epsilon):
+        log_smallest = epsilon - 700 + math.log(4e4)
+        lattice = gaussian_lattice(1.0, 10, epsilon, math.exp(log_smallest + 0.1))
+        assert 0 < lattice.residual_delta < 1e-299
+        assert 30 < lattice.clip < 40
+        with pytest.raises(ValueError, match="too small"):
+            gaussian_lattice(1.0, 10, epsilon, math.exp(log_smallest - 0.1))
+
+    @pytest.mark.parametrize("delta", [0, -1e-6, 1, 2, math.nan])
+    def test_wrong_delta(self, delta):
+        with pytest.raises(ValueError, match="delta"):
+            gaussian_lattice(1.0, 10, 1.0, delta)
+
+    @pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
+    def test_wrong_epsilon(self, epsilon):
+        with pytest.raises(ValueError, match="epsilon"):
+            gaussian_lattice(1.0, 10, epsilon, 1e-6)
+
+    @pytest.mark.parametrize("sigma", [0, -1, math.nan])
+    def test_wrong_sigma(self, sigma):
+        with pytest.raises(ValueError, match="sigma"):
+            gaussian_lattice(sigma, 10, 1.0, 1e-6)
+
+    def test_l2_sensitivity(self, stream):
+        lattice = gaussian_lattice(1.3, 10, 1.0, 1e-6)
+        assert lattice.l2_sensitivity(2.5, 0) == 2.5
+        assert lattice.l2_sensitivity(2.5, 49) == 2.5 + 7 * lattice.step
+        # It bounds the distance of rounded values: half a step at either end.
+        rng = np.random.default_rng(0)
+        x, change = rng.normal(size=(2, 1000, 16)) * 10 * lattice.step
+        rounded = np.rint((x + change) / lattice.step) - np.rint(x / lattice.step)
+        distance = np.linalg.norm(rounded * lattice.step, axis=1)
+        before = np.linalg.norm(change, axis=1)
+        bound = [lattice.l2_sensitivity(b, 16) for b in before]
+        assert (distance <= bound).all()
+        assert (distance > before).any()
+
+    def test_immutable(self):
+        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
+        with pytest.raises(AttributeError):
+            lattice.sigma = 0.5
+
+
+class TestNoise:
+    @pytest.mark.parametrize("sigma", [1e-9, 0.3, 1.0, 1.999, 1e6])
+    def test_law(self, sigma, stream, chi_square):
+        # False-alarm rate 1e-6 each; two thirds, three halves and 1.01 of sigma are
+        # rejected by the same statistic.
+        lattice = gaussian_lattice(sigma, 2**20, 1.0, 1e-6)
+        x = np.random.default_rng(0).uniform(-5, 5, 2**20) * sigma
+        error = (lattice.randomize(x, stream(40)) - x) / sigma
+        assert chi_square(counts_of(error), CELLS) > ALPHA
+        for wrong in (2 / 3, 3 / 2, 1.01):
+            assert chi_square(counts_of(error * wrong), CELLS) < ALPHA
+
+    def test_tails(self, stream, chi_square):
+        # 12 million variates: 258e-6 of them beyond the ziggurat, 6.9 expected beyond
+        # 5. False-alarm rate 1e-6 for each of the four assertions.
+        lattice = gaussian_lattice(1.0, 12 * 10**6, 1.0, 1e-6)
+        zero, counts, tail = np.zeros(2 * 10**6), 0, []
+        for block in range(6):
+            y = lattice.randomize(zero, stream(41, block))
+            counts = counts + counts_of(y)
+            tail.append(y[np.abs(y) > TAIL])
+        tail = np.concatenate(tail)
+        n = 12 * 10**6
+        assert chi_square(counts, CELLS) > ALPHA
+        assert binomtest(tail.size, n, 2 * norm.sf(TAIL)).pvalue > ALPHA
+        assert binomtest(int((tail > 0).sum()), tail.size, 0.5).pvalue > ALPHA
+        beyond = int((np.abs(tail) > 5).sum())
+        assert binomtest(beyond, n, 2 * norm.sf(5)).pvalue > ALPHA
+        assert binomtest(beyond, n, 2 * norm.sf(5 * 2 / 3)).pvalue < ALPHA
+
+    @pytest.mark.parametrize("sign", [-1, 1])
+    def test_tail_alone(self, sign, stream, chi_square, monkeypatch):
+        # Every variate is drawn again: the law beyond the ziggurat, with 2200
+        # expected beyond 5 and 7.6 beyond 6. False-alarm rate 1e-6 each.
+        n = 10**6
+        bits = stream(42)
+        with_given_normals(np.full(n, sign * 3.7), monkeypatch)
+        tail = sign * _lattice._dense_normal(bits, n)
+        assert tail.min() >= TAIL
+        levels = np.append(np.arange(1, 32) / 32, [1e-2, 3e-3, 1e-3, 1e-4])
+        edges = norm.isf(np.sort(levels)[::-1] * norm.sf(TAIL))
+        shares = -np.diff([1, *(norm.sf(edges) / norm.sf(TAIL)), 0])
+        counts = np.bincount(np.searchsorted(edges, tail), minlength=len(shares))
+        assert chi_square(counts, shares) > ALPHA
+        for limit in (5, 6):
+            share = norm.sf(limit) / norm.sf(TAIL)
+            count = int((tail > limit).sum())
+            assert binomtest(count, n, share).pvalue > ALPHA
+        wrong = TAIL + (tail - TAIL) * 0.97
+        counts = np.bincount(np.searchsorted(edges, wrong), minlength=len(shares))
+        assert chi_square(counts, shares) < ALPHA
+
+    def test_the_tail_alone_is_drawn_again(self, stream, monkeypatch):
+        normal = np.array([0.0, 3.7, -TAIL, -4.0, TAIL, 3.6, 5.0, -3.0])
+        bits = stream(43)
+        with_given_normals(normal, monkeypatch)
+        drawn = _lattice._dense_normal(bits, len(normal))
+        again = np.abs(normal) > TAIL
+        assert_array_equal(drawn[~again], normal[~again])
+        assert (drawn[again] != normal[again]).all()
+        assert_array_equal(np.sign(drawn), np.sign(normal))
+
+    def test_normals_are_those_of_numpy_elsewhere(self, stream):
+        n = 10**5
+        normal = np.random.Generator(stream(44)).standard_normal(n)
+        drawn = _lattice._dense_normal(stream(44), n)
+        body = np.abs(normal) <= TAIL
+        assert 0 < np.sum(~body) < 60  # 26 are expected: false-alarm rate 1e-8
+        assert_array_equal(drawn[body], normal[body])
+        assert (drawn[~body] != normal[~body]).all()
+
+    @pytest.mark.parametrize("sigma", [1e-9, 0.3, 1.3, 1e6])
+    def test_outputs_are_multiples_of_the_step(self, sigma, stream):
+        lattice = gaussian_lattice(sigma, 10**5, 1.0, 1e-6)
+        x = np.random.default_rng(1).normal(size=10**5) * 3 * sigma
+        index = lattice.randomize(x, stream(45)) / lattice.step
+        assert_array_equal(index, np.rint(index))
+        assert len(np.unique(index % 1024)) == 1024  # all residues occur
+        naive = (x + sigma * np.random.Generator(stream(45)).normal(size=x.size)) / (
+            lattice.step
+        )
+        assert np.mean(naive == np.rint(naive)) < 0.01
+
+    @pytest.mark.parametrize("sigma", [0.3, 1.3, 64.0])
+    def test_sum_is_exact(self, sigma, stream):
+        # The output is the rounded value plus noise that is that of the position,
+        # to the last bit: the same for every value.
+        lattice = gaussian_lattice(sigma, 10**4, 1.0, 1e-6)
+        noise = lattice.randomize(np.zeros(10**4), stream(46)) / lattice.step
+        for scale in (1, 1e3, 1e6):
+            x = np.random.default_rng(2).normal(size=10**4) * scale * sigma
+            index = lattice.randomize(x, stream(46)) / lattice.step
+            assert_array_equal(index - np.rint(x / lattice.step), noise)
+
+    @pytest.mark.parametrize(
+        ("event", "least"),
+        [
+            (
+                lambda y: (np.abs(y) < 0.25) & (np.rint(y * 2.0**53) != y * 2.0**53),
+                0.16,
+            ),
+            (lambda y: (y - 1) + 1 != y, 0.4),
+        ],
+    )
+    def test_attack(self, event, least, stream):
+        # With naive noise of sigma = 1, the first event has probability 0.165 under
+        # x = 0 and none under x = 1; on the lattice it is impossible. False-alarm
+        # rate below 1e-6 over 100,000 outputs (0.165 +- 0.0012).
+        n = 100_000
+        zero, one = np.zeros(n), np.ones(n)
+        normal = np.random.Generator(stream(47)).normal(size=(2, n))
+        assert event(zero + normal[0]).mean() > least
+        assert not event(one + normal[1]).any()
+        lattice = gaussian_lattice(1.0, n, 1.0, 1e-6)
+        assert not event(lattice.randomize(zero, stream(48))).any()
+        assert not event(lattice.randomize(one, stream(49))).any()
+
+    @pytest.mark.parametrize("sigma", [1.0, 1.3, 0.7])
+    @pytest.mark.parametrize("clip", [0.5, 1.5, 2.1])
+    def test_clipping(self, sigma, clip, stream):
+        # False-alarm rate 1e-6 each: the mass at either end is that of the tail.
+        n = 10**5
+        lattice = GaussianLattice(sigma, 2.0**-20, clip, 0.0, 0.0)
+        y = lattice.randomize(np.zeros(n), stream(50))
+        end = math.floor(clip * sigma * 2**20) / 2**20
+        assert y.max() == end <= clip * sigma
+        assert y.min() == -end
+        tail = norm.sf(clip)
+        for at in (end, -end):
+            assert binomtest(int((y == at).sum()), n, tail).pvalue > ALPHA
+        # Values are not clipped, the noise is.
+        far = lattice.randomize(np.full(n, 100.0), stream(50))
+        assert_array_equal(far, y + 100)
+
+    def test_huge_variates_are_clipped(self, stream, monkeypatch):
+        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
+        monkeypatch.setattr(
+            _lattice, "_dense_normal", lambda bits, size: np.array([-50.0, 40.0, 1.0])
+        )
+        y = lattice.randomize(np.zeros(3), None)
+        end = math.floor(lattice.clip / lattice.step) * lattice.step
+        assert_array_equal(y, [-end, end, 1])
+
+    @pytest.mark.parametrize("sign", [-1, 1])
+    def test_largest_values(self, sign, stream):
+        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
+        limit = math.floor(lattice.clip / lattice.step)
+        largest = min(2**52, 2**53 - 1 - limit) * lattice.step
+        y = lattice.randomize(np.full(1000, sign * largest), stream(51))
+        noise = lattice.randomize(np.zeros(1000), stream(51))
+        assert_array_equal(y - sign * largest, noise)
+
+    def test_values_beyond_exact_sums_are_moved_to_the_end(self, stream):
+        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
+        end = 2.0**52 * lattice.step
+        for sign in (-1, 1):
+            for value in (end, 2 * end, 1e300, math.inf):
+                y = lattice.randomize(np.full(1000, sign * value), stream(51))
+                assert_array_equal(
+                    y, lattice.randomize(np.full(1000, sign * end), stream(51))
+                )
+
+    def test_nan_is_refused(self, stream):
+        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
+        with pytest.raises(ValueError, match="NaN"):
+            lattice.randomize(np.array([0.0, math.nan]), stream(0))
+
+    def test_nothing(self, stream):
+        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
+        assert lattice.randomize(np.empty(0), stream(52)).shape == (0,)
+
+
+class TestDenseUniform:
+    def test_exponents(self, stream, chi_square):
+        # P(U < 2^-k) = 2^-k. False-alarm rate 1e-6 each.
+        n = 10**6
+        uniform = _lattice._dense_uniform(stream(53), n)
+        assert 0 < uniform.min() < uniform.max() <= 1
+        for k in range(1, 13):
+            assert binomtest(int((uniform < 2.0**-k).sum()), n, 2.0**-k).pvalue > ALPHA
+        exponents = -np.frexp(uniform)[1]
+        shares = 0.5 ** np.arange(1, 25)
+        shares[-1] *= 2
+        counts = np.bincount(np.minimum(exponents, 23), minlength=24)
+        assert chi_square(counts, shares) > ALPHA
+
+    def test_mantissa(self, stream, chi_square):
+        # Uniform in [1/2, 1) at any exponent: false-alarm rate 1e-6 each.
+        mantissa, exponent = np.frexp(_lattice._dense_uniform(stream(54), 10**6))
+        for e in range(6):
+            cell = ((mantissa[exponent == -e] - 0.5) * 64).astype(int)
+            assert chi_square(np.bincount(cell, minlength=32), np.full(32, 1 / 32)) > (
+                ALPHA
+            )
+
+    def test_dense_near_zero(self, stream):
+        # A 53-bit uniform has at most 53 - e bits below 2^-e; this one keeps them.
+        uniform = _lattice._dense_uniform(stream(55), 10**6)
+        small = uniform[uniform < 2.0**-10]
+        on_grid = np.mean(small * 2.0**53 == np.rint(small * 2.0**53))
+        assert small.size > 800  # 977 are expected: false-alarm rate 1e-8
+        assert on_grid < 0.01
+        naive = np.random.Generator(stream(55)).random(10**6)
+        assert (naive * 2.0**53 == np.rint(naive * 2.0**53)).all()
+
+    @pytest.mark.parametrize(
+        ("word", "exponent"), [(2**63, 0), (2**64 - 1, 0), (2**62, 1), (2**11, 52)]
+    )
+    @pytest.mark.parametrize("n_zeros", [0, 1, 2, 10, 18])
+    def test_zero_words(self, word, exponent, n_zeros, scripted):
+        # Every zero word is 53 more binary places.
+        bits = scripted([2**62, *[0] * n_zeros, word])
+        uniform = _lattice._dense_uniform(bits, 1)
+        assert bits.exhausted
+        assert_array_equal(np.frexp(uniform)[1], [-(exponent + 53 * n_zeros)])
+        assert uniform > 0
+
+    def test_zero_words_of_single_elements(self, scripted):
+        words = [0, 0, 0, 0, 2**63, 0, 2**62, 0, 2**61, 0, 2**63]
+        bits = scripted(words)
+        uniform = _lattice._dense_uniform(bits, 4)
+        assert bits.exhausted
+        assert_array_equal(np.frexp(uniform)[1], [0, -55, -1, -106])
+
+    def test_below_one(self, scripted):
+        uniform = _lattice._dense_uniform(scripted([2**64 - 1, 2**64 - 1]), 1)
+        assert uniform < 1
+
+    def test_all_bits_count(self, scripted):
+        words = [k << 12 for k in (0, 1, 2, 3, 4, 5, 2**52 - 2, 2**52 - 1)]
+        bits = scripted(words + [2**64 - 1] * len(words))
+        assert (np.diff(_lattice._dense_uniform(bits, len(words))) > 0).all()
