@@ -17,19 +17,23 @@ curve) is the smaller of the two upper bounds, it is the answer.
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from scipy.optimize import minimize_scalar
 
 from ._events import PureDpEvent, SamplerResidualDpEvent, TableDpEvent
 from ._gaussian import gaussian_delta, gaussian_mu
 
 __all__ = ["compose_events", "event_delta", "event_epsilon"]
 
-# Added to every delta that comes out of a PLD, to cover the rounding of its FFTs.
-_PLD_SLACK = 1e-12
+# Added to a delta that comes out of a PLD, once and for every composed release.
+_PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
+# Beyond the largest nothing is protected; below the smallest mu is taken to be it.
+_LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
 _PLD_CELLS = 40_000
 _PURE_EVENTS = (
     PureDpEvent,
@@ -50,22 +54,26 @@ def event_epsilon(event, delta):
     if not ledger.private:
         return math.inf
     ideal = _ideal_epsilon(ledger, delta)
-    e1, d1 = ledger.residual_epsilon, ledger.residual_delta
-    if e1 == d1 == 0:
+    if math.isinf(ideal) or not ledger.has_residual:
         return ideal
-    # e^e1 delta(eps) + d1 (1 + e^(eps + e1)) = delta, solved from below: each step
-    # asks the ideal curve for what the sampler's residual leaves of delta.
-    for _ in range(200):
-        if math.isinf(ideal) or ideal > 690:
-            return math.inf
-        rest = (delta - d1 * (1 + math.exp(ideal + e1))) * math.exp(-e1)
-        if rest < 0:
-            return math.inf
-        following = _ideal_epsilon(ledger, rest)
-        if following <= ideal * (1 + 1e-12):
-            return max(ideal, following) + 2 * e1
-        ideal = following
-    return math.inf
+    # The curve of the sampler falls to a minimum a little to the right of the ideal
+    # one, and then rises: look for its first passage through delta.
+    low = ideal + 2 * ledger.residual_epsilon
+    if _sampler_delta(ledger, low) <= delta:
+        return low
+    for high in low + max(low, 1.0) * np.geomspace(1e-9, 4.0, 100):
+        if _sampler_delta(ledger, high) <= delta:
+            break
+        low = high
+    else:
+        return math.inf
+    for _ in range(50):
+        middle = (low + high) / 2
+        if _sampler_delta(ledger, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return float(high)
 
 
 def event_delta(event, epsilon):
@@ -73,14 +81,36 @@ def event_delta(event, epsilon):
     ledger = _read(event)
     if not ledger.private:
         return 1.0
-    e1, d1 = ledger.residual_epsilon, ledger.residual_delta
-    if e1 == d1 == 0:
+    if not ledger.has_residual:
         return _ideal_delta(ledger, epsilon)
-    if epsilon < 2 * e1:
+    start = 2 * ledger.residual_epsilon
+    if epsilon < start:
+        # (a, d)-DP is also (epsilon, d + e^a - e^epsilon)-DP for epsilon < a.
+        growth = math.exp(epsilon) * math.expm1(start - epsilon)
+        return min(1.0, _sampler_delta(ledger, start) + growth)
+    if ledger.residual_delta:
+        # The curve falls and then rises; from its minimum on, the minimum holds.
+        end = max(start, -math.log(min(ledger.residual_delta, 1.0))) + 1
+        lowest = minimize_scalar(
+            lambda e: math.log(_sampler_delta(ledger, e)),
+            bounds=(start, end), method="bounded", options={"xatol": 1e-4},
+        ).x  # fmt: skip
+        epsilon = min(epsilon, float(lowest))
+    return _sampler_delta(ledger, epsilon)
+
+
+def _sampler_delta(ledger, epsilon):
+    """Delta at `epsilon` >= 2 e1 by the triangle of sampler, ideal law and sampler.
+
+    P <= e^e1 Q + d1 on both sides of Q's (epsilon - 2 e1, delta).
+    """
+    e1, d1 = ledger.residual_epsilon, ledger.residual_delta
+    ideal = _ideal_delta(ledger, max(epsilon - 2 * e1, 0.0))
+    if d1 == 0:
+        return min(1.0, math.exp(min(e1, 700.0)) * ideal)
+    if max(e1, epsilon - e1) > 700:
         return 1.0
-    # P <= e^e1 Q + d1 on both sides of Q's (epsilon - 2 e1, delta).
-    ideal = _ideal_delta(ledger, epsilon - 2 * e1)
-    return min(1.0, math.exp(e1) * ideal + d1 * (1 + math.exp(min(epsilon - e1, 709))))
+    return min(1.0, math.exp(e1) * ideal + d1 * (1 + math.exp(epsilon - e1)))
 
 
 @dataclass
@@ -88,7 +118,7 @@ class _Ledger:
     """The leaves of an event, sorted by how they compose."""
 
     pure: Counter = field(default_factory=Counter)
-    mu_squared: float = 0.0
+    mu: float = 0.0
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
     private: bool = True
@@ -97,10 +127,21 @@ class _Ledger:
     def pure_epsilon(self):
         return math.fsum(n * _pure_epsilon(event) for event, n in self.pure.items())
 
+    @property
+    def has_residual(self):
+        return self.residual_epsilon > 0 or self.residual_delta > 0
+
+    @property
+    def slack(self):
+        """What is added to a delta that comes out of a PLD: its FFTs are rounded."""
+        return _PLD_SLACK + _PLD_SLACK_EACH * self.pure.total()
+
 
 def _read(event):
     ledger = _Ledger()
     _add(ledger, event, 1)
+    if ledger.mu > _LARGEST_MU:
+        ledger.private = False
     return ledger
 
 
@@ -111,21 +152,25 @@ def _add(ledger, event, count):
         for part in event.events:
             _add(ledger, part, count)
     elif isinstance(event, dp_event.SelfComposedDpEvent):
+        _refuse_negative(event.count)
         _add(ledger, event.event, count * event.count)
     elif isinstance(event, dp_event.NonPrivateDpEvent):
         ledger.private = False
     elif isinstance(event, dp_event.GaussianDpEvent):
+        _refuse_negative(event.noise_multiplier)
         if event.noise_multiplier == 0:
             ledger.private = False
-        else:
-            ledger.mu_squared += count / event.noise_multiplier**2
+        elif not math.isinf(event.noise_multiplier):
+            mu = max(math.sqrt(count) / event.noise_multiplier, _SMALLEST_MU)
+            ledger.mu = math.hypot(ledger.mu, mu)
     elif isinstance(event, SamplerResidualDpEvent):
         ledger.residual_epsilon += count * event.epsilon
         ledger.residual_delta += count * event.delta
     elif isinstance(event, _PURE_EVENTS):
-        if math.isinf(_pure_epsilon(event)):
+        epsilon = _pure_epsilon(event)
+        if math.isinf(epsilon):
             ledger.private = False
-        else:
+        elif epsilon > 0:
             ledger.pure[event] += count
     else:
         raise NotImplementedError(
@@ -133,23 +178,28 @@ def _add(ledger, event, count):
         )
 
 
+def _refuse_negative(*parameters):
+    if not all(p >= 0 for p in parameters):
+        raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
+
+
 def _ideal_epsilon(ledger, delta):
     """Epsilon at `delta` of the composition without its samplers' residuals."""
-    pure, mu = ledger.pure_epsilon, math.sqrt(ledger.mu_squared)
+    pure, mu = ledger.pure_epsilon, ledger.mu
     if mu == 0 and (delta == 0 or not ledger.pure):
         return pure
     if delta == 0:
         return math.inf
     basic = pure + (_gaussian_epsilon(mu, delta) if mu else 0.0)
-    if not ledger.pure or delta <= _PLD_SLACK:
+    if not ledger.pure or delta <= ledger.slack:
         return basic
-    composed = _composed_pld(frozenset(ledger.pure.items()), ledger.mu_squared)
-    return min(basic, float(composed.get_epsilon_for_delta(delta - _PLD_SLACK)))
+    composed = _composed_pld(frozenset(ledger.pure.items()), mu)
+    return min(basic, float(composed.get_epsilon_for_delta(delta - ledger.slack)))
 
 
 def _ideal_delta(ledger, epsilon):
     """Delta at `epsilon` of the composition without its samplers' residuals."""
-    pure, mu = ledger.pure_epsilon, math.sqrt(ledger.mu_squared)
+    pure, mu = ledger.pure_epsilon, ledger.mu
     if mu == 0 and epsilon >= pure:
         return 0.0
     if not ledger.pure:
@@ -158,10 +208,11 @@ def _ideal_delta(ledger, epsilon):
     if mu == 0 and sum(ledger.pure.values()) == 1:
         (event,) = ledger.pure
         return float(_hockey_stick(event, np.array([epsilon]))[0])
-    if basic <= _PLD_SLACK:
+    if basic <= ledger.slack:
         return basic
-    composed = _composed_pld(frozenset(ledger.pure.items()), ledger.mu_squared)
-    return min(basic, float(composed.get_delta_for_epsilon(epsilon)) + _PLD_SLACK)
+    composed = _composed_pld(frozenset(ledger.pure.items()), mu)
+    found = max(float(composed.get_delta_for_epsilon(epsilon)), 0.0)
+    return min(basic, found + ledger.slack)
 
 
 def _gaussian_epsilon(mu, delta):
@@ -191,15 +242,17 @@ def _pure_epsilon(event):
     if isinstance(event, PureDpEvent):
         return event.epsilon
     if isinstance(event, dp_event.LaplaceDpEvent):
+        _refuse_negative(event.noise_multiplier)
         return 1 / event.noise_multiplier if event.noise_multiplier else math.inf
     if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
+        _refuse_negative(event.noise_parameter, event.sensitivity)
         return event.noise_parameter * event.sensitivity
     columns = list(zip(*event.weights, strict=True))
     if any(0 in column and any(column) for column in columns):
         return math.inf
     # The ratio is exact; the logarithm is rounded up by more than its own error.
-    ratios = (max(column) / min(column) for column in columns if any(column))
-    return math.log(max(ratios)) * (1 + 4e-16) + 4e-16
+    ratio = max(Fraction(max(c), min(c)) for c in columns if any(c))
+    return math.log(ratio) * (1 + 4e-16) + 4e-16 if ratio < 2**1000 else math.inf
 
 
 def _hockey_stick(event, epsilon):
@@ -249,9 +302,9 @@ def _table_stick(event, epsilon):
 
 
 @lru_cache(maxsize=64)
-def _composed_pld(pure, mu_squared):
+def _composed_pld(pure, mu):
     """PLD of the composition of pure events (with their counts) and Gaussian noise."""
-    interval = _pld_interval(pure, mu_squared)
+    interval = _pld_interval(pure, mu)
     composed = None
     for event, count in sorted(pure, key=repr):
         cells = math.ceil(_pure_epsilon(event) / interval)
@@ -263,22 +316,20 @@ def _composed_pld(pure, mu_squared):
         if count > 1:
             part = part.self_compose(count)
         composed = part if composed is None else composed.compose(part)
-    if mu_squared:
+    if mu:
         part = privacy_loss_distribution.from_gaussian_mechanism(
-            standard_deviation=1 / math.sqrt(mu_squared),
+            standard_deviation=1 / mu,
             value_discretization_interval=interval,
         )
         composed = composed.compose(part)
     return composed
 
 
-def _pld_interval(pure, mu_squared):
+def _pld_interval(pure, mu):
     """Step of the grid of losses: fine against the spread of the composed loss."""
     epsilons = [(n, _pure_epsilon(event)) for event, n in pure]
-    drift = mu_squared / 2 + sum(n * e * math.tanh(e / 2) for n, e in epsilons)
-    spread = 12 * math.sqrt(mu_squared + sum(n * e * e for n, e in epsilons))
-    reach = min(
-        drift + spread,
-        sum(n * e for n, e in epsilons) + mu_squared / 2 + 12 * math.sqrt(mu_squared),
-    )
-    return max(reach, 1e-6) / _PLD_CELLS
+    gaussian = mu * mu / 2 + 12 * mu
+    largest = sum(n * e for n, e in epsilons)
+    drift = sum(n * e * math.tanh(e / 2) for n, e in epsilons)
+    spread = 12 * math.sqrt(sum(n * e * e for n, e in epsilons))
+    return max(gaussian + min(largest, drift + spread), 1e-6) / _PLD_CELLS

@@ -6,6 +6,7 @@ only when a guarantee is made.
 """
 
 import attrs
+from attrs.validators import ge
 from dp_accounting import DpEvent
 
 __all__ = ["PureDpEvent", "SamplerResidualDpEvent", "TableDpEvent"]
@@ -24,7 +25,7 @@ class PureDpEvent(DpEvent):
         The pure epsilon, at least 0.
     """
 
-    epsilon: float
+    epsilon: float = attrs.field(validator=ge(0))
 
 
 @attrs.frozen
@@ -38,7 +39,12 @@ class TableDpEvent(DpEvent):
         ``weights[i][j] / sum(weights[i])``. All rows have the same sum.
     """
 
-    weights: tuple[tuple[int, ...], ...]
+    weights: tuple[tuple[int, ...], ...] = attrs.field()
+
+    @weights.validator
+    def _check_weights(self, _, weights):
+        if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
+            raise ValueError("The weights must be >= 0 and all rows have one sum.")
 
 
 @attrs.frozen
@@ -54,5 +60,5 @@ class SamplerResidualDpEvent(DpEvent):
         The distance, both at least 0.
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float = attrs.field(validator=ge(0))
+    delta: float = attrs.field(validator=ge(0))

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx, log_ndtr, ndtri
 
 __all__ = ["gaussian_delta", "gaussian_mu", "gaussian_sigma"]
 
@@ -27,6 +27,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 # Below this mu the integral is accurate and the difference of two Mills ratios
 # begins to lose digits.
 _QUADRATURE_MU = 1.0
+_LEAST_EPSILON = 1e-250
 
 
 def _mills(x):
@@ -50,8 +51,10 @@ def _log_delta(epsilon, mu):
     t = epsilon / mu - mu / 2
     if mu <= _QUADRATURE_MU:
         x = t + mu * (_NODES + 1) / 2
-        mass = mu / 2 * np.dot(_WEIGHTS, _minus_mills_slope(x))
-        return float(-t * t / 2 - _LOG_SQRT_2PI + np.log(mass))
+        mass = np.dot(_WEIGHTS, _minus_mills_slope(x)) / 2
+        if mass == 0:
+            return -math.inf
+        return float(-t * t / 2 - _LOG_SQRT_2PI + np.log(mass) + math.log(mu))
     if t > 0:
         difference = _mills(t) - _mills(t + mu)
         return float(-t * t / 2 - _LOG_SQRT_2PI + np.log(difference))
@@ -140,6 +143,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise ValueError(f"delta must be in (0, 1) for Gaussian noise, got {delta}.")
     if math.isinf(epsilon):
         return math.inf
+    if epsilon < _LEAST_EPSILON:
+        # The largest mu at epsilon = 0, which is smaller: 2 Phi(mu / 2) - 1 = delta.
+        return 2 * float(ndtri(0.5 + delta / 2))
     target = math.log(delta)
 
     def excess(log_mu):

@@ -15,14 +15,19 @@ _UNITS = {
 
 def _pair(epsilon: float, delta: float) -> str:
     """(epsilon, delta) to four digits, rounded up: print no more than is true."""
-    return f"(epsilon = {_round_up(epsilon):.4g}, delta = {_round_up(delta):.4g})"
+    return f"(epsilon = {shown(epsilon)}, delta = {shown(delta)})"
+
+
+def shown(value: float) -> str:
+    """A number to four digits, rounded up."""
+    return f"{_round_up(value):.4g}"
 
 
 def _round_up(value: float, digits: int = 4) -> float:
-    if value == 0 or not math.isfinite(value):
+    if value < 1e-300 or not math.isfinite(value):
         return value
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return math.ceil(value / unit * (1 - 1e-9)) * unit
+    return math.ceil(value / unit * (1 - 1e-14)) * unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +89,19 @@ class PrivacyGuarantee:
             raise ValueError(f"epsilon must be >= 0, got {self.epsilon}.")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}.")
-        if self.unit not in _UNITS and not isinstance(self.unit, int):
+        if isinstance(self.unit, int) and not isinstance(self.unit, bool):
+            known = self.unit >= 0
+        else:
+            known = self.unit in list(_UNITS)
+        if not known:
             raise ValueError(
                 f"unit must be one of {sorted(_UNITS)} or the number of a mode, "
                 f"got {self.unit!r}."
             )
+        if self.claimed is not None:
+            epsilon, delta = self.claimed
+            if not (epsilon >= 0 and 0 <= delta < 1):
+                raise ValueError(f"claimed must be a guarantee, got {self.claimed}.")
         truth = self.epsilon_at(self.delta)
         if self.epsilon < truth * (1 - 1e-12):
             raise ValueError(

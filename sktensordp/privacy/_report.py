@@ -4,7 +4,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from ._guarantee import PrivacyGuarantee, compose
+from ._guarantee import PrivacyGuarantee, compose, shown
 
 __all__ = ["PrivacyReport", "privacy_of"]
 
@@ -31,7 +31,7 @@ class PrivacyReport:
     def __str__(self) -> str:
         lines = [f"All releases together: {self.guarantee}"]
         for name, count, one in self.releases:
-            lines.append(f"  {count} x epsilon = {one.epsilon:.4g}: {name}")
+            lines.append(f"  {count} x epsilon = {shown(one.epsilon)}: {name}")
         lines.append("Not protected:")
         lines += [f"  - {sentence}" for sentence in self.unprotected]
         return "\n".join(lines)
@@ -39,7 +39,7 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{count}</td>"
-            f"<td>{one.epsilon:.4g}</td></tr>"
+            f"<td>{shown(one.epsilon)}</td></tr>"
             for name, count, one in self.releases
         )
         items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)

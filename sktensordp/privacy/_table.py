@@ -19,8 +19,9 @@ from scipy.optimize import linprog
 
 __all__ = ["LevelTable", "level_table"]
 
-# Beyond this the programme is ill-conditioned and k-ary response is as good.
-_LARGEST_PROGRAMME_EPSILON = 6.0
+# Beyond this the programme is ill-conditioned: its solution here stays a candidate
+# beside k-ary response, which is about as good.
+_LARGEST_PROGRAMME_EPSILON = 8.0
 # The odds that 60-bit weights can still tell from certainty.
 _LARGEST_EPSILON = 35.0
 _TOTAL = 2**60
@@ -89,8 +90,7 @@ def level_table(levels, epsilon, prior=None):
     middle, half = (values[0] + values[-1]) / 2, (values[-1] - values[0]) / 2
     scaled = (values - middle) / half
     channels = [_k_ary(scaled, budget), _two_point(scaled, budget)]
-    if epsilon <= _LARGEST_PROGRAMME_EPSILON:
-        channels += _programme(scaled, budget, weights)
+    channels += _programme(scaled, min(budget, _LARGEST_PROGRAMME_EPSILON), weights)
     channels = [_within_budget(*channel, budget) for channel in channels]
     channel, outputs = min(
         channels, key=lambda c: weights @ (c[0] * (scaled[:, None] - c[1]) ** 2).sum(1)
