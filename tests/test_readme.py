@@ -27,3 +27,11 @@ def test_commands_are_where_ci_looks_for_them():
         block = text.split(f"<!-- {marker} command -->\n```bash\n")[1].split("```")[0]
         assert block.count("\n") == 1
         assert block.startswith("python3 -m venv .venv && ")
+
+
+def test_audit(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    (code,) = [block for block in blocks if "audit_mechanism" in block]
+    exec(compile(code, "README.md", "exec"), {})
+    assert "VIOLATED" in capsys.readouterr().out
+    assert len(blocks) == 2
