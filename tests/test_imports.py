@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "encoding": MIDDLE | {"base", "mechanisms"},
     "completion": MIDDLE | {"base", "mechanisms"},
     "model_selection": MIDDLE | {"base", "mechanisms", "encoding", "completion"},
-    "plotting": MIDDLE | {"base", "mechanisms", "encoding", "completion"},
+    "plotting": MIDDLE | {"base", "mechanisms", "encoding", "completion", "audit"},
     "audit": LOWEST | {"privacy"},
     "datasets": LOWEST | {"tensor"},
 }

@@ -2,7 +2,7 @@
 
 import html
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["AuditReport"]
 
@@ -53,11 +53,11 @@ class AuditReport:
     claimed: float | None
     event: str
     n_trials: int
+    violated: bool = field(init=False)
 
-    @property
-    def violated(self) -> bool:
-        """Whether the bound is above the claim."""
-        return self.claimed is not None and self.epsilon_lower > self.claimed
+    def __post_init__(self) -> None:
+        found = self.claimed is not None and self.epsilon_lower > self.claimed
+        object.__setattr__(self, "violated", found)
 
     def __str__(self) -> str:
         # Rounded down: the bound is not stated higher than it was found.
