@@ -23,7 +23,7 @@ from .._validation import (
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..tensor import fit_structured_cp, max_cp_rank
-from ._input import plan_entry_randomizer
+from ._input import LARGEST_TABLE, plan_entry_randomizer
 
 __all__ = ["CPCompletion"]
 
@@ -63,8 +63,9 @@ class CPCompletion(
         the table of least variance, more by discrete Laplace noise. Without
         `levels`, Laplace noise on a lattice is added.
     level_prior : array-like of shape (n_levels,), default=None
-        Public guess of the levels' probabilities, under which the table has least
-        variance; uniform by default. It must not come from the same values.
+        Public guess of the levels' probabilities, under which the table of up to 20
+        levels has least variance; uniform by default. It must not come from the same
+        values.
     shape : tuple of int, default=None
         Sizes of the modes; one more than the largest coordinates by default.
         Declare it to cross-validate on coordinates, since a fold may lack the
@@ -306,6 +307,10 @@ class CPCompletion(
         if self.level_prior is not None:
             if levels is None:
                 raise ValueError("level_prior is about levels; declare them too.")
+            if len(levels) > LARGEST_TABLE:
+                raise ValueError(
+                    f"level_prior serves tables of up to {LARGEST_TABLE} levels."
+                )
             prior = check_level_prior(self.level_prior, len(levels))
         declared = True
         if self.value_bounds is not None:

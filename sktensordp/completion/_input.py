@@ -17,11 +17,11 @@ from ..noise import categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._table import level_table
 
-__all__ = ["EntryRandomizer", "plan_entry_randomizer"]
+__all__ = ["LARGEST_TABLE", "EntryRandomizer", "plan_entry_randomizer"]
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 _BLOCK = 2**16
-_LARGEST_TABLE = 20
+LARGEST_TABLE = 20
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
             source="not private",
         )
         return EntryRandomizer(bounds, guarantee, 0.0, levels=levels)
-    if levels is not None and len(levels) <= _LARGEST_TABLE:
+    if levels is not None and len(levels) <= LARGEST_TABLE:
         mechanism = level_table(levels, float(epsilon), level_prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())

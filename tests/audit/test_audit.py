@@ -21,7 +21,7 @@ def randomized_response(rng, epsilon):
 
 
 def test_analytic_gaussian_is_certified():
-    """The audit's standard error in mu is about 0.0065 around 0.258: 1 in 30 misses."""
+    """Of seeds 0 to 19, 18 reach these bounds and none is above the truth."""
     rng = np.random.default_rng(1)
     sigma = gaussian_sigma(1.0, 1e-5)
     report = audit_mechanism(

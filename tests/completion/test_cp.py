@@ -295,6 +295,12 @@ GOOD_X, GOOD_Y = [[0, 0], [1, 2], [2, 1]], [1.0, 2.0, 3.0]
         (GOOD_X, GOOD_Y, {"levels": [1, 2], "level_prior": [1]}, "one probability"),
         (GOOD_X, GOOD_Y, {"levels": [1, 2], "level_prior": [1, 1]}, "sum to one"),
         (GOOD_X, GOOD_Y, {"levels": [1, 2], "level_prior": [2, -1]}, "non-negative"),
+        (
+            GOOD_X,
+            GOOD_Y,
+            {"levels": range(21), "level_prior": [1 / 21] * 21},
+            "up to 20 levels",
+        ),
         (GOOD_X, GOOD_Y, {"shape": (3,)}, "at least two positive"),
         (GOOD_X, GOOD_Y, {"shape": (3, 0)}, "at least two positive"),
         (GOOD_X, GOOD_Y, {"shape": (3.5, 3)}, "at least two positive"),
