@@ -100,12 +100,12 @@ CLAIMS = {
     "Laplace on a lattice (true)": (laplace_on_a_lattice, _ONE, (1.0, 0.0), 4096),
     "naive Laplace": (naive_laplace, _ONE, (1.0, 0.0), 128),
     "naive Gaussian": (naive_gaussian, _ONE, (1.0, DELTA), 512),
-    "half the noise": (half_the_noise, _MANY, (1.0, 0.0), 4096),
-    "twice the sensitivity": (twice_the_sensitivity, _MANY, (1.0, 0.0), 4096),
+    "half the noise": (half_the_noise, _MANY, (1.0, 0.0), 512),
+    "twice the sensitivity": (twice_the_sensitivity, _MANY, (1.0, 0.0), 512),
     "noise shared by two calls": (shared_noise, _MANY, (1.0, 0.0), 64),
-    "TLDP as published": (published_tldp, _TLDP, (1.0, 0.0), 256),
+    "TLDP as published": (published_tldp, _TLDP, (1.0, 0.0), 128),
     "IDN as printed": (idn_as_printed, _IDN, (1.0, DELTA), 64),
-    "range read off the data": (range_from_the_data, _RANGE, (1.0, 0.0), 1024),
+    "range read off the data": (range_from_the_data, _RANGE, (1.0, 0.0), 256),
 }
 
 

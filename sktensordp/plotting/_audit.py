@@ -88,7 +88,7 @@ class AuditDisplay:
         rows = np.arange(len(reports))
         self.bars_ = ax.barh(
             rows, [r.epsilon_lower for r in reports],
-            color=["0.35" if r.violated else "0.8" for r in reports],
+            color=["0.65" if r.violated else "0.95" for r in reports],
             edgecolor="black", height=0.6, label="proved lower bound",
         )  # fmt: skip
         claims = [(row, r.claimed) for row, r in zip(rows, reports, strict=True)]
@@ -99,5 +99,5 @@ class AuditDisplay:
         ax.set_yticks(rows, labels=list(self.reports))
         ax.invert_yaxis()
         ax.set_xlabel("epsilon")
-        ax.legend(loc="lower right")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         return self
