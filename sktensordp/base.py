@@ -40,6 +40,16 @@ class PrivateEstimatorMixin:
         finally:
             source.close()
 
+    def _forget(self):
+        """Remove what an earlier fit left, before its guarantee is replaced.
+
+        An interrupted fit then leaves no model of an earlier release under the
+        guarantee of a later one.
+        """
+        kept = {"n_features_in_", "feature_names_in_"}
+        for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
+            delattr(self, name)
+
     def _planned_guarantee(self):
         """Guarantee of a fit with the present parameters, before any data is seen."""
         raise NotImplementedError

@@ -213,6 +213,7 @@ class CPCompletion(
             shape = tuple((coordinates.max(axis=0) + 1).tolist())
         self._check_rank(shape)
         randomizer = self._plan(y)
+        self._forget()
         context = self._init_callback_context(max_subtasks=self.max_iter)
         context.call_on_fit_task_begin(estimator=self)
         if math.isinf(self.epsilon):
@@ -254,6 +255,9 @@ class CPCompletion(
         return np.clip(
             self.offset_ + self._model.predict(coordinates), *self.value_bounds_
         )
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "n_iter_")
 
     def _complete(self, coordinates, released, shape, randomizer, context):
         """Fit the model to released values."""

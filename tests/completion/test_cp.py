@@ -9,6 +9,7 @@ import pytest
 import tensorly as tl
 from sklearn.base import clone
 from sklearn.callback import ProgressBar
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp import _random
@@ -208,6 +209,24 @@ def test_an_int_seed_repeats_in_clones_and_none_does_not(ratings):
         two = clone(one).fit(ratings.data, ratings.target)
         same = np.array_equal(one.predict(ratings.data), two.predict(ratings.data))
         assert same == repeats
+
+
+def test_an_interrupted_fit_leaves_no_model_under_a_wrong_guarantee(
+    ratings, monkeypatch
+):
+    model = fitted(ratings, epsilon=8.0).set_params(epsilon=1.0)
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sktensordp.completion._cp.fit_structured_cp", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ratings.data, ratings.target)
+    # The values were randomised, so that the release counts; there is no model.
+    assert model.privacy_guarantee_.epsilon <= 1.0
+    with pytest.raises(NotFittedError):
+        model.predict(ratings.data)
+    assert not hasattr(model, "factors_")
 
 
 # --- what is left in the object ----------------------------------------------------
