@@ -10,6 +10,7 @@ __all__ = [
     "check_coordinates",
     "check_level_prior",
     "check_levels",
+    "check_numeric",
     "check_shape",
 ]
 
@@ -70,6 +71,21 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
                     f"they must be below {size}."
                 )
     return coordinates
+
+
+def check_numeric(values, name):
+    """Refuse what are not numbers; NumPy's own message would quote the first."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "OSU":
+        return
+    try:
+        values.astype(float)
+        numeric = True
+    except (TypeError, ValueError):
+        numeric = False
+    # Raised outside of the handler, which would keep that message as its context.
+    if not numeric:
+        raise ValueError(f"{name} must hold numbers.")
 
 
 def check_shape(shape):

@@ -1,6 +1,7 @@
 """Audits by many runs on two neighbouring inputs."""
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def audit_mechanism(
         The delta of the claim, in [0, 1).
     n_trials : int, default=100_000
         Runs on each input, at least 40. No audit shows more than about
-        ln(`n_trials` / 15).
+        ln(`n_trials` / 6).
     confidence : float, default=0.95
         One minus the chance that the bound is above the truth, in (0, 1).
     log_likelihood_ratio : callable, default=None
@@ -98,14 +99,13 @@ def audit_mechanism(
     ones = _outputs(mechanism, x_neighbour, n_trials, batched)
     if zeros.shape[1] != ones.shape[1]:
         raise ValueError("The outputs on the two inputs differ in size.")
+    quarter = n_trials // 4
     if log_likelihood_ratio is None:
-        quarter = n_trials // 4
         old, new = _as_inputs(x, x_neighbour, zeros.shape[1])
         scores = candidate_scores(zeros[:quarter], ones[:quarter], old, new)
         choosing, certifying = slice(quarter, 2 * quarter), slice(2 * quarter, None)
     else:
         scores = [Score("log likelihood ratio", log_likelihood_ratio)]
-        quarter = n_trials // 4
         choosing, certifying = slice(0, quarter), slice(quarter, None)
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
     event = max(
@@ -143,7 +143,8 @@ def audit_estimator(
     """Lower bound on the epsilon of an estimator, over everything that it releases.
 
     Every trial fits a clone. A transformer (`y` is None) releases what it transforms
-    X to; anything else releases its fitted attributes, all of them.
+    X to; anything else releases all numbers that a pickle would carry: those in its
+    attributes, private ones included, but for its parameters.
 
     Parameters
     ----------
@@ -212,10 +213,9 @@ def audit_estimator(
 
 
 def released(estimator: Any) -> np.ndarray:
-    """All numbers in the public fitted attributes of an estimator."""
-    names = sorted(n for n in vars(estimator) if n[-1] == "_" and n[0] != "_")
-    parts = [_numbers(getattr(estimator, name)) for name in names]
-    return np.concatenate([*parts, []])
+    """All numbers in the attributes of an estimator that are not its parameters."""
+    names = sorted(set(vars(estimator)) - set(estimator.get_params(deep=False)))
+    return _numbers([getattr(estimator, name) for name in names])
 
 
 class _Event:
@@ -272,11 +272,15 @@ def _outputs(mechanism, x, n_trials, batched):
 
 
 def _numbers(value):
-    """All numbers in a value: arrays, sequences and tuples of them, one after one."""
+    """All numbers in a value: arrays, containers and dataclasses, one after one."""
     if isinstance(value, (str, bytes)) or value is None:
         return np.empty(0)
     if hasattr(value, "factors") and hasattr(value, "weights"):
         value = [value.weights, *value.factors]
+    elif is_dataclass(value):
+        value = [getattr(value, field.name) for field in fields(value)]
+    elif isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, (list, tuple)):
         return np.concatenate([*(_numbers(v) for v in value), []])
     try:

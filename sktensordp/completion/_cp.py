@@ -18,6 +18,7 @@ from .._validation import (
     check_coordinates,
     check_level_prior,
     check_levels,
+    check_numeric,
     check_shape,
 )
 from ..base import PrivateEstimatorMixin
@@ -204,6 +205,7 @@ class CPCompletion(
             outside `shape`, values are NaN or infinite, the range or the levels
             are out of order, or the rank exceeds what the shape can carry.
         """
+        check_numeric(y, "y")
         X, y = validate_data(
             self, X, y, dtype="numeric", y_numeric=True, ensure_min_features=2
         )

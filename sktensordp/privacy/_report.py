@@ -68,7 +68,8 @@ def privacy_of(obj: Any) -> PrivacyReport:
     Raises
     ------
     TypeError
-        If nothing in `obj` gives a guarantee.
+        If nothing in `obj` gives a guarantee, or if something in it fits private
+        estimators in a way that is not counted (bagging, a search in a search).
 
     Examples
     --------
@@ -109,11 +110,20 @@ def _collect(obj, *, planned):
         return [
             (f"fit of {type(obj).__name__}", 1, obj.privacy_guarantee_)
         ], unprotected
+    if any(hasattr(p, "_planned_guarantee") for p in _parameters(obj)):
+        raise TypeError(
+            f"{type(obj).__name__} fits private estimators in a way that is not "
+            f"counted."
+        )
     if not unprotected:
         unprotected = [
             f"What {type(obj).__name__} learned in its fit; it gives no guarantee."
         ]
     return [], unprotected
+
+
+def _parameters(obj):
+    return obj.get_params(deep=True).values() if hasattr(obj, "get_params") else ()
 
 
 def _collect_pipeline(pipeline, *, planned):

@@ -136,9 +136,8 @@ def fit_structured_cp(
     means, moments = _start(shape, held, prior_mean)
     noise = max(float(np.mean(values**2)), floor)
     n_columns = held.shape[1]
-    n_iter = 0
     with ThreadPoolExecutor(n_threads) as pool:
-        for n_iter in range(1, max_iter + 1) if n_columns else ():
+        for n_iter in range(1, max_iter + 1):
             for mode in range(len(shape)):
                 error = _update_mode(
                     pool, n_threads, modes, mode, means, moments,

@@ -123,7 +123,7 @@ def test_an_atom_under_one_input_alone_is_found():
     assert report.epsilon_lower > 3
 
 
-def test_estimator_over_everything_that_it_releases():
+def test_a_true_estimator_is_not_refuted():
     X, y, neighbour = [[0, 0], [1, 1]], [0.0, 0.5], [1.0, 0.5]
     model = CPCompletion(1, epsilon=2.0, value_bounds=(0, 1), max_iter=2)
     report = audit_estimator(
@@ -132,10 +132,16 @@ def test_estimator_over_everything_that_it_releases():
     assert report.claimed == pytest.approx(2.0, rel=1e-5)
     assert 0.5 < report.epsilon_lower <= 2.0
 
+
+@pytest.mark.parametrize("where", ["mean_", "_mean", "_hidden"])
+def test_estimator_over_everything_that_it_releases(where):
+    X, y, neighbour = [[0, 0], [1, 1]], [0.0, 0.5], [1.0, 0.5]
+
     class Leaky(CPCompletion):
         def fit(self, X, y):
             super().fit(X, y)
-            self.mean_ = float(np.mean(y))
+            mean = float(np.mean(y))
+            setattr(self, where, {"of": [mean]} if where == "_hidden" else mean)
             return self
 
     leaky = Leaky(1, epsilon=2.0, value_bounds=(0, 1), max_iter=2)

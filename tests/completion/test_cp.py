@@ -359,6 +359,15 @@ def test_messages_show_no_value_of_the_data():
     assert not any(secret in s for s in shown for secret in ("271", "314", "2.718"))
 
 
+@pytest.mark.parametrize("kind", [str, object])
+def test_values_that_are_no_numbers_are_not_quoted(kind):
+    y = np.array(["4.5", "secret"], dtype=kind)
+    with pytest.raises(ValueError, match="y must hold numbers") as caught:
+        CPCompletion(1, value_bounds=(0, 5)).fit([[0, 0], [1, 1]], y)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [

@@ -101,6 +101,14 @@ def test_noise_depends_on_block_and_position_alone():
     np.testing.assert_array_equal(whole[: 2**16], first_block)
 
 
+def test_values_are_rounded_to_fine_uneven_levels_before_the_noise():
+    levels = tuple((np.arange(22.0) ** 2).tolist())
+    plan = plan_entry_randomizer(1.0, (0.0, 441.0), levels, None, declared=True)
+    off_scale = plan.randomize(np.array([2.6, 400.0, 3e9]), NoiseSource(0, 0))
+    on_scale = plan.randomize(np.array([4.0, 400.0, 441.0]), NoiseSource(0, 0))
+    np.testing.assert_array_equal(off_scale, on_scale)
+
+
 def test_values_are_rounded_to_the_nearest_level():
     plan = plan_entry_randomizer(
         math.inf, (1.0, 10.0), (1.0, 2.0, 4.0), None, declared=True

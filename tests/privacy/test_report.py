@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
@@ -126,6 +128,23 @@ def test_nothing_private_is_refused(model):
         privacy_of(model)
     with pytest.raises(TypeError, match="gives a guarantee"):
         privacy_of(GridSearchCV(Ridge(), {}, cv=2).fit([[0.0], [1]] * 4, [0, 1] * 4))
+
+
+def test_hidden_releases_are_refused(ratings):
+    X, y = ratings.data, ratings.target
+    for hidden in (
+        BaggingRegressor(completion(ratings), n_estimators=2),
+        TransformedTargetRegressor(completion(ratings)),
+    ):
+        with pytest.raises(TypeError, match="not counted"):
+            privacy_of(hidden.fit(X, y))
+    inner = GridSearchCV(completion(ratings), {"rank": [1]}, cv=2)
+    outer = GridSearchCV(inner, {"cv": [2]}, cv=2).fit(X, y)
+    with pytest.raises(TypeError, match="not counted"):
+        privacy_of(outer)
+    # A search at the end of a pipeline is counted.
+    report = privacy_of(make_pipeline(Untouched(), inner).fit(X, y))
+    assert report.guarantee.epsilon == pytest.approx(2, rel=1e-5)
 
 
 def test_html_is_escaped(ratings):
