@@ -10,12 +10,35 @@ depend on the order, the chunks or the threads in which the blocks are computed.
 import hashlib
 import operator
 import secrets
+import threading
 
 import numpy as np
 
-__all__ = ["NoiseSource"]
+__all__ = ["NoiseSource", "ReleaseCounter"]
 
 _KEY_BYTES = 16
+
+
+class ReleaseCounter:
+    """How many releases an object has begun; threads never get the same number.
+
+    Parameters
+    ----------
+    count : int, default=0
+    """
+
+    def __init__(self, count=0):
+        self._count = count
+        self._lock = threading.Lock()
+
+    def next(self):
+        """Number of releases before this one."""
+        with self._lock:
+            self._count += 1
+            return self._count - 1
+
+    def __reduce__(self):
+        return ReleaseCounter, (self._count,)
 
 
 class NoiseSource:

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from ._random import NoiseSource
+from ._random import NoiseSource, ReleaseCounter
 
 __all__ = ["PrivateEstimatorMixin"]
 
@@ -31,8 +31,7 @@ class PrivateEstimatorMixin:
             A fresh key: no two releases share one, also not two with the same int
             as random state.
         """
-        count = getattr(self, "_n_releases", 0)
-        self._n_releases = count + 1
+        count = self._count_releases().next()
         self.privacy_guarantee_ = guarantee
         source = NoiseSource(self.random_state, count)
         try:
@@ -40,18 +39,35 @@ class PrivateEstimatorMixin:
         finally:
             source.close()
 
+    def _count_releases(self):
+        if not hasattr(self, "_releases"):
+            self._releases = ReleaseCounter()
+        return self._releases
+
     def _forget(self):
         """Remove what an earlier fit left, before its guarantee is replaced.
 
         An interrupted fit then leaves no model of an earlier release under the
-        guarantee of a later one.
+        guarantee of a later one. The count of releases stays: with an int as random
+        state, no later release repeats the noise of an earlier one.
         """
+        self._count_releases()
         kept = {"n_features_in_", "feature_names_in_"}
         for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
             delattr(self, name)
 
-    def _planned_guarantee(self):
-        """Guarantee of a fit with the present parameters, before any data is seen."""
+    _released_by = "fit"
+    """The method that releases: "fit", or "transform" at every call."""
+
+    def _planned_guarantee(self, fitted=None):
+        """Guarantee of a release with the present parameters, before any data is seen.
+
+        Parameters
+        ----------
+        fitted : estimator, default=None
+            The same estimator with other parameters, fitted, for what depends on the
+            shape of the data.
+        """
         raise NotImplementedError
 
     def _unprotected(self):

@@ -2,12 +2,32 @@
 
 import math
 
+import numpy as np
 import pytest
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import sktensordp.completion
+import sktensordp.mechanisms
 from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    IndependentDirectionalNoise,
+    JohnsonLindenstrauss,
+    LaplaceMechanism,
+    MatrixGaussian,
+    MatrixMechanism,
+    MatrixVariateGaussian,
+    TensorVariateGaussian,
+    UnimodalDirectionalNoise,
+)
 
 FRESH_NOISE = "two fits of one object never share their noise, also with an int seed"
+OF_TRANSFORMERS = {
+    "check_fit_idempotent": FRESH_NOISE,
+    "check_estimators_nan_inf": "fit reads no value where the domain is declared; "
+    "transform refuses NaN"
+}
 
 NOISE_FREE = [
     CPCompletion(rank=2, epsilon=math.inf),
@@ -15,7 +35,15 @@ NOISE_FREE = [
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),
     CoordinateEncoder(freq="D"),
+    LaplaceMechanism(math.inf),
+    GaussianMechanism(math.inf, bounds=(-100, 100)),
+    TensorVariateGaussian(math.inf, norm_bound=1000.0),
+    UnimodalDirectionalNoise(math.inf, bounds=(-10, 10), norm_bound=20.0),
+    IndependentDirectionalNoise(math.inf, sensitivity=1.0),
+    MatrixMechanism(math.inf),
 ]
+# scikit-learn's checks pass rows of features of many lengths, which are no matrices.
+MATRICES = [MatrixGaussian(), MatrixVariateGaussian(), JohnsonLindenstrauss()]
 NOISY = {
     CPCompletion(rank=2, epsilon=4.0, value_bounds=(-100, 100)): {
         "check_supervised_y_2d": FRESH_NOISE,
@@ -25,6 +53,14 @@ NOISY = {
         "check_supervised_y_2d": FRESH_NOISE,
         "check_fit_idempotent": FRESH_NOISE,
     },
+    LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
+    TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,
+    UnimodalDirectionalNoise(2.0, sensitivity=1.0): OF_TRANSFORMERS,
+    IndependentDirectionalNoise(
+        2.0, bounds=(0, 3), calibration="published"
+    ): OF_TRANSFORMERS,
+    MatrixMechanism(2.0): OF_TRANSFORMERS,
 }
 
 
@@ -42,11 +78,19 @@ def test_noisy(estimator, check):
     check(estimator)
 
 
-def test_every_exported_estimator_is_checked():
-    import sktensordp.completion
+@pytest.mark.parametrize("estimator", MATRICES, ids=str)
+def test_estimators_of_matrices_say_so(estimator):
+    tags = get_tags(estimator).input_tags
+    assert tags.three_d_array
+    assert not tags.two_d_array
+    with pytest.raises(ValueError, match="must be matrices"):
+        estimator.fit(np.zeros((3, 4)))
 
-    checked = {type(e).__name__ for e in [*NOISE_FREE, *NOISY]}
-    assert checked >= set(sktensordp.completion.__all__)
+
+def test_every_exported_estimator_is_checked():
+    checked = {type(e).__name__ for e in [*NOISE_FREE, *NOISY, *MATRICES]}
+    exported = {*sktensordp.completion.__all__, *sktensordp.mechanisms.__all__}
+    assert checked >= exported
 
 
 @pytest.mark.parametrize("estimator", list(NOISY), ids=str)

@@ -89,7 +89,7 @@ def test_private_scikit_learn_names_are_imported_in_one_place():
 def test_heavy_dependencies_wait_for_their_use():
     code = (
         "import sys, sktensordp.completion, sktensordp.privacy, sktensordp.plotting, "
-        "sktensordp.datasets;"
+        "sktensordp.mechanisms, sktensordp.datasets;"
         "heavy = {'numba', 'dp_accounting', 'tensorly', 'matplotlib', 'randomgen'};"
         "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
     )

@@ -341,7 +341,7 @@ class TestReleases:
             model.fit(self.X, self.y)
             noisy = model._plan().randomize(self.y, NoiseSource(0, n))
             assert model.offset_ == np.clip(noisy.mean(), 0, 1)
-        assert model._n_releases == 3
+        assert model._releases.next() == 3
 
     def test_clones_with_the_same_int_repeat(self):
         model = self.model(0)

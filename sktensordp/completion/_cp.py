@@ -349,7 +349,7 @@ class CPCompletion(
         low, high = float(np.min(values)), float(np.max(values))
         return (low, high) if low < high else (low - 0.5, high + 0.5)
 
-    def _planned_guarantee(self):
+    def _planned_guarantee(self, fitted=None):
         return self._plan().guarantee
 
     def _unprotected(self):

@@ -17,9 +17,18 @@ _FINENESS = 20
 _ZIGGURAT_TAIL = 3.6541528853610088
 
 
-def _power_of_two_step(scale):
-    _, exponent = math.frexp(scale)
-    return math.ldexp(1.0, exponent - 1 - _FINENESS)
+# A range is divided into at least so many steps, however large the noise: what is
+# lost by rounding is invisible beside it.
+_LEAST_STEPS = 16
+# Logarithm of what is asked for over the residual's delta.
+_LOG_MARGIN = 30.0
+# Sums of integers up to here are exact in floating point.
+_LARGEST_INTEGER = 2.0**52
+
+
+def _power_of_two_step(scale, fineness=_FINENESS):
+    _, exponent = np.frexp(scale)
+    return np.ldexp(1.0, exponent - 1 - fineness)
 
 
 @dataclass(frozen=True)
@@ -28,24 +37,31 @@ class LaplaceLattice:
 
     A value is rounded to one of the `n_steps` + 1 lattice points of its range, and
     an exact discrete Laplace variate is added to the index. Two values are at most
-    `n_steps` apart, so that the release is exactly `epsilon`-DP, whatever the
+    `n_steps` apart, so that a release is exactly `epsilon`-DP, whatever the
     floating-point input.
 
     Parameters
     ----------
-    low, step : float
-        The lattice.
-    n_steps : int
-        Number of steps from one end of the range to the other.
+    low : float or ndarray of shape (n_cells,)
+        Where each cell's lattice begins.
+    step : float
+        The distance of two lattice points.
+    n_steps : int or ndarray of shape (n_cells,), or None
+        Number of steps from one end of each range to the other; None where there
+        is no range.
     numerator, denominator : int
         Rate of the noise for one step.
+    l1_steps : int, default=None
+        How many steps all cells of two samples lie apart at most, together;
+        `n_steps` by default, for samples of one cell.
     """
 
-    low: float
+    low: float | np.ndarray
     step: float
-    n_steps: int
+    n_steps: int | np.ndarray | None
     numerator: int
     denominator: int
+    l1_steps: int | None = None
 
     @property
     def rate(self):
@@ -55,46 +71,57 @@ class LaplaceLattice:
     @property
     def epsilon(self):
         """The pure epsilon that is realised; never above the one asked for."""
-        return self.n_steps * self.numerator / self.denominator
+        l1_steps = self.n_steps if self.l1_steps is None else self.l1_steps
+        return l1_steps * self.numerator / self.denominator
 
     @property
     def noise_variance(self):
         """Variance of the noise, in the squared units of the values."""
         return discrete_laplace_variance(self.rate) * self.step**2
 
-    def randomize(self, values, bits):
+    def randomize(self, values, bits, columns=slice(None)):
         """Values on the lattice plus noise.
 
         Parameters
         ----------
-        values : ndarray of shape (n,), float
+        values : ndarray of shape (n,) or (n, n_columns), float
             Not NaN; those outside the range are clipped to it.
         bits : bit generator
             Source of 64-bit words.
+        columns : slice, default=slice(None)
+            The cells that the columns of `values` are.
 
         Returns
         -------
-        noisy : ndarray of shape (n,), float
+        noisy : ndarray of the shape of `values`, float
         """
-        _refuse_nan(values)
-        index = np.rint((values - self.low) / self.step)
-        index = np.clip(index, 0, self.n_steps).astype(np.int64)
+        low, n_steps = _columns_of(self.low, columns), None
+        if self.n_steps is not None:
+            n_steps = _columns_of(self.n_steps, columns)
+        index = _lattice_index(values, low, self.step, n_steps)
         noise = discrete_laplace(bits, self.numerator, self.denominator, values.size)
-        return self.low + self.step * (index + noise)
+        index += noise.reshape(values.shape)
+        index *= self.step
+        index += low
+        return index
 
 
-def laplace_lattice(low, high, epsilon, step=None):
-    """Lattice for values in [low, high] under pure `epsilon`.
+def laplace_lattice(low, high, epsilon, step=None, n_cells=1, l1=math.inf):
+    """Lattice for samples of `n_cells` values in [low, high] under pure `epsilon`.
 
     Parameters
     ----------
-    low, high : float
-        The public range of the values.
+    low, high : float or ndarray of shape (n_cells,)
+        The public range of the values; infinite where there is none.
     epsilon : float
-        The budget, finite and positive.
+        The budget, finite and positive, of a whole sample.
     step : float, default=None
         Distance of the values' own public grid; by default a power of two about
         2**-20 times the scale of the noise.
+    n_cells : int, default=1
+        Values of a sample.
+    l1 : float, default=inf
+        Bound on the L1 distance of two samples. Needed where there is no range.
 
     Returns
     -------
@@ -106,30 +133,47 @@ def laplace_lattice(low, high, epsilon, step=None):
         If the range is out of order, or the range or the budget cannot be
         represented.
     """
-    width = high - low
-    if not (0 < width < math.inf and 0 < epsilon < math.inf):
+    width = np.subtract(high, low)
+    has_range = bool(np.all(np.isfinite(width)))
+    if not (np.all(width > 0) and 0 < epsilon < math.inf):
         raise ValueError("Laplace noise needs low < high and a finite epsilon > 0.")
-    if step is None:
-        # However large the noise, the range itself keeps a thousand steps.
-        step = _power_of_two_step(min(width / epsilon, 2.0**10 * width))
-        if step == 0 or not math.isfinite(width / step):
-            raise ValueError("The range of the values is too small or too large.")
-        n_steps = max(1, math.ceil(width / step))
-    elif 0 < step <= width:
-        n_steps = round(width / step)
+    repeats = n_cells if np.ndim(width) == 0 else 1
+    on_grid = step is not None
+    if has_range:
+        total = float(np.sum(width)) * repeats
+        l1 = min(l1, total)
     else:
+        low = 0.0
+    if not 0 < l1 < math.inf:
+        raise ValueError("The range of the values is too small or too large.")
+    if step is None:
+        # However large the noise, a range keeps a thousand steps: those that rounding
+        # adds to the distance do not matter.
+        step = _power_of_two_step(min(l1 / epsilon, 2.0**10 * l1 / n_cells))
+        if step == 0 or not math.isfinite(l1 / step):
+            raise ValueError("The range of the values is too small or too large.")
+    elif not 0 < step <= np.min(width):
         raise ValueError("The step of a grid is positive and within the range.")
+    n_steps, l1_steps = None, math.inf
+    if has_range:
+        whole = np.rint(width / step) if on_grid else np.ceil(width / step)
+        n_steps = np.maximum(whole, 1).astype(np.int64)
+        l1_steps = int(n_steps.sum()) * repeats
+        n_steps = int(n_steps) if n_steps.ndim == 0 else n_steps
+    if not has_range or l1 < total:
+        l1_steps = min(l1_steps, math.ceil(l1 / step * (1 + 1e-12)) + n_cells)
     # Rounding the denominator up keeps the realised epsilon at or below the budget.
-    numerator = max(1, 2**24 // n_steps)
-    denominator = math.ceil(Fraction(n_steps * numerator) / Fraction(epsilon))
+    numerator = max(1, 2**24 // l1_steps)
+    denominator = math.ceil(Fraction(l1_steps * numerator) / Fraction(epsilon))
     if denominator >= 2**50:
         raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
     return LaplaceLattice(
-        low=float(low),
+        low=float(low) if np.ndim(low) == 0 else low,
         step=float(step),
         n_steps=n_steps,
         numerator=numerator,
         denominator=denominator,
+        l1_steps=l1_steps,
     )
 
 
@@ -139,23 +183,30 @@ class GaussianLattice:
 
     Parameters
     ----------
-    sigma : float
+    sigma : float or ndarray of shape (n_cells,)
         Standard deviation of the noise.
-    step : float
-        Step of the lattice, a power of two.
+    step : float or ndarray of shape (n_cells,)
+        Step of the lattice.
     clip : float
         Noise beyond `clip` standard deviations is moved there.
     residual_epsilon, residual_delta : float
         Distance of the sampler from rounded ideal noise, over all cells of a
         release: with either law P and the other Q, P <= e^residual_epsilon Q +
         residual_delta.
+    low : float or ndarray of shape (n_cells,), default=0.0
+        A point of each lattice.
+    n_steps : int or ndarray of shape (n_cells,), default=None
+        Number of steps of each range; values are at most so far apart. None where
+        there is no range.
     """
 
-    sigma: float
-    step: float
+    sigma: float | np.ndarray
+    step: float | np.ndarray
     clip: float
     residual_epsilon: float
     residual_delta: float
+    low: float | np.ndarray = 0.0
+    n_steps: int | np.ndarray | None = None
 
     def l2_sensitivity(self, sensitivity, n_changed):
         """L2 sensitivity after values are rounded to the lattice.
@@ -173,43 +224,59 @@ class GaussianLattice:
         """
         return sensitivity + self.step * math.sqrt(n_changed)
 
-    def randomize(self, values, bits):
+    def randomize(self, values, bits, columns=slice(None)):
         """Values rounded to the lattice plus noise on the lattice.
 
         Parameters
         ----------
-        values : ndarray of shape (n,), float
+        values : ndarray of shape (n,) or (n, n_columns), float
             Not NaN. The caller clips to declared bounds; beyond 2**52 steps, where
             sums would not be exact, a value is moved to that end.
         bits : bit generator
             Source of 64-bit words.
+        columns : slice, default=slice(None)
+            The cells that the columns of `values` are.
 
         Returns
         -------
-        noisy : ndarray of shape (n,), float
+        noisy : ndarray of the shape of `values`, float
         """
-        _refuse_nan(values)
-        scale = self.sigma / self.step
-        limit = math.floor(self.clip * scale)
-        noise = np.rint(_dense_normal(bits, values.size) * scale)
-        np.clip(noise, -limit, limit, out=noise)
-        index = np.clip(np.rint(values / self.step), -(2.0**52), 2.0**52)
-        return (index + noise) * self.step
+        step, low = _columns_of(self.step, columns), _columns_of(self.low, columns)
+        scale = _columns_of(self.sigma, columns) / step
+        n_steps = None
+        if self.n_steps is not None:
+            n_steps = _columns_of(self.n_steps, columns)
+        noisy = _lattice_index(values, low, step, n_steps)
+        noise = _dense_normal(bits, values.size, self.clip).reshape(values.shape)
+        noise *= scale
+        noisy += np.rint(noise, out=noise)
+        noisy *= step
+        if np.any(low):
+            noisy += low
+        return noisy
 
 
-def gaussian_lattice(sigma, n_cells, epsilon, delta):
+def gaussian_lattice(
+    sigma, n_cells, epsilon, delta, low=None, width=None, fineness=_FINENESS
+):
     """Lattice for Gaussian noise of `n_cells` cells, with its residual.
 
-    The residual is kept near a ten-thousandth of `delta` at `epsilon`.
+    The residual's delta is e^-30 of `delta` at `epsilon`, so that it stays invisible
+    in compositions of many releases.
 
     Parameters
     ----------
-    sigma : float
+    sigma : float or ndarray of shape (n_cells,)
         Standard deviation, positive.
     n_cells : int
         Cells of the whole release.
     epsilon, delta : float
         The guarantee for which the residual has to be negligible.
+    low, width : float or ndarray of shape (n_cells,), default=None
+        The range [low, low + width] of the values. Its ends are then points of the
+        lattice, and rounding adds nothing to the distance of two values.
+    fineness : int, default=20
+        The step is at most 2^-fineness of sigma.
 
     Returns
     -------
@@ -218,43 +285,77 @@ def gaussian_lattice(sigma, n_cells, epsilon, delta):
     Raises
     ------
     ValueError
-        If `delta` is so small against e^`epsilon` that no clipping honours it.
+        If `delta` is so small against e^`epsilon` that no clipping honours it, or
+        the noise is too fine or too coarse for the range.
     """
     if not (0 < delta < 1 and 0 < epsilon < math.inf and n_cells >= 1):
         raise ValueError("Gaussian noise needs epsilon > 0, 0 < delta < 1 and cells.")
-    if not (0 < sigma < math.inf and _power_of_two_step(sigma) > 0):
+    power = _power_of_two_step(sigma, fineness)
+    if not (np.all(sigma > 0) and np.all(np.isfinite(sigma)) and np.all(power > 0)):
         raise ValueError("sigma must be finite, positive and not subnormal.")
+    n_steps, step = None, power
+    if width is not None:
+        n_steps = np.maximum(np.ceil(width / power), _LEAST_STEPS)
+        if np.max(n_steps) > _LARGEST_INTEGER / 2:
+            raise ValueError("The range of the values is too large for the noise.")
+        step = width / n_steps
     # Half of the residual for the sampler's relative error, half for the clipping.
-    log_half = math.log(delta) - epsilon - math.log(4e4)
+    log_half = math.log(delta) - epsilon - _LOG_MARGIN
     if log_half < -700:
         raise ValueError(f"delta = {delta:g} is too small for epsilon = {epsilon:g}.")
-    # Relative error of the probability of one cell: 3.92 2^(m - 51), tripled.
-    eta = 3 * 3.92 * 2.0 ** (_FINENESS - 51)
-    e1 = n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
     clip = -float(ndtri_exp(log_half - math.log(2 * n_cells)))
+    finest = float(np.max(sigma / step))
+    if finest * clip > _LARGEST_INTEGER / 2:
+        raise ValueError("The range of the values is too small for the noise.")
+    # Relative error of the probability of one cell: 3.92 2^(m - 51), tripled, for
+    # sigma / step in [2^m, 2^(m + 1)).
+    eta = 3 * 3.92 * 2.0 ** (math.frexp(finest)[1] - 52)
+    e1 = n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
     tails = 2 * n_cells * math.exp(float(log_ndtr(-clip)))
     return GaussianLattice(
-        sigma=float(sigma),
-        step=_power_of_two_step(sigma),
+        sigma=_plain(sigma),
+        step=_plain(step),
         clip=clip,
         residual_epsilon=e1,
         residual_delta=math.exp(log_half) + tails,
+        low=0.0 if low is None else _plain(low),
+        n_steps=None if n_steps is None else _plain(n_steps),
     )
 
 
-def _refuse_nan(values):
-    if np.isnan(values).any():
+def _plain(value):
+    return float(value) if np.ndim(value) == 0 else np.array(value, dtype=float)
+
+
+def _columns_of(value, columns):
+    return value if np.ndim(value) == 0 else value[columns]
+
+
+def _lattice_index(values, low, step, n_steps):
+    """Whole steps from `low` to each value, within the range or what is exact."""
+    if np.any(low):
+        index = np.subtract(values, low, dtype=float)
+        index /= step
+    else:
+        index = np.divide(values, step, dtype=float)
+    # The least of some numbers is NaN where one of them is.
+    if index.size and math.isnan(index.min()):
         raise ValueError("Noise is not added to NaN.")
+    np.rint(index, out=index)
+    if n_steps is None:
+        return np.clip(index, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=index)
+    return np.clip(index, 0, n_steps, out=index)
 
 
-def _dense_normal(bits, size):
+def _dense_normal(bits, size, clip=math.inf):
     """Standard normals whose tail is drawn from a uniform dense near zero.
 
     NumPy derives the tail from a 53-bit uniform, which leaves holes beyond the
-    ziggurat; those variates (0.026%) are drawn again by Marsaglia's method.
+    ziggurat; those variates (0.026%) are drawn again by Marsaglia's method. Those
+    beyond `clip` are moved there.
     """
     normal = np.random.Generator(bits).standard_normal(size)
-    tail = np.flatnonzero(np.abs(normal) > _ZIGGURAT_TAIL)
+    tail = beyond = np.flatnonzero(np.abs(normal) > _ZIGGURAT_TAIL)
     while tail.size:
         x = -np.log(_dense_uniform(bits, tail.size)) / _ZIGGURAT_TAIL
         y = -np.log(_dense_uniform(bits, tail.size))
@@ -262,6 +363,9 @@ def _dense_normal(bits, size):
         chosen = tail[accepted]
         normal[chosen] = np.copysign(_ZIGGURAT_TAIL + x[accepted], normal[chosen])
         tail = tail[~accepted]
+    if clip < _ZIGGURAT_TAIL:
+        return np.clip(normal, -clip, clip, out=normal)
+    normal[beyond] = np.clip(normal[beyond], -clip, clip)
     return normal
 
 

@@ -4,6 +4,7 @@ Three regimes, decided by the events alone:
 
 - pure events at delta = 0: their epsilons add up;
 - Gaussian events: mu-GDP composes in closed form, mu^2 = sum mu_i^2;
+- one release of random projections: its own curve;
 - everything else: one privacy-loss distribution (PLD) per kind of event, built from
   that event's own dominating pair, and then composed by dp-accounting. No
   neighbouring relation is passed through: an event stands for one comparison of
@@ -18,17 +19,23 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from scipy.optimize import minimize_scalar
 
-from ._events import PureDpEvent, SamplerResidualDpEvent, TableDpEvent
+from ._events import (
+    ProjectionDpEvent,
+    PureDpEvent,
+    SamplerResidualDpEvent,
+    TableDpEvent,
+)
 from ._gaussian import gaussian_delta, gaussian_mu
+from ._johnson_lindenstrauss import projection_delta
 
-__all__ = ["compose_events", "event_delta", "event_epsilon"]
+__all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
 
 # Added to a delta that comes out of a PLD, once and for every composed release.
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
@@ -119,6 +126,9 @@ class _Ledger:
 
     pure: Counter = field(default_factory=Counter)
     mu: float = 0.0
+    # Gaussian noise on Poisson samples, by (sampling probability, mu).
+    sampled: Counter = field(default_factory=Counter)
+    projections: Counter = field(default_factory=Counter)
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
     private: bool = True
@@ -128,19 +138,31 @@ class _Ledger:
         return math.fsum(n * _pure_epsilon(event) for event, n in self.pure.items())
 
     @property
+    def whole_mu(self):
+        """Mu if every sample were the whole: an upper bound without a PLD."""
+        squares = (n * mu * mu for (_, mu), n in self.sampled.items())
+        return math.hypot(self.mu, math.sqrt(math.fsum(squares)))
+
+    @property
+    def closed_form(self):
+        """Whether the pure events and the Gaussian mu say it all."""
+        return not self.sampled and not self.projections
+
+    @property
     def has_residual(self):
         return self.residual_epsilon > 0 or self.residual_delta > 0
 
     @property
     def slack(self):
         """What is added to a delta that comes out of a PLD: its FFTs are rounded."""
-        return _PLD_SLACK + _PLD_SLACK_EACH * self.pure.total()
+        releases = self.pure + self.sampled + self.projections
+        return _PLD_SLACK + _PLD_SLACK_EACH * releases.total()
 
 
 def _read(event):
     ledger = _Ledger()
     _add(ledger, event, 1)
-    if ledger.mu > _LARGEST_MU:
+    if ledger.whole_mu > _LARGEST_MU:
         ledger.private = False
     return ledger
 
@@ -163,6 +185,10 @@ def _add(ledger, event, count):
         elif not math.isinf(event.noise_multiplier):
             mu = max(math.sqrt(count) / event.noise_multiplier, _SMALLEST_MU)
             ledger.mu = math.hypot(ledger.mu, mu)
+    elif isinstance(event, dp_event.PoissonSampledDpEvent):
+        _add_sampled(ledger, event, count)
+    elif isinstance(event, ProjectionDpEvent):
+        ledger.projections[event] += count
     elif isinstance(event, SamplerResidualDpEvent):
         ledger.residual_epsilon += count * event.epsilon
         ledger.residual_delta += count * event.delta
@@ -178,6 +204,40 @@ def _add(ledger, event, count):
         )
 
 
+def _add_sampled(ledger, event, count):
+    """A release about a Poisson sample; neighbours add or remove one record.
+
+    Whatever is close for every sample is close on average, so that a residual stays
+    what it is. A pure epsilon becomes ln(1 + q (e^epsilon - 1)).
+    """
+    rate = event.sampling_probability
+    if not 0 <= rate <= 1:
+        raise ValueError(f"A sampling probability is in [0, 1], got {rate}.")
+    if rate == 0:
+        return
+    inner = _read(event.event)
+    if rate == 1 or not inner.private:
+        _add(ledger, event.event, count)
+        return
+    if not inner.closed_form:
+        raise NotImplementedError(
+            "There is no privacy accounting for samples of samples or of projections."
+        )
+    ledger.residual_epsilon += count * inner.residual_epsilon
+    ledger.residual_delta += count * inner.residual_delta
+    if inner.mu:
+        ledger.sampled[rate, inner.mu] += count
+    if inner.pure:
+        # With Gaussian noise on the same sample, amplified each on its own.
+        epsilon = inner.pure_epsilon
+        amplified = (
+            math.log1p(rate * math.expm1(epsilon))
+            if epsilon < 700
+            else epsilon + math.log(rate) + 1e-12
+        )
+        ledger.pure[PureDpEvent(amplified)] += count
+
+
 def _refuse_negative(*parameters):
     if not all(p >= 0 for p in parameters):
         raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
@@ -185,34 +245,70 @@ def _refuse_negative(*parameters):
 
 def _ideal_epsilon(ledger, delta):
     """Epsilon at `delta` of the composition without its samplers' residuals."""
-    pure, mu = ledger.pure_epsilon, ledger.mu
-    if mu == 0 and (delta == 0 or not ledger.pure):
+    pure, mu = ledger.pure_epsilon, ledger.whole_mu
+    if ledger.closed_form and mu == 0 and (delta == 0 or not ledger.pure):
         return pure
     if delta == 0:
         return math.inf
     basic = pure + (_gaussian_epsilon(mu, delta) if mu else 0.0)
-    if not ledger.pure or delta <= ledger.slack:
+    if ledger.projections:
+        if pure == mu == 0 and ledger.projections.total() == 1:
+            return _projection_epsilon(*ledger.projections, delta)
+        basic = math.inf
+    if delta <= ledger.slack or (ledger.closed_form and not ledger.pure):
         return basic
-    composed = _composed_pld(frozenset(ledger.pure.items()), mu)
+    composed = _composed_pld(ledger)
     return min(basic, float(composed.get_epsilon_for_delta(delta - ledger.slack)))
 
 
 def _ideal_delta(ledger, epsilon):
     """Delta at `epsilon` of the composition without its samplers' residuals."""
-    pure, mu = ledger.pure_epsilon, ledger.mu
-    if mu == 0 and epsilon >= pure:
-        return 0.0
-    if not ledger.pure:
-        return gaussian_delta(epsilon, mu)
+    pure, mu = ledger.pure_epsilon, ledger.whole_mu
+    if ledger.closed_form:
+        if mu == 0 and epsilon >= pure:
+            return 0.0
+        if not ledger.pure:
+            return gaussian_delta(epsilon, mu)
+        if mu == 0 and ledger.pure.total() == 1:
+            (event,) = ledger.pure
+            return float(_hockey_stick(event, np.array([epsilon]))[0])
     basic = gaussian_delta(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
-    if mu == 0 and sum(ledger.pure.values()) == 1:
-        (event,) = ledger.pure
-        return float(_hockey_stick(event, np.array([epsilon]))[0])
+    if ledger.projections:
+        if pure == mu == 0 and ledger.projections.total() == 1:
+            (event,) = ledger.projections
+            return float(projection_delta(epsilon, event.n_projections, event.tau))
+        basic = 1.0
     if basic <= ledger.slack:
         return basic
-    composed = _composed_pld(frozenset(ledger.pure.items()), mu)
-    found = max(float(composed.get_delta_for_epsilon(epsilon)), 0.0)
+    found = max(float(_composed_pld(ledger).get_delta_for_epsilon(epsilon)), 0.0)
     return min(basic, found + ledger.slack)
+
+
+def event_renyi(event, order):
+    """Renyi divergence of ideal noise at `order` > 1, for pure and Gaussian events."""
+    ledger = _read(event)
+    if not ledger.private:
+        return math.inf
+    if not ledger.closed_form:
+        raise NotImplementedError(
+            "Renyi divergences are known of pure and of Gaussian releases alone."
+        )
+    pure = math.fsum(
+        n * _pure_renyi(_pure_epsilon(e), order) for e, n in ledger.pure.items()
+    )
+    return pure + order * ledger.mu**2 / 2
+
+
+def _pure_renyi(epsilon, order):
+    """Largest Renyi divergence of a pure release: that of randomised response.
+
+    Mironov (2017), Proposition 5: 1/(a - 1) log(p^a q^(1-a) + q^a p^(1-a)).
+    """
+    log_p, log_q = -math.log1p(math.exp(-epsilon)), -math.log1p(math.exp(epsilon))
+    total = np.logaddexp(
+        order * log_p + (1 - order) * log_q, order * log_q + (1 - order) * log_p
+    )
+    return min(epsilon, float(total) / (order - 1))
 
 
 def _gaussian_epsilon(mu, delta):
@@ -231,6 +327,27 @@ def _gaussian_epsilon(mu, delta):
         if not low < middle < high:
             break
         if gaussian_mu(middle, delta) < mu:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _projection_epsilon(event, delta):
+    """Inverse of the curve of one release of projections, by bisection from above."""
+    curve = partial(projection_delta, n_projections=event.n_projections, tau=event.tau)
+    if curve(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while curve(high) > delta:
+        low, high = high, 2 * high
+        if high > 1e12:
+            return math.inf
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if curve(middle) > delta:
             low = middle
         else:
             high = middle
@@ -301,35 +418,85 @@ def _table_stick(event, epsilon):
     return delta
 
 
+def _composed_pld(ledger):
+    """PLD of the composition of all that is not a residual."""
+    kinds = (ledger.pure, ledger.sampled, ledger.projections)
+    return _cached_pld(*(frozenset(kind.items()) for kind in kinds), ledger.mu)
+
+
 @lru_cache(maxsize=64)
-def _composed_pld(pure, mu):
-    """PLD of the composition of pure events (with their counts) and Gaussian noise."""
-    interval = _pld_interval(pure, mu)
-    composed = None
+def _cached_pld(pure, sampled, projections, mu):
+    interval = _pld_interval(pure, sampled, projections, mu)
+    parts = []
     for event, count in sorted(pure, key=repr):
         cells = math.ceil(_pure_epsilon(event) / interval)
-        grid = np.arange(-cells, cells + 1)
-        pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-            interval, -cells, cells, _hockey_stick(event, grid * interval)
+        curve = partial(_hockey_stick, event)
+        parts.append((_curve_pld(curve, -cells, cells, interval), count))
+    for event, count in sorted(projections, key=repr):
+        curve = partial(
+            projection_delta, n_projections=event.n_projections, tau=event.tau
         )
-        part = privacy_loss_distribution.PrivacyLossDistribution(pmf)
+        low, high = (math.floor(loss / interval) for loss in _projection_losses(event))
+        parts.append((_curve_pld(curve, low, high + 1, interval), count))
+    for (rate, one), count in sorted(sampled):
+        parts.append((_gaussian_pld(one, interval, rate), count))
+    if mu:
+        parts.append((_gaussian_pld(mu, interval, 1.0), 1))
+    composed = None
+    for part, count in parts:
         if count > 1:
             part = part.self_compose(count)
         composed = part if composed is None else composed.compose(part)
-    if mu:
-        part = privacy_loss_distribution.from_gaussian_mechanism(
-            standard_deviation=1 / mu,
-            value_discretization_interval=interval,
-        )
-        composed = composed.compose(part)
     return composed
 
 
-def _pld_interval(pure, mu):
+def _curve_pld(curve, low, high, interval):
+    """PLD above a curve of deltas, on a grid of epsilons; what is above is infinite."""
+    grid = np.arange(low, high + 1)
+    deltas = np.minimum.accumulate(np.clip(curve(grid * interval), 0.0, 1.0))
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+        interval, low, high, deltas
+    )
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+def _gaussian_pld(mu, interval, rate):
+    """PLD of Gaussian noise on a Poisson sample, to add or remove one record."""
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        standard_deviation=1 / mu,
+        value_discretization_interval=interval,
+        sampling_prob=rate,
+    )
+
+
+def _projection_losses(event):
+    """Range of the privacy loss of projections, but for a probability of 1e-16.
+
+    With T = |y|^2 in units of the noise along the changed row, the loss of one order is
+    tau T / (2 (1 + tau)) - (r/2) ln(1 + tau), and T is chi-square with r degrees of
+    freedom, times 1 + tau where the row is there.
+    """
+    from scipy.stats import chi2
+
+    r, tau = event.n_projections, event.tau
+    shift = r / 2 * math.log1p(tau)
+    most = tau / 2 * float(chi2.isf(1e-16, r)) - shift
+    return -max(most, shift), max(most, shift)
+
+
+def _pld_interval(pure, sampled, projections, mu):
     """Step of the grid of losses: fine against the spread of the composed loss."""
     epsilons = [(n, _pure_epsilon(event)) for event, n in pure]
     gaussian = mu * mu / 2 + 12 * mu
     largest = sum(n * e for n, e in epsilons)
     drift = sum(n * e * math.tanh(e / 2) for n, e in epsilons)
     spread = 12 * math.sqrt(sum(n * e * e for n, e in epsilons))
-    return max(gaussian + min(largest, drift + spread), 1e-6) / _PLD_CELLS
+    total = gaussian + min(largest, drift + spread)
+    for (rate, one), n in sampled:
+        whole = n * one * one / 2 + 12 * one * math.sqrt(n)
+        deviation = rate * math.sqrt(math.expm1(min(one * one, 700.0)))
+        total += min(whole, n * deviation**2 + 12 * deviation * math.sqrt(n))
+    for event, n in projections:
+        low, high = _projection_losses(event)
+        total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
+    return max(total, 1e-6) / _PLD_CELLS

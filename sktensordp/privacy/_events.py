@@ -6,10 +6,15 @@ only when a guarantee is made.
 """
 
 import attrs
-from attrs.validators import ge
+from attrs.validators import ge, gt
 from dp_accounting import DpEvent
 
-__all__ = ["PureDpEvent", "SamplerResidualDpEvent", "TableDpEvent"]
+__all__ = [
+    "ProjectionDpEvent",
+    "PureDpEvent",
+    "SamplerResidualDpEvent",
+    "TableDpEvent",
+]
 
 
 @attrs.frozen
@@ -45,6 +50,22 @@ class TableDpEvent(DpEvent):
     def _check_weights(self, _, weights):
         if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
             raise ValueError("The weights must be >= 0 and all rows have one sum.")
+
+
+@attrs.frozen
+class ProjectionDpEvent(DpEvent):
+    """Draws of N(0, A^T A + w^2 I), with one row added to A or removed from it.
+
+    Attributes
+    ----------
+    n_projections : int
+        Number of independent draws.
+    tau : float
+        Largest squared norm of a row, divided by w^2.
+    """
+
+    n_projections: int = attrs.field(validator=ge(1))
+    tau: float = attrs.field(validator=gt(0))
 
 
 @attrs.frozen

@@ -5,8 +5,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
-__all__ = ["PrivacyGuarantee", "compose"]
+__all__ = ["CALLERS_RELATION", "PrivacyGuarantee", "compose"]
 
+# Neighbours of a query whose sensitivity the caller vouches for.
+CALLERS_RELATION = "any change within the declared sensitivity"
 _UNITS = {
     "entry": "the value of one observed entry",
     "sample": "one row of X",
@@ -169,6 +171,88 @@ class PrivacyGuarantee:
         if not epsilon >= 0:
             raise ValueError(f"epsilon must be >= 0, got {epsilon}.")
         return event_delta(self.event, epsilon)
+
+    def renyi_at(self, order: float) -> float:
+        """Rényi divergence between neighbours, for accountants that compose it.
+
+        Of the ideal law. A sampler's distance from it is no Rényi divergence, since
+        its noise is bounded; `epsilon_at` and `delta_at` contain that distance.
+
+        Parameters
+        ----------
+        order : float
+            Greater than 1.
+
+        Returns
+        -------
+        divergence : float
+            order mu^2 / 2 for Gaussian noise (Mironov 2017, Proposition 7).
+
+        Raises
+        ------
+        NotImplementedError
+            For releases that are neither pure nor Gaussian.
+        """
+        from ._accounting import event_renyi
+
+        if not order > 1:
+            raise ValueError(f"order must be > 1, got {order}.")
+        return event_renyi(self.event, order)
+
+    def subsampled(self, rate: float, *, delta: float | None = None) -> Self:
+        """Guarantee of the same release about a Poisson sample of the records.
+
+        Every record is in the sample with probability `rate`, independently, and
+        which ones are stays secret. The release must be a query of bounded
+        sensitivity under adding or removing one record, such as a sum of clipped
+        gradients; compose one guarantee a step for private gradient descent.
+
+        Parameters
+        ----------
+        rate : float
+            In (0, 1].
+        delta : float, default=None
+            Where to state the epsilon; that of this guarantee by default.
+
+        Returns
+        -------
+        guarantee : PrivacyGuarantee
+            Its relation is "add-or-remove".
+
+        Raises
+        ------
+        ValueError
+            If samples themselves are released (with `bounds` or `norm_bound`): who
+            is in the sample is then seen, and nothing is gained.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sktensordp.mechanisms import GaussianMechanism
+        >>> from sktensordp.privacy import compose
+        >>> gradients = np.zeros((1, 5))
+        >>> step = GaussianMechanism(2.0, delta=1e-6, sensitivity=1.0).fit(gradients)
+        >>> one = step.privacy_guarantee_.subsampled(0.01)
+        >>> round(compose(*[one] * 1000, delta=1e-5).epsilon, 2)
+        0.54
+        """
+        from dp_accounting import dp_event
+
+        if not 0 < rate <= 1:
+            raise ValueError(f"rate must be in (0, 1], got {rate}.")
+        if self.relation not in ("add-or-remove", CALLERS_RELATION):
+            raise ValueError(
+                f"Sampling records does not help a release whose neighbours are "
+                f"{self.relation!r}; it helps queries of a declared sensitivity."
+            )
+        return type(self).of(
+            dp_event.PoissonSampledDpEvent(rate, self.event),
+            delta=self.delta if delta is None else delta,
+            unit=self.unit,
+            relation="add-or-remove",
+            statement=f"{self.statement} On a Poisson sample with rate {rate:g}.",
+            source=self.source,
+        )
 
     @property
     def protects(self) -> bool:

@@ -52,9 +52,12 @@ class PrivacyReport:
 def privacy_of(obj: Any) -> PrivacyReport:
     """What a fitted estimator, pipeline or hyper-parameter search reveals.
 
-    In a search, a record goes into the training part of most folds, for every
-    candidate, and once more into the refit; every such fit is a release. What
-    cannot be seen is counted as if it were worst.
+    A completion releases in its fit, a noise mechanism at every call of `transform`;
+    a fitted mechanism or pipeline is counted for one call. In a search, a record goes
+    into the training part of most folds, for every candidate, and once more into the
+    refit; every such fit is a release, and a mechanism also transforms the held-out
+    part, to be scored. What cannot be seen is counted as if it were worst. What
+    follows a noise mechanism in a pipeline is computed from its output, and from y.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.guarantee.epsilon == 6 + search.best_params_["epsilon"]
     True
     """
-    releases, unprotected = _collect(obj, planned=False)
+    releases, unprotected = _collect(obj)
     if not releases:
         raise TypeError(f"Nothing in this {type(obj).__name__} gives a guarantee.")
     repeated = [one for _, count, one in releases for _ in range(count)]
@@ -95,30 +98,29 @@ def privacy_of(obj: Any) -> PrivacyReport:
     return PrivacyReport(total, tuple(dict.fromkeys(unprotected)), tuple(releases))
 
 
-def _collect(obj, *, planned):
-    """Releases and unprotected quantities of a fitted or, if planned, unfitted one."""
+def _collect(obj, like=None):
+    """Releases and unprotected quantities of a fitted object.
+
+    With `like`, those planned by an unfitted one, `like` being the same with other
+    parameters, fitted (None where there is none).
+    """
+    planned = like is not None
     if hasattr(obj, "cv_results_") and hasattr(obj, "estimator"):
         return _collect_search(obj)
     if hasattr(obj, "steps"):
-        return _collect_pipeline(obj, planned=planned)
+        return _collect_pipeline(obj, like)
     unprotected = list(obj._unprotected()) if hasattr(obj, "_unprotected") else []
-    if planned and hasattr(obj, "_planned_guarantee"):
-        return [
-            (f"fit of {type(obj).__name__}", 1, obj._planned_guarantee())
-        ], unprotected
-    if not planned and hasattr(obj, "privacy_guarantee_"):
-        return [
-            (f"fit of {type(obj).__name__}", 1, obj.privacy_guarantee_)
-        ], unprotected
+    name = type(obj).__name__
+    if hasattr(obj, "_planned_guarantee"):
+        what = f"{obj._released_by} of {name}"
+        if planned:
+            return [(what, 1, obj._planned_guarantee(like))], unprotected
+        if hasattr(obj, "privacy_guarantee_"):
+            return [(what, 1, obj.privacy_guarantee_)], unprotected
     if any(hasattr(p, "_planned_guarantee") for p in _parameters(obj)):
-        raise TypeError(
-            f"{type(obj).__name__} fits private estimators in a way that is not "
-            f"counted."
-        )
+        raise TypeError(f"{name} fits private estimators in a way that is not counted.")
     if not unprotected:
-        unprotected = [
-            f"What {type(obj).__name__} learned in its fit; it gives no guarantee."
-        ]
+        unprotected = [f"What {name} learned in its fit; it gives no guarantee."]
     return [], unprotected
 
 
@@ -126,19 +128,32 @@ def _parameters(obj):
     return obj.get_params(deep=True).values() if hasattr(obj, "get_params") else ()
 
 
-def _collect_pipeline(pipeline, *, planned):
+def _collect_pipeline(pipeline, like):
     releases, unprotected = [], []
-    for _, step in pipeline.steps:
+    protected = False
+    others = dict(getattr(like, "steps", ()))
+    for name, step in pipeline.steps:
         if step is None or step == "passthrough":
             continue
-        found, left_out = _collect(step, planned=planned)
+        fitted = None if like is None else others.get(name, _NOTHING)
+        found, left_out = _collect(step, fitted)
+        if protected and not found:
+            left_out = [
+                f"What {type(step).__name__} learned from y, if it was passed any; X "
+                f"came to it with noise."
+            ]
         releases += found
         unprotected += left_out
+        protected |= getattr(step, "_released_by", None) == "transform"
     return releases, unprotected
 
 
-def _collect_search(search):
-    from sklearn.base import clone
+# Stands for a fitted object that there is not.
+_NOTHING = object()
+
+
+def _times_used(search, releases_in_transform):
+    """How often one record goes into the releases of one candidate, at most."""
     from sklearn.model_selection import (
         GroupKFold,
         KFold,
@@ -148,22 +163,35 @@ def _collect_search(search):
     )
 
     partitions = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
+    n_splits = search.n_splits_
     each_tested_once = search.cv is None or isinstance(search.cv, (int, *partitions))
-    times = search.n_splits_ - 1 if each_tested_once else search.n_splits_
+    fits = n_splits - 1 if each_tested_once else n_splits
+    if not releases_in_transform:
+        return fits
+    # Training parts are transformed in the fit, and again for a training score.
+    trained = fits * (2 if search.return_train_score else 1)
+    return trained + (1 if each_tested_once else n_splits)
+
+
+def _collect_search(search):
+    from sklearn.base import clone
+
     releases, unprotected = [], []
+    best = getattr(search, "best_estimator_", _NOTHING)
     for params in search.cv_results_["params"]:
         candidate = clone(search.estimator).set_params(**params)
-        found, left_out = _collect(candidate, planned=True)
-        releases += [
-            (f"candidate {params}", count * times, one) for _, count, one in found
-        ]
+        found, left_out = _collect(candidate, best)
+        for what, count, one in found:
+            times = _times_used(search, what.startswith("transform of "))
+            releases.append((f"candidate {params}: {what}", count * times, one))
         unprotected += left_out
     if not releases:
         return [], unprotected
-    if hasattr(search, "best_estimator_"):
-        found, left_out = _collect(search.best_estimator_, planned=False)
+    if best is not _NOTHING:
+        found, left_out = _collect(best)
         releases += [
-            (f"refit with {search.best_params_}", count, one) for _, count, one in found
+            (f"refit with {search.best_params_}: {what}", count, one)
+            for what, count, one in found
         ]
         unprotected += left_out
     unprotected += [

@@ -38,7 +38,11 @@ def realised(lattice):
 
 def shifted_by(noise, monkeypatch):
     """Put the given indices in the place of the noise."""
-    monkeypatch.setattr(_lattice, "discrete_laplace", lambda *_: noise)
+    monkeypatch.setattr(
+        _lattice,
+        "discrete_laplace",
+        lambda bits, numerator, denominator, size: np.broadcast_to(noise, (size,)),
+    )
 
 
 class TestBudget:

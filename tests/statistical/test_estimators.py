@@ -15,11 +15,23 @@ import pkgutil
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import sktensordp
-from sktensordp.audit import audit_estimator, audit_one_run
+from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    IndependentDirectionalNoise,
+    JohnsonLindenstrauss,
+    LaplaceMechanism,
+    MatrixGaussian,
+    MatrixMechanism,
+    MatrixVariateGaussian,
+    TensorVariateGaussian,
+    UnimodalDirectionalNoise,
+)
 
 FALSE_ALARMS = 1e-3
 
@@ -36,14 +48,93 @@ CASES = {
         ),
     },
 }  # fmt: skip
+# Transformers release at every transform, each row on its own: neighbours are two rows,
+# opposite corners of the declared box, where the noise is least, or ends of the ball.
+CORNERS = np.zeros((3, 2)), np.ones((3, 2))
+ENDS = np.array([-1.0, 0, 0]), np.array([1.0, 0, 0])
+DIAGONAL = np.full(3, -(3**-0.5)), np.full(3, 3**-0.5)
+ONE_CELL = np.zeros(4), np.array([1.0, 0, 0, 0])
+ONE_ROW = np.zeros((3, 2)), np.array([[1.0, 0], [0, 0], [0, 0]])
+BOX = {"bounds": (0, 1)}
+GAUSSIAN_BOX = {**BOX, "delta": 1e-5}
+ROTATION = np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
+TRANSFORMERS = {
+    "LaplaceMechanism": {
+        "box": (LaplaceMechanism(**BOX), CORNERS),
+        "ball": (LaplaceMechanism(norm_bound=1.0), DIAGONAL),
+    },
+    "GaussianMechanism": {
+        "box": (GaussianMechanism(**GAUSSIAN_BOX), CORNERS),
+        "ball": (GaussianMechanism(delta=1e-5, norm_bound=1.0), ENDS),
+        "query": (GaussianMechanism(delta=1e-5, sensitivity=2.0), ENDS),
+    },
+    "TensorVariateGaussian": {
+        "weights": (
+            TensorVariateGaussian(**GAUSSIAN_BOX, utility=[[3, 2, 1], [1, 0.2]]),
+            CORNERS,
+        ),
+        "directions": (
+            TensorVariateGaussian(
+                **GAUSSIAN_BOX, utility=[[3, 2, 1], None], directions=[ROTATION, None]
+            ),
+            CORNERS,
+        ),
+        "box and ball": (
+            TensorVariateGaussian(
+                delta=1e-5, bounds=(-1, 1), norm_bound=1.0, utility=[[3, 2, 1]]
+            ),
+            ENDS,
+        ),
+    },
+    "MatrixGaussian": {
+        "published": (
+            MatrixGaussian(**GAUSSIAN_BOX, calibration="published"), CORNERS,
+        ),
+    },
+    "UnimodalDirectionalNoise": {
+        "weights": (
+            UnimodalDirectionalNoise(**GAUSSIAN_BOX, mode=1, utility=[1, 0.1]), CORNERS,
+        ),
+    },
+    "IndependentDirectionalNoise": {
+        "published": (
+            IndependentDirectionalNoise(**GAUSSIAN_BOX, calibration="published"),
+            CORNERS,
+        ),
+    },
+    "MatrixVariateGaussian": {
+        "covariance": (
+            MatrixVariateGaussian(
+                **GAUSSIAN_BOX, row_covariance=[[2, 1, 0], [1, 2, 0], [0, 0, 1]]
+            ),
+            CORNERS,
+        ),
+    },
+    "MatrixMechanism": {
+        "running totals": (
+            MatrixMechanism(delta=1e-5, workload=np.tril(np.ones((4, 4)))), ONE_CELL,
+        ),
+    },
+    "JohnsonLindenstrauss": {
+        "one row": (
+            JohnsonLindenstrauss(delta=1e-5, n_projections=8, norm_bound=1.0), ONE_ROW,
+        ),
+    },
+}  # fmt: skip
 EPSILONS = (0.7, 2.5)
+RELEASES = [
+    pytest.param(*case, epsilon, id=f"{name}, {kind}, epsilon = {epsilon}")
+    for name, cases in TRANSFORMERS.items()
+    for kind, case in cases.items()
+    for epsilon in EPSILONS
+]
 AUDITS = [
     pytest.param(*case, epsilon, id=f"{name}, {kind}, epsilon = {epsilon}")
     for name, cases in CASES.items()
     for kind, case in cases.items()
     for epsilon in EPSILONS
 ]
-CONFIDENCE = 1 - FALSE_ALARMS / len(AUDITS)
+CONFIDENCE = 1 - FALSE_ALARMS / (len(AUDITS) + len(RELEASES))
 
 
 def private_estimators():
@@ -60,7 +151,7 @@ def private_estimators():
 
 
 def test_no_estimator_is_forgotten():
-    assert private_estimators() == set(CASES)
+    assert private_estimators() == set(CASES) | set(TRANSFORMERS)
 
 
 def run(model, coordinates, y, y_neighbour, pytestconfig, **claim):
@@ -92,6 +183,62 @@ def test_the_audit_would_notice(
     """A sixth of the noise, under the name of the claim, is caught."""
     model.set_params(epsilon=6 * epsilon)
     report = run(model, coordinates, y, y_neighbour, pytestconfig, epsilon=epsilon)
+    assert report.violated, report
+
+
+def score(mechanism, x, x_neighbour):
+    """What tells two rows apart best: a likelihood ratio, from 5,000 other rows."""
+
+    def transform(row, n):
+        rows = mechanism.transform(np.repeat(row[np.newaxis], n, axis=0))
+        return rows.reshape(n, -1)
+
+    if isinstance(mechanism, LaplaceMechanism):
+        low, high = np.minimum(x, x_neighbour), np.maximum(x, x_neighbour)
+        clip = low.ravel(), high.ravel()
+        return lambda rows: np.clip(rows, *clip).sum(axis=1)
+    if isinstance(mechanism, JohnsonLindenstrauss):
+        return lambda rows: rows[:, 0]
+    exact = clone(mechanism).set_params(epsilon=math.inf).fit(x[np.newaxis])
+    difference = exact.transform(np.stack([x_neighbour, x])).reshape(2, -1)
+    covariance = np.atleast_2d(np.cov(transform(x, 5000), rowvar=False))
+    direction = np.linalg.solve(covariance, difference[0] - difference[1])
+    return lambda rows: rows @ direction
+
+
+def run_rows(mechanism, x, x_neighbour, pytestconfig, epsilon):
+    """Audit rows of one call, a hundred for each fit of a completion."""
+    delta = getattr(mechanism, "delta", 0.0)
+    mechanism.set_params(random_state=0).fit(x[np.newaxis])
+    return audit_mechanism(
+        lambda row, n: mechanism.transform(np.repeat(row[np.newaxis], n, axis=0)),
+        x, x_neighbour, epsilon=epsilon, delta=delta, confidence=CONFIDENCE,
+        n_trials=100 * pytestconfig.getoption("--audit-trials"), batched=True,
+        log_likelihood_ratio=score(mechanism, x, x_neighbour),
+        gaussian=delta > 0 and not isinstance(mechanism, JohnsonLindenstrauss),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("mechanism", "neighbours", "epsilon"), RELEASES)
+def test_release_keeps_its_guarantee(mechanism, neighbours, epsilon, pytestconfig):
+    mechanism.set_params(epsilon=epsilon)
+    guarantee = mechanism.fit(neighbours[0][np.newaxis]).privacy_guarantee_
+    report = run_rows(mechanism, *neighbours, pytestconfig, guarantee.epsilon)
+    assert not report.violated, report
+    if guarantee.claimed is None:
+        assert guarantee.epsilon == epsilon
+        # Exact calibrations need no less noise. An audit without mu shows less.
+        visible = 0.3 if report.mu_lower is not None else 0.1
+        assert report.epsilon_lower > visible * epsilon, report
+
+
+@pytest.mark.parametrize(("mechanism", "neighbours", "epsilon"), RELEASES)
+def test_the_audit_would_notice_a_release(mechanism, neighbours, epsilon, pytestconfig):
+    """The noise of six times the epsilon, under the epsilon that it should keep."""
+    mechanism.set_params(epsilon=epsilon)
+    true = mechanism.fit(neighbours[0][np.newaxis]).privacy_guarantee_.epsilon
+    mechanism.set_params(epsilon=6 * epsilon)
+    report = run_rows(mechanism, *neighbours, pytestconfig, true)
     assert report.violated, report
 
 

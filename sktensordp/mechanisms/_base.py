@@ -1,0 +1,306 @@
+"""The shell of the transformers that add noise: validate, plan in fit, release."""
+
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._sklearn_compat import Interval, fit_context, wants_frame
+from ..base import PrivateEstimatorMixin
+from ..exceptions import PrivacyLeakWarning
+from ..privacy import PrivacyGuarantee
+from ..privacy._guarantee import CALLERS_RELATION
+from ..privacy._sensitivity import declared_set
+from ._noise import Clipping
+
+__all__ = ["NoiseMechanism", "ReleasingTransformer"]
+
+_DTYPES = (np.float64, np.float32)
+
+
+class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+    """A transformer whose `transform` is a release.
+
+    A subclass says in `_plan_release` how samples of a shape are randomised and what
+    that guarantees. Everything in the plan is public.
+    """
+
+    _released_by = "transform"
+    _declaration = "bounds, norm_bound or sensitivity"
+
+    _parameter_constraints: ClassVar = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "bounds": ["array-like", None],
+        "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "sensitivity": [Interval(Real, 0, None, closed="neither"), None],
+        "tensor_shape": ["array-like", None],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Plan the noise for samples of this shape.
+
+        No value of `X` is read where the domain is declared and epsilon is finite:
+        its shape is enough.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a parameter does not fit the shape of the samples, or the sampler
+            cannot honour epsilon and delta.
+        """
+        reads = math.isinf(self.epsilon) or not self._is_declared()
+        array = self._validated(X, reset=True, ensure_all_finite=reads)
+        shape = self._shape_of(array)
+        plan = self._plan_release(shape, array)
+        self._forget()
+        self._plan, guarantee, variance, error = plan
+        self.sample_shape_ = shape
+        self.noise_variance_ = variance
+        self.expected_squared_error_ = error
+        self.privacy_guarantee_ = guarantee
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Release the samples, with fresh noise at every call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`; finite.
+
+        Returns
+        -------
+        noisy : ndarray
+            Of the type of `X`, if that is float32 or float64; else float64.
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: if `X` has another shape, or NaN or infinite
+            values.
+        """
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        if self._shape_of(array) != self.sample_shape_:
+            raise ValueError(
+                f"The samples have shape {self._shape_of(array)}, but "
+                f"{type(self).__name__} was fitted to samples of shape "
+                f"{self.sample_shape_}."
+            )
+        shape = (len(array), *self._output_shape(array))
+        if len(shape) > 2 and wants_frame(self):
+            raise ValueError(
+                f"Samples of shape {shape[1:]} do not fit into a data frame; "
+                f"set_output serves 2-D output alone."
+            )
+        samples = array.reshape(len(array), -1)
+        if math.isinf(self.epsilon):
+            return self._plan.randomize(samples, None).reshape(shape)
+        with self._release(self.privacy_guarantee_) as source:
+            return self._plan.randomize(samples, source).reshape(shape)
+
+    def _validated(self, X, **options):
+        try:
+            return validate_data(self, X, allow_nd=True, dtype=_DTYPES, **options)
+        except ValueError as error:
+            # NumPy's message for what is no number quotes it.
+            if "could not convert" not in str(error):
+                raise
+        raise ValueError("X must hold numbers.")
+
+    def _shape_of(self, X):
+        """Shape of a sample."""
+        if getattr(self, "tensor_shape", None) is None:
+            return X.shape[1:]
+        shape = tuple(self.tensor_shape)
+        if not shape or not all(isinstance(n, Integral) and n >= 1 for n in shape):
+            raise ValueError(
+                f"tensor_shape must hold positive integers, got {self.tensor_shape!r}."
+            )
+        shape = tuple(int(n) for n in shape)
+        if X.shape[1:] not in (shape, (math.prod(shape),)):
+            raise ValueError(
+                f"Samples of shape {X.shape[1:]} are not tensors of shape {shape}, "
+                f"nor those as rows of {math.prod(shape)} features."
+            )
+        return shape
+
+    def _output_shape(self, X):
+        """Shape of what is released of a sample."""
+        return X.shape[1:]
+
+    def _is_declared(self):
+        """Whether the domain is declared, so that no value need be read."""
+        raise NotImplementedError
+
+    def _plan_release(self, shape, X):
+        """Plan, guarantee, noise variance and expected squared error.
+
+        `X` is None where a guarantee is asked for before there are data; it is read
+        only if the domain is not declared.
+        """
+        raise NotImplementedError
+
+    def _planned_guarantee(self, fitted=None):
+        if not hasattr(fitted, "sample_shape_"):
+            raise TypeError(
+                f"What {type(self).__name__} guarantees depends on the shape of the "
+                f"samples; it is known of a search that was refitted."
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            return self._plan_release(fitted.sample_shape_, None)[1]
+
+
+class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
+    """A transformer that clips samples to a declared domain and adds noise.
+
+    A subclass says in `_noise` which noise, and in `_check_design` checks what does
+    not depend on the domain.
+    """
+
+    _source = ""
+    _noise_name = ""
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None):
+        """Names of the output's columns: those of the input.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Those seen in `fit` by default.
+
+        Returns
+        -------
+        names : ndarray of str
+
+        Raises
+        ------
+        ValueError
+            If the samples were not passed as rows of features.
+        """
+        check_is_fitted(self, "sample_shape_")
+        if math.prod(self.sample_shape_) != self.n_features_in_:
+            raise ValueError(
+                f"Samples of shape {self.sample_shape_} have no feature names; pass "
+                f"rows of features and tensor_shape to have them."
+            )
+        return super().get_feature_names_out(input_features)
+
+    def _is_declared(self):
+        declared = (self.bounds, self.norm_bound, self.sensitivity)
+        return any(d is not None for d in declared)
+
+    def _domain(self, shape, X):
+        """Sensitivity set, and whether it was declared."""
+        domain = declared_set(
+            shape,
+            bounds=self.bounds,
+            norm_bound=self.norm_bound,
+            sensitivity=self.sensitivity,
+        )
+        if domain is not None:
+            return domain, True
+        low, high = (0.0, 1.0) if X is None else (float(X.min()), float(X.max()))
+        if math.isfinite(self.epsilon):
+            warnings.warn(
+                "Neither bounds, norm_bound nor sensitivity is given, so the range of "
+                "the samples is read off the private data. No finite epsilon holds "
+                "for this release; declare one of them to protect the samples.",
+                PrivacyLeakWarning,
+                stacklevel=5,
+            )
+        if not low < high:
+            low, high = low - 0.5, high + 0.5
+        return declared_set(shape, bounds=(low, high)), False
+
+    def _plan_release(self, shape, X):
+        self._check_design(shape)
+        domain, declared = self._domain(shape, X)
+        if math.isinf(self.epsilon):
+            return Clipping(domain), self._no_guarantee(), 0.0, 0.0
+        plan, event, variance, error = self._noise(shape, domain)
+        return plan, self._guarantee(event, domain, declared), variance, error
+
+    def _check_design(self, shape):
+        """Raise where a parameter does not fit the shape of the samples."""
+
+    def _noise(self, shape, domain):
+        """Plan, event, noise variance and expected squared error."""
+        raise NotImplementedError
+
+    def _no_guarantee(self):
+        from dp_accounting import dp_event
+
+        return PrivacyGuarantee.of(
+            dp_event.NonPrivateDpEvent(),
+            unit="sample",
+            statement="The samples were clipped to their domain (epsilon = inf).",
+            source="not private",
+        )
+
+    def _guarantee(self, event, domain, declared):
+        """Guarantee of one call of `transform`."""
+        from dp_accounting import dp_event
+
+        asked = (float(self.epsilon), float(getattr(self, "delta", 0.0)))
+        relation = "replace-one"
+        statement = f"One call of transform, for each sample: {self._noise_name}"
+        if domain.sensitivity is not None:
+            relation = CALLERS_RELATION
+            statement += (
+                f", on a query whose sensitivity ({domain.sensitivity:g}) the caller "
+                f"vouches for; rows about the same people compose."
+            )
+        elif declared:
+            statement += ", after clipping to the declared domain."
+        else:
+            event = dp_event.NonPrivateDpEvent()
+            statement += (
+                ". The range of the samples was read off the samples themselves, "
+                "which protects nobody; declare bounds, norm_bound or sensitivity."
+            )
+        fields = {
+            "unit": "sample",
+            "relation": relation,
+            "statement": statement,
+            "source": self._source,
+        }
+        if not declared:
+            return PrivacyGuarantee.of(event, claimed=asked, **fields)
+        if getattr(self, "calibration", "sound") != "sound":
+            return PrivacyGuarantee.of(event, delta=asked[1], claimed=asked, **fields)
+        # Raises if the event does not keep what was asked for.
+        return PrivacyGuarantee(event=event, epsilon=asked[0], delta=asked[1], **fields)
+
+    def _unprotected(self):
+        return [
+            *super()._unprotected(),
+            f"{type(self).__name__} protects the rows of X, not y.",
+        ]

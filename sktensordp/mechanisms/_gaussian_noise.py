@@ -1,0 +1,251 @@
+"""Gaussian noise on a lattice that keeps (epsilon, delta), sampler included.
+
+A plan begins with standard deviations that are right for ideal noise. The lattice is
+chosen for those; its step is then held while the noise is made larger by what the
+rounding of the values, the floating-point errors of whitening, and the sampler cost.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..noise import GaussianLattice, gaussian_lattice
+from ..privacy import gaussian_mu
+from ..privacy._calibration import box_mu, diagonal_bound
+from ._noise import AddedNoise, WhitenedNoise
+
+__all__ = [
+    "GaussianNoise",
+    "diagonal_noise",
+    "ideal_budget",
+    "rotated_noise",
+    "whitened_noise",
+]
+
+_EPS = float(np.finfo(float).eps)
+# mu is rounded up by more than the errors of the sums behind it.
+_ROUNDED_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """A plan for one release of a sample, and what it guarantees.
+
+    Attributes
+    ----------
+    plan : AddedNoise or WhitenedNoise
+    mu : float
+        Of the ideal noise.
+    lattice : GaussianLattice
+        Whose residual comes on top.
+    scale : float
+        The noise is so many times as large as was asked for.
+    """
+
+    plan: AddedNoise | WhitenedNoise
+    mu: float
+    lattice: GaussianLattice
+    scale: float
+
+    @property
+    def event(self):
+        """What one release of a sample is, for accounting."""
+        from dp_accounting import dp_event
+
+        from ..privacy._events import SamplerResidualDpEvent
+
+        noise = dp_event.GaussianDpEvent(noise_multiplier=1 / self.mu)
+        residual = SamplerResidualDpEvent(
+            self.lattice.residual_epsilon, self.lattice.residual_delta
+        )
+        return dp_event.ComposedDpEvent([noise, residual])
+
+
+def ideal_budget(epsilon, delta, residual_epsilon, residual_delta):
+    """What is left of epsilon and delta for the ideal law that a sampler stands for.
+
+    Raises
+    ------
+    ValueError
+        If nothing is left.
+    """
+    e1, d1 = residual_epsilon, residual_delta
+    ideal_delta = (delta - d1 * (1 + math.exp(epsilon - e1))) * math.exp(-e1)
+    if epsilon <= 2 * e1 or ideal_delta <= 0:
+        raise ValueError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} are below what the sampler "
+            f"can honour for so many entries; its own residual is {2 * e1:.2g}."
+        )
+    return epsilon - 2 * e1, ideal_delta
+
+
+def mu_within(epsilon, delta, lattice):
+    """Largest mu of ideal noise that leaves room for the sampler's residual."""
+    residual = lattice.residual_epsilon, lattice.residual_delta
+    return gaussian_mu(*ideal_budget(epsilon, delta, *residual)) / _ROUNDED_UP**2
+
+
+def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):
+    """Independent noise with standard deviations `sigma`.
+
+    Parameters
+    ----------
+    domain : SensitivitySet
+    sigma : float or ndarray of shape (n_entries,)
+        Positive.
+    epsilon, delta : float
+        To keep.
+    rescale : bool
+        Whether to scale `sigma` so that the guarantee is met exactly; otherwise
+        `sigma` is taken as it is.
+
+    Returns
+    -------
+    noise : GaussianNoise
+    """
+    low, width = (domain.low, domain.width) if domain.has_box else (None, None)
+    lattice = gaussian_lattice(sigma, domain.n_entries, epsilon, delta, low, width)
+    mu, scale = _diagonal_mu(domain, lattice), 1.0
+    if rescale:
+        target = mu_within(epsilon, delta, lattice)
+        scale = mu / target
+        lattice = replace(lattice, sigma=lattice.sigma * scale)
+        mu = _diagonal_mu(domain, lattice)
+    return GaussianNoise(AddedNoise(domain, lattice), mu, lattice, scale)
+
+
+def _diagonal_mu(domain, lattice):
+    """Mu of noise on a lattice, the rounding of the values included."""
+    n, sigma, step = domain.n_entries, lattice.sigma, lattice.step
+    repeats = n if np.ndim(step) == 0 else 1
+    diameter = domain.diameter + math.sqrt(np.sum(np.square(step)) * repeats)
+    if not domain.has_box:
+        # In units of sigma, the values' distance and that of their roundings.
+        rounding = math.sqrt(np.sum(np.square(step / sigma)) * repeats)
+        return (domain.diameter / float(np.min(sigma)) + rounding) * _ROUNDED_UP
+    if np.ndim(domain.width) == np.ndim(sigma) == 0:
+        return min(domain.width * math.sqrt(n), diameter) / sigma * _ROUNDED_UP
+    sigma = np.broadcast_to(sigma, (n,))
+    return box_mu(domain.widths, sigma, diameter) * _ROUNDED_UP
+
+
+def rotated_noise(domain, shape, directions, sigmas, epsilon, delta, *, rescale):
+    """Noise N x_1 U_1 ... x_N U_N with U_k = W_k diag(sigma_k).
+
+    Parameters
+    ----------
+    domain : SensitivitySet
+    shape : tuple of int
+    directions : list of (ndarray of shape (I_k, I_k)) or None
+        W_k, orthogonal; None is the identity.
+    sigmas : list of ndarray of shape (I_k,)
+        Positive.
+    epsilon, delta, rescale
+        As in `diagonal_noise`.
+
+    Returns
+    -------
+    noise : GaussianNoise
+    """
+    whitening, colouring = [], []
+    for w, s in zip(directions, sigmas, strict=True):
+        plain = w is None and np.all(s == 1)
+        w = np.eye(len(s)) if w is None else w
+        whitening.append(None if plain else (w / s).T)
+        colouring.append(None if plain else w * s)
+    mu = _rotated_mu(domain, shape, directions, sigmas)
+    return whitened_noise(
+        domain, shape, whitening, colouring, mu, epsilon, delta, rescale=rescale
+    )
+
+
+def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, rescale):
+    """Noise that is of unit variance once a sample is whitened.
+
+    Parameters
+    ----------
+    domain : SensitivitySet
+    shape : tuple of int
+    whitening, colouring : list of (ndarray or None)
+        For every mode, the matrices before and after the noise; not all are None.
+    mu : float
+        Largest norm of a difference, whitened.
+    epsilon, delta : float
+        To keep.
+    rescale : bool
+        Whether to scale the noise so that the guarantee is met exactly.
+
+    Returns
+    -------
+    noise : GaussianNoise
+    """
+    n = domain.n_entries
+    lattice = gaussian_lattice(1.0, n, epsilon, delta)
+    scale, target = 1.0, mu
+    if rescale:
+        target = mu_within(epsilon, delta, lattice)
+        scale = mu / target
+    centre, largest = 0.0, math.inf
+    if domain.has_box:
+        centre = (domain.low + domain.high) / 2
+        largest = float(np.max(domain.width)) / 2 * (1 + 4 * _EPS)
+    if domain.norm_bound is not None:
+        reach = domain.norm_bound + float(np.max(np.abs(centre)))
+        largest = min(largest, reach * (1 + (n + 8) * _EPS))
+    error = _product_error(whitening, n) / scale
+    if math.isinf(largest):
+        # Errors of a five-hundredth of mu are affordable, and far beyond any value.
+        largest = 0.001 * target / error
+    # Whitened values are rounded to the lattice; before that, products are rounded.
+    extra = lattice.step * math.sqrt(n) + 2 * error * largest
+    if rescale:
+        if extra >= target / 2:
+            raise ValueError(
+                "The noise is too small beside the range of the values, or there are "
+                "too many entries, for correlated noise to be computed safely."
+            )
+        scale *= target / (target - extra)
+    k = next(k for k, matrix in enumerate(whitening) if matrix is not None)
+    whitening, colouring = list(whitening), list(colouring)
+    whitening[k], colouring[k] = whitening[k] / scale, colouring[k] * scale
+    plan = WhitenedNoise(
+        domain, lattice, shape, tuple(whitening), tuple(colouring), centre, largest
+    )
+    return GaussianNoise(plan, (mu / scale + extra) * _ROUNDED_UP, lattice, scale)
+
+
+def _product_error(matrices, n_entries):
+    """Euclidean error of the mode products of a sample with entries up to 1.
+
+    A product of n terms errs by n u |M| |x| at most, u being half of epsilon; see
+    Higham (2002), Section 3.5.
+    """
+    matrices = [np.abs(m) for m in matrices if m is not None]
+    terms = sum(m.shape[1] + 2 for m in matrices)
+    growth = math.prod(
+        # No more than the geometric mean of the largest row and column sum.
+        math.sqrt(m.sum(axis=1).max() * m.sum(axis=0).max())
+        for m in matrices
+    )
+    return terms * _EPS / 2 * 1.01 * growth * math.sqrt(n_entries)
+
+
+def _rotated_mu(domain, shape, directions, sigmas):
+    """Bound on mu: the ball by spectral norms, the box by a diagonal of each mode."""
+    bounds = []
+    if math.isfinite(domain.diameter):
+        spectral = math.prod(1 / float(s.min()) for s in sigmas)
+        bounds.append(domain.diameter * spectral)
+    if domain.has_box:
+        squares = np.square(domain.widths).reshape(shape)
+        total = squares
+        for k, (w, s) in enumerate(zip(directions, sigmas, strict=True)):
+            diagonal = s**-2.0
+            if w is not None:
+                others = tuple(j for j in range(len(shape)) if j != k)
+                inverse = (w / s**2) @ w.T
+                diagonal = diagonal_bound(inverse, squares.mean(axis=others))
+            total = np.tensordot(total, diagonal, axes=(0, 0))
+        bounds.append(math.sqrt(float(total)))
+    return min(bounds)

@@ -1,0 +1,159 @@
+"""How noise is added to many samples: tile by tile, each from its own stream.
+
+The noise of a tile is a function of the release's key and the tile's number, hence
+the same in whatever order and on however many threads the tiles are worked off.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._sklearn_compat import effective_n_threads
+from ..noise import GaussianLattice, LaplaceLattice
+from ..privacy._sensitivity import SensitivitySet
+from ..tensor import mode_products
+
+__all__ = ["AddedNoise", "Clipping", "WhitenedNoise"]
+
+_TILE = 2**16
+
+
+def _parts(size, length):
+    """Slices of at most `length` that cover range(size)."""
+    return [slice(i, min(i + length, size)) for i in range(0, size, length)]
+
+
+def _sample_parts(samples):
+    n_samples, n_entries = samples.shape
+    return _parts(n_samples, max(1, _TILE // n_entries))
+
+
+def _for_each_tile(function, samples):
+    """Call function(number, rows, columns) for all tiles, on the available threads."""
+    columns = _parts(samples.shape[1], _TILE)
+    tiles = [(rows, part) for rows in _sample_parts(samples) for part in columns]
+    n_threads = min(effective_n_threads(), len(tiles))
+    with ThreadPoolExecutor(n_threads) as pool:
+        # list() raises what a thread raised.
+        list(pool.map(lambda job: function(job[0], *job[1]), enumerate(tiles)))
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """Samples moved into the domain, without noise: what epsilon = inf leaves."""
+
+    domain: SensitivitySet
+
+    def randomize(self, samples, source):
+        """Clipped samples; `source` is not used."""
+        fractions = self.domain.segments(samples)
+        out = np.empty_like(samples)
+
+        def work(_, rows, columns):
+            part = None if fractions is None else fractions[rows]
+            out[rows, columns] = self.domain.clip(samples[rows, columns], columns, part)
+
+        _for_each_tile(work, samples)
+        return out
+
+
+@dataclass(frozen=True)
+class AddedNoise:
+    """Clipped samples plus independent noise, on a lattice."""
+
+    domain: SensitivitySet
+    lattice: GaussianLattice | LaplaceLattice
+
+    def randomize(self, samples, source):
+        """Noisy samples.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, n_entries), float32 or float64
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of the shape and type of `samples`
+        """
+        fractions = self.domain.segments(samples)
+        out = np.empty_like(samples)
+
+        def work(number, rows, columns):
+            block = samples[rows, columns]
+            if fractions is not None:
+                block = self.domain.clip(block, columns, fractions[rows])
+            # A lattice with a range clips to it.
+            out[rows, columns] = self.lattice.randomize(
+                block, source.stream(number), columns
+            )
+
+        _for_each_tile(work, samples)
+        return out
+
+
+@dataclass(frozen=True)
+class WhitenedNoise:
+    """Correlated noise: unit noise added to whitened samples, and coloured again.
+
+    x U^-1 + z is released on a lattice, and (x U^-1 + z) U computed from it, so that
+    the floating-point errors of the products act on the samples before the noise,
+    where they are bounded and part of the sensitivity.
+
+    Attributes
+    ----------
+    domain : SensitivitySet
+    lattice : GaussianLattice
+        For noise of standard deviation 1.
+    shape : tuple of int
+        Of a sample.
+    whitening, colouring : tuple of (ndarray or None)
+        A matrix for every mode, applied before and after the noise.
+    centre : float or ndarray of shape (n_entries,)
+        Subtracted before the products and added after them.
+    limit : float
+        Entries beyond it are moved there, to bound the errors of the products.
+    """
+
+    domain: SensitivitySet
+    lattice: GaussianLattice
+    shape: tuple[int, ...]
+    whitening: tuple[np.ndarray | None, ...]
+    colouring: tuple[np.ndarray | None, ...]
+    centre: float | np.ndarray
+    limit: float
+
+    def randomize(self, samples, source):
+        """Noisy samples.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, n_entries), float32 or float64
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of shape (n_samples, n_coloured), of the type of `samples`
+        """
+        fractions = self.domain.segments(samples)
+        everything, number, out = slice(None), 0, None
+        for rows in _sample_parts(samples):
+            part = None if fractions is None else fractions[rows]
+            block = self.domain.clip(samples[rows], everything, part)
+            block -= self.centre
+            np.clip(block, -self.limit, self.limit, out=block)
+            white = mode_products(block.reshape(-1, *self.shape), self.whitening)
+            flat = np.ascontiguousarray(white).reshape(len(block), -1)
+            for columns in _parts(flat.shape[1], _TILE):
+                flat[:, columns] = self.lattice.randomize(
+                    flat[:, columns], source.stream(number), columns
+                )
+                number += 1
+            noisy = mode_products(flat.reshape(white.shape), self.colouring)
+            noisy = noisy.reshape(len(block), -1)
+            noisy += self.centre
+            if out is None:
+                out = np.empty((len(samples), noisy.shape[1]), samples.dtype)
+            out[rows] = noisy
+        return out

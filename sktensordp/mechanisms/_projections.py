@@ -1,0 +1,285 @@
+"""The Johnson-Lindenstrauss release of a covariance, a baseline.
+
+Guarantee. A sample is a matrix A whose rows are people, of norm at most B. Released
+are r draws of N(0, A^T A + w^2 I). Adding or removing one row is (epsilon, delta)-DP
+by the exact curve of ``privacy/_johnson_lindenstrauss.py`` at tau = B^2 / w^2.
+
+The sampler draws y = v + w h with v = z R, R^T R = A^T A, and rounds v and w h to a
+lattice. Given v, its law is within the lattice's residual of noise added to the
+rounded v; this is a shift of v from that of an ideal draw, by the rounding, the
+errors of R and of the product, and the coarseness of z, and a shift of length m (in
+units of w) is m-GDP. All of it is added to the residual.
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+
+from .._sklearn_compat import Interval
+from ..exceptions import PrivacyLeakWarning
+from ..noise import GaussianLattice, gaussian_lattice
+from ..privacy import PrivacyGuarantee
+from ..privacy._johnson_lindenstrauss import projection_tau
+from ._base import ReleasingTransformer
+from ._gaussian_noise import ideal_budget
+
+__all__ = ["JohnsonLindenstrauss"]
+
+_EPS = float(np.finfo(float).eps)
+# The normals that are projected are multiples of 2^-25: their coarseness and their
+# sampler's residual are then about as small.
+_FINENESS = 25
+
+
+class JohnsonLindenstrauss(ReleasingTransformer):
+    """Covariance of people's rows, from random projections of them. A baseline.
+
+    A sample is a matrix A of people by features. What is released of it is an
+    unbiased estimate of A^T A, from draws of N(0, A^T A + w^2 I). Gaussian noise on
+    A^T A itself has less error, except for very few people (`GaussianMechanism` with
+    ``sensitivity=norm_bound**2``, on the matrix as it is).
+
+    One call of `transform` is (epsilon, delta)-differentially private for every
+    person, that is every row of a sample: it may be added, or removed, which means
+    set to zero. The number of rows is public.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Budget of a row at one call of `transform`. ``float("inf")`` releases A^T A of
+        the clipped rows.
+    delta : float, default=1e-6
+        In (0, 1).
+    n_projections : int, default=100
+        Number of draws r. More draws need larger w, and average over more noise.
+    norm_bound : float, default=None
+        Rows are clipped to this Euclidean norm B. If it is not given, the largest
+        norm is read off the rows with a ``PrivacyLeakWarning``, and the guarantee is
+        void.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: it repeats the noise in every clone, although
+        never in two calls of one object.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Of one call of `transform`.
+    noise_variance_ : ndarray of shape (n_features, n_features)
+        Variance of every entry of the estimate where all rows are zero; it grows
+        with the rows.
+    expected_squared_error_ : float
+        Expected squared Frobenius error where all rows are zero; the error of a
+        sample is (tr(S)^2 + tr(S^2)) / r with S = A^T A + w^2 I.
+    sample_shape_ : tuple of (int, int)
+        Number of people and of features.
+    n_features_in_ : int
+        Number of people.
+
+    References
+    ----------
+    .. [1] Blocki, Blum, Datta and Sheffet, "The Johnson-Lindenstrauss transform
+       itself preserves differential privacy", 2012; its w is much larger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.mechanisms import JohnsonLindenstrauss
+    >>> people = np.random.default_rng(0).uniform(-1, 1, size=(1, 500, 3))
+    >>> mechanism = JohnsonLindenstrauss(4.0, norm_bound=1.0).fit(people)
+    >>> mechanism.transform(people).shape
+    (1, 3, 3)
+    """
+
+    _parameter_constraints: ClassVar = {
+        name: ReleasingTransformer._parameter_constraints[name]
+        for name in ("epsilon", "delta", "norm_bound", "random_state")
+    } | {"n_projections": [Interval(Integral, 1, None, closed="left")]}
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-6,
+        n_projections: int = 100,
+        norm_bound: float | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_projections = n_projections
+        self.norm_bound = norm_bound
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def _is_declared(self):
+        return self.norm_bound is not None
+
+    def _output_shape(self, X):
+        return (X.shape[2], X.shape[2])
+
+    def _plan_release(self, shape, X):
+        from dp_accounting import dp_event
+
+        from ..privacy._events import ProjectionDpEvent, SamplerResidualDpEvent
+
+        if len(shape) != 2:
+            raise ValueError(
+                f"The samples of JohnsonLindenstrauss must be matrices of people by "
+                f"features, got shape {shape}."
+            )
+        n_features = shape[1]
+        bound = 1.0 if self.norm_bound is None else float(self.norm_bound)
+        if self.norm_bound is None and X is not None:
+            bound = self._inferred_bound(X)
+        fields = {"unit": 0, "relation": "add-or-remove"}
+        nothing = np.zeros((n_features, n_features))
+        if math.isinf(self.epsilon):
+            guarantee = PrivacyGuarantee.of(
+                dp_event.NonPrivateDpEvent(),
+                statement="The rows were clipped to their norm (epsilon = inf).",
+                source="not private",
+                **fields,
+            )
+            plan = Projections(shape, bound, 0, 0.0, None, None)
+            return plan, guarantee, nothing, 0.0
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        r = int(self.n_projections)
+        tau = projection_tau(epsilon, delta, r)
+        plan, residual = self._projections(shape, bound, tau, epsilon, delta)
+        # A smaller tau has a smaller residual, too.
+        ideal = ideal_budget(epsilon, delta, *residual)
+        tau = projection_tau(*ideal, r) / (1 + 1e-12)
+        plan, residual = self._projections(shape, bound, tau, epsilon, delta)
+        statement = (
+            f"One call of transform, for each sample: {r} random projections of its "
+            f"rows plus noise; the number of rows is public."
+        )
+        source = "Gaussian laws compared exactly; the release of Blocki et al. (2012)"
+        if self.norm_bound is None:
+            guarantee = PrivacyGuarantee.of(
+                dp_event.NonPrivateDpEvent(),
+                statement=f"{statement} The largest norm was read off the rows, which "
+                f"protects nobody; declare norm_bound.",
+                source=source,
+                claimed=(epsilon, delta),
+                **fields,
+            )
+        else:
+            guarantee = PrivacyGuarantee(
+                epsilon=epsilon,
+                delta=delta,
+                event=dp_event.ComposedDpEvent(
+                    [ProjectionDpEvent(r, tau), SamplerResidualDpEvent(*residual)]
+                ),
+                statement=statement,
+                source=source,
+                **fields,
+            )
+        variance = (1 + np.eye(n_features)) * plan.noise**4 / r
+        return plan, guarantee, variance, float(variance.sum())
+
+    def _projections(self, shape, bound, tau, epsilon, delta):
+        """Plan for a tau, and the distance of its sampler from ideal draws."""
+        n_rows, n_features = shape
+        r = int(self.n_projections)
+        cells = r * n_features
+        noise = bound / math.sqrt(tau)
+        outer = gaussian_lattice(noise, cells, epsilon, delta)
+        inner = gaussian_lattice(1.0, cells, epsilon, delta, fineness=_FINENESS)
+        # Lengths in units of the noise; all rows together have norm sqrt(n) B.
+        length = math.sqrt(n_rows * tau)
+        rounding = (outer.step / noise + inner.step * length) / 2 * math.sqrt(cells)
+        # The normals are longer than this with a probability below e^-72.
+        longest = math.sqrt(cells) + 12
+        errors = longest * 4 * (n_rows + 2) * (n_features + 2) * _EPS * length
+        shift = rounding + errors
+        log_d = math.log(outer.residual_delta)
+        residual_epsilon = (
+            outer.residual_epsilon
+            + inner.residual_epsilon
+            + shift**2 / 2
+            + shift * math.sqrt(-2 * log_d)
+        )
+        residual_delta = 2 * (
+            outer.residual_delta
+            + inner.residual_delta
+            + math.exp(log_d)
+            + math.exp(-72)
+        )
+        plan = Projections(shape, bound, r, noise, outer, inner)
+        return plan, (residual_epsilon, residual_delta)
+
+    def _inferred_bound(self, X):
+        import warnings
+
+        if math.isfinite(self.epsilon):
+            warnings.warn(
+                "norm_bound is not given, so the largest norm is read off the private "
+                "rows. No finite epsilon holds for this release.",
+                PrivacyLeakWarning,
+                stacklevel=5,
+            )
+        return float(np.linalg.norm(X, axis=2).max()) or 1.0
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Random projections of clipped rows, and the estimate from them.
+
+    Attributes
+    ----------
+    shape : tuple of (int, int)
+        Of a sample.
+    bound : float
+        Rows are clipped to this norm.
+    n_projections : int
+    noise : float
+        w; 0 releases A^T A itself.
+    outer, inner : GaussianLattice or None
+        Of the noise w h and of the normals z.
+    """
+
+    shape: tuple[int, int]
+    bound: float
+    n_projections: int
+    noise: float
+    outer: GaussianLattice | None
+    inner: GaussianLattice | None
+
+    def randomize(self, samples, source):
+        """Estimates of A^T A.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, n_rows * n_features)
+        source : NoiseSource
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_samples, n_features, n_features)
+        """
+        n_features = self.shape[1]
+        estimates = np.empty((len(samples), n_features, n_features), samples.dtype)
+        for i, sample in enumerate(samples):
+            rows = np.array(sample.reshape(self.shape), dtype=float)
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows *= np.minimum(1.0, self.bound / np.maximum(lengths, self.bound))
+            if self.noise == 0:
+                estimates[i] = rows.T @ rows
+                continue
+            root = np.linalg.qr(rows, mode="r")
+            bits, size = source.stream(i), (self.n_projections, len(root))
+            normals = self.inner.randomize(np.zeros(size), bits)
+            draws = self.outer.randomize(normals @ root, bits)
+            # From here on all is post-processing.
+            estimate = draws.T @ draws / self.n_projections
+            estimates[i] = estimate - self.noise**2 * np.eye(n_features)
+        return estimates

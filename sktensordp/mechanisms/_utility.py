@@ -1,0 +1,89 @@
+"""Utility weights and noise directions of each mode, from what users pass."""
+
+import numpy as np
+
+__all__ = ["SINGULAR_VECTORS", "check_directions", "check_utility", "mode_weights"]
+
+SINGULAR_VECTORS = "singular_vectors"
+
+
+def check_utility(utility, size, name="utility"):
+    """Utility of one mode: a vector of length `size`, a matrix with as many columns.
+
+    Returns
+    -------
+    utility : ndarray or None
+    """
+    if utility is None:
+        return None
+    try:
+        utility = np.asarray(utility, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers.") from error
+    if utility.ndim not in (1, 2) or utility.shape[-1] != size:
+        raise ValueError(
+            f"{name} must have {size} entries or {size} columns, as the mode has, got "
+            f"an array of shape {utility.shape}."
+        )
+    if not np.all(np.isfinite(utility)):
+        raise ValueError(f"{name} must be finite.")
+    if utility.ndim == 1 and np.any(utility < 0):
+        raise ValueError(f"{name} holds weights; they must not be negative.")
+    if not np.any(utility):
+        raise ValueError(f"{name} is zero everywhere.")
+    return utility
+
+
+def check_directions(directions, utility, size, name="directions"):
+    """Directions of one mode: an orthogonal matrix, its columns, or None for the axes.
+
+    Parameters
+    ----------
+    directions : array-like of shape (size, size), "singular_vectors" or None
+    utility : ndarray or None
+        As `check_utility` returns it; its right singular vectors have a name.
+    size : int
+    name : str, default="directions"
+
+    Returns
+    -------
+    directions : ndarray of shape (size, size) or None
+    """
+    if directions is None:
+        return None
+    if isinstance(directions, str):
+        if directions != SINGULAR_VECTORS:
+            raise ValueError(
+                f"{name} must be an array, None or {SINGULAR_VECTORS!r}, got "
+                f"{directions!r}."
+            )
+        if utility is None or utility.ndim == 1:
+            return None
+        return np.linalg.svd(utility)[2].T
+    try:
+        matrix = np.asarray(directions, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers.") from error
+    if matrix.shape != (size, size):
+        raise ValueError(f"{name} must have shape {(size, size)}, got {matrix.shape}.")
+    if not np.allclose(matrix.T @ matrix, np.eye(size), rtol=0, atol=1e-6):
+        raise ValueError(f"{name} must be an orthogonal matrix.")
+    # The nearest that is orthogonal to working precision.
+    left, _, right = np.linalg.svd(matrix)
+    return left @ right
+
+
+def mode_weights(utility, directions, size):
+    """P_i = sum_j (W W_U)_ji^2: what an error along each direction costs.
+
+    Yang et al. (2021), Equation 23; a vector stands for a diagonal matrix.
+    """
+    if utility is None:
+        return np.ones(size)
+    if utility.ndim == 1:
+        if directions is None:
+            return utility**2
+        utility = np.diag(utility)
+    if directions is not None:
+        utility = utility @ directions
+    return np.square(utility).sum(axis=0)

@@ -1,0 +1,238 @@
+"""Gaussian noise for a sensitivity set: its exact mu, and the noise that costs least.
+
+Noise sigma_i N_i on entry i is mu-GDP for mu^2 = sup sum_i Delta_i^2 / sigma_i^2 over
+the differences Delta of two values in the set (Dong, Roth and Su 2022). Sets are
+{|Delta_i| <= r_i, ||Delta|| <= s}, with r or s infinite where it is not declared. A
+weight P_i >= 0 says what an error in entry i costs.
+
+The published conditions (Yang, Xiang, Chen, Li and Li, "Differential privacy for
+tensor-valued queries", 2021; for matrices, Yang, Xiang, Yu, Wang, Guo, Li and Li,
+"Matrix Gaussian mechanisms for differentially-private learning") bound Frobenius norms
+of inverse noise factors by B = (t / s)^2.
+"""
+
+import math
+
+import numpy as np
+
+__all__ = [
+    "box_mu",
+    "diagonal_bound",
+    "floored",
+    "least_cost_variances",
+    "matrix_variate_bound",
+    "published_bound",
+    "published_variances",
+    "water_filling",
+    "zeta",
+]
+
+# A weight of zero would ask for infinite noise.
+_LEAST_WEIGHT = 1e-6
+
+
+def floored(weights):
+    """Weights, none of them below a millionth of the largest."""
+    weights = np.asarray(weights, dtype=float)
+    return np.maximum(weights, _LEAST_WEIGHT * weights.max())
+
+
+def water_filling(widths, weights, l2=math.inf):
+    """The q_i = min(r_i^2, P_i / nu) that sum to min(s^2, sum r_i^2).
+
+    Parameters
+    ----------
+    widths : ndarray of shape (n,)
+        r_i, positive.
+    weights : ndarray of shape (n,)
+        P_i, positive.
+    l2 : float, default=inf
+        s.
+
+    Returns
+    -------
+    q : ndarray of shape (n,)
+    """
+    caps = widths**2
+    if l2**2 >= caps.sum():
+        return caps
+    order = np.argsort(-weights / caps, kind="stable")
+    filled = np.concatenate([[0.0], np.cumsum(caps[order])[:-1]])
+    rest = np.cumsum(weights[order][::-1])[::-1]
+    # With the first k at their caps, the others share what is left as their weights.
+    left = l2**2 - filled
+    fits = (left > 0) & (weights[order] * left <= caps[order] * rest)
+    k = int(np.argmax(fits))
+    q = caps.copy()
+    q[order[k:]] = weights[order[k:]] * left[k] / rest[k]
+    return np.minimum(q, caps)
+
+
+def least_cost_variances(widths, weights, mu, l2=math.inf):
+    """Variances of least sum P_i sigma_i^2 that keep mu-GDP.
+
+    sigma_i^2 = sqrt(q_i / P_i) S / mu^2 with S = sum_j sqrt(P_j q_j): for the box
+    alone q_i = r_i^2, for the ball alone noise with one variance.
+
+    Parameters
+    ----------
+    widths : ndarray of shape (n,)
+        r_i of the box, positive.
+    weights : ndarray of shape (n,)
+        P_i >= 0, not all zero.
+    mu : float
+        To keep.
+    l2 : float, default=inf
+        s, the bound on the Euclidean norm.
+
+    Returns
+    -------
+    variances : ndarray of shape (n,)
+    """
+    weights = floored(weights)
+    q = water_filling(widths, weights, l2)
+    return np.sqrt(q / weights) * (np.sqrt(weights * q).sum() / mu**2)
+
+
+def box_mu(widths, sigma, l2=math.inf):
+    """Exact mu of noise with standard deviations sigma_i: a fractional knapsack.
+
+    Parameters
+    ----------
+    widths, sigma : ndarray of shape (n,)
+        Positive.
+    l2 : float, default=inf
+
+    Returns
+    -------
+    mu : float
+    """
+    caps, gains = widths**2, sigma**-2.0
+    if l2**2 >= caps.sum():
+        return math.sqrt(np.dot(caps, gains))
+    order = np.argsort(-gains, kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(caps[order])[:-1]])
+    share = np.clip(l2**2 - before, 0.0, caps[order])
+    return math.sqrt(np.dot(share, gains[order]))
+
+
+def diagonal_bound(matrix, costs):
+    """A diagonal above a positive semidefinite matrix, of least weighted trace.
+
+    sup of Delta^T M Delta over |Delta_i| <= r_i is at most sum_i d_i r_i^2 whenever
+    diag(d) - M is positive semidefinite. The least such sum is a semidefinite
+    programme, within pi/2 of the supremum (Nesterov 1998). Its dual, max tr(M X) with
+    X_ii = c_i, is climbed in a factor of X; what comes out is shifted until it is a
+    bound, so that an unfinished climb costs tightness alone.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        M, positive semidefinite.
+    costs : ndarray of shape (n,)
+        c_i > 0, the weights of d_i in the sum.
+
+    Returns
+    -------
+    diagonal : ndarray of shape (n,)
+    """
+    scale = np.sqrt(costs)
+    scaled = matrix * np.outer(scale, scale)
+    n = len(scaled)
+    slack = 4 * n * np.finfo(float).eps
+    # Diagonal dominance: the least where flips of signs make all entries >= 0.
+    candidates = [np.abs(scaled).sum(axis=1)]
+    if np.any(scaled - np.diag(np.diag(scaled))):
+        eigenvalues = np.linalg.eigvalsh(scaled)
+        candidates.append(np.full(n, eigenvalues[-1]))
+        climbed = _climb(scaled, eigenvalues[0])
+        short = np.linalg.eigvalsh(np.diag(climbed) - scaled)[0]
+        candidates.append(climbed + max(0.0, slack * climbed.max() - short))
+    best = min(candidates, key=np.sum)
+    return (best + slack * best.max()) / costs
+
+
+def _climb(matrix, least):
+    """Diagonal of the multipliers near the maximum of sum M_ij <v_i, v_j>, |v_i| = 1.
+
+    The function is convex, so that each v_i may be turned to its gradient, all at
+    once. Less of the diagonal makes longer steps.
+    """
+    n = len(matrix)
+    rank = math.ceil(math.sqrt(2 * n)) + 1
+    inner = matrix - least * np.eye(n)
+    factor = np.random.default_rng(0).standard_normal((n, rank))
+    lengths, value = np.linalg.norm(factor, axis=1), -math.inf
+    for _ in range(int(np.clip(2e10 / (n * n * rank), 30, 2000))):
+        factor = inner @ (factor / np.maximum(lengths, 1e-300)[:, np.newaxis])
+        lengths = np.linalg.norm(factor, axis=1)
+        if lengths.sum() <= value * (1 + 1e-9):
+            break
+        value = lengths.sum()
+    return lengths + least
+
+
+def zeta(n_entries, delta):
+    """Radius that a standard normal tensor exceeds with probability at most delta.
+
+    Yang et al. (2021), Lemma 3.
+    """
+    log = -math.log(delta)
+    return math.sqrt(n_entries + 2 * math.sqrt(n_entries * log) + 2 * log)
+
+
+def published_bound(n_entries, epsilon, delta, sensitivity):
+    """B of Yang et al. (2021), Theorems 1 and 2: (t / s)^2 in its stable form.
+
+    t = -zeta + sqrt(zeta^2 + 2 epsilon) = 2 epsilon / (zeta + sqrt(zeta^2 + 2 eps)).
+    """
+    radius = zeta(n_entries, delta)
+    t = 2 * epsilon / (radius + math.sqrt(radius**2 + 2 * epsilon))
+    return (t / sensitivity) ** 2
+
+
+def matrix_variate_bound(shape, epsilon, delta, sensitivity, radius):
+    """Bound of the matrix variate Gaussian mechanism on its two spectra.
+
+    ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 is at most this (Chanyaswad, Dytso, Poor and
+    Mittal 2018, Theorem 3; Yang et al. 2021, Theorem 4).
+
+    Parameters
+    ----------
+    shape : tuple of (int, int)
+    epsilon, delta : float
+    sensitivity : float
+        Of the matrix in Frobenius norm.
+    radius : float
+        Largest Frobenius norm of a matrix.
+
+    Returns
+    -------
+    bound : float
+    """
+    ranks = np.arange(1, min(shape) + 1)
+    harmonic, half = np.sum(1 / ranks), np.sum(1 / np.sqrt(ranks))
+    n = math.prod(shape)
+    alpha = (harmonic + half) * radius**2 + 2 * harmonic * radius * sensitivity
+    beta = 2 * n**0.25 * harmonic * zeta(n, delta) * sensitivity
+    # (-beta + sqrt(beta^2 + 8 alpha eps)) / (2 alpha), in its stable form.
+    return float((4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))) ** 2)
+
+
+def published_variances(weights, bound):
+    """Yang et al. (2021), Equation 25, with the bound shared evenly by the modes.
+
+    Parameters
+    ----------
+    weights : list of ndarray of shape (I_k,)
+        P_ki of every mode that the theorem bounds, positive.
+    bound : float
+        B.
+
+    Returns
+    -------
+    variances : list of ndarray of shape (I_k,)
+        sigma_ki^2 = S_k / (sqrt(P_ki) B^(1/N)) with S_k = sum_i sqrt(P_ki).
+    """
+    share = bound ** (1 / len(weights))
+    return [np.sqrt(p).sum() / (np.sqrt(p) * share) for p in weights]

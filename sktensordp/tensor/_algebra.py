@@ -1,0 +1,34 @@
+"""Mode products of batches of tensors, as BLAS calls on unfolded views."""
+
+import math
+
+import numpy as np
+
+__all__ = ["mode_products"]
+
+
+def mode_products(tensors, matrices):
+    """Every tensor of a batch, multiplied in each mode by that mode's matrix.
+
+    Parameters
+    ----------
+    tensors : ndarray of shape (n, I_1, ..., I_N)
+    matrices : list of (ndarray of shape (J_k, I_k)) or None
+        One a mode; None leaves the mode as it is.
+
+    Returns
+    -------
+    products : ndarray of shape (n, J_1, ..., J_N)
+        The input itself where every matrix is None.
+    """
+    for axis, matrix in enumerate(matrices, start=1):
+        if matrix is None:
+            continue
+        shape = tensors.shape
+        left, right = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+        if right == 1:
+            product = tensors.reshape(left, shape[axis]) @ matrix.T
+        else:
+            product = matrix @ tensors.reshape(left, shape[axis], right)
+        tensors = product.reshape(*shape[:axis], len(matrix), *shape[axis + 1 :])
+    return np.asarray(tensors)

@@ -1,0 +1,229 @@
+"""Optimal strategies against reference values, brute force and many digits."""
+
+import json
+import math
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from sktensordp.mechanisms._strategy import Strategy, optimal_strategy
+
+ORACLE = json.loads(
+    Path(__file__).with_name("strategy_oracle.json").read_text(encoding="utf-8")
+)["matrix_mechanism"]
+
+
+def prefix(n):
+    queries = np.tril(np.ones((n, n)))
+    return queries.T @ queries
+
+
+def all_range(n):
+    i = np.arange(1, n + 1)
+    return np.minimum.outer(i, i) * (n + 1 - np.maximum.outer(i, i))
+
+
+def random_gram(n, n_queries, seed=0):
+    queries = np.random.default_rng(seed).normal(size=(n_queries, n))
+    return queries.T @ queries
+
+
+def exact_cost(gram, strategy):
+    """tr(G X^-1) with 60 digits."""
+    with mpmath.workdps(60):
+        solved = mpmath.inverse(mpmath.matrix(strategy.tolist()))
+        product = mpmath.matrix(gram.tolist()) * solved
+        return float(sum(product[i, i] for i in range(len(gram))))
+
+
+def check(gram, gap):
+    """Feasible, priced honestly, and certified within the relative `gap`."""
+    strategy = optimal_strategy(gram)
+    assert isinstance(strategy, Strategy)
+    assert strategy.gram.diagonal().max() == 1.0
+    assert np.array_equal(strategy.gram, strategy.gram.T)
+    # Every column of the queries that are released has a norm of at most 1.
+    queries = np.linalg.cholesky(strategy.gram).T
+    assert (queries**2).sum(axis=0).max() <= 1 + 1e-14
+    values, vectors = np.linalg.eigh(gram)
+    workload = vectors * np.sqrt(np.maximum(values, 0.0))
+    cost = np.sum(np.linalg.solve(queries.T, workload) ** 2)
+    assert strategy.cost == pytest.approx(cost, rel=1e-8)
+    assert strategy.lower_bound <= strategy.cost <= strategy.lower_bound * (1 + gap)
+    return strategy
+
+
+@pytest.mark.parametrize(
+    ("gram", "key"),
+    [(prefix(8), "prefix8"), (all_range(6), "allrange6"), (prefix(64), "prefix64")],
+    ids=["prefix8", "allrange6", "prefix64"],
+)
+def test_oracle_cost(gram, key):
+    strategy = optimal_strategy(gram, tol=1e-11)
+    # The reference for 64 cells is itself known to a gap of 9.4e-10 only.
+    assert strategy.cost == pytest.approx(ORACLE[key], rel=1e-9)
+    assert strategy.lower_bound == pytest.approx(ORACLE[key], rel=1e-9)
+    assert strategy.lower_bound <= ORACLE[key]
+
+
+def test_oracle_gram():
+    strategy = optimal_strategy(prefix(8), tol=1e-13)
+    np.testing.assert_allclose(strategy.gram, ORACLE["prefix8_X"], rtol=0, atol=1e-9)
+
+
+def test_kronecker_product_of_optima():
+    left, right = prefix(8), all_range(6)
+    joint = optimal_strategy(np.kron(left, right), tol=1e-10)
+    a, b = optimal_strategy(left, tol=1e-11), optimal_strategy(right, tol=1e-11)
+    assert joint.cost == pytest.approx(ORACLE["kron_prefix8_allrange6"], rel=1e-9)
+    assert a.cost * b.cost == pytest.approx(joint.cost, rel=1e-9)
+    np.testing.assert_allclose(joint.gram, np.kron(a.gram, b.gram), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_brute_force(seed):
+    gram = random_gram(3, 3, seed)
+
+    def columns(flat):
+        a = flat.reshape(3, 3)
+        return a / np.linalg.norm(a, axis=0)
+
+    def cost(flat):
+        a = columns(flat)
+        return np.trace(np.linalg.solve(a.T @ a + 1e-12 * np.eye(3), gram))
+
+    starts = np.random.default_rng(seed).normal(size=(6, 9))
+    options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 6000, "maxfev": 6000}
+    best = min(
+        minimize(cost, minimize(cost, s).x, method="Nelder-Mead", options=options).fun
+        for s in starts
+    )
+    strategy = optimal_strategy(gram)
+    assert strategy.cost == pytest.approx(best, rel=1e-6)
+    assert strategy.lower_bound <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_workloads(n, seed):
+    strategy = check(random_gram(n, n + 3, seed), gap=1e-8)
+    other = random_gram(n, 2 * n, seed + 10)
+    other /= np.sqrt(np.outer(other.diagonal(), other.diagonal()))
+    gram = random_gram(n, n + 3, seed)
+    # No other feasible strategy does better than the bound.
+    assert np.trace(np.linalg.solve(other, gram)) >= strategy.lower_bound * (1 - 1e-12)
+
+
+def test_256_prefix_sums():
+    strategy = check(prefix(256), gap=1e-6)
+    assert strategy.cost == pytest.approx(1631.4, abs=0.05)
+    assert np.trace(prefix(256)) == 32896
+
+
+@pytest.mark.parametrize("n_queries", [1, 2, 5, 19])
+def test_low_rank(n_queries):
+    # The cost of an invertible strategy, n sqrt(rounding), is below 1e-6 here; the
+    # rest is what 500 steps leave.
+    gram = random_gram(20, n_queries)
+    strategy = check(gram, gap=1e-4)
+    assert strategy.cost == pytest.approx(exact_cost(gram, strategy.gram), rel=1e-7)
+
+
+def test_one_query():
+    # Released alone: cost is the largest squared coefficient.
+    query = np.array([1.0, -2.0, 3.0, 0.5])
+    strategy = check(np.outer(query, query), gap=1e-5)
+    assert strategy.lower_bound <= 9 * (1 + 1e-12)
+    assert strategy.cost >= 9 * (1 - 1e-9)
+
+
+def test_ill_conditioned():
+    i = np.arange(12)
+    kernel = np.exp(-0.5 * (np.subtract.outer(i, i) / 5) ** 2)
+    gram = kernel.T @ kernel
+    strategy = check(gram, gap=1e-4)
+    assert strategy.cost == pytest.approx(exact_cost(gram, strategy.gram), rel=1e-7)
+
+
+def test_cells_of_very_different_weight():
+    weights = 10.0 ** -np.arange(9)
+    gram = random_gram(9, 30) * np.outer(weights, weights)
+    check(gram, gap=1e-5)
+    # Separate cells: the best is to measure each, at its own price.
+    strategy = optimal_strategy(np.diag(weights**2))
+    assert strategy.cost == pytest.approx(np.sum(weights**2), rel=1e-6)
+
+
+@pytest.mark.parametrize("where", [0, 3, 6])
+def test_cells_without_a_query(where):
+    small = random_gram(6, 9)
+    gram = np.insert(np.insert(small, where, 0.0, axis=0), where, 0.0, axis=1)
+    strategy, reference = check(gram, gap=1e-8), optimal_strategy(small)
+    assert strategy.cost == pytest.approx(reference.cost, rel=1e-12)
+    assert np.array_equal(strategy.gram[where], np.eye(7)[where])
+    kept = np.delete(np.delete(strategy.gram, where, axis=0), where, axis=1)
+    np.testing.assert_allclose(kept, reference.gram, atol=1e-12)
+
+
+def test_no_query_at_all():
+    strategy = optimal_strategy(np.zeros((3, 3)))
+    assert np.array_equal(strategy.gram, np.eye(3))
+    assert strategy.cost == strategy.lower_bound == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-20, 1e20, 1e300])
+def test_scale(scale):
+    reference, strategy = (
+        optimal_strategy(prefix(8)),
+        optimal_strategy(scale * prefix(8)),
+    )
+    assert strategy.cost == pytest.approx(scale * reference.cost, rel=1e-8)
+    np.testing.assert_allclose(strategy.gram, reference.gram, atol=1e-8)
+
+
+def test_few_steps_are_still_certified():
+    costs = []
+    for max_iter in (1, 2, 5, 20, 100):
+        strategy = optimal_strategy(prefix(8), max_iter=max_iter)
+        assert strategy.lower_bound <= ORACLE["prefix8"] * (1 + 1e-11)
+        assert strategy.cost >= ORACLE["prefix8"] * (1 - 1e-11)
+        costs.append(strategy.cost)
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > costs[-1] * 1.001
+
+
+def test_input_is_kept_and_output_is_frozen():
+    gram = prefix(5)
+    strategy = optimal_strategy(gram)
+    assert np.array_equal(gram, prefix(5))
+    assert not strategy.gram.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("gram", "match"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], "symmetric"),
+        ([[1.0, math.nan], [math.nan, 1.0]], "finite"),
+        ([[math.inf, 0.0], [0.0, 1.0]], "finite"),
+        ([[1.0, 2.0], [2.0, 1.0]], "positive semidefinite"),
+        ([[-1.0, 0.0], [0.0, -1.0]], "positive semidefinite"),
+        ([[0.0, 1.0], [1.0, 1.0]], "positive semidefinite"),
+        (np.ones((2, 3)), "square"),
+        (np.ones(3), "square"),
+        (np.ones((0, 0)), "square"),
+    ],
+)
+def test_refuses_gram(gram, match):
+    with pytest.raises(ValueError, match=match):
+        optimal_strategy(gram)
+
+
+@pytest.mark.parametrize(
+    "options", [{"tol": -1e-9}, {"tol": math.nan}, {"max_iter": 0}]
+)
+def test_refuses_options(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        optimal_strategy(np.eye(2), **options)
