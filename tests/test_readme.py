@@ -4,7 +4,8 @@ import ast
 import re
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 
 
 def test_example(capsys):
@@ -34,4 +35,26 @@ def test_audit(capsys):
     (code,) = [block for block in blocks if "audit_mechanism" in block]
     exec(compile(code, "README.md", "exec"), {})
     assert "VIOLATED" in capsys.readouterr().out
-    assert len(blocks) == 2
+    assert len(blocks) == 3
+
+
+def test_mechanism(capsys):
+    code = (
+        README.read_text().split("<!-- mechanism -->\n```python\n")[1].split("```")[0]
+    )
+    names = {}
+    exec(compile(code, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "(epsilon = 8, delta = 1e-06)-differential privacy for one"
+    )
+    assert names["noisy"].shape == (1797, 8, 8)
+
+
+def test_guide(capsys):
+    """The guide to the mechanisms: weights released privately, and the total."""
+    text = (ROOT / "doc" / "mechanisms.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(compile(code, "mechanisms.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("(epsilon = 3.924, delta = 2e-06)-differential privacy")

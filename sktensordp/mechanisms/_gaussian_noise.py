@@ -13,6 +13,7 @@ import numpy as np
 from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import gaussian_mu
 from ..privacy._calibration import box_mu, diagonal_bound
+from ..privacy._gaussian import gaussian_epsilon
 from ._noise import AddedNoise, WhitenedNoise
 
 __all__ = [
@@ -98,30 +99,38 @@ def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):
         To keep.
     rescale : bool
         Whether to scale `sigma` so that the guarantee is met exactly; otherwise
-        `sigma` is taken as it is.
+        `sigma` is taken as it is, and `epsilon` bounds what it keeps.
 
     Returns
     -------
     noise : GaussianNoise
     """
     low, width = (domain.low, domain.width) if domain.has_box else (None, None)
+    if not rescale:
+        epsilon = _kept(_diagonal_mu(domain, sigma, 0.0), epsilon, delta)
     lattice = gaussian_lattice(sigma, domain.n_entries, epsilon, delta, low, width)
-    mu, scale = _diagonal_mu(domain, lattice), 1.0
+    mu, scale = _diagonal_mu(domain, lattice.sigma, lattice.step), 1.0
     if rescale:
         target = mu_within(epsilon, delta, lattice)
         scale = mu / target
         lattice = replace(lattice, sigma=lattice.sigma * scale)
-        mu = _diagonal_mu(domain, lattice)
+        mu = _diagonal_mu(domain, lattice.sigma, lattice.step)
     return GaussianNoise(AddedNoise(domain, lattice), mu, lattice, scale)
 
 
-def _diagonal_mu(domain, lattice):
+def _kept(mu, epsilon, delta):
+    """About the epsilon that noise keeps of what it claims; the residual is for it."""
+    return min(epsilon, max(gaussian_epsilon(mu, delta), 1e-3))
+
+
+def _diagonal_mu(domain, sigma, step):
     """Mu of noise on a lattice, the rounding of the values included."""
-    n, sigma, step = domain.n_entries, lattice.sigma, lattice.step
+    n = domain.n_entries
     repeats = n if np.ndim(step) == 0 else 1
     diameter = domain.diameter + math.sqrt(np.sum(np.square(step)) * repeats)
     if not domain.has_box:
         # In units of sigma, the values' distance and that of their roundings.
+        repeats = n if np.ndim(step) == np.ndim(sigma) == 0 else 1
         rounding = math.sqrt(np.sum(np.square(step / sigma)) * repeats)
         return (domain.diameter / float(np.min(sigma)) + rounding) * _ROUNDED_UP
     if np.ndim(domain.width) == np.ndim(sigma) == 0:
@@ -181,6 +190,8 @@ def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, r
     noise : GaussianNoise
     """
     n = domain.n_entries
+    if not rescale:
+        epsilon = _kept(mu, epsilon, delta)
     lattice = gaussian_lattice(1.0, n, epsilon, delta)
     scale, target = 1.0, mu
     if rescale:

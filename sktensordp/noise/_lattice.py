@@ -17,9 +17,9 @@ _FINENESS = 20
 _ZIGGURAT_TAIL = 3.6541528853610088
 
 
-# A range is divided into at least so many steps, however large the noise: what is
-# lost by rounding is invisible beside it.
-_LEAST_STEPS = 16
+# A range has at least one step, however large the noise: what its rounding loses is
+# invisible beside it.
+_LEAST_STEPS = 1
 # Logarithm of what is asked for over the residual's delta.
 _LOG_MARGIN = 30.0
 # Sums of integers up to here are exact in floating point.
@@ -133,7 +133,8 @@ def laplace_lattice(low, high, epsilon, step=None, n_cells=1, l1=math.inf):
         If the range is out of order, or the range or the budget cannot be
         represented.
     """
-    width = np.subtract(high, low)
+    with np.errstate(over="ignore"):
+        width = np.subtract(high, low)
     has_range = bool(np.all(np.isfinite(width)))
     if not (np.all(width > 0) and 0 < epsilon < math.inf):
         raise ValueError("Laplace noise needs low < high and a finite epsilon > 0.")
@@ -157,6 +158,8 @@ def laplace_lattice(low, high, epsilon, step=None, n_cells=1, l1=math.inf):
     n_steps, l1_steps = None, math.inf
     if has_range:
         whole = np.rint(width / step) if on_grid else np.ceil(width / step)
+        if np.max(whole) * n_cells > 2.0**62:
+            raise ValueError("The range of the values is too small or too large.")
         n_steps = np.maximum(whole, 1).astype(np.int64)
         l1_steps = int(n_steps.sum()) * repeats
         n_steps = int(n_steps) if n_steps.ndim == 0 else n_steps
@@ -295,6 +298,8 @@ def gaussian_lattice(
         raise ValueError("sigma must be finite, positive and not subnormal.")
     n_steps, step = None, power
     if width is not None:
+        if not np.all((width > 0) & (width < math.inf)):
+            raise ValueError("Every range has a positive, finite width.")
         n_steps = np.maximum(np.ceil(width / power), _LEAST_STEPS)
         if np.max(n_steps) > _LARGEST_INTEGER / 2:
             raise ValueError("The range of the values is too large for the noise.")
@@ -333,11 +338,12 @@ def _columns_of(value, columns):
 
 def _lattice_index(values, low, step, n_steps):
     """Whole steps from `low` to each value, within the range or what is exact."""
-    if np.any(low):
-        index = np.subtract(values, low, dtype=float)
-        index /= step
-    else:
-        index = np.divide(values, step, dtype=float)
+    with np.errstate(over="ignore"):
+        if np.any(low):
+            index = np.subtract(values, low, dtype=float)
+            index /= step
+        else:
+            index = np.divide(values, step, dtype=float)
     # The least of some numbers is NaN where one of them is.
     if index.size and math.isnan(index.min()):
         raise ValueError("Noise is not added to NaN.")

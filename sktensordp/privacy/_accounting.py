@@ -32,7 +32,7 @@ from ._events import (
     SamplerResidualDpEvent,
     TableDpEvent,
 )
-from ._gaussian import gaussian_delta, gaussian_mu
+from ._gaussian import gaussian_delta, gaussian_epsilon
 from ._johnson_lindenstrauss import projection_delta
 
 __all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
@@ -57,7 +57,11 @@ def compose_events(events):
 
 def event_epsilon(event, delta):
     """Smallest epsilon known to hold at `delta`; infinity where there is none."""
-    ledger = _read(event)
+    return _epsilon(_read(event), delta)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(ledger, delta):
     if not ledger.private:
         return math.inf
     ideal = _ideal_epsilon(ledger, delta)
@@ -68,13 +72,13 @@ def event_epsilon(event, delta):
     low = ideal + 2 * ledger.residual_epsilon
     if _sampler_delta(ledger, low) <= delta:
         return low
-    for high in low + max(low, 1.0) * np.geomspace(1e-9, 4.0, 100):
+    for high in low + max(low, 1.0) * np.geomspace(1e-12, 4.0, 130):
         if _sampler_delta(ledger, high) <= delta:
             break
         low = high
     else:
         return math.inf
-    for _ in range(50):
+    while high - low > 1e-13 * high + 1e-15:
         middle = (low + high) / 2
         if _sampler_delta(ledger, middle) <= delta:
             high = middle
@@ -122,7 +126,7 @@ def _sampler_delta(ledger, epsilon):
 
 @dataclass
 class _Ledger:
-    """The leaves of an event, sorted by how they compose."""
+    """The leaves of an event, sorted by how they compose; not changed once read."""
 
     pure: Counter = field(default_factory=Counter)
     mu: float = 0.0
@@ -132,6 +136,11 @@ class _Ledger:
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
     private: bool = True
+
+    def __hash__(self):
+        kinds = (self.pure, self.sampled, self.projections)
+        numbers = (self.mu, self.residual_epsilon, self.residual_delta, self.private)
+        return hash((*(frozenset(kind.items()) for kind in kinds), *numbers))
 
     @property
     def pure_epsilon(self):
@@ -250,7 +259,7 @@ def _ideal_epsilon(ledger, delta):
         return pure
     if delta == 0:
         return math.inf
-    basic = pure + (_gaussian_epsilon(mu, delta) if mu else 0.0)
+    basic = pure + (gaussian_epsilon(mu, delta) if mu else 0.0)
     if ledger.projections:
         if pure == mu == 0 and ledger.projections.total() == 1:
             return _projection_epsilon(*ledger.projections, delta)
@@ -309,28 +318,6 @@ def _pure_renyi(epsilon, order):
         order * log_p + (1 - order) * log_q, order * log_q + (1 - order) * log_p
     )
     return min(epsilon, float(total) / (order - 1))
-
-
-def _gaussian_epsilon(mu, delta):
-    """Epsilon of mu-GDP at `delta`: the inverse of gaussian_mu, by bisection.
-
-    The upper end of the last bracket is returned, so that the curve is never
-    claimed to be lower than it is.
-    """
-    if gaussian_delta(0.0, mu) <= delta:
-        return 0.0
-    low, high = 0.0, mu * mu / 2 + mu
-    while gaussian_mu(high, delta) < mu:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if gaussian_mu(middle, delta) < mu:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def _projection_epsilon(event, delta):

@@ -62,6 +62,9 @@ def water_filling(widths, weights, l2=math.inf):
     # With the first k at their caps, the others share what is left as their weights.
     left = l2**2 - filled
     fits = (left > 0) & (weights[order] * left <= caps[order] * rest)
+    if not fits.any():
+        # Within rounding of the whole box.
+        return caps
     k = int(np.argmax(fits))
     q = caps.copy()
     q[order[k:]] = weights[order[k:]] * left[k] / rest[k]

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtri
 
-__all__ = ["gaussian_delta", "gaussian_mu", "gaussian_sigma"]
+__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "gaussian_sigma"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -157,6 +157,28 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     while excess(high) < 0:
         high += 1
     return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
+
+
+def gaussian_epsilon(mu, delta):
+    """Epsilon of mu-GDP at `delta`, for mu > 0: inverse of gaussian_mu, by bisection.
+
+    The upper end of the last bracket is returned, so that the curve is never
+    claimed to be lower than it is.
+    """
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    low, high = 0.0, mu * mu / 2 + mu
+    while gaussian_mu(high, delta) < mu:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if gaussian_mu(middle, delta) < mu:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

@@ -318,7 +318,8 @@ def compose(
     ------
     ValueError
         If there is none, or if the units or the relations differ: such guarantees
-        speak of different neighbours and do not add up.
+        speak of different neighbours and do not add up. A query whose sensitivity the
+        caller vouches for goes with any relation; the caller then vouches for that.
 
     Examples
     --------
@@ -335,8 +336,13 @@ def compose(
 
     if not guarantees:
         raise ValueError("compose needs at least one guarantee.")
-    for name in ("unit", "relation"):
-        found = sorted({str(getattr(g, name)) for g in guarantees})
+    relations = {g.relation for g in guarantees}
+    relations = relations - {CALLERS_RELATION} or relations
+    for name, kinds in (
+        ("unit", {g.unit for g in guarantees}),
+        ("relation", relations),
+    ):
+        found = sorted(map(str, kinds))
         if len(found) > 1:
             raise ValueError(
                 f"Guarantees with different {name}s do not compose: {found}. They "
@@ -350,7 +356,7 @@ def compose(
         compose_events(g.event for g in guarantees),
         delta=math.fsum(g.delta for g in guarantees) if delta is None else delta,
         unit=guarantees[0].unit,
-        relation=guarantees[0].relation,
+        relation=min(relations),
         statement=f"Composition of {len(guarantees)} releases about the same data.",
         source="; ".join(sorted({g.source for g in guarantees})),
         claimed=claimed,

@@ -11,7 +11,8 @@ is increasing in the sum of squares T, so that with chi^2_r tails
     delta1 = sf(c1 / (1 + tau)) - e^epsilon sf(c1)      (row removed)
     delta0 = cdf(c0) - e^epsilon cdf(c0 / (1 + tau))    (row added; 0 if c0 <= 0)
 
-and delta is their maximum. Both differences cancel when tau is small, hence they are
+and delta is their maximum; delta1 wherever computed, for epsilon >= 0, yet unproved.
+Both differences cancel when tau is small, hence they are
 integrated instead: with q = sqrt(T / 2 / variance), of density
 f(q) = 2 q^(r-1) e^(-q^2) / Gamma(r/2),
 

@@ -19,6 +19,8 @@ __all__ = ["SensitivitySet", "declared_set"]
 _EPS = float(np.finfo(float).eps)
 # Scaled values beyond this are moved to it, so that no square overflows.
 _HUGE = 1e140
+# Lengths outside [_LEAST, 1 / _LEAST] are refused: their squares are no numbers.
+_LEAST = 1e-150
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,14 @@ class SensitivitySet:
         for start in range(0, self.n_entries, 2**16):
             columns = slice(start, start + 2**16)
             # Block by block, so that no copy of the data is made.
-            rows = max(1, 2**16 // samples[:1, columns].size)
+            rows = max(1, 2**16 // min(self.n_entries, 2**16))
             for first in range(0, len(samples), rows):
                 block = slice(first, first + rows)
                 anchor, away = self._from_anchor(samples[block, columns], columns)
                 squares[block] += np.einsum("ij,ij->i", away, away)
                 products[block] += np.broadcast_to(anchor, away.shape[1:]) @ away.T
-        anchor = np.sum(np.square(self._anchor(slice(None)))) * self._repeats
-        room = 1.0 - anchor / self.norm_bound**2 if self.has_box else 1.0
+        anchor = self._anchor(slice(None)) / self.norm_bound
+        room = 1.0 - np.sum(np.square(anchor)) * (self._repeats if self.has_box else 0)
         # The root of |anchor + t away|^2 = 1, products >= 0 being the nearest's.
         slope = products + np.sqrt(products**2 + squares * room)
         fractions = room / np.maximum(slope, np.finfo(float).tiny)
@@ -178,7 +180,8 @@ class SensitivitySet:
         if self.has_box:
             low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
             block = np.clip(block, low, high, dtype=float)
-        away = np.divide(block, self.norm_bound, dtype=float)
+        with np.errstate(over="ignore"):
+            away = np.divide(block, self.norm_bound, dtype=float)
         np.clip(away, -_HUGE, _HUGE, out=away)
         away -= anchor
         return anchor, away
@@ -212,8 +215,8 @@ def declared_set(shape, *, bounds=None, norm_bound=None, sensitivity=None):
     """
     size = math.prod(shape)
     for name, value in (("norm_bound", norm_bound), ("sensitivity", sensitivity)):
-        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+        if value is not None:
+            _check_length(value, name)
     if sensitivity is not None:
         if bounds is not None or norm_bound is not None:
             raise ValueError(
@@ -226,14 +229,28 @@ def declared_set(shape, *, bounds=None, norm_bound=None, sensitivity=None):
             return None
         return SensitivitySet(size, norm_bound=float(norm_bound))
     low, high = _check_box(bounds, shape)
-    found = SensitivitySet(
-        size, low, high, None if norm_bound is None else float(norm_bound)
-    )
-    if norm_bound is not None:
-        nearest = np.sum(np.square(found._anchor(slice(None)))) * found._repeats
-        if nearest > norm_bound**2:
-            raise ValueError("bounds and norm_bound have no point in common.")
+    box = SensitivitySet(size, low, high)
+    if norm_bound is None or norm_bound >= box.radius:
+        return box
+    radius = float(norm_bound)
+    # No range reaches beyond the ball.
+    low, high = np.maximum(low, -radius), np.minimum(high, radius)
+    if np.ndim(low) == 0:
+        low, high = float(low), float(high)
+    found = SensitivitySet(size, low, high, radius)
+    nearest = np.sum(np.square(found._anchor(slice(None)) / radius)) * found._repeats
+    if nearest > 1 or not np.all(low < high):
+        raise ValueError("bounds and norm_bound have no point in common.")
     return found
+
+
+def _check_length(value, name):
+    """Lengths whose squares neither overflow nor vanish."""
+    if not (isinstance(value, Real) and _LEAST <= value <= 1 / _LEAST):
+        raise ValueError(
+            f"{name} must be a finite number > 0, from {_LEAST:g} to {1 / _LEAST:g}, "
+            f"got {value!r}."
+        )
 
 
 def _check_box(bounds, shape):
@@ -255,6 +272,12 @@ def _check_box(bounds, shape):
                 f"{low.shape} and {high.shape}."
             ) from error
         low, high = low.ravel(), high.ravel()
-    if not np.all(np.isfinite(np.subtract(high, low))) or not np.all(low < high):
+    with np.errstate(over="ignore", invalid="ignore"):
+        width, largest = np.subtract(high, low), np.maximum(np.abs(low), np.abs(high))
+    if not np.all(np.isfinite(width)) or not np.all(low < high):
         raise ValueError("bounds must be finite with low < high in every entry.")
+    if np.min(width) < _LEAST or np.max(largest) > 1 / _LEAST:
+        raise ValueError(
+            f"bounds must be within {1 / _LEAST:g}, and at least {_LEAST:g} apart."
+        )
     return low, high

@@ -310,7 +310,7 @@ class TestNoise:
 
     def test_huge_variates_are_clipped(self, stream, monkeypatch):
         lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
-        # In Marsaglia's method for the tail, x of 40 / 3.65 and then y of 700: accepted.
+        # In Marsaglia's method for the tail, x of 40/3.65 and then y of 700: accepted.
         uniforms = itertools.cycle([math.exp(-40), 1e-304])
         monkeypatch.setattr(
             _lattice, "_dense_uniform", lambda bits, size: np.full(size, next(uniforms))
