@@ -26,7 +26,7 @@ FRESH_NOISE = "two fits of one object never share their noise, also with an int 
 OF_TRANSFORMERS = {
     "check_fit_idempotent": FRESH_NOISE,
     "check_estimators_nan_inf": "fit reads no value where the domain is declared; "
-    "transform refuses NaN"
+    "transform refuses NaN",
 }
 
 NOISE_FREE = [

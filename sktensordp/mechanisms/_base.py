@@ -177,12 +177,17 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
             warnings.simplefilter("ignore", PrivacyLeakWarning)
             return self._plan_release(fitted.sample_shape_, None)[1]
 
+    def _unprotected(self):
+        return [
+            *super()._unprotected(),
+            f"{type(self).__name__} protects the rows of X, not y.",
+        ]
+
 
 class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
     """A transformer that clips samples to a declared domain and adds noise.
 
-    A subclass says in `_noise` which noise, and in `_check_design` checks what does
-    not depend on the domain.
+    A subclass says in `_design` and `_noise` which noise.
     """
 
     _source = ""
@@ -241,17 +246,17 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         return declared_set(shape, bounds=(low, high)), False
 
     def _plan_release(self, shape, X):
-        self._check_design(shape)
+        design = self._design(shape)
         domain, declared = self._domain(shape, X)
         if math.isinf(self.epsilon):
             return Clipping(domain), self._no_guarantee(), 0.0, 0.0
-        plan, event, variance, error = self._noise(shape, domain)
+        plan, event, variance, error = self._noise(shape, domain, design)
         return plan, self._guarantee(event, domain, declared), variance, error
 
-    def _check_design(self, shape):
-        """Raise where a parameter does not fit the shape of the samples."""
+    def _design(self, shape):
+        """What does not depend on the domain; raises where a parameter does not fit."""
 
-    def _noise(self, shape, domain):
+    def _noise(self, shape, domain, design):
         """Plan, event, noise variance and expected squared error."""
         raise NotImplementedError
 
@@ -298,9 +303,3 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             return PrivacyGuarantee.of(event, delta=asked[1], claimed=asked, **fields)
         # Raises if the event does not keep what was asked for.
         return PrivacyGuarantee(event=event, epsilon=asked[0], delta=asked[1], **fields)
-
-    def _unprotected(self):
-        return [
-            *super()._unprotected(),
-            f"{type(self).__name__} protects the rows of X, not y.",
-        ]

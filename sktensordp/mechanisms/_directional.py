@@ -53,13 +53,6 @@ class StructuredNoise(NoiseMechanism):
             return f"{self._theorem}; the truth by {self._exact}"
         return self._exact
 
-    def _check_design(self, shape):
-        self._design(shape)
-
-    def _design(self, shape):
-        """Utility (as given), directions and weights P_k of every mode."""
-        raise NotImplementedError
-
     def _shared_modes(self, shape):
         """Modes in which all entries are to have one variance."""
         return ()
@@ -68,9 +61,9 @@ class StructuredNoise(NoiseMechanism):
         """Standard deviations along the directions of every mode."""
         raise NotImplementedError
 
-    def _noise(self, shape, domain):
+    def _noise(self, shape, domain, design):
         epsilon, delta = float(self.epsilon), float(self.delta)
-        directions, weights = self._design(shape)
+        directions, weights = design
         rotated = any(d is not None for d in directions)
         sound = self.calibration == "sound"
         if sound and (not rotated or not domain.has_box):
@@ -318,13 +311,13 @@ class MatrixGaussian(TensorVariateGaussian):
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    def _check_design(self, shape):
+    def _design(self, shape):
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of MatrixGaussian must be matrices, got shape {shape}; "
                 f"for rows of features, declare tensor_shape."
             )
-        super()._check_design(shape)
+        return super()._design(shape)
 
 
 class UnimodalNoise(StructuredNoise):

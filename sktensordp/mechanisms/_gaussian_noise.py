@@ -159,10 +159,8 @@ def rotated_noise(domain, shape, directions, sigmas, epsilon, delta, *, rescale)
     """
     whitening, colouring = [], []
     for w, s in zip(directions, sigmas, strict=True):
-        plain = w is None and np.all(s == 1)
-        w = np.eye(len(s)) if w is None else w
-        whitening.append(None if plain else (w / s).T)
-        colouring.append(None if plain else w * s)
+        whitening.append(1 / s if w is None else (w / s).T)
+        colouring.append(s if w is None else w * s)
     mu = _rotated_mu(domain, shape, directions, sigmas)
     return whitened_noise(
         domain, shape, whitening, colouring, mu, epsilon, delta, rescale=rescale
@@ -176,8 +174,9 @@ def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, r
     ----------
     domain : SensitivitySet
     shape : tuple of int
-    whitening, colouring : list of (ndarray or None)
-        For every mode, the matrices before and after the noise; not all are None.
+    whitening, colouring : list of ndarray
+        For every mode, the matrices before and after the noise; a vector is a
+        diagonal.
     mu : float
         Largest norm of a difference, whitened.
     epsilon, delta : float
@@ -217,12 +216,9 @@ def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, r
                 "too many entries, for correlated noise to be computed safely."
             )
         scale *= target / (target - extra)
-    k = next(k for k, matrix in enumerate(whitening) if matrix is not None)
-    whitening, colouring = list(whitening), list(colouring)
-    whitening[k], colouring[k] = whitening[k] / scale, colouring[k] * scale
-    plan = WhitenedNoise(
-        domain, lattice, shape, tuple(whitening), tuple(colouring), centre, largest
-    )
+    whitening = (whitening[0] / scale, *whitening[1:])
+    colouring = (colouring[0] * scale, *colouring[1:])
+    plan = WhitenedNoise(domain, lattice, shape, whitening, colouring, centre, largest)
     return GaussianNoise(plan, (mu / scale + extra) * _ROUNDED_UP, lattice, scale)
 
 
@@ -232,13 +228,15 @@ def _product_error(matrices, n_entries):
     A product of n terms errs by n u |M| |x| at most, u being half of epsilon; see
     Higham (2002), Section 3.5.
     """
-    matrices = [np.abs(m) for m in matrices if m is not None]
-    terms = sum(m.shape[1] + 2 for m in matrices)
-    growth = math.prod(
-        # No more than the geometric mean of the largest row and column sum.
-        math.sqrt(m.sum(axis=1).max() * m.sum(axis=0).max())
-        for m in matrices
-    )
+    terms, growth = 0, 1.0
+    for matrix in matrices:
+        size = np.abs(matrix)
+        terms += 3 if size.ndim == 1 else size.shape[1] + 2
+        if size.ndim == 1:
+            growth *= size.max()
+        else:
+            # The geometric mean of the largest row and column sum, at most.
+            growth *= math.sqrt(size.sum(axis=1).max() * size.sum(axis=0).max())
     return terms * _EPS / 2 * 1.01 * growth * math.sqrt(n_entries)
 
 

@@ -111,7 +111,7 @@ class LaplaceMechanism(NoiseMechanism):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _noise(self, shape, domain):
+    def _noise(self, shape, domain, design):
         ends = (domain.low, domain.high) if domain.has_box else (-math.inf, math.inf)
         lattice = laplace_lattice(
             *ends, float(self.epsilon), n_cells=domain.n_entries, l1=domain.l1
@@ -251,14 +251,14 @@ class GaussianMechanism(NoiseMechanism):
             return "Dwork and Roth (2014), Theorem A.1; the truth by Balle and Wang"
         return "Balle and Wang (2018), Theorem 8"
 
-    def _check_design(self, shape):
+    def _design(self, shape):
         if self.calibration == "classic" and 1 < self.epsilon < math.inf:
             raise ValueError(
                 f"calibration='classic' is proved for epsilon <= 1 alone, got "
                 f"{self.epsilon:g}; calibration='sound' is exact for every epsilon."
             )
 
-    def _noise(self, shape, domain):
+    def _noise(self, shape, domain, design):
         epsilon, delta = float(self.epsilon), float(self.delta)
         sound = self.calibration == "sound"
         if sound:

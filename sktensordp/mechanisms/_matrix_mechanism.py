@@ -148,7 +148,8 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             answers = ExactAnswers(modes, tuple(workload))
             return answers, guarantee, np.zeros(n_queries), 0.0
         strategies = [
-            np.linalg.cholesky(optimal_strategy(w.T @ w).gram).T for w in workload
+            np.linalg.cholesky(optimal_strategy(w.T @ w, tol=1e-6).gram).T
+            for w in workload
         ]
         answering = [
             solve_triangular(a.T, w.T, lower=True).T

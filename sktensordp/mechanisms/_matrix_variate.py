@@ -123,16 +123,12 @@ class MatrixVariateGaussian(StructuredNoise):
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    def _check_design(self, shape):
+    def _design(self, shape):
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of MatrixVariateGaussian must be matrices, got shape "
                 f"{shape}; for rows of features, declare tensor_shape."
             )
-        self._factors(shape)
-
-    def _factors(self, shape):
-        """Directions and standard deviations of both modes."""
         directions, sigmas = [], []
         for k, name in enumerate(("row_covariance", "column_covariance")):
             basis, variances = _check_covariance(getattr(self, name), shape[k], name)
@@ -140,12 +136,13 @@ class MatrixVariateGaussian(StructuredNoise):
             sigmas.append(np.sqrt(variances))
         return directions, sigmas
 
-    def _noise(self, shape, domain):
+    def _noise(self, shape, domain, design):
         epsilon, delta = float(self.epsilon), float(self.delta)
-        directions, sigmas = self._factors(shape)
+        directions, sigmas = design
         sound = self.calibration == "sound"
         if not sound:
-            sigmas[0] = sigmas[0] * self._published_scale(shape, domain, sigmas)
+            scale = self._published_scale(shape, domain, sigmas)
+            sigmas = [sigmas[0] * scale, sigmas[1]]
         if all(d is None for d in directions):
             sigma = flat_product(sigmas, shape)
             noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=sound)

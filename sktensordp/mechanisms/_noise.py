@@ -81,13 +81,15 @@ class AddedNoise:
         out = np.empty_like(samples)
 
         def work(number, rows, columns):
-            block = samples[rows, columns]
+            block, target = samples[rows, columns], out[rows, columns]
+            if out.dtype != np.float64:
+                target = np.empty(block.shape)
             if fractions is not None:
-                block = self.domain.clip(block, columns, fractions[rows])
+                block = self.domain.clip(block, columns, fractions[rows], target)
             # A lattice with a range clips to it.
-            out[rows, columns] = self.lattice.randomize(
-                block, source.stream(number), columns
-            )
+            self.lattice.randomize(block, source.stream(number), columns, target)
+            if out.dtype != np.float64:
+                out[rows, columns] = target
 
         _for_each_tile(work, samples)
         return out
@@ -108,8 +110,9 @@ class WhitenedNoise:
         For noise of standard deviation 1.
     shape : tuple of int
         Of a sample.
-    whitening, colouring : tuple of (ndarray or None)
-        A matrix for every mode, applied before and after the noise.
+    whitening, colouring : tuple of ndarray
+        A matrix (or the vector of a diagonal) for every mode, applied before and after
+        the noise.
     centre : float or ndarray of shape (n_entries,)
         Subtracted before the products and added after them.
     limit : float
@@ -119,8 +122,8 @@ class WhitenedNoise:
     domain: SensitivitySet
     lattice: GaussianLattice
     shape: tuple[int, ...]
-    whitening: tuple[np.ndarray | None, ...]
-    colouring: tuple[np.ndarray | None, ...]
+    whitening: tuple[np.ndarray, ...]
+    colouring: tuple[np.ndarray, ...]
     centre: float | np.ndarray
     limit: float
 

@@ -79,7 +79,7 @@ class LaplaceLattice:
         """Variance of the noise, in the squared units of the values."""
         return discrete_laplace_variance(self.rate) * self.step**2
 
-    def randomize(self, values, bits, columns=slice(None)):
+    def randomize(self, values, bits, columns=slice(None), out=None):
         """Values on the lattice plus noise.
 
         Parameters
@@ -90,6 +90,8 @@ class LaplaceLattice:
             Source of 64-bit words.
         columns : slice, default=slice(None)
             The cells that the columns of `values` are.
+        out : ndarray of the shape of `values`, float64, default=None
+            Where to write; may be `values`.
 
         Returns
         -------
@@ -98,7 +100,7 @@ class LaplaceLattice:
         low, n_steps = _columns_of(self.low, columns), None
         if self.n_steps is not None:
             n_steps = _columns_of(self.n_steps, columns)
-        index = _lattice_index(values, low, self.step, n_steps)
+        index = _lattice_index(values, low, self.step, n_steps, out)
         noise = discrete_laplace(bits, self.numerator, self.denominator, values.size)
         index += noise.reshape(values.shape)
         index *= self.step
@@ -227,7 +229,7 @@ class GaussianLattice:
         """
         return sensitivity + self.step * math.sqrt(n_changed)
 
-    def randomize(self, values, bits, columns=slice(None)):
+    def randomize(self, values, bits, columns=slice(None), out=None):
         """Values rounded to the lattice plus noise on the lattice.
 
         Parameters
@@ -239,6 +241,8 @@ class GaussianLattice:
             Source of 64-bit words.
         columns : slice, default=slice(None)
             The cells that the columns of `values` are.
+        out : ndarray of the shape of `values`, float64, default=None
+            Where to write; may be `values`.
 
         Returns
         -------
@@ -249,7 +253,7 @@ class GaussianLattice:
         n_steps = None
         if self.n_steps is not None:
             n_steps = _columns_of(self.n_steps, columns)
-        noisy = _lattice_index(values, low, step, n_steps)
+        noisy = _lattice_index(values, low, step, n_steps, out)
         noise = _dense_normal(bits, values.size, self.clip).reshape(values.shape)
         noise *= scale
         noisy += np.rint(noise, out=noise)
@@ -336,14 +340,14 @@ def _columns_of(value, columns):
     return value if np.ndim(value) == 0 else value[columns]
 
 
-def _lattice_index(values, low, step, n_steps):
+def _lattice_index(values, low, step, n_steps, out=None):
     """Whole steps from `low` to each value, within the range or what is exact."""
     with np.errstate(over="ignore"):
         if np.any(low):
-            index = np.subtract(values, low, dtype=float)
-            index /= step
+            index = np.subtract(values, low, dtype=float, out=out)
+            index *= 1 / step
         else:
-            index = np.divide(values, step, dtype=float)
+            index = np.multiply(values, 1 / step, dtype=float, out=out)
     # The least of some numbers is NaN where one of them is.
     if index.size and math.isnan(index.min()):
         raise ValueError("Noise is not added to NaN.")
@@ -361,7 +365,9 @@ def _dense_normal(bits, size, clip=math.inf):
     beyond `clip` are moved there.
     """
     normal = np.random.Generator(bits).standard_normal(size)
-    tail = beyond = np.flatnonzero(np.abs(normal) > _ZIGGURAT_TAIL)
+    # Two masks of bytes: a second array of floats would cost as much as the noise.
+    beyond = (normal > _ZIGGURAT_TAIL) | (normal < -_ZIGGURAT_TAIL)
+    tail = beyond = np.flatnonzero(beyond)
     while tail.size:
         x = -np.log(_dense_uniform(bits, tail.size)) / _ZIGGURAT_TAIL
         y = -np.log(_dense_uniform(bits, tail.size))

@@ -29,6 +29,8 @@ __all__ = [
 
 # A weight of zero would ask for infinite noise.
 _LEAST_WEIGHT = 1e-6
+# Above this size, the largest eigenvalue has to do.
+_LARGEST_CLIMB = 600
 
 
 def floored(weights):
@@ -148,9 +150,10 @@ def diagonal_bound(matrix, costs):
     if np.any(scaled - np.diag(np.diag(scaled))):
         eigenvalues = np.linalg.eigvalsh(scaled)
         candidates.append(np.full(n, eigenvalues[-1]))
-        climbed = _climb(scaled, eigenvalues[0])
-        short = np.linalg.eigvalsh(np.diag(climbed) - scaled)[0]
-        candidates.append(climbed + max(0.0, slack * climbed.max() - short))
+        if n <= _LARGEST_CLIMB:
+            climbed = _climb(scaled, eigenvalues[0])
+            short = np.linalg.eigvalsh(np.diag(climbed) - scaled)[0]
+            candidates.append(climbed + max(0.0, slack * climbed.max() - short))
     best = min(candidates, key=np.sum)
     return (best + slack * best.max()) / costs
 

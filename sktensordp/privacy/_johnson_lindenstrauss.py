@@ -12,9 +12,8 @@ is increasing in the sum of squares T, so that with chi^2_r tails
     delta0 = cdf(c0) - e^epsilon cdf(c0 / (1 + tau))    (row added; 0 if c0 <= 0)
 
 and delta is their maximum; delta1 wherever computed, for epsilon >= 0, yet unproved.
-Both differences cancel when tau is small, hence they are
-integrated instead: with q = sqrt(T / 2 / variance), of density
-f(q) = 2 q^(r-1) e^(-q^2) / Gamma(r/2),
+Both differences cancel when tau is small, hence they are integrated instead: with
+q = sqrt(T / 2 / variance), of density f(q) = 2 q^(r-1) e^(-q^2) / Gamma(r/2),
 
     delta1 = int_{q > q1} f(q) (1 - e^(-tau (q^2 - q1^2))) dq,
     delta0 = int_{q < q0} f(q) (1 - e^(-tau (q0^2 - q^2) / (1 + tau))) dq,

@@ -141,7 +141,7 @@ class SensitivitySet:
         fractions = room / np.maximum(slope, np.finfo(float).tiny)
         return np.clip(fractions, 0.0, 1.0)[:, np.newaxis]
 
-    def clip(self, block, columns, fractions):
+    def clip(self, block, columns, fractions, out=None):
         """Entries of some samples, moved into the domain.
 
         Parameters
@@ -151,22 +151,24 @@ class SensitivitySet:
         columns : slice
         fractions : ndarray of shape (n, 1) or None
             From `segments`, for the same samples.
+        out : ndarray of shape (n, n_columns), float64, default=None
+            Where to write; a new array by default.
 
         Returns
         -------
         clipped : ndarray of shape (n, n_columns), float64
-            A new array.
         """
         if fractions is not None:
-            anchor, away = self._from_anchor(block, columns)
+            anchor, away = self._from_anchor(block, columns, out)
             away *= fractions
-            away += anchor
+            if np.any(anchor):
+                away += anchor
             away *= self.norm_bound
-            block = away
+            block = out = away
         if self.has_box:
             low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
-            return np.clip(block, low, high, dtype=float)
-        return np.array(block, dtype=float)
+            return np.clip(block, low, high, dtype=float, out=out)
+        return np.positive(block, dtype=float, out=out)
 
     def _anchor(self, columns):
         if not self.has_box:
@@ -174,16 +176,18 @@ class SensitivitySet:
         low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
         return np.clip(0.0, low, high)
 
-    def _from_anchor(self, block, columns):
+    def _from_anchor(self, block, columns, out=None):
         """Anchor and the way from it, in units of the radius."""
         anchor = self._anchor(columns) / self.norm_bound
         if self.has_box:
             low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
-            block = np.clip(block, low, high, dtype=float)
+            block = out = np.clip(block, low, high, dtype=float, out=out)
         with np.errstate(over="ignore"):
-            away = np.divide(block, self.norm_bound, dtype=float)
-        np.clip(away, -_HUGE, _HUGE, out=away)
-        away -= anchor
+            away = np.divide(block, self.norm_bound, dtype=float, out=out)
+        if not self.has_box:
+            np.clip(away, -_HUGE, _HUGE, out=away)
+        if np.any(anchor):
+            away -= anchor
         return anchor, away
 
 

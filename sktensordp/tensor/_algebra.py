@@ -13,8 +13,9 @@ def mode_products(tensors, matrices):
     Parameters
     ----------
     tensors : ndarray of shape (n, I_1, ..., I_N)
-    matrices : list of (ndarray of shape (J_k, I_k)) or None
-        One a mode; None leaves the mode as it is.
+    matrices : list of ndarray of shape (J_k, I_k) or (I_k,), or None
+        One a mode; a vector stands for a diagonal matrix, and None leaves the mode as
+        it is.
 
     Returns
     -------
@@ -25,6 +26,9 @@ def mode_products(tensors, matrices):
         if matrix is None:
             continue
         shape = tensors.shape
+        if matrix.ndim == 1:
+            tensors = tensors * matrix.reshape(-1, *[1] * (len(shape) - axis - 1))
+            continue
         left, right = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
         if right == 1:
             product = tensors.reshape(left, shape[axis]) @ matrix.T

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from sktensordp.privacy._johnson_lindenstrauss import projection_delta, projection_tau
+from sktensordp.privacy._johnson_lindenstrauss import (
+    _log_density_at_mode,
+    _log_mass,
+    projection_delta,
+    projection_tau,
+)
 
 ORACLE = json.loads(
     Path(__file__).with_name("projection_oracle.json").read_text(encoding="utf-8")
@@ -70,17 +75,38 @@ def test_delta_at_many_digits(r, tau):
         check(-min(epsilon, 50.0), r, tau)
 
 
-@pytest.mark.parametrize(("r", "tau"), [(1, 1e3), (2, 1e3), (4, 50.0), (20, 1e3)])
-def test_where_adding_a_row_is_worse_or_impossible(r, tau):
-    h = r / 2 * math.log1p(tau)
-    for epsilon in [h * (1 - 1e-9), h * 0.999, h * 0.9, h * 0.5, h, h * 1.001]:
-        check(epsilon, r, tau)
+@pytest.mark.parametrize("r", [1, 4, 35, 1001])
+@pytest.mark.parametrize("tau", [1e-6, 0.1, 3.0, 1e3])
+def test_adding_a_row(r, tau):
+    # The other order is at least as large wherever both have been computed, so that
+    # the maximum does not show this one.
+    h, slope, a = r / 2 * math.log1p(tau), tau / (1 + tau), mpmath.mpf(r) / 2
+    for epsilon in [h * share for share in (0.0, 0.3, 0.9, 1 - 1e-9)]:
+        edge = np.sqrt(np.array([(h - epsilon) / slope]))
+        ours = _log_mass(edge, -1, slope, r)[0]
+        with mpmath.workdps(80):
+            x, left = mpmath.mpf(edge[0]) ** 2, 1 - mpmath.mpf(slope)
+            tails = [mpmath.gammainc(a, 0, y, regularized=True) for y in (x, left * x)]
+            exact = tails[0] - mpmath.exp((left - 1) * x) / left**a * tails[1]
+            assert abs(float(mpmath.exp(ours) / exact - 1)) < 1e-11
+        assert projection_delta(epsilon, r, tau) >= math.exp(ours) * (1 - 1e-12)
+    check(h, r, tau)
+
+
+@pytest.mark.parametrize("r", [1, 2, 33, 34, 35, 60, 1001])
+def test_density_at_the_mode(r):
+    with mpmath.workdps(40):
+        m = mpmath.mpf(r - 1) / 2
+        power = m * mpmath.log(m) if r > 1 else 0
+        exact = mpmath.log(2) + power - m - mpmath.loggamma(m + 0.5)
+        assert abs(float(_log_density_at_mode(r) - exact)) < 3e-14
 
 
 def test_many_projections():
     # Where Stirling's series and 10^4 draws leave their marks.
     for epsilon, tau in [(0.5, 1e-3), (0.01, 1e-6), (80.0, 0.5), (-0.2, 1e-3)]:
         check(epsilon, 10_000, tau)
+    assert projection_delta(0.1, 10_000, 1e3) == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize("r", [1, 2, 5, 12])

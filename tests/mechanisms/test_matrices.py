@@ -1,0 +1,259 @@
+"""Errors against closed forms, matrix mechanisms, parameters that are refused."""
+
+import json
+import math
+import time
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from sktensordp import mechanisms as ms
+from sktensordp.privacy import gaussian_mu
+
+ORACLE = Path(__file__).with_name("strategy_oracle.json").read_text(encoding="utf-8")
+ORACLE = json.loads(ORACLE)["matrix_mechanism"]
+DELTA = 1e-5
+WHOLE, PUBLISHED = {"delta": DELTA, "bounds": (0, 1)}, {"calibration": "published"}
+LAP, GM, TVG = ms.LaplaceMechanism, ms.GaussianMechanism, ms.TensorVariateGaussian
+MGM, UDN = ms.MatrixGaussian, ms.UnimodalDirectionalNoise
+IDN, MVG = ms.IndependentDirectionalNoise, ms.MatrixVariateGaussian
+MM, JL = ms.MatrixMechanism, ms.JohnsonLindenstrauss
+
+
+def check_mean(values, expected):
+    """Means over the first axis: false-alarm rate 1e-6 each; precise to a tenth."""
+    error = 4.9 * np.std(values, axis=0) / math.sqrt(len(values))
+    assert np.all(np.abs(np.mean(values, axis=0) - expected) < error)
+    return error
+
+
+@pytest.mark.parametrize(("k", "cls"), list(enumerate([TVG, UDN, IDN])))
+@pytest.mark.parametrize(
+    ("shape", "gain", "published"),
+    [((16, 5, 5), 0.45, (1.6e4, 644, 40)), ((28, 28), 0.34, (5.6e4, 2.0e3, 72))],
+)
+def test_errors_relative_to_independent_noise(k, cls, shape, gain, published):
+    X, mu = np.zeros((1, *shape)), gaussian_mu(1.0, DELTA)
+    iid = GM(**WHOLE).fit(X).expected_squared_error_
+    assert iid == pytest.approx((math.prod(shape) / mu) ** 2, rel=1e-3)
+    assert cls(**WHOLE).fit(X).expected_squared_error_ == pytest.approx(iid, rel=1e-3)
+    # Weights i^-2 along the first mode.
+    utility = 1 / np.arange(1.0, shape[0] + 1)
+    weights = [utility] + [None] * (len(shape) - 1) if cls is TVG else utility
+    error = cls(utility=weights, **WHOLE).fit(X).expected_squared_error_
+    relative = error / (iid * np.mean(utility**2))
+    ratio = utility.sum() ** 2 / (shape[0] * (utility**2).sum())
+    assert pytest.approx(gain, abs=5e-3) == relative == pytest.approx(ratio, rel=1e-3)
+    told = cls(**WHOLE, **PUBLISHED).fit(X)
+    assert told.expected_squared_error_ / iid == pytest.approx(published[k], rel=0.02)
+    assert told.privacy_guarantee_.epsilon < told.privacy_guarantee_.claimed[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "truth"), [((16, 5, 5), 0.133212369995), ((28, 28), 0.0970835253844)]
+)
+def test_true_epsilon_of_the_published_theorems(shape, truth):
+    """The supremum over all designs: attained by IDN, neared by a lopsided TVG."""
+    X, one = np.zeros((1, *shape)), [np.eye(n)[0] for n in shape]
+    guarantee = IDN(**WHOLE, **PUBLISHED).fit(X).privacy_guarantee_
+    assert guarantee.epsilon == pytest.approx(truth, rel=1e-3)
+    tvg = TVG(utility=one, norm_bound=1.0, delta=DELTA, **PUBLISHED).fit(X)
+    assert 0.97 * truth < tvg.privacy_guarantee_.epsilon < truth * (1 + 1e-4)
+    # Theorem 3 is false for a rotation.
+    with pytest.raises(TypeError, match="directions"):
+        IDN(directions=np.eye(2))
+
+
+# Weights and widths; L2 sensitivity, best variances and error: soundness.md, 1.2.
+P, R = np.array([4.0, 1.0, 0.25, 0.0625]), np.array([1.0, 2.0, 0.5, 1.5])
+BEST = [
+    (None, [32.1844786627, 128.73791465, 64.3689573254, 386.213743953], 297.7064276),
+    (0.5, [3.4794030986723667] * 4, 18.48432896169695),
+    (1.5, [22.83093045644522] + [44.56141339585557] * 3, 149.81057690784132),
+    (2.5, [31.3146278881, 125.258511552, 62.6292557761, 250.517023105], 281.831650992),
+]
+
+
+@pytest.mark.parametrize(("l2", "variances", "error"), BEST)
+@pytest.mark.parametrize("cls", [TVG, UDN, IDN])
+def test_least_noise_against_reference_values(cls, l2, variances, error):
+    domain = {"bounds": (-R / 2, R / 2), "norm_bound": l2 and l2 / 2, "delta": DELTA}
+    utility = [np.sqrt(P)] if cls is TVG else np.sqrt(P)
+    mechanism = cls(utility=utility, **domain).fit(np.zeros((1, 4)))
+    np.testing.assert_allclose(mechanism.noise_variance_, variances, rtol=1e-3)
+    assert mechanism.expected_squared_error_ == pytest.approx(error, rel=1e-3)
+
+
+def test_published_noise_against_equations():
+    """Equations 25 and 30 of Yang et al. (2021); the latter at P = 1, 16 x 25."""
+    log, roots = -math.log(DELTA), [np.sqrt(P), np.array([1.0, 3.0, 0.7])]
+    zeta = math.sqrt(12 + 2 * math.sqrt(12 * log) + 2 * log)
+    bound = (math.sqrt(zeta**2 + 2) - zeta) ** 2 / 12
+    tvg = TVG(utility=roots, **WHOLE, **PUBLISHED).fit(np.zeros((1, 4, 3)))
+    total = math.prod(r.sum() for r in roots)
+    expected = total / bound / np.multiply.outer(*roots)
+    np.testing.assert_allclose(tvg.noise_variance_, expected, rtol=1e-9)
+    assert tvg.expected_squared_error_ == pytest.approx(total**2 / bound, rel=1e-9)
+    mvg = MVG(bounds=(-0.5, 0.5), delta=DELTA, **PUBLISHED).fit(np.zeros((1, 16, 25)))
+    assert mvg.expected_squared_error_ == pytest.approx(408730661367.0455, rel=1e-9)
+
+
+PREFIX = np.tril(np.ones((8, 8)))
+RANGES = np.array([np.eye(6)[a:b].sum(axis=0) for b in range(7) for a in range(b)])
+WORKLOADS = {
+    "prefix8": PREFIX,
+    "allrange6": RANGES,
+    "kron_prefix8_allrange6": [PREFIX, RANGES],
+    "prefix64": np.tril(np.ones((64, 64))),
+}
+
+
+@pytest.mark.parametrize("key", WORKLOADS)
+@pytest.mark.parametrize("count", [0, 10_000_000])
+def test_matrix_mechanism(key, count):
+    workload = matrix = WORKLOADS[key]
+    if "kron" in key:
+        matrix = np.kron(*workload)
+    X = np.tile(count + np.arange(matrix.shape[1]), (2000, 1))
+    mm = MM(workload=workload, delta=DELTA, sensitivity=2.0, random_state=0).fit(X)
+    ideal = ORACLE[key] * (2.0 / gaussian_mu(1.0, DELTA)) ** 2
+    assert ideal <= mm.expected_squared_error_ <= 1.005 * ideal
+    assert mm.noise_variance_.sum() == pytest.approx(mm.expected_squared_error_)
+    errors = mm.transform(X) - X @ matrix.T
+    check_mean(errors, 0)
+    check_mean(np.square(errors), mm.noise_variance_)
+    total = np.square(errors).sum(axis=1)
+    assert check_mean(total, mm.expected_squared_error_) < 0.1 * total.mean()
+    # A change of one cell, whitened, with rounding; and what the noise becomes.
+    factors = mm._plan.whitening, mm._plan.colouring
+    strategy, answers = (reduce(np.kron, matrices) for matrices in factors)
+    mu = 2 * np.linalg.norm(strategy, axis=0).max()
+    mu += mm._plan.lattice.step * math.sqrt(len(strategy))
+    of_event = 1 / mm.privacy_guarantee_.event.events[0].noise_multiplier
+    assert 0.997 * of_event < mu <= of_event <= gaussian_mu(1.0, DELTA)
+    np.testing.assert_allclose(answers @ strategy, matrix, atol=1e-8)
+    np.testing.assert_allclose(np.square(answers).sum(axis=1), mm.noise_variance_)
+    assert mm.privacy_guarantee_.unit == "entry"
+    one = MM(workload=matrix, delta=DELTA, sensitivity=2.0).fit(X)
+    found = one.expected_squared_error_, one.privacy_guarantee_.delta_at(0.5)
+    known = mm.expected_squared_error_, mm.privacy_guarantee_.delta_at(0.5)
+    assert found == pytest.approx(known, rel=5e-3)
+    exact = mm.set_params(epsilon=math.inf).fit(X[:2]).transform(X[:2])
+    np.testing.assert_allclose(exact, X[:2] @ matrix.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("length", [0.0, 0.5, 3.0])
+def test_projections_estimate_the_covariance_of_clipped_rows(length):
+    rows = np.random.default_rng(0).standard_normal((50, 3))
+    rows *= length / np.linalg.norm(rows, axis=1)[:, None]
+    X = np.broadcast_to(rows, (3000, 50, 3))
+    jl = JL(4.0, n_projections=10, norm_bound=1.5, random_state=0).fit(X)
+    out = jl.transform(X)
+    np.testing.assert_array_equal(out, np.swapaxes(out, 1, 2))
+    clipped = rows * (min(length, 1.5) / max(length, 1e-9))
+    true = clipped.T @ clipped
+    spread = true + jl._plan.noise**2 * np.eye(3)
+    error = (np.trace(spread) ** 2 + np.trace(spread @ spread)) / 10
+    check_mean(out, true)
+    losses = np.square(out - true).sum(axis=(1, 2))
+    assert check_mean(losses, error) < 0.1 * error
+    if length == 0:
+        assert jl.expected_squared_error_ == pytest.approx(error)
+        check_mean(np.square(out), jl.noise_variance_)
+    exact = jl.set_params(epsilon=math.inf).fit(X[:1]).transform(X[:1])
+    np.testing.assert_allclose(exact[0], true, atol=1e-12)
+
+
+@pytest.mark.parametrize("budget", [(0.5, 1e-5), (4.0, 1e-9)])
+@pytest.mark.parametrize("r", [1, 20, 1000])
+def test_projections_are_calibrated(budget, r):
+    params, noise = {"delta": budget[1], "n_projections": r, "norm_bound": 3.0}, []
+    for n_rows in (1, 10, 1000):
+        jl = JL(budget[0], **params).fit(np.zeros((1, n_rows, 4)))
+        guarantee = jl.privacy_guarantee_
+        assert (guarantee.epsilon, guarantee.delta) == budget
+        assert (guarantee.unit, guarantee.relation) == (0, "add-or-remove")
+        projection, residual = guarantee.event.events
+        noise.append(jl._plan.noise)
+        tau = (3.0 / noise[-1]) ** 2
+        assert 0.999 * projection.tau < tau <= projection.tau * (1 + 1e-15)
+        # The worst pair are r draws of N(0, 1 + tau) and of N(0, 1): chi-square tails.
+        epsilon, law, k = budget[0], chi2(r), 2 * (1 + tau) / tau
+        ends = k * (r / 2 * math.log1p(tau) + np.array([epsilon, -epsilon]))
+        removed = law.sf(ends[0] / (1 + tau)) - math.exp(epsilon) * law.sf(ends[0])
+        added = law.cdf(ends[1]) - math.exp(epsilon) * law.cdf(ends[1] / (1 + tau))
+        assert 0.97 * budget[1] < max(removed, added) < budget[1]
+        assert residual.epsilon < 1e-3 * budget[0]
+        assert residual.delta < 1e-9 * budget[1]
+    # More rows need no more noise, but for what the residual takes.
+    assert noise[2] == pytest.approx(noise[0], rel=1e-3)
+
+
+def test_matrix_noise_is_tensor_noise():
+    turn = {"directions": [[[0.6, -0.8], [0.8, 0.6]], None]}
+    for params in ({}, turn, {"utility": [P[:2], None], **PUBLISHED}):
+        X, params = np.full((4, 2, 3), 0.3), {"random_state": 3, **WHOLE, **params}
+        one, other = MGM(**params).fit(X), TVG(**params).fit(X)
+        np.testing.assert_array_equal(one.transform(X), other.transform(X))
+        assert one.privacy_guarantee_.event == other.privacy_guarantee_.event
+
+
+@pytest.mark.parametrize("shape", [(3136, 512), (256, 512, 4, 4)])
+def test_large_samples_take_seconds(shape):
+    X = np.full((1, *shape), 0.5, dtype=np.float32)
+    utility = [np.geomspace(1, 0.1, shape[0])] + [None] * (len(shape) - 1)
+    start = time.perf_counter()
+    out = TVG(utility=utility, **WHOLE).fit(X).transform(X)
+    assert time.perf_counter() - start < 10
+    assert (out.dtype, out.shape) == (X.dtype, X.shape)
+    assert np.isfinite(out).all()
+
+
+def test_a_mode_without_directions_may_be_long():
+    mvg = MVG(row_covariance=[[2, 1], [1, 2]], bounds=(0, 1))
+    assert mvg.fit(np.zeros((1, 2, 2**20))).noise_variance_.shape == (2, 2**20)
+
+
+ANY = [LAP, GM, TVG, MGM, UDN, IDN, MVG, MM, JL]
+NAN, SKEW = math.nan, [[1, 0.5], [0, 1]]
+OF_UTILITY = {"have 2": [1, 2, 3], "weights": [1, -1], "zero": [0, 0], "fini": [1, NAN]}
+OF_TURNS = {"orthogonal": np.ones((2, 2)), "shape": np.eye(3), "None or": "axes"}
+OF_COVARIANCE = {"definite": [[1, 2], [2, 1]], "symm": SKEW, r"\(2, 2\)": np.eye(3)}
+OF_WORKLOAD = {
+    "about 5 cells, but X has 6": np.ones((2, 5)), "about 4": [np.ones((2, 2))] * 2,
+    "be finite": np.full((2, 6), NAN), "not zero": np.zeros((2, 6)),
+}  # fmt: skip
+BAD = [
+    *((c, {"epsilon": e}, "'epsilon'") for c in ANY for e in (0, -1.0, NAN)),
+    *((c, {"delta": d}, "'delta'") for c in ANY[1:] for d in (0, 1, -0.1, NAN)),
+    *((c, {"delta": 1e-310}, "delta = 1e-310 is too small") for c in ANY[1:]),
+    *((c, {"epsilon": 1e-9}, "the sampler can honour") for c in ANY[1:]),
+    *((c, {"bounds": (1, 0)}, "low < high") for c in ANY[:7]),
+    *((c, {"bounds": (np.zeros(2), 1)}, "must broadcast") for c in ANY[:7]),
+    *((c, {"sensitivity": 1.0}, "declare it alone") for c in ANY[:7]),
+    *((c, {"mode": m}, "out of range") for c in (UDN, IDN) for m in (2, -3)),
+    *((TVG, {"utility": [u, None]}, m) for m, u in OF_UTILITY.items()),
+    *((c, {"utility": u}, m) for m, u in OF_UTILITY.items() for c in (UDN, IDN)),
+    *((c, {"utility": [None]}, "one item for each") for c in (TVG, MGM)),
+    *((TVG, {"directions": [t, None]}, m) for m, t in OF_TURNS.items()),
+    *((UDN, {"directions": t}, m) for m, t in list(OF_TURNS.items())[:2]),
+    *((MVG, {"row_covariance": v}, m) for m, v in OF_COVARIANCE.items()),
+    *((MM, {"workload": w}, m) for m, w in OF_WORKLOAD.items()),
+    (GM, {"epsilon": 1.1, "calibration": "classic"}, "epsilon <= 1"),
+    (MVG, {**PUBLISHED, "bounds": None, "sensitivity": 1.0}, "largest norm"),
+    (IDN, {**PUBLISHED, "bounds": None, "norm_bound": 1.0}, "declare bounds"),
+    (LAP, {"epsilon": 1e-20}, "too small to be represented"),
+    (JL, {"norm_bound": 0}, "'norm_bound'"),
+]
+
+
+@pytest.mark.parametrize(("cls", "params", "message"), BAD)
+def test_bad_parameters_are_refused_before_anything_is_released(cls, params, message):
+    domain = {MM: {}, JL: {"norm_bound": 1.0}}.get(cls, {"bounds": (0, 1)})
+    mechanism = cls(**domain | params)
+    with pytest.raises(ValueError, match=message):
+        mechanism.fit(np.zeros((4, 6) if cls is MM else (4, 2, 3)))
+    assert not {"privacy_guarantee_", "_releases"} & set(vars(mechanism))

@@ -1,0 +1,526 @@
+"""Poisson samples, projections and Renyi divergences, from first principles.
+
+A law is a pair (p, q) of masses of the same cells of outputs under two neighbours.
+Cells forget where in them the output lies, so that no delta of a law is above the
+true one. `bracket` composes laws by FFT on a lattice of losses, and encloses theirs:
+
+- below by drawing for every cell one of the two nearest lattice points, which is
+  post-processing, and rounding the losses that this gives down;
+- above by the chords of the curve, which is the same draw with the points' losses.
+"""
+
+import math
+import time
+from itertools import product
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from scipy import fft
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.stats import chi2, laplace, norm
+
+from sktensordp.mechanisms import GaussianMechanism
+from sktensordp.privacy import PrivacyGuarantee, compose
+from sktensordp.privacy._accounting import event_delta, event_epsilon, event_renyi
+from sktensordp.privacy._events import (
+    ProjectionDpEvent,
+    PureDpEvent,
+    SamplerResidualDpEvent,
+    TableDpEvent,
+)
+
+Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
+Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
+Sampled = dp_event.PoissonSampledDpEvent
+# What the package adds to a delta, and as much again.
+_SLACK, _SLACK_EACH = 2e-12, 2e-15
+_SHARE = 1 / 64  # of a step: losses this little below a point count as the point
+
+
+def cells(law, edges, middle=0.0):
+    """Masses between edges, each from the tail that it is in."""
+    low, high = edges[:-1], edges[1:]
+    upper = law.sf(low) - law.sf(high)
+    return np.where(low > middle, upper, law.cdf(high) - law.cdf(low))
+
+
+def gaussian(mu, size=2**17):
+    edges = np.linspace(-12, min(12 + mu, 37), size + 1)
+    return cells(norm, edges - mu), cells(norm, edges)
+
+
+def double_exponential(bound):
+    edges = np.r_[-np.inf, np.linspace(0, bound, 501), np.inf]
+    return cells(laplace, edges - bound), cells(laplace, edges)
+
+
+def projected(r, tau):
+    edges = np.linspace(max(0, r**0.5 - 12), (r**0.5 + 12) * (1 + tau) ** 0.5, 2**16)
+    return cells(chi2(r), edges**2 / (1 + tau), r), cells(chi2(r), edges**2, r)
+
+
+def response(epsilon):
+    p = np.array([1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))])
+    return p, p[::-1]
+
+
+def on_sample(rate, law):
+    return (1 - rate) * law[1] + rate * law[0], law[1]
+
+
+def spread(law):
+    """Mean, deviation and reach of the loss."""
+    p, q = (side[(law[0] > 0) & (law[1] > 0)] for side in law)
+    losses = np.log(p) - np.log(q)
+    mean = float((p * losses).sum())
+    deviation = math.sqrt((p * (losses - mean) ** 2).sum())
+    return mean, deviation, float(np.ptp(losses[np.maximum(p, q) > 1e-17]))
+
+
+def lattice(law, step):
+    """First index and masses on the lattice of losses step * index, from both sides.
+
+    From below, the losses are step * (index - _SHARE).
+    """
+    p, q = (side[(law[0] > 0) & (law[1] > 0)] for side in law)
+    losses = np.log(p) - np.log(q)
+    index = np.floor(losses / step)
+    share = np.expm1(np.minimum(index * step - losses, 0)) / math.expm1(-step)
+    first = int(index.min())
+    place = index.astype(int) - first
+    size = int(place.max()) + 2
+    up, down = np.bincount(place + 1, p * share, size), p * (1 - share)
+    masses = up + np.bincount(place, down, size)
+    relative = np.exp(index * step - losses)  # q e^loss of the point, over p
+    others = np.bincount(place + 1, p * share * relative * math.exp(step), size)
+    others += np.bincount(place, down * relative, size)
+    some = np.flatnonzero((masses > 0) & (others > 0))
+    excess = np.log(masses[some] / others[some]) / step
+    rounded = some + np.floor(excess + _SHARE).astype(int)
+    least = int(rounded.min())
+    below = np.bincount(rounded - least, masses[some])
+    return (first + least, below), (first, masses)
+
+
+def exponent(tilt, parts, step, epsilon):
+    """Logarithm of E e^(tilt (loss - epsilon)); parts: (first index, masses, count)."""
+    total = -tilt * epsilon
+    for first, masses, count in parts:
+        losses = step * (first + np.arange(masses.size))
+        top = tilt * losses[masses > 0][-1]
+        tilted = masses * np.exp(tilt * losses - top)
+        total += count * (top + math.log(tilted.sum()))
+    return total
+
+
+def lattice_delta(parts, step, epsilon, length, tilt):
+    """Delta of the composed parts. A tilt that puts epsilon amid them keeps digits."""
+    middle, transform = 0, 1.0
+    for first, masses, count in parts:
+        tilted = masses * np.exp(tilt * step * np.arange(1 - masses.size, 1))
+        tilted /= tilted.sum()
+        mean = round(float((tilted * np.arange(tilted.size)).sum()))
+        padded = np.roll(np.pad(tilted, (0, length - tilted.size)), -mean)
+        transform = transform * fft.rfft(padded) ** count
+        middle += count * (first + mean)
+    total = np.roll(fft.irfft(transform, length), length // 2)
+    excess = step * (middle + np.arange(length) - length // 2) - epsilon
+    total, excess = total[excess > 0], excess[excess > 0]
+    gain = (total * np.exp(-tilt * excess) * -np.expm1(-excess)).sum()
+    return math.exp(min(exponent(tilt, parts, step, epsilon), 700.0)) * float(gain)
+
+
+def bracket(laws, epsilons, unit=None, bins=2**15):
+    """Bounds on the larger delta of both orders for (law, count), at each epsilon.
+
+    The losses of finite laws are multiples of `unit`.
+    """
+    widths = [(*spread(law)[1:], n) for law, n in laws]
+    width = sum(min(n * r, r + 24 * d * math.sqrt(n)) for d, r, n in widths)
+    step = unit / math.ceil(unit * bins / width) if unit else width / bins
+    slip = step * _SHARE * sum(n for _, n in laws)
+    sides = np.zeros((2, 2, len(epsilons)))
+    for order in (0, 1):
+        pairs = [(lattice(law[:: 1 - 2 * order], step), n) for law, n in laws]
+        lows, tops = ([(*pair[i], n) for pair, n in pairs] for i in (0, 1))
+        longest = max(width / step, *(masses.size for _, masses, _ in lows + tops))
+        length = 2 * fft.next_fast_len(int(longest), real=True)
+        for i, e in enumerate(epsilons):
+            tilt = minimize_scalar(
+                lambda t, e=e, tops=tops: exponent(math.exp(t), tops, step, e),
+                bounds=(-7, 9), method="bounded", options={"xatol": 0.05},
+            ).x  # fmt: skip
+            at = length, math.exp(tilt)
+            sides[order, 0, i] = lattice_delta(lows, step, e + slip, *at)
+            sides[order, 1, i] = lattice_delta(tops, step, e, *at)
+    return sides.max(axis=0)
+
+
+def integrate(function, low, high):
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    edges = np.linspace(low, high, 65)
+    half = np.diff(edges)[:, None] / 2
+    values = function(edges[:-1, None] + half * (1 + nodes))
+    return float((values * half * weights).sum())
+
+
+def sampled_delta(rate, mu, epsilon):
+    """Both orders of (1 - rate) N(0, 1) + rate N(mu, 1) against N(0, 1), integrated.
+
+    With k where the loss is epsilon, the excess is c e^(-x^2 / 2) (e^(mu (x - k)) - 1).
+    """
+
+    def excess(x):
+        slope = mu * (x - k)
+        return np.exp(np.maximum(slope, 0) - x * x / 2) * -np.expm1(-abs(slope))
+
+    c = math.expm1(epsilon) + rate
+    k = mu / 2 + math.log(c / rate) / mu
+    remove, add = c * integrate(excess, k, max(k, mu) + 12), 0.0
+    c = math.expm1(-epsilon) + rate
+    if c > 0:
+        k = mu / 2 + math.log(c / rate) / mu
+        add = c * integrate(excess, min(k, 0) - 12 if k < 60 else -12, min(k, 60))
+    return max(remove, math.exp(epsilon) * add) / math.sqrt(2 * math.pi)
+
+
+def understated(event, lower, epsilons):
+    """Whether the package claims more privacy than a lower bound of delta allows."""
+    for epsilon, delta in zip(epsilons, lower, strict=True):
+        if not event_delta(event, epsilon) >= delta * (1 - 1e-9) - 1e-13:
+            return True
+        # What FFTs lose, 1e-13 of delta, moves epsilon by less than 1e-9.
+        least = epsilon * (1 - 1e-9) - 1e-9
+        if 1e-20 < delta < 0.99 and not event_epsilon(event, delta) >= least:
+            return True
+    return False
+
+
+def sampled(rate, mu, count=1):
+    event = Sampled(rate, Gaussian(1 / mu))
+    return Repeated(event, count), on_sample(rate, gaussian(mu)), count
+
+
+def answers(rate, epsilon, count):
+    event = Sampled(rate, PureDpEvent(epsilon))
+    return Repeated(event, count), on_sample(rate, response(epsilon)), count
+
+
+def projections(r, tau, count=1):
+    return Repeated(ProjectionDpEvent(r, tau), count), projected(r, tau), count
+
+
+WEIGHTS = np.array([[8, 1, 1], [1, 8, 1], [1, 1, 8]])
+NOISE = {
+    "gaussian": (Gaussian(2.0), gaussian(0.5), 1),
+    "laplace": (Laplace(2.0), double_exponential(0.5), 1),
+    "pure": (Repeated(PureDpEvent(0.7), 2), response(0.7), 2),
+    "table": (TableDpEvent(tuple(map(tuple, WEIGHTS.tolist()))), WEIGHTS[:2] / 10, 1),
+}
+# How far delta may be above the truth, a unit of which the losses of finite laws are
+# multiples, and releases. The package allows projections the worse order at every
+# epsilon, and a sampled pure release both signs of its largest loss.
+COMPOSITIONS = {
+    "hundred": (1e-3, None, (sampled, 0.01, 1.0, 100)),
+    "thousand": (1e-3, None, (sampled, 0.01, 1.0, 1000)),
+    "ten large": (1e-2, None, (sampled, 0.01, 4.0, 10)),
+    "tiny mu": (1e-2, None, (sampled, 0.01, 1e-4, 1000)),
+    "large mu": (1e-3, None, (sampled, 0.01, 30.0, 2)),
+    "rare": (1e-2, None, (sampled, 1e-6, 0.5, 1000)),
+    "often": (1e-3, None, (sampled, 0.999, 0.3, 5)),
+    "two rates": (1e-3, None, (sampled, 0.01, 1.0, 99), (sampled, 0.2, 0.5, 20)),
+    "with gaussian": (1e-3, None, (sampled, 0.05, 1.0, 30), "gaussian"),
+    "with laplace": (1e-3, 1e-3, (sampled, 0.05, 1.0, 30), "laplace"),
+    "with pure": (1e-3, 0.7, (sampled, 0.05, 1.0, 30), "pure"),
+    "with table": (1e-3, math.log(8), (sampled, 0.1, 1.0, 5), "table"),
+    "with answers": (9, None, (sampled, 0.05, 1.0, 30), (answers, 0.05, 1.0, 30)),
+    "answers": (1.0, None, (answers, 0.01, 0.1, 20)),
+    "projections, gaussian": (0.04, None, (projections, 20, 0.5), "gaussian"),
+    "projections, laplace": (0.04, 1e-3, (projections, 5, 0.1), "laplace"),
+    "projections, sampled": (0.04, None, (projections, 5, 0.1), (sampled, 0.1, 1.0, 5)),
+    "projections, two": (0.15, None, (projections, 1, 1.0), (projections, 9, 0.2)),
+    "projections, ten": (0.35, None, (projections, 5, 0.1, 10)),
+}
+
+
+def composed(*parts):
+    """The event, the laws, and epsilons where its delta is neither 0 nor 1."""
+    parts = [NOISE[p] if isinstance(p, str) else p[0](*p[1:]) for p in parts]
+    spreads = [(*spread(law)[:2], n) for _, law, n in parts]
+    mean = sum(n * m for m, _, n in spreads)
+    deviation = math.sqrt(sum(n * d * d for _, d, n in spreads))
+    epsilons = [max(mean + z * deviation, 0.0) for z in (-1, 1, 3, 5)]
+    return Composed([part[0] for part in parts]), [p[1:] for p in parts], epsilons
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_compositions(name):
+    relative, unit, *parts = COMPOSITIONS[name]
+    event, laws, epsilons = composed(*parts)
+    lower, upper = bracket(laws, epsilons, unit)
+    assert not understated(event, lower, epsilons)
+    slack = _SLACK + _SLACK_EACH * sum(n for _, n in laws)
+    for epsilon, delta in zip(epsilons, upper, strict=True):
+        assert event_delta(event, epsilon) <= delta * (1 + relative) + slack
+
+
+def test_checker_sees_small_mistakes():
+    _, laws, epsilons = composed((sampled, 0.01, 1.0, 100), "gaussian")
+    lower, _ = bracket(laws, epsilons)
+    for rate, mu, count in ((0.01, 1.0, 99), (0.01, 0.99, 100), (0.0099, 1.0, 100)):
+        wrong = sampled(rate, mu, count)[0], Gaussian(2.0)
+        assert understated(Composed(wrong), lower, epsilons)
+    _, laws, epsilons = composed((projections, 5, 0.1))
+    lower, _ = bracket(laws, epsilons)
+    for r, tau in ((4, 0.1), (5, 0.0999)):
+        assert understated(ProjectionDpEvent(r, tau), lower, epsilons)
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.01, 10_000), (1e-3, 100_000)])
+def test_many_releases(rate, count):
+    # Rounding down costs too much here. Halving the step says how far `above` is off.
+    event, laws, epsilons = composed((sampled, rate, 1.0, count))
+    coarse, fine = (bracket(laws, epsilons, bins=2**b)[1] for b in (15, 16))
+    assert not understated(event, fine - 2 * abs(fine - coarse), epsilons)
+    for epsilon, delta in zip(epsilons, fine, strict=True):
+        slack = _SLACK + _SLACK_EACH * count
+        assert event_delta(event, epsilon) <= 1.02 * delta + slack
+
+
+def test_many_releases_by_simulation():
+    # Six standard errors: one false alarm in 10^8, were the seed not fixed.
+    rate, mu, count, trials = 0.02, 1.0, 3000, 4000
+    rng, losses = np.random.default_rng(0), np.zeros(trials)
+    for i in range(trials):
+        x = rng.standard_normal(count) + mu * (rng.random(count) < rate)
+        losses[i] = np.log1p(rate * np.expm1(mu * x - mu * mu / 2)).sum()
+    for epsilon in (0.0, 2.0, 4.0):
+        gains = -np.expm1(np.minimum(epsilon - losses, 0))
+        ours = event_delta(sampled(rate, mu, count)[0], epsilon)
+        assert abs(ours - gains.mean()) <= 6 * gains.std() / math.sqrt(trials)
+
+
+@pytest.mark.parametrize("mu", [1e-4, 0.1, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 1 - 1e-6])
+def test_one_release_by_quadrature(rate, mu):
+    event, whole, worst = Sampled(rate, Gaussian(1 / mu)), Gaussian(1 / mu), 1.0
+    for epsilon in sorted([0.0, mu * mu / 2, *(rate * mu * z for z in (0.1, 1, 3, 8))]):
+        delta, ours = sampled_delta(rate, mu, epsilon), event_delta(event, epsilon)
+        assert delta * (1 - 1e-9) - 1e-13 <= ours <= delta * 1.01 + _SLACK
+        worst = min(event_delta(whole, epsilon), worst) * (1 + 1e-9)
+        assert ours <= worst
+        if 1e-300 < delta < 0.9 * event_delta(event, 0.0):
+            assert event_epsilon(event, delta) >= epsilon * (1 - 1e-9)
+    for delta in (1e-13, 1e-12, 1.1e-12):
+        epsilon = event_epsilon(event, delta)
+        assert 0 <= epsilon <= event_epsilon(whole, delta)
+        assert sampled_delta(rate, mu, epsilon) <= delta + 1e-25
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-4, 1e-6, 1e-9, 1e-17, 1e-300])
+def test_small_rates(rate):
+    # Whose losses are nearly always nearly 0 and in rare cases large.
+    for mu, count in product((0.3, 1.0, 3.0), (1, 10)):
+        event, start = sampled(rate, mu, count)[0], time.perf_counter()
+        for delta in (1e-5, 1e-9):
+            epsilon = event_epsilon(event, delta)
+            assert sampled_delta(rate, mu, epsilon) <= delta
+            assert epsilon <= event_epsilon(Gaussian(1 / mu / count**0.5), delta)
+            # The record is in no sample but for a probability of count * rate.
+            assert epsilon == 0 or delta < count * rate
+        assert time.perf_counter() - start < 10
+
+
+def test_one_sample_of_several_releases():
+    # Both are about one sample: whether a record is in it is seen in both together.
+    for rate, mu, epsilon in ((0.01, 1.0, 1.0), (1e-3, 1.0, 3.0), (0.5, 2.0, 2.0)):
+        sides = zip(gaussian(mu), response(epsilon), strict=True)
+        law = [np.outer(*pair).ravel() for pair in sides]
+        p, q = on_sample(rate, law)
+        both = Sampled(rate, Composed([Gaussian(1 / mu), PureDpEvent(epsilon)]))
+        for e in (0.0, 0.1, 0.5, 1.0, 2.0):
+            removed = np.maximum(p - math.exp(e) * q, 0).sum()
+            added = np.maximum(q - math.exp(e) * p, 0).sum()
+            assert not understated(both, [max(removed, added) * (1 - 1e-6)], [e])
+    both = Sampled(0.1, Composed([Gaussian(0.6), Gaussian(0.8)]))
+    mu = math.hypot(1 / 0.6, 1 / 0.8)
+    assert not understated(both, [sampled_delta(0.1, mu, 1.0)], [1.0])
+    both = Sampled(0.1, Composed([PureDpEvent(0.3), Laplace(1 / 0.4)]))
+    expected = math.log1p(0.1 * math.expm1(0.7))
+    assert event_epsilon(both, 0.0) == pytest.approx(expected, rel=1e-12)
+
+
+def test_pure_amplification_by_enumeration():
+    # Randomised response about any property of a sample of three records.
+    samples = np.array(list(product((0, 1), repeat=3)))
+    for rate, epsilon in product((1e-6, 0.2, 0.9), (0.1, 2.0, 9.0)):
+        masses = np.where(samples, rate, 1 - rate)
+        of, without = masses.prod(axis=1), masses[:, :2].prod(axis=1)
+        without[samples[:, 2] == 1] = 0
+        worst = 0.0
+        for says_no in product((0, 1), repeat=8):
+            yes = response(epsilon)[0][list(says_no)]
+            worst = max(worst, abs(math.log((of @ yes) / (without @ yes))))
+        event = Sampled(rate, PureDpEvent(epsilon))
+        # 2e-15: sums are rounded; their logarithm is as small as 1e-7 here.
+        assert event_epsilon(event, 0.0) == pytest.approx(worst, rel=1e-12, abs=2e-15)
+        assert event_delta(event, event_epsilon(event, 0.0)) == 0.0
+        assert event_epsilon(event, 0.0) <= epsilon
+    large = event_epsilon(Sampled(0.5, PureDpEvent(720.0)), 0.0)
+    assert large == pytest.approx(720 - math.log(2), rel=1e-12)
+
+
+def test_residual_inside_a_sample():
+    residual = SamplerResidualDpEvent(0.05, 1e-3)
+    for ideal in (Gaussian(1.0), PureDpEvent(1.0)):
+        inside = Sampled(0.2, Composed([ideal, residual]))
+        outside = Composed([Sampled(0.2, ideal), residual])
+        for e in (0.0, 0.05, 0.2, 0.5, 1.0):
+            assert event_delta(inside, e) == event_delta(outside, e)
+    # Binary responses that the sampler moves as far as it may, in each branch.
+    far = math.exp(0.05)
+    moved = [
+        (u, min(far * u + 1e-3, 1 - (1 - u - 1e-3) / far), (u - 1e-3) / far)
+        for u in response(1.0)[0]
+    ]
+    for with_it, without in product(*moved):
+        p, q = (np.array([u, 1 - u]) for u in (0.2 * with_it + 0.8 * without, without))
+        for e in (0.0, 0.1, 0.2, 0.3):
+            worst = max(*(p - math.exp(e) * q), *(q - math.exp(e) * p))
+            assert worst <= event_delta(inside, e) + 1e-14
+
+
+def test_monotone_and_consistent():
+    def event(rate, mu, count):
+        return Composed([Sampled(rate, Gaussian(1 / mu))] * count + [PureDpEvent(0.1)])
+
+    middle = event(0.1, 0.8, 9)
+    for events in (
+        [event(rate, 0.8, 9) for rate in (0.0, 0.02, 0.1, 0.4, 0.9, 1.0)],
+        [event(0.1, mu, 9) for mu in (1e-4, 0.1, 0.2, 0.8, 3.0, 30.0)],
+        [event(0.1, 0.8, count) for count in (0, 1, 2, 9, 100, 3000)],
+    ):
+        for delta in (1e-2, 1e-5, 1e-9):
+            epsilons = [event_epsilon(e, delta) for e in events]
+            assert np.all(np.diff(epsilons) >= 0)
+            assert all(map(math.isfinite, epsilons))
+        assert np.all(np.diff([event_delta(e, 0.3) for e in events]) >= 0)
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        back = event_epsilon(middle, event_delta(middle, epsilon))
+        assert back <= epsilon * (1 + 1e-9) + 1e-9
+
+
+def test_ends_of_the_rate():
+    for inner in (Gaussian(1.3), PureDpEvent(0.4), Composed([Gaussian(2), Laplace(3)])):
+        for value in (0.0, 1e-13, 1e-5, 0.1):
+            assert event_epsilon(Sampled(0.0, inner), value) == 0.0
+            assert event_delta(Sampled(0, inner), value) == 0.0
+            whole = event_epsilon(inner, value)
+            assert event_epsilon(Sampled(1.0, inner), value) == whole
+    assert event_epsilon(Sampled(0.5, dp_event.NonPrivateDpEvent()), 0.1) == math.inf
+    for rate in (-1e-9, 1.0 + 1e-9, math.nan, math.inf):
+        with pytest.raises(ValueError, match="probability"):
+            event_epsilon(Sampled(rate, Gaussian(1.0)), 1e-5)
+    for inner in (ProjectionDpEvent(3, 0.1), Sampled(0.5, Gaussian(1.0))):
+        for whole in (inner, Composed([Gaussian(1.0), Repeated(inner, 2)])):
+            with pytest.raises(NotImplementedError, match="no privacy accounting"):
+                event_epsilon(Sampled(0.5, whole), 1e-5)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Composed([ProjectionDpEvent(1, 1e8), Sampled(0.1, Gaussian(1e6))]),
+        Composed([ProjectionDpEvent(1, 1e-12), Sampled(0.1, Gaussian(1e6))]),
+        Repeated(ProjectionDpEvent(100_000, 1e-6), 10),
+        Repeated(ProjectionDpEvent(1, 1e-3), 100_000),
+        Composed([PureDpEvent(800.0), Sampled(0.1, Gaussian(1.0))]),
+        Composed([PureDpEvent(1e-12), Sampled(0.1, Gaussian(1.0))]),
+        Composed([Sampled(0.1, Gaussian(1e9)), Sampled(0.1, Gaussian(0.3))]),
+        Repeated(Sampled(0.5, Gaussian(1e170)), 10),
+        Sampled(1e-310, PureDpEvent(705.0)),
+    ],
+)
+def test_extremes(event):
+    start = time.perf_counter()
+    assert 0 <= event_epsilon(event, 1e-7) < 1e9
+    assert 0 <= event_delta(event, 0.5) <= 1
+    assert time.perf_counter() - start < 10
+
+
+def test_renyi_of_pure_releases():
+    for epsilon, order in product((1e-8, 1e-3, 1.0, 800.0), (1 + 1e-6, 2.0, 64.0, 1e6)):
+        with mpmath.workdps(60):
+            e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
+            moment = mpmath.cosh((a - 0.5) * e) / mpmath.cosh(e / 2)
+            exact = float(mpmath.log(moment) / (a - 1))
+        ours = event_renyi(PureDpEvent(epsilon), order)
+        assert exact * (1 - 1e-9) <= ours <= min(exact * (1 + 1e-6), epsilon)
+    assert event_renyi(PureDpEvent(2.0), math.inf) == 2.0
+    for scale, order in product((0.3, 1.0, 5.0), (1.01, 1.5, 4.0, 40.0)):
+
+        def integrand(x, order=order, scale=scale):
+            p, q = -abs(x) / scale, -abs(x - 1) / scale
+            return math.exp(order * p + (1 - order) * q) / (2 * scale)
+
+        ends = [-40 * scale, 0, 1, 1 + 40 * scale]
+        total = sum(quad(integrand, *ends[i : i + 2])[0] for i in range(3))
+        assert math.log(total) / (order - 1) <= event_renyi(Laplace(scale), order)
+
+
+def test_renyi_composes():
+    events = [Gaussian(2.0), Repeated(Gaussian(0.5), 3), Repeated(PureDpEvent(0.7), 4)]
+    p, q = on_sample(0.3, response(0.7))
+    for order in (1.5, 2.0, 30.0):
+        parts = math.fsum(event_renyi(event, order) for event in events)
+        assert event_renyi(Composed(events), order) == pytest.approx(parts, rel=1e-12)
+        assert event_renyi(Gaussian(0.5), order) == pytest.approx(2 * order, rel=1e-15)
+        once = math.log(np.sum(p**order * q ** (1 - order))) / (order - 1)
+        assert event_renyi(Sampled(0.3, PureDpEvent(0.7)), order) >= once * (1 - 1e-12)
+    for event in (Sampled(0.3, Gaussian(1.0)), ProjectionDpEvent(2, 0.1)):
+        with pytest.raises(NotImplementedError, match="Renyi"):
+            event_renyi(event, 2.0)
+    assert event_renyi(dp_event.NonPrivateDpEvent(), 2.0) == math.inf
+
+
+@pytest.fixture(scope="module")
+def step():
+    mechanism = GaussianMechanism(2.0, delta=1e-6, sensitivity=1.0)
+    return mechanism.fit(np.zeros((1, 3))).privacy_guarantee_
+
+
+def test_subsampled_guarantee(step):
+    one = step.subsampled(0.01)
+    assert (one.relation, one.delta, one.unit) == ("add-or-remove", 1e-6, "sample")
+    assert step.subsampled(0.01, delta=1e-4).epsilon < one.epsilon < step.epsilon / 20
+    assert one.subsampled(1.0).epsilon == one.epsilon
+    assert step.subsampled(1.0).epsilon == pytest.approx(step.epsilon, rel=1e-9)
+    for rate in (0.0, -0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="rate"):
+            step.subsampled(rate)
+    words = {"unit": "sample", "statement": "A sum.", "source": "None."}
+    replacing = PrivacyGuarantee.of(Gaussian(1.0), delta=1e-6, **words)
+    with pytest.raises(ValueError, match="replace-one"):
+        replacing.subsampled(0.1)
+    with pytest.raises(ValueError, match="relation"):
+        compose(one, replacing)
+    with pytest.raises(NotImplementedError, match="samples of samples"):
+        one.subsampled(0.5)
+
+
+def test_thousand_steps(step):
+    one = step.subsampled(0.01)
+    start = time.perf_counter()
+    run = compose(*[one] * 1000, delta=1e-5)
+    assert time.perf_counter() - start < 5
+    mu = math.sqrt(step.renyi_at(2.0))
+    assert step.renyi_at(7.0) == pytest.approx(7 * mu * mu / 2, rel=1e-12)
+    lower, upper = bracket([(on_sample(0.01, gaussian(mu)), 1000)], [run.epsilon])
+    assert lower[0] <= 1e-5 <= upper[0] * 1.01  # the sampler's residual, and the grid
+    assert run.delta_at(run.epsilon) <= 1e-5 * (1 + 1e-9)
+    for order in (1.0, 0.5, math.nan):
+        with pytest.raises(ValueError, match="order"):
+            step.renyi_at(order)
