@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_array
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
@@ -23,10 +25,20 @@ from .._validation import (
 )
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
-from ..tensor import fit_structured_cp, max_cp_rank
+from ..tensor import (
+    DenseEntries,
+    SparseEntries,
+    cp_to_dense,
+    fit_structured_cp,
+    max_cp_rank,
+)
 from ._input import LARGEST_TABLE, plan_entry_randomizer
 
 __all__ = ["CPCompletion"]
+
+# From this share of observed entries on, sums over all entries of an array are faster
+# than sums over coordinates.
+_LEAST_DENSITY = 0.05
 
 
 class CPCompletion(
@@ -34,11 +46,12 @@ class CPCompletion(
 ):
     """Differentially private completion of a sparse tensor by biases and a CP.
 
-    The observed entries are rows of coordinates with their values. Every value is
-    randomised on its own, under pure `epsilon`; biases and a CP of the given rank
-    are then fitted to the randomised values, which costs nothing further. The fit
-    is variational: from the randomised values alone it learns how much to shrink
-    every column, so that there is no regularisation to tune.
+    The observed entries are rows of coordinates with their values, or a dense tensor
+    with NaN for the unobserved. Every value is randomised on its own, under pure
+    `epsilon`; biases and a CP of the given rank are then fitted to the randomised
+    values, which costs nothing further. The fit is variational: from the randomised
+    values alone it learns how much to shrink every column, so that there is no
+    regularisation to tune.
 
     **Who is protected.** Neighbouring data sets differ in the value of one observed
     entry. Which entries are observed (the coordinates) is public.
@@ -184,15 +197,16 @@ class CPCompletion(
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Randomise the values and fit the model to them.
 
         Parameters
         ----------
-        X : array-like of shape (n_observed, n_modes)
-            Coordinates of the observed entries: integers, or integral floats.
-        y : array-like of shape (n_observed,)
-            Their values, finite.
+        X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N)
+            With `y`, coordinates of the observed entries: integers, or integral
+            floats. Without, the tensor itself, NaN where nothing was observed.
+        y : array-like of shape (n_observed,), default=None
+            The observed values, finite.
 
         Returns
         -------
@@ -205,30 +219,105 @@ class CPCompletion(
             outside `shape`, values are NaN or infinite, the range or the levels
             are out of order, or the rank exceeds what the shape can carry.
         """
-        check_numeric(y, "y")
-        X, y = validate_data(
-            self, X, y, dtype="numeric", y_numeric=True, ensure_min_features=2
-        )
-        shape = None if self.shape is None else check_shape(self.shape)
-        coordinates = check_coordinates(X, shape=shape, name=type(self).__name__)
-        if shape is None:
-            shape = tuple((coordinates.max(axis=0) + 1).tolist())
+        declared = None if self.shape is None else check_shape(self.shape)
+        dense = y is None
+        if dense:
+            where, y, shape = self._check_tensor(X, declared)
+        else:
+            where, y, shape = self._check_entries(X, y, declared)
         self._check_rank(shape)
         randomizer = self._plan(y)
         self._forget()
         context = self._init_callback_context(max_subtasks=self.max_iter)
         context.call_on_fit_task_begin(estimator=self)
         if math.isinf(self.epsilon):
-            released = randomizer.clip(np.asarray(y, dtype=float))
+            released = randomizer.clip(y)
             self.privacy_guarantee_ = randomizer.guarantee
         else:
             with self._release(randomizer.guarantee) as source:
-                released = randomizer.randomize(np.asarray(y, dtype=float), source)
+                released = randomizer.randomize(y, source)
         # From here on nothing touches the values: all is post-processing.
         del y
-        self._complete(coordinates, released, shape, randomizer, context)
+        self._complete(where, released, shape, randomizer, context)
+        self._dense = dense
         context.call_on_fit_task_end(estimator=self)
         return self
+
+    def _check_entries(self, X, y, shape):
+        """Coordinates, values and shape of entries passed one by one."""
+        check_numeric(y, "y")
+        X, y = validate_data(
+            self, X, y, dtype="numeric", y_numeric=True, ensure_min_features=2
+        )
+        coordinates = check_coordinates(X, shape=shape, name=type(self).__name__)
+        if shape is None:
+            shape = tuple((coordinates.max(axis=0) + 1).tolist())
+        return coordinates, np.asarray(y, dtype=float), shape
+
+    def _check_tensor(self, X, shape):
+        """Mask of the observed entries, their values, and the shape of a tensor."""
+        check_numeric(X, "X")
+        X = check_array(
+            X, allow_nd=True, dtype=float, ensure_all_finite="allow-nan",
+            estimator=self, input_name="X",
+        )  # fmt: skip
+        if shape is not None and X.shape != shape:
+            raise ValueError(f"The tensor has shape {X.shape}, but shape is {shape}.")
+        mask = ~np.isnan(X)
+        if not mask.any():
+            raise ValueError("No entry of the tensor is observed: all are NaN.")
+        self.n_features_in_ = X.ndim
+        return mask, X[mask], X.shape
+
+    def _can_transform(self):
+        if not getattr(self, "_dense", False):
+            raise AttributeError(
+                "transform is there after a fit to a tensor, without y."
+            )
+        return True
+
+    @available_if(_can_transform)
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The model everywhere, after a fit to a tensor.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            Its shape is checked; no value of it is read, so that nothing observed
+            gets into the output but through the fit.
+
+        Returns
+        -------
+        completed : ndarray of shape (I_1, ..., I_N)
+            Within `value_bounds_`.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape than the tensor in the fit.
+        """
+        check_is_fitted(self)
+        if np.shape(X) != self.shape_:
+            raise ValueError(
+                f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
+            )
+        return np.clip(self.offset_ + cp_to_dense(self.factors_), *self.value_bounds_)
+
+    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
+        """Fit to a tensor and return the model everywhere.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            NaN where nothing was observed.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        completed : ndarray of shape (I_1, ..., I_N)
+        """
+        return self.fit(X).transform(X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Values of the model at coordinates.
@@ -261,10 +350,20 @@ class CPCompletion(
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_iter_")
 
-    def _complete(self, coordinates, released, shape, randomizer, context):
-        """Fit the model to released values."""
+    def _complete(self, where, released, shape, randomizer, context):
+        """Fit the model to values released at coordinates, or where a mask is true."""
         low, high = randomizer.bounds
+        scale = (high - low) / 2
         offset = float(np.clip(released.mean(), low, high))
+        values = (released - offset) / scale
+        if where.dtype != bool:
+            entries = SparseEntries(where, values, shape)
+        elif values.size < _LEAST_DENSITY * where.size:
+            entries = SparseEntries(np.argwhere(where), values, shape)
+        else:
+            tensor = np.zeros(shape)
+            tensor[where] = values
+            entries = DenseEntries(tensor, where)
 
         def on_sweep(_):
             sweep = context.subcontext(task_name="sweep")
@@ -272,12 +371,10 @@ class CPCompletion(
             return sweep.call_on_fit_task_end(estimator=self)
 
         model, n_iter = fit_structured_cp(
-            coordinates,
-            released - offset,
-            shape,
+            entries,
             rank=self.rank,
             biases=self.biases,
-            value_scale=(high - low) / 2,
+            value_scale=scale,
             noise_floor=randomizer.noise_variance,
             max_iter=self.max_iter,
             n_threads=effective_n_threads(),

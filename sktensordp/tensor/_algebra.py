@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-__all__ = ["mode_products"]
+__all__ = ["cp_to_dense", "mode_products"]
 
 
 def mode_products(tensors, matrices):
@@ -36,3 +36,21 @@ def mode_products(tensors, matrices):
             product = matrix @ tensors.reshape(left, shape[axis], right)
         tensors = product.reshape(*shape[:axis], len(matrix), *shape[axis + 1 :])
     return np.asarray(tensors)
+
+
+def cp_to_dense(factors):
+    """The tensor of a CP: the sum over columns of their outer products.
+
+    Parameters
+    ----------
+    factors : list of ndarray of shape (I_k, n_columns)
+
+    Returns
+    -------
+    tensor : ndarray of shape (I_1, ..., I_N)
+    """
+    *rest, last = factors
+    product = rest[0]
+    for factor in rest[1:]:
+        product = (product[:, np.newaxis] * factor).reshape(-1, factor.shape[1])
+    return (product @ last.T).reshape([len(factor) for factor in factors])

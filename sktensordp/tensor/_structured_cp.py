@@ -17,8 +17,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from ._coordinates import group_by_index
-
 __all__ = ["StructuredCP", "fit_structured_cp", "max_cp_rank"]
 
 # Where the learned precisions start, on the scale of half the range of the values.
@@ -85,9 +83,7 @@ def max_cp_rank(shape):
 
 
 def fit_structured_cp(
-    coordinates,
-    values,
-    shape,
+    entries,
     *,
     rank,
     biases,
@@ -101,12 +97,8 @@ def fit_structured_cp(
 
     Parameters
     ----------
-    coordinates : ndarray of shape (n, n_modes), int
-        Where the values were observed.
-    values : ndarray of shape (n,), float
-        The values, without their offset.
-    shape : tuple of int
-        Sizes of the modes.
+    entries : SparseEntries or DenseEntries
+        The values without their offset, divided by `value_scale`.
     rank : int
         Number of full CP terms; 0 for biases alone.
     biases : bool
@@ -129,54 +121,38 @@ def fit_structured_cp(
     n_iter : int
         Sweeps that were run.
     """
-    values = values / value_scale
+    shape = entries.shape
+    offsets = np.concatenate([[0], np.cumsum(shape)])
+    rows = [slice(*ends) for ends in pairwise(offsets)]
     floor = max(noise_floor / value_scale**2, 1e-9)
     held, prior_mean, prior_precision = _columns(len(shape), rank, biases)
-    modes = _Modes(coordinates, values, shape)
     means, moments = _start(shape, held, prior_mean)
-    noise = max(float(np.mean(values**2)), floor)
+    noise = max(entries.mean_square, floor)
     n_columns = held.shape[1]
     with ThreadPoolExecutor(n_threads) as pool:
         for n_iter in range(1, max_iter + 1):
             for mode in range(len(shape)):
-                error = _update_mode(
-                    pool, n_threads, modes, mode, means, moments,
-                    held, prior_mean, prior_precision, noise,
+                error = entries.update(
+                    mode, rows, means, moments, np.flatnonzero(~held[mode]),
+                    prior_mean[mode], prior_precision[mode], noise, pool, n_threads,
                 )  # fmt: skip
-            noise = max(error / len(values), floor)
+            noise = max(error / entries.n_entries, floor)
             if n_iter > _WARM_SWEEPS:
-                _learn_priors(modes, means, moments, held, prior_mean, prior_precision)
+                for mode, r in enumerate(rows):
+                    seen = entries.observed(mode)
+                    _learn_prior(
+                        means[r][seen], moments[r][seen],
+                        held, mode, prior_mean[mode], prior_precision[mode],
+                    )  # fmt: skip
             if on_sweep is not None and on_sweep(n_iter - 1):
                 break
-    factors = [means[rows].copy() for rows in modes.rows]
+    factors = [means[r].copy() for r in rows]
     # Bring the factors back to the scale of the values: one mode of every column.
     for q in range(n_columns):
         mode = int(np.flatnonzero(~held[:, q])[0])
         factors[mode][:, q] *= value_scale
         prior_mean[mode, q] *= value_scale
     return StructuredCP(factors, prior_mean, noise * value_scale**2), n_iter
-
-
-class _Modes:
-    """The entries grouped by their row, once for every mode."""
-
-    def __init__(self, coordinates, values, shape):
-        offsets = np.concatenate([[0], np.cumsum(shape)])
-        shifted = coordinates + offsets[:-1]
-        self.rows = [slice(a, b) for a, b in pairwise(offsets)]
-        self.starts, self.others, self.values = [], [], []
-        for mode, size in enumerate(shape):
-            order, starts = group_by_index(coordinates[:, mode], size)
-            self.starts.append(starts)
-            self.others.append(np.delete(shifted, mode, axis=1)[order])
-            self.values.append(values[order])
-
-    def ranges(self, mode, n):
-        """Ranges of rows with about equal numbers of entries."""
-        starts = self.starts[mode]
-        work = starts + np.arange(len(starts))
-        cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
-        return list(zip([0, *cuts], [*cuts, len(starts) - 1], strict=True))
 
 
 def _columns(n_modes, rank, biases):
@@ -209,27 +185,7 @@ def _start(shape, held, prior_mean):
     return means, moments
 
 
-def _update_mode(
-    pool, n_threads, modes, mode, means, moments, held, prior_mean, precision, noise
-):
-    from ._kernels import update_rows
-
-    rows = modes.rows[mode]
-    free = np.flatnonzero(~held[mode])
-    squared_error = np.empty(rows.stop - rows.start)
-
-    def run(bounds):
-        update_rows(
-            *bounds, modes.starts[mode], modes.others[mode], modes.values[mode],
-            means, moments, means[rows], moments[rows], free,
-            prior_mean[mode], precision[mode], noise, squared_error,
-        )  # fmt: skip
-
-    list(pool.map(run, modes.ranges(mode, n_threads)))
-    return squared_error.sum()
-
-
-def _learn_priors(modes, means, moments, held, prior_mean, prior_precision):
+def _learn_prior(means, moments, held, mode, prior_mean, prior_precision):
     """Precision of the prior of every free column, from the posterior of its rows.
 
     Terms take the step of expectation maximisation, one over the mean squared
@@ -238,17 +194,13 @@ def _learn_priors(modes, means, moments, held, prior_mean, prior_precision):
     deviations of their means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
     """
     is_bias = (~held).sum(axis=0) == 1
-    for mode, rows in enumerate(modes.rows):
-        observed = np.diff(modes.starts[mode]) > 0
-        mean = means[rows][observed]
-        variance = np.einsum("rqq->rq", moments[rows])[observed] - mean**2
-        deviation = ((mean - prior_mean[mode]) ** 2).mean(axis=0)
-        variance = variance.mean(axis=0)
-        effective = np.maximum(1 - prior_precision[mode] * variance, 1e-9)
-        learned = np.where(
-            is_bias,
-            effective / np.maximum(deviation, 1e-300),
-            1 / np.maximum(deviation + variance, 1e-300),
-        )
-        free = ~held[mode]
-        prior_precision[mode, free] = np.clip(learned, *_PRECISION_LIMITS)[free]
+    variance = (np.einsum("rqq->rq", moments) - means**2).mean(axis=0)
+    deviation = ((means - prior_mean) ** 2).mean(axis=0)
+    effective = np.maximum(1 - prior_precision * variance, 1e-9)
+    learned = np.where(
+        is_bias,
+        effective / np.maximum(deviation, 1e-300),
+        1 / np.maximum(deviation + variance, 1e-300),
+    )
+    free = ~held[mode]
+    prior_precision[free] = np.clip(learned, *_PRECISION_LIMITS)[free]

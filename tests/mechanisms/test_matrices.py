@@ -49,7 +49,6 @@ def test_errors_relative_to_independent_noise(k, cls, shape, gain, published):
     assert pytest.approx(gain, abs=5e-3) == relative == pytest.approx(ratio, rel=1e-3)
     told = cls(**WHOLE, **PUBLISHED).fit(X)
     assert told.expected_squared_error_ / iid == pytest.approx(published[k], rel=0.02)
-    assert told.privacy_guarantee_.epsilon < told.privacy_guarantee_.claimed[0]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +61,7 @@ def test_true_epsilon_of_the_published_theorems(shape, truth):
     assert guarantee.epsilon == pytest.approx(truth, rel=1e-3)
     tvg = TVG(utility=one, norm_bound=1.0, delta=DELTA, **PUBLISHED).fit(X)
     assert 0.97 * truth < tvg.privacy_guarantee_.epsilon < truth * (1 + 1e-4)
-    # Theorem 3 is false for a rotation.
-    with pytest.raises(TypeError, match="directions"):
+    with pytest.raises(TypeError, match="directions"):  # for which it is false
         IDN(directions=np.eye(2))
 
 
@@ -101,14 +99,12 @@ def test_published_noise_against_equations():
     assert mvg.expected_squared_error_ == pytest.approx(408730661367.0455, rel=1e-9)
 
 
-PREFIX = np.tril(np.ones((8, 8)))
-RANGES = np.array([np.eye(6)[a:b].sum(axis=0) for b in range(7) for a in range(b)])
 WORKLOADS = {
-    "prefix8": PREFIX,
-    "allrange6": RANGES,
-    "kron_prefix8_allrange6": [PREFIX, RANGES],
-    "prefix64": np.tril(np.ones((64, 64))),
+    "prefix8": np.tril(np.ones((8, 8))),
+    "allrange6": np.array([np.eye(6)[a:b].sum(0) for b in range(7) for a in range(b)]),
 }
+WORKLOADS["kron_prefix8_allrange6"] = list(WORKLOADS.values())
+WORKLOADS["prefix64"] = np.tril(np.ones((64, 64)))
 
 
 @pytest.mark.parametrize("key", WORKLOADS)
@@ -145,7 +141,7 @@ def test_matrix_mechanism(key, count):
     np.testing.assert_allclose(exact, X[:2] @ matrix.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize("length", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("length", [0.0, 0.5, 3.0, 1e200])
 def test_projections_estimate_the_covariance_of_clipped_rows(length):
     rows = np.random.default_rng(0).standard_normal((50, 3))
     rows *= length / np.linalg.norm(rows, axis=1)[:, None]
@@ -153,13 +149,12 @@ def test_projections_estimate_the_covariance_of_clipped_rows(length):
     jl = JL(4.0, n_projections=10, norm_bound=1.5, random_state=0).fit(X)
     out = jl.transform(X)
     np.testing.assert_array_equal(out, np.swapaxes(out, 1, 2))
-    clipped = rows * (min(length, 1.5) / max(length, 1e-9))
+    clipped = rows * (min(length, 1.5) / (length or 1))
     true = clipped.T @ clipped
     spread = true + jl._plan.noise**2 * np.eye(3)
     error = (np.trace(spread) ** 2 + np.trace(spread @ spread)) / 10
     check_mean(out, true)
-    losses = np.square(out - true).sum(axis=(1, 2))
-    assert check_mean(losses, error) < 0.1 * error
+    assert check_mean(np.square(out - true).sum(axis=(1, 2)), error) < 0.1 * error
     if length == 0:
         assert jl.expected_squared_error_ == pytest.approx(error)
         check_mean(np.square(out), jl.noise_variance_)
@@ -210,6 +205,11 @@ def test_large_samples_take_seconds(shape):
     assert time.perf_counter() - start < 10
     assert (out.dtype, out.shape) == (X.dtype, X.shape)
     assert np.isfinite(out).all()
+
+
+def test_small_budgets_are_kept():
+    for epsilon in (5e-5, 1e-4, 3e-4):
+        GM(epsilon, **WHOLE).fit(np.zeros((1, 2, 3)))
 
 
 def test_a_mode_without_directions_may_be_long():

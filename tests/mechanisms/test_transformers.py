@@ -223,7 +223,7 @@ def test_a_search_counts_every_transform(mechanism, train_score, monkeypatch):
     assert "raw values held out" in str(report)
     assert "from y" in str(privacy_of(best))
     with pytest.raises(TypeError, match="search that was refitted"):
-        privacy_of(clone(search).set_params(refit=False).fit(X, y))
+        privacy_of(search.set_params(refit=False).fit(X, y))
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32])
@@ -248,6 +248,8 @@ def test_transform_refuses_bad_samples_and_shows_none(mechanism):
         (gaps, "NaN"),
         (np.nan_to_num(gaps, nan=-np.inf), "infinity"),
         (np.full((5, 2, 4), 271.828), "shape|features"),
+        (np.full(6, 271.828), "1D|dim"),
+        (gaps * 1j, "[cC]omplex"),
         (words, "must hold numbers"),
         (words.astype(object), "must hold numbers"),
     ]:

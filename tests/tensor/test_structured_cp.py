@@ -1,13 +1,20 @@
 """The fit of the structured CP against slow references and known truths."""
 
+import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from sktensordp.tensor import fit_structured_cp, group_by_index, max_cp_rank
-from sktensordp.tensor._kernels import update_rows
-from sktensordp.tensor._structured_cp import _columns, _Modes, _start
+from sktensordp.tensor import (
+    DenseEntries,
+    SparseEntries,
+    fit_structured_cp,
+    group_by_index,
+    max_cp_rank,
+)
+from sktensordp.tensor._structured_cp import _columns, _start
 
 
 def random_problem(shape, n, seed=0):
@@ -47,32 +54,73 @@ def reference_update(mode, coordinates, values, means, covariances, held, mu, la
     return mean, covariance, error
 
 
+def as_dense(coordinates, values, shape):
+    """The same entries as an array with a mask; duplicated coordinates are refused."""
+    assert len(np.unique(coordinates, axis=0)) == len(coordinates)
+    tensor, mask = np.zeros(shape), np.zeros(shape, dtype=bool)
+    tensor[tuple(coordinates.T)] = values
+    mask[tuple(coordinates.T)] = True
+    return DenseEntries(tensor, mask)
+
+
+@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("shape", [(5, 7), (4, 3, 6), (2, 3, 2, 4)])
 @pytest.mark.parametrize(("rank", "biases"), [(3, True), (2, False), (0, True)])
-def test_kernel_equals_the_reference(shape, rank, biases):
+def test_update_equals_the_reference(shape, rank, biases, dense):
     coordinates, values = random_problem(shape, 60)
+    if dense:
+        coordinates, first = np.unique(coordinates, axis=0, return_index=True)
+        values = values[first]
     held, mu, lam = _columns(len(shape), rank, biases)
-    modes = _Modes(coordinates, values, shape)
+    entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
+    assert entries.n_entries == len(values)
+    assert entries.mean_square == pytest.approx(np.mean(values**2), rel=1e-12)
     means, moments = _start(shape, held, mu)
-    for mode in range(len(shape)):
-        rows = modes.rows[mode]
-        before = [means[r].copy() for r in modes.rows]
-        covariances = [
-            moments[r] - means[r][:, :, None] * means[r][:, None, :] for r in modes.rows
-        ]
-        expected = reference_update(
-            mode, coordinates, values, before, covariances, held, mu, lam, 0.7
+    ends = np.concatenate([[0], np.cumsum(shape)])
+    rows = [slice(*pair) for pair in itertools.pairwise(ends)]
+    with ThreadPoolExecutor(2) as pool:
+        for mode, r in enumerate(rows):
+            seen = np.bincount(coordinates[:, mode], minlength=shape[mode]) > 0
+            np.testing.assert_array_equal(entries.observed(mode), seen)
+            before = [means[r].copy() for r in rows]
+            outer = [m[:, :, None] * m[:, None, :] for m in before]
+            covariances = [moments[r] - o for r, o in zip(rows, outer, strict=True)]
+            expected = reference_update(
+                mode, coordinates, values, before, covariances, held, mu, lam, 0.7
+            )
+            error = entries.update(
+                mode, rows, means, moments, np.flatnonzero(~held[mode]),
+                mu[mode], lam[mode], 0.7, pool, 2,
+            )  # fmt: skip
+            np.testing.assert_allclose(means[r], expected[0], atol=1e-10)
+            square = means[r][:, :, None] * means[r][:, None, :]
+            np.testing.assert_allclose(moments[r] - square, expected[1], atol=1e-10)
+            np.testing.assert_allclose(error, expected[2].sum(), rtol=1e-9, atol=1e-9)
+
+
+def test_dense_and_sparse_fits_agree():
+    rng = np.random.default_rng(0)
+    shape, tensor = (12, 9, 7), np.zeros((12, 9, 7))
+    for _ in range(2):
+        tensor += np.multiply.outer(
+            np.multiply.outer(rng.normal(size=12), rng.normal(size=9)),
+            rng.uniform(0.5, 1.5, 7),
         )
-        error = np.empty(shape[mode])
-        update_rows(
-            0, shape[mode], modes.starts[mode], modes.others[mode],
-            modes.values[mode], means, moments, means[rows], moments[rows],
-            np.flatnonzero(~held[mode]), mu[mode], lam[mode], 0.7, error,
-        )  # fmt: skip
-        np.testing.assert_allclose(means[rows], expected[0], atol=1e-10)
-        outer = means[rows][:, :, None] * means[rows][:, None, :]
-        np.testing.assert_allclose(moments[rows] - outer, expected[1], atol=1e-10)
-        np.testing.assert_allclose(error, expected[2], atol=1e-9)
+    coordinates = np.argwhere(rng.random(shape) < 0.6)
+    values = tensor[tuple(coordinates.T)] + 0.1 * rng.standard_normal(len(coordinates))
+    options = {
+        "rank": 3, "biases": True, "value_scale": 2.0, "noise_floor": 0.0,
+        "max_iter": 15,
+    }  # fmt: skip
+    one, other = (
+        fit_structured_cp(make(coordinates, values / 2.0, shape), **options)[0]
+        for make in (SparseEntries, as_dense)
+    )
+    everywhere = np.argwhere(np.ones(shape))
+    np.testing.assert_allclose(
+        one.predict(everywhere), other.predict(everywhere), rtol=1e-6, atol=1e-8
+    )
+    assert one.noise_variance == pytest.approx(other.noise_variance, rel=1e-8)
 
 
 def fit(coordinates, values, shape, **options):
@@ -80,7 +128,8 @@ def fit(coordinates, values, shape, **options):
         "rank": 2, "biases": True, "value_scale": 1.0, "noise_floor": 0.0,
         "max_iter": 40, **options,
     }  # fmt: skip
-    return fit_structured_cp(coordinates, values, shape, **options)[0]
+    entries = SparseEntries(coordinates, values / options["value_scale"], shape)
+    return fit_structured_cp(entries, **options)[0]
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
@@ -148,7 +197,8 @@ def test_on_sweep_counts_and_stops():
     coordinates, values = random_problem((5, 5), 20)
     seen = []
     _, n_iter = fit_structured_cp(
-        coordinates, values, (5, 5), rank=1, biases=True, value_scale=1.0,
+        SparseEntries(coordinates, values, (5, 5)),
+        rank=1, biases=True, value_scale=1.0,
         noise_floor=0.0, max_iter=9, on_sweep=lambda i: seen.append(i) or i == 3,
     )  # fmt: skip
     assert seen == [0, 1, 2, 3]
