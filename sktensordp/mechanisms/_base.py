@@ -1,6 +1,7 @@
 """The shell of the transformers that add noise: validate, plan in fit, release."""
 
 import math
+import re
 import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -129,10 +130,13 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
         try:
             return validate_data(self, X, allow_nd=True, dtype=_DTYPES, **options)
         except ValueError as error:
-            # NumPy's message for what is no number quotes it.
-            if "could not convert" not in str(error):
-                raise
-        raise ValueError("X must hold numbers.")
+            message = str(error)
+        # Raised outside of the handler, and without what these messages quote of X.
+        if "could not convert" in message:
+            message = "X must hold numbers."
+        elif message.startswith("Complex data"):
+            message = message.split("\n")[0]
+        raise ValueError(re.sub(r"(?s)\narray=.*?(?=\nReshape)", "", message))
 
     def _shape_of(self, X):
         """Shape of a sample."""

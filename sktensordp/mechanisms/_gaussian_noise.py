@@ -20,6 +20,7 @@ __all__ = [
     "GaussianNoise",
     "diagonal_noise",
     "ideal_budget",
+    "largest_within",
     "rotated_noise",
     "whitened_noise",
 ]
@@ -52,15 +53,7 @@ class GaussianNoise:
     @property
     def event(self):
         """What one release of a sample is, for accounting."""
-        from dp_accounting import dp_event
-
-        from ..privacy._events import SamplerResidualDpEvent
-
-        noise = dp_event.GaussianDpEvent(noise_multiplier=1 / self.mu)
-        residual = SamplerResidualDpEvent(
-            self.lattice.residual_epsilon, self.lattice.residual_delta
-        )
-        return dp_event.ComposedDpEvent([noise, residual])
+        return gaussian_event(self.mu, self.lattice)
 
 
 def ideal_budget(epsilon, delta, residual_epsilon, residual_delta):
@@ -81,10 +74,50 @@ def ideal_budget(epsilon, delta, residual_epsilon, residual_delta):
     return epsilon - 2 * e1, ideal_delta
 
 
+def gaussian_event(mu, lattice):
+    """What a release with noise of this mu on a lattice is, for accounting."""
+    from dp_accounting import dp_event
+
+    from ..privacy._events import SamplerResidualDpEvent
+
+    noise = dp_event.GaussianDpEvent(noise_multiplier=1 / mu)
+    residual = SamplerResidualDpEvent(lattice.residual_epsilon, lattice.residual_delta)
+    return dp_event.ComposedDpEvent([noise, residual])
+
+
+def largest_within(value, event_of, epsilon, delta):
+    """`value`, or a little less, so that its event keeps (epsilon, delta) to the digit.
+
+    Parameters
+    ----------
+    value : float
+        Keeps it but for rounding errors.
+    event_of : callable
+        Maps a value to its event.
+    epsilon, delta : float
+
+    Returns
+    -------
+    value : float
+    """
+    from ..privacy._accounting import event_epsilon
+
+    for shortfall in (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1):
+        found = value * (1 - shortfall)
+        if event_epsilon(event_of(found), delta) <= epsilon:
+            return found
+    raise ValueError(
+        f"epsilon = {epsilon:g} and delta = {delta:g} are below what the sampler can "
+        f"honour for so many entries."
+    )
+
+
 def mu_within(epsilon, delta, lattice):
     """Largest mu of ideal noise that leaves room for the sampler's residual."""
     residual = lattice.residual_epsilon, lattice.residual_delta
-    return gaussian_mu(*ideal_budget(epsilon, delta, *residual)) / _ROUNDED_UP**2
+    mu = gaussian_mu(*ideal_budget(epsilon, delta, *residual))
+    mu = largest_within(mu, lambda m: gaussian_event(m, lattice), epsilon, delta)
+    return mu / _ROUNDED_UP**2
 
 
 def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):

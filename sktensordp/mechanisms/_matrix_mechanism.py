@@ -131,7 +131,7 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         from dp_accounting import dp_event
 
         workload = self._checked_workload(shape)
-        modes = tuple(w.shape[1] for w in workload)
+        modes = tuple(w.shape[-1] for w in workload)
         n_queries = math.prod(len(w) for w in workload)
         domain = SensitivitySet(shape[0], sensitivity=float(self.sensitivity))
         fields = {
@@ -147,22 +147,27 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             )
             answers = ExactAnswers(modes, tuple(workload))
             return answers, guarantee, np.zeros(n_queries), 0.0
-        strategies = [
-            np.linalg.cholesky(optimal_strategy(w.T @ w, tol=1e-6).gram).T
-            for w in workload
-        ]
-        answering = [
-            solve_triangular(a.T, w.T, lower=True).T
-            for a, w in zip(strategies, workload, strict=True)
-        ]
-        longest = math.prod(float(np.linalg.norm(a, axis=0).max()) for a in strategies)
+        strategies, answering = [], []
+        for w in workload:
+            # A vector is a diagonal: of the cells themselves, its own best strategy.
+            a = w
+            if w.ndim == 2:
+                best = optimal_strategy(w.T @ w, tol=1e-6)
+                a = np.linalg.cholesky(best.gram).T
+                w = solve_triangular(a.T, w.T, lower=True).T
+            strategies.append(a)
+            answering.append(w)
+        longest = math.prod(
+            float(np.linalg.norm(np.atleast_2d(a), axis=0).max()) for a in strategies
+        )
         noise = whitened_noise(
             domain, modes, strategies, answering, self.sensitivity * longest,
             float(self.epsilon), float(self.delta), rescale=True,
         )  # fmt: skip
         variance = np.ones(1)
         for matrix in answering:
-            norms = np.square(matrix).sum(axis=1)
+            norms = np.square(matrix)
+            norms = norms if norms.ndim == 1 else norms.sum(axis=1)
             variance = np.multiply.outer(variance, norms).ravel()
         variance *= noise.scale**2
         guarantee = PrivacyGuarantee(
@@ -179,13 +184,13 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         return noise.plan, guarantee, variance, float(variance.sum())
 
     def _checked_workload(self, shape):
-        """Matrices whose Kronecker product is the workload."""
+        """Matrices whose Kronecker product is the workload; a vector is a diagonal."""
         if len(shape) != 1:
             raise ValueError(
                 f"The samples of MatrixMechanism must be vectors, got shape {shape}."
             )
         if self.workload is None:
-            return [np.eye(shape[0])]
+            return [np.ones(shape[0])]
         try:
             ragged = np.ndim(self.workload) != 2
         except ValueError:

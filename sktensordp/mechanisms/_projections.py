@@ -24,7 +24,7 @@ from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._johnson_lindenstrauss import projection_tau
 from ._base import ReleasingTransformer
-from ._gaussian_noise import ideal_budget
+from ._gaussian_noise import ideal_budget, largest_within
 
 __all__ = ["JohnsonLindenstrauss"]
 
@@ -128,8 +128,6 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     def _plan_release(self, shape, X):
         from dp_accounting import dp_event
 
-        from ..privacy._events import ProjectionDpEvent, SamplerResidualDpEvent
-
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of JohnsonLindenstrauss must be matrices of people by "
@@ -156,7 +154,12 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         plan, residual = self._projections(shape, bound, tau, epsilon, delta)
         # A smaller tau has a smaller residual, too.
         ideal = ideal_budget(epsilon, delta, *residual)
-        tau = projection_tau(*ideal, r) / (1 + 1e-12)
+        tau = largest_within(
+            projection_tau(*ideal, r),
+            lambda t: self._event(t, residual),
+            epsilon,
+            delta,
+        ) / (1 + 1e-12)
         plan, residual = self._projections(shape, bound, tau, epsilon, delta)
         statement = (
             f"One call of transform, for each sample: {r} random projections of its "
@@ -176,15 +179,21 @@ class JohnsonLindenstrauss(ReleasingTransformer):
             guarantee = PrivacyGuarantee(
                 epsilon=epsilon,
                 delta=delta,
-                event=dp_event.ComposedDpEvent(
-                    [ProjectionDpEvent(r, tau), SamplerResidualDpEvent(*residual)]
-                ),
+                event=self._event(tau, residual),
                 statement=statement,
                 source=source,
                 **fields,
             )
         variance = (1 + np.eye(n_features)) * plan.noise**4 / r
         return plan, guarantee, variance, float(variance.sum())
+
+    def _event(self, tau, residual):
+        from dp_accounting import dp_event
+
+        from ..privacy._events import ProjectionDpEvent, SamplerResidualDpEvent
+
+        draws = ProjectionDpEvent(int(self.n_projections), tau)
+        return dp_event.ComposedDpEvent([draws, SamplerResidualDpEvent(*residual)])
 
     def _projections(self, shape, bound, tau, epsilon, delta):
         """Plan for a tau, and the distance of its sampler from ideal draws."""
@@ -270,8 +279,13 @@ class Projections:
         estimates = np.empty((len(samples), n_features, n_features), samples.dtype)
         for i, sample in enumerate(samples):
             rows = np.array(sample.reshape(self.shape), dtype=float)
+            # By their largest entry first, so that no square overflows.
+            largest = np.abs(rows).max(axis=1, keepdims=True)
+            largest = np.maximum(largest, self.bound)
+            rows /= largest
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-            rows *= np.minimum(1.0, self.bound / np.maximum(lengths, self.bound))
+            lengths = np.maximum(lengths, self.bound / largest)
+            rows *= np.minimum(largest, self.bound / lengths)
             if self.noise == 0:
                 estimates[i] = rows.T @ rows
                 continue

@@ -41,7 +41,7 @@ __all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 # Beyond the largest nothing is protected; below the smallest mu is taken to be it.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
-_PLD_CELLS = 40_000
+_PLD_CELLS, _MOST_CELLS = 40_000, 400_000
 _PURE_EVENTS = (
     PureDpEvent,
     TableDpEvent,
@@ -217,7 +217,9 @@ def _add_sampled(ledger, event, count):
     """A release about a Poisson sample; neighbours add or remove one record.
 
     Whatever is close for every sample is close on average, so that a residual stays
-    what it is. A pure epsilon becomes ln(1 + q (e^epsilon - 1)).
+    what it is. A pure epsilon becomes ln(1 + q (e^epsilon - 1)). Where Gaussian and
+    pure noise are about one sample, both tell whether a record is in it, and their
+    amplified laws do not compose as if they were apart: they are not amplified.
     """
     rate = event.sampling_probability
     if not 0 <= rate <= 1:
@@ -225,25 +227,24 @@ def _add_sampled(ledger, event, count):
     if rate == 0:
         return
     inner = _read(event.event)
-    if rate == 1 or not inner.private:
-        _add(ledger, event.event, count)
-        return
-    if not inner.closed_form:
+    if rate < 1 and not inner.closed_form:
         raise NotImplementedError(
             "There is no privacy accounting for samples of samples or of projections."
         )
+    if rate == 1 or not inner.private or (inner.mu and inner.pure):
+        _add(ledger, event.event, count)
+        return
     ledger.residual_epsilon += count * inner.residual_epsilon
     ledger.residual_delta += count * inner.residual_delta
     if inner.mu:
         ledger.sampled[rate, inner.mu] += count
     if inner.pure:
-        # With Gaussian noise on the same sample, amplified each on its own.
         epsilon = inner.pure_epsilon
-        amplified = (
-            math.log1p(rate * math.expm1(epsilon))
-            if epsilon < 700
-            else epsilon + math.log(rate) + 1e-12
-        )
+        if epsilon < 1:
+            amplified = math.log1p(rate * math.expm1(epsilon))
+        else:
+            amplified = np.logaddexp(math.log1p(-rate), math.log(rate) + epsilon)
+            amplified = min(float(amplified) * (1 + 1e-14), epsilon)
         ledger.pure[PureDpEvent(amplified)] += count
 
 
@@ -263,10 +264,15 @@ def _ideal_epsilon(ledger, delta):
     if ledger.projections:
         if pure == mu == 0 and ledger.projections.total() == 1:
             return _projection_epsilon(*ledger.projections, delta)
-        basic = math.inf
+        share = delta / (ledger.projections.total() + 1)
+        basic = pure + (gaussian_epsilon(mu, share) if mu else 0.0)
+        for event, n in ledger.projections.items():
+            basic += n * _projection_epsilon(event, share)
     if delta <= ledger.slack or (ledger.closed_form and not ledger.pure):
         return basic
     composed = _composed_pld(ledger)
+    if composed is None:
+        return basic
     return min(basic, float(composed.get_epsilon_for_delta(delta - ledger.slack)))
 
 
@@ -289,7 +295,10 @@ def _ideal_delta(ledger, epsilon):
         basic = 1.0
     if basic <= ledger.slack:
         return basic
-    found = max(float(_composed_pld(ledger).get_delta_for_epsilon(epsilon)), 0.0)
+    composed = _composed_pld(ledger)
+    if composed is None:
+        return basic
+    found = max(float(composed.get_delta_for_epsilon(epsilon)), 0.0)
     return min(basic, found + ledger.slack)
 
 
@@ -313,11 +322,17 @@ def _pure_renyi(epsilon, order):
 
     Mironov (2017), Proposition 5: 1/(a - 1) log(p^a q^(1-a) + q^a p^(1-a)).
     """
-    log_p, log_q = -math.log1p(math.exp(-epsilon)), -math.log1p(math.exp(epsilon))
-    total = np.logaddexp(
-        order * log_p + (1 - order) * log_q, order * log_q + (1 - order) * log_p
-    )
-    return min(epsilon, float(total) / (order - 1))
+    if math.isinf(order):
+        return epsilon
+    if order * epsilon < 500:
+        # The moment minus one, by a product of differences that does not cancel.
+        product = math.sinh(order * epsilon / 2) * math.sinh((order - 1) * epsilon / 2)
+        log_moment = math.log1p(2 * product / math.cosh(epsilon / 2))
+    else:
+        # cosh((a - 1/2) e) / cosh(e / 2), its exponentials taken out.
+        log_moment = (order - 1) * epsilon
+        log_moment -= math.log1p(math.exp(-epsilon))
+    return min(epsilon, log_moment / (order - 1))
 
 
 def _projection_epsilon(event, delta):
@@ -406,7 +421,7 @@ def _table_stick(event, epsilon):
 
 
 def _composed_pld(ledger):
-    """PLD of the composition of all that is not a residual."""
+    """PLD of the composition of all that is not a residual; None if it is too wide."""
     kinds = (ledger.pure, ledger.sampled, ledger.projections)
     return _cached_pld(*(frozenset(kind.items()) for kind in kinds), ledger.mu)
 
@@ -414,6 +429,8 @@ def _composed_pld(ledger):
 @lru_cache(maxsize=64)
 def _cached_pld(pure, sampled, projections, mu):
     interval = _pld_interval(pure, sampled, projections, mu)
+    if interval > 1:
+        return None
     parts = []
     for event, count in sorted(pure, key=repr):
         cells = math.ceil(_pure_epsilon(event) / interval)
@@ -432,7 +449,9 @@ def _cached_pld(pure, sampled, projections, mu):
     composed = None
     for part, count in parts:
         if count > 1:
-            part = part.self_compose(count)
+            # Its bounds of the tails may overflow on the way to a minimum.
+            with np.errstate(over="ignore"):
+                part = part.self_compose(count)
         composed = part if composed is None else composed.compose(part)
     return composed
 
@@ -479,11 +498,15 @@ def _pld_interval(pure, sampled, projections, mu):
     drift = sum(n * e * math.tanh(e / 2) for n, e in epsilons)
     spread = 12 * math.sqrt(sum(n * e * e for n, e in epsilons))
     total = gaussian + min(largest, drift + spread)
+    widest = 0.0
     for (rate, one), n in sampled:
         whole = n * one * one / 2 + 12 * one * math.sqrt(n)
         deviation = rate * math.sqrt(math.expm1(min(one * one, 700.0)))
         total += min(whole, n * deviation**2 + 12 * deviation * math.sqrt(n))
+        # A rare sample moves the loss by little, but far when it does.
+        largest = np.logaddexp(0.0, math.log(rate) + one * one / 2 + 12 * one)
+        widest = max(widest, float(largest))
     for event, n in projections:
         low, high = _projection_losses(event)
         total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
-    return max(total, 1e-6) / _PLD_CELLS
+    return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)

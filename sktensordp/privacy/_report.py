@@ -177,7 +177,8 @@ def _collect_search(search):
     from sklearn.base import clone
 
     releases, unprotected = [], []
-    best = getattr(search, "best_estimator_", _NOTHING)
+    # An attribute may be left from an earlier fit that was refitted.
+    best = search.best_estimator_ if search.refit else _NOTHING
     for params in search.cv_results_["params"]:
         candidate = clone(search.estimator).set_params(**params)
         found, left_out = _collect(candidate, best)
