@@ -314,7 +314,7 @@ def event_renyi(event, order):
     pure = math.fsum(
         n * _pure_renyi(_pure_epsilon(e), order) for e, n in ledger.pure.items()
     )
-    return pure + order * ledger.mu**2 / 2
+    return pure + (order * ledger.mu**2 / 2 if ledger.mu else 0.0)
 
 
 def _pure_renyi(epsilon, order):
