@@ -1,15 +1,11 @@
 """Transformers that add noise to samples, or randomise them, under a guarantee."""
 
-from ._directional import (
-    IndependentDirectionalNoise,
-    MatrixGaussian,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
+from ._directional import MatrixGaussian, TensorVariateGaussian
 from ._iid import GaussianMechanism, LaplaceMechanism
 from ._matrix_mechanism import MatrixMechanism
 from ._matrix_variate import MatrixVariateGaussian
 from ._projections import JohnsonLindenstrauss
+from ._unimodal import IndependentDirectionalNoise, UnimodalDirectionalNoise
 
 __all__ = [
     "GaussianMechanism",

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..privacy._calibration import matrix_variate_bound
-from ._directional import StructuredNoise, flat_product
 from ._gaussian_noise import diagonal_noise, rotated_noise
+from ._structured import StructuredNoise, flat_product
 
 __all__ = ["MatrixVariateGaussian"]
 

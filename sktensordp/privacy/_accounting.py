@@ -18,22 +18,22 @@ curve) is the smaller of the two upper bounds, it is the answer.
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
 from dp_accounting import dp_event
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from scipy.optimize import minimize_scalar
 
-from ._events import (
-    ProjectionDpEvent,
-    PureDpEvent,
-    SamplerResidualDpEvent,
-    TableDpEvent,
-)
+from ._events import ProjectionDpEvent, PureDpEvent, SamplerResidualDpEvent
 from ._gaussian import gaussian_delta, gaussian_epsilon
 from ._johnson_lindenstrauss import projection_delta
+from ._pld import (
+    PURE_EVENTS,
+    composed_pld,
+    hockey_stick,
+    pure_epsilon,
+    refuse_negative,
+)
 
 __all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
 
@@ -41,13 +41,6 @@ __all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 # Beyond the largest nothing is protected; below the smallest mu is taken to be it.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
-_PLD_CELLS, _MOST_CELLS = 40_000, 400_000
-_PURE_EVENTS = (
-    PureDpEvent,
-    TableDpEvent,
-    dp_event.LaplaceDpEvent,
-    dp_event.DiscreteLaplaceDpEvent,
-)
 
 
 def compose_events(events):
@@ -144,7 +137,7 @@ class _Ledger:
 
     @property
     def pure_epsilon(self):
-        return math.fsum(n * _pure_epsilon(event) for event, n in self.pure.items())
+        return math.fsum(n * pure_epsilon(event) for event, n in self.pure.items())
 
     @property
     def whole_mu(self):
@@ -183,12 +176,12 @@ def _add(ledger, event, count):
         for part in event.events:
             _add(ledger, part, count)
     elif isinstance(event, dp_event.SelfComposedDpEvent):
-        _refuse_negative(event.count)
+        refuse_negative(event.count)
         _add(ledger, event.event, count * event.count)
     elif isinstance(event, dp_event.NonPrivateDpEvent):
         ledger.private = False
     elif isinstance(event, dp_event.GaussianDpEvent):
-        _refuse_negative(event.noise_multiplier)
+        refuse_negative(event.noise_multiplier)
         if event.noise_multiplier == 0:
             ledger.private = False
         elif not math.isinf(event.noise_multiplier):
@@ -201,8 +194,8 @@ def _add(ledger, event, count):
     elif isinstance(event, SamplerResidualDpEvent):
         ledger.residual_epsilon += count * event.epsilon
         ledger.residual_delta += count * event.delta
-    elif isinstance(event, _PURE_EVENTS):
-        epsilon = _pure_epsilon(event)
+    elif isinstance(event, PURE_EVENTS):
+        epsilon = pure_epsilon(event)
         if math.isinf(epsilon):
             ledger.private = False
         elif epsilon > 0:
@@ -248,11 +241,6 @@ def _add_sampled(ledger, event, count):
         ledger.pure[PureDpEvent(amplified)] += count
 
 
-def _refuse_negative(*parameters):
-    if not all(p >= 0 for p in parameters):
-        raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
-
-
 def _ideal_epsilon(ledger, delta):
     """Epsilon at `delta` of the composition without its samplers' residuals."""
     pure, mu = ledger.pure_epsilon, ledger.whole_mu
@@ -286,7 +274,7 @@ def _ideal_delta(ledger, epsilon):
             return gaussian_delta(epsilon, mu)
         if mu == 0 and ledger.pure.total() == 1:
             (event,) = ledger.pure
-            return float(_hockey_stick(event, np.array([epsilon]))[0])
+            return float(hockey_stick(event, np.array([epsilon]))[0])
     basic = gaussian_delta(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
     if ledger.projections:
         if pure == mu == 0 and ledger.projections.total() == 1:
@@ -312,7 +300,7 @@ def event_renyi(event, order):
             "Renyi divergences are known of pure and of Gaussian releases alone."
         )
     pure = math.fsum(
-        n * _pure_renyi(_pure_epsilon(e), order) for e, n in ledger.pure.items()
+        n * _pure_renyi(pure_epsilon(e), order) for e, n in ledger.pure.items()
     )
     return pure + (order * ledger.mu**2 / 2 if ledger.mu else 0.0)
 
@@ -356,157 +344,7 @@ def _projection_epsilon(event, delta):
     return high
 
 
-@lru_cache(maxsize=4096)
-def _pure_epsilon(event):
-    if isinstance(event, PureDpEvent):
-        return event.epsilon
-    if isinstance(event, dp_event.LaplaceDpEvent):
-        _refuse_negative(event.noise_multiplier)
-        return 1 / event.noise_multiplier if event.noise_multiplier else math.inf
-    if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-        _refuse_negative(event.noise_parameter, event.sensitivity)
-        return event.noise_parameter * event.sensitivity
-    columns = list(zip(*event.weights, strict=True))
-    if any(0 in column and any(column) for column in columns):
-        return math.inf
-    # The ratio is exact; the logarithm is rounded up by more than its own error.
-    ratio = max(Fraction(max(c), min(c)) for c in columns if any(c))
-    return math.log(ratio) * (1 + 4e-16) + 4e-16 if ratio < 2**1000 else math.inf
-
-
-def _hockey_stick(event, epsilon):
-    """Supremum over neighbours of the hockey-stick divergence, at an array of epsilons.
-
-    The epsilons may be negative. The supremum over ordered pairs is itself the
-    curve of a dominating pair (Zhu, Dong and Wang 2022, Proposition 8).
-    """
-    epsilon = np.asarray(epsilon, dtype=float)
-    bound = _pure_epsilon(event)
-    inside = np.clip(epsilon, -bound, bound)
-    if isinstance(event, PureDpEvent):
-        delta = -np.expm1(inside - bound) / (1 + np.exp(-bound))
-    elif isinstance(event, dp_event.LaplaceDpEvent):
-        delta = -np.expm1((inside - bound) / 2)
-    elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-        delta = _discrete_laplace_stick(event, inside)
-    else:
-        delta = _table_stick(event, inside)
-    delta = np.where(epsilon < -bound, -np.expm1(np.minimum(epsilon, 0)), delta)
-    return np.clip(np.where(epsilon >= bound, 0.0, delta), 0.0, 1.0)
-
-
-def _discrete_laplace_stick(event, epsilon):
-    """Two discrete Laplace laws of rate a, K apart: include n while loss > epsilon.
-
-    The loss at n is a K for n <= 0, falls by 2a a step, and is -a K from K on.
-    """
-    rate, shift = event.noise_parameter, event.sensitivity
-    last = np.ceil((shift - epsilon / rate) / 2) - 1
-    last = np.clip(last, 0, max(shift - 1, 0))
-    outside = np.exp(-rate * (last + 1)) + np.exp(epsilon - rate * (shift - last))
-    return 1 - outside / (1 + np.exp(-rate))
-
-
-def _table_stick(event, epsilon):
-    rows = np.array(event.weights, dtype=float)
-    rows /= rows.sum(axis=1, keepdims=True)
-    factor = np.exp(epsilon)[:, np.newaxis]
-    delta = np.zeros_like(epsilon)
-    for upper in rows:
-        for lower in rows:
-            if upper is not lower:
-                excess = np.maximum(upper - factor * lower, 0).sum(axis=1)
-                np.maximum(delta, excess, out=delta)
-    return delta
-
-
 def _composed_pld(ledger):
     """PLD of the composition of all that is not a residual; None if it is too wide."""
     kinds = (ledger.pure, ledger.sampled, ledger.projections)
-    return _cached_pld(*(frozenset(kind.items()) for kind in kinds), ledger.mu)
-
-
-@lru_cache(maxsize=64)
-def _cached_pld(pure, sampled, projections, mu):
-    interval = _pld_interval(pure, sampled, projections, mu)
-    if interval > 1:
-        return None
-    parts = []
-    for event, count in sorted(pure, key=repr):
-        cells = math.ceil(_pure_epsilon(event) / interval)
-        curve = partial(_hockey_stick, event)
-        parts.append((_curve_pld(curve, -cells, cells, interval), count))
-    for event, count in sorted(projections, key=repr):
-        curve = partial(
-            projection_delta, n_projections=event.n_projections, tau=event.tau
-        )
-        low, high = (math.floor(loss / interval) for loss in _projection_losses(event))
-        parts.append((_curve_pld(curve, low, high + 1, interval), count))
-    for (rate, one), count in sorted(sampled):
-        parts.append((_gaussian_pld(one, interval, rate), count))
-    if mu:
-        parts.append((_gaussian_pld(mu, interval, 1.0), 1))
-    composed = None
-    for part, count in parts:
-        if count > 1:
-            # Its bounds of the tails may overflow on the way to a minimum.
-            with np.errstate(over="ignore"):
-                part = part.self_compose(count)
-        composed = part if composed is None else composed.compose(part)
-    return composed
-
-
-def _curve_pld(curve, low, high, interval):
-    """PLD above a curve of deltas, on a grid of epsilons; what is above is infinite."""
-    grid = np.arange(low, high + 1)
-    deltas = np.minimum.accumulate(np.clip(curve(grid * interval), 0.0, 1.0))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-        interval, low, high, deltas
-    )
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
-
-def _gaussian_pld(mu, interval, rate):
-    """PLD of Gaussian noise on a Poisson sample, to add or remove one record."""
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        standard_deviation=1 / mu,
-        value_discretization_interval=interval,
-        sampling_prob=rate,
-    )
-
-
-def _projection_losses(event):
-    """Range of the privacy loss of projections, but for a probability of 1e-16.
-
-    With T = |y|^2 in units of the noise along the changed row, the loss of one order is
-    tau T / (2 (1 + tau)) - (r/2) ln(1 + tau), and T is chi-square with r degrees of
-    freedom, times 1 + tau where the row is there.
-    """
-    from scipy.stats import chi2
-
-    r, tau = event.n_projections, event.tau
-    shift = r / 2 * math.log1p(tau)
-    most = tau / 2 * float(chi2.isf(1e-16, r)) - shift
-    return -max(most, shift), max(most, shift)
-
-
-def _pld_interval(pure, sampled, projections, mu):
-    """Step of the grid of losses: fine against the spread of the composed loss."""
-    epsilons = [(n, _pure_epsilon(event)) for event, n in pure]
-    gaussian = mu * mu / 2 + 12 * mu
-    largest = sum(n * e for n, e in epsilons)
-    drift = sum(n * e * math.tanh(e / 2) for n, e in epsilons)
-    spread = 12 * math.sqrt(sum(n * e * e for n, e in epsilons))
-    total = gaussian + min(largest, drift + spread)
-    widest = 0.0
-    for (rate, one), n in sampled:
-        whole = n * one * one / 2 + 12 * one * math.sqrt(n)
-        deviation = rate * math.sqrt(math.expm1(min(one * one, 700.0)))
-        total += min(whole, n * deviation**2 + 12 * deviation * math.sqrt(n))
-        # A rare sample moves the loss by little, but far when it does.
-        largest = np.logaddexp(0.0, math.log(rate) + one * one / 2 + 12 * one)
-        widest = max(widest, float(largest))
-    for event, n in projections:
-        low, high = _projection_losses(event)
-        total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
-    return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)
+    return composed_pld(*(frozenset(kind.items()) for kind in kinds), ledger.mu)

@@ -24,7 +24,7 @@ from dp_accounting import dp_event
 from scipy.integrate import quad
 from scipy.stats import binom, laplace, norm
 
-from sktensordp.privacy import _accounting
+from sktensordp.privacy import _accounting, _pld
 from sktensordp.privacy._events import (
     PureDpEvent,
     SamplerResidualDpEvent,
@@ -612,7 +612,7 @@ def test_nested_compositions_equal_flat_ones():
         dp_event.UnsupportedDpEvent(),
         dp_event.ZCDpEvent(rho=1.0),
         dp_event.RandomizedResponseDpEvent(noise_parameter=0.5, num_buckets=2),
-        dp_event.PoissonSampledDpEvent(0.1, Gaussian(1.0)),
+        dp_event.SampledWithReplacementDpEvent(100, 10, Gaussian(1.0)),
         "an event",
     ],
 )
@@ -914,14 +914,14 @@ def one_integer_short(original):
 
 INTEGERS, ROWS = DiscreteLaplace(0.3, 4), TableDpEvent(TWO_ROWS)
 MISTAKES = {
-    "sensitivity halved": ("_hockey_stick", halved_stick, Laplace(1.0)),
+    "sensitivity halved": ("hockey_stick", halved_stick, Laplace(1.0)),
     "losses rounded down": (
-        "_hockey_stick",
+        "hockey_stick",
         rounded_down_stick,
         Repeated(Laplace(1.0), 2),
     ),
     "pure epsilon halved": (
-        "_pure_epsilon",
+        "pure_epsilon",
         lambda original: lambda event: original(event) / 2,
         Repeated(Laplace(1.0), 2),
     ),
@@ -929,15 +929,15 @@ MISTAKES = {
     "log masses": ("_table_stick", log_masses, ROWS),
     "one integer short": ("_discrete_laplace_stick", one_integer_short, INTEGERS),
     "Gaussian forgotten": (
-        "_composed_pld",
-        lambda original: lambda pure, mu_squared: original(pure, 0.0),
+        "composed_pld",
+        lambda original: lambda pure, *rest: original(pure, *rest[:-1], 0.0),
         Composed([INTEGERS, Gaussian(1.0)]),
     ),
     "counts forgotten": (
-        "_composed_pld",
+        "composed_pld",
         lambda original: (
-            lambda pure, mu_squared: original(
-                frozenset((event, 1) for event, _ in pure), mu_squared
+            lambda pure, *rest: original(
+                frozenset((event, 1) for event, _ in pure), *rest
             )
         ),
         Repeated(INTEGERS, 3),
@@ -953,7 +953,7 @@ MISTAKES = {
 @pytest.fixture
 def fresh_caches():
     """The accountant remembers what it computed: forget it before and after."""
-    caches = [_accounting._composed_pld, _accounting._pure_epsilon]
+    caches = [_accounting._epsilon, _pld.composed_pld, _pld.pure_epsilon]
     for cache in caches:
         cache.cache_clear()
     yield
@@ -989,11 +989,13 @@ def test_checker_sees_mistakes(name, divergence, monkeypatch, fresh_caches):
     truth = truth_of(divergence, name)
     # As it is, the package passes. (1e-12 for the quadrature of the last mistake.)
     assert not understated(event, lambda e: truth(e) * (1 - 1e-10) - 1e-12, _EPSILONS)
-    _accounting._composed_pld.cache_clear()
-    _accounting._pure_epsilon.cache_clear()
-    original = getattr(_accounting, attribute)
+    for cache in (_accounting._epsilon, _pld.composed_pld, _pld.pure_epsilon):
+        cache.cache_clear()
+    users = [m for m in (_accounting, _pld) if hasattr(m, attribute)]
+    wrong = mistake(getattr(users[0], attribute))
     with monkeypatch.context() as patch:
-        patch.setattr(_accounting, attribute, mistake(original))
+        for module in users:
+            patch.setattr(module, attribute, wrong)
         assert understated(event, truth, _EPSILONS)
 
 

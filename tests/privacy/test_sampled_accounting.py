@@ -279,10 +279,13 @@ def test_checker_sees_small_mistakes():
         assert understated(ProjectionDpEvent(r, tau), lower, epsilons)
 
 
-@pytest.mark.parametrize(("rate", "count"), [(0.01, 10_000), (1e-3, 100_000)])
-def test_many_releases(rate, count):
+@pytest.mark.parametrize(
+    ("rate", "mu", "count"),
+    [(0.01, 1.0, 10_000), (1e-3, 1.0, 100_000), (1e-3, 4.0, 10_000)],
+)
+def test_many_releases(rate, mu, count):
     # Rounding down costs too much here. Halving the step says how far `above` is off.
-    event, laws, epsilons = composed((sampled, rate, 1.0, count))
+    event, laws, epsilons = composed((sampled, rate, mu, count))
     coarse, fine = (bracket(laws, epsilons, bins=2**b)[1] for b in (15, 16))
     assert not understated(event, fine - 2 * abs(fine - coarse), epsilons)
     for epsilon, delta in zip(epsilons, fine, strict=True):
@@ -303,7 +306,7 @@ def test_many_releases_by_simulation():
         assert abs(ours - gains.mean()) <= 6 * gains.std() / math.sqrt(trials)
 
 
-@pytest.mark.parametrize("mu", [1e-4, 0.1, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("mu", [1e-4, 0.3, 3.0, 30.0])
 @pytest.mark.parametrize("rate", [0.05, 0.5, 1 - 1e-6])
 def test_one_release_by_quadrature(rate, mu):
     event, whole, worst = Sampled(rate, Gaussian(1 / mu)), Gaussian(1 / mu), 1.0
@@ -320,10 +323,10 @@ def test_one_release_by_quadrature(rate, mu):
         assert sampled_delta(rate, mu, epsilon) <= delta + 1e-25
 
 
-@pytest.mark.parametrize("rate", [1e-3, 1e-4, 1e-6, 1e-9, 1e-17, 1e-300])
+@pytest.mark.parametrize("rate", [1e-3, 1e-6, 1e-9, 1e-300])
 def test_small_rates(rate):
     # Whose losses are nearly always nearly 0 and in rare cases large.
-    for mu, count in product((0.3, 1.0, 3.0), (1, 10)):
+    for mu, count in ((0.3, 10), (1.0, 1), (3.0, 1)):
         event, start = sampled(rate, mu, count)[0], time.perf_counter()
         for delta in (1e-5, 1e-9):
             epsilon = event_epsilon(event, delta)
@@ -403,7 +406,7 @@ def test_monotone_and_consistent():
         [event(0.1, mu, 9) for mu in (1e-4, 0.1, 0.2, 0.8, 3.0, 30.0)],
         [event(0.1, 0.8, count) for count in (0, 1, 2, 9, 100, 3000)],
     ):
-        for delta in (1e-2, 1e-5, 1e-9):
+        for delta in (1e-3, 1e-9):
             epsilons = [event_epsilon(e, delta) for e in events]
             assert np.all(np.diff(epsilons) >= 0)
             assert all(map(math.isfinite, epsilons))
