@@ -193,13 +193,24 @@ def _pld_interval(pure, sampled, projections, mu):
     total = gaussian + min(largest, drift + spread)
     widest = 0.0
     for (rate, one), n in sampled:
-        whole = n * one * one / 2 + 12 * one * math.sqrt(n)
-        deviation = rate * math.sqrt(math.expm1(min(one * one, 700.0)))
-        total += min(whole, n * deviation**2 + 12 * deviation * math.sqrt(n))
+        mean, variance, largest = _sampled_loss(rate, one)
+        total += n * mean + 12 * math.sqrt(n * variance)
         # A rare sample moves the loss by little, but far when it does.
-        largest = np.logaddexp(0.0, math.log(rate) + one * one / 2 + 12 * one)
-        widest = max(widest, float(largest))
+        widest = max(widest, largest)
     for event, n in projections:
         low, high = _projection_losses(event)
         total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
     return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)
+
+
+def _sampled_loss(rate, mu):
+    """Mean, variance and largest of the loss of Gaussian noise on a Poisson sample.
+
+    log(1 - q + q e^(mu x - mu^2/2)) for x of law (1 - q) N(0, 1) + q N(mu, 1), but for
+    12 standard deviations.
+    """
+    x = np.linspace(-12.0, 12.0 + mu, 20_001)
+    loss = np.logaddexp(np.log1p(-rate), np.log(rate) + mu * x - mu * mu / 2)
+    mass = np.exp(loss - x * x / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
+    mean = float(mass @ loss)
+    return max(mean, 0.0), float(mass @ (loss - mean) ** 2), float(loss[-1])
