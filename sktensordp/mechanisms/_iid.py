@@ -38,7 +38,7 @@ class LaplaceMechanism(NoiseMechanism):
         Samples are clipped to this Euclidean norm.
     sensitivity : float, default=None
         L1 sensitivity, vouched for by the caller, of the query whose value a sample
-        is. Nothing is clipped.
+        is. Nothing is clipped, but values some 1e9 times as large as the noise.
     tensor_shape : tuple of int, default=None
         Shape of a sample, for samples passed as rows of features.
     random_state : int or None, default=None
@@ -162,7 +162,7 @@ class GaussianMechanism(NoiseMechanism):
         Samples are clipped to this Euclidean norm.
     sensitivity : float, default=None
         L2 sensitivity, vouched for by the caller, of the query whose value a sample
-        is. Nothing is clipped.
+        is. Nothing is clipped, but values some 1e9 times as large as the noise.
     tensor_shape : tuple of int, default=None
         Shape of a sample, for samples passed as rows of features.
     calibration : {"sound", "classic"}, default="sound"

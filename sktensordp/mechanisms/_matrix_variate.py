@@ -41,7 +41,8 @@ class MatrixVariateGaussian(StructuredNoise):
         Samples are clipped to this Frobenius norm.
     sensitivity : float, default=None
         Sensitivity in Frobenius norm, vouched for by the caller, of the query whose
-        value a sample is. Nothing is clipped.
+        value a sample is. Nothing is clipped, up to some 1e9 times
+        the noise.
     tensor_shape : tuple of (int, int), default=None
         Shape of a sample, for samples passed as rows of features.
     calibration : {"sound", "published"}, default="sound"

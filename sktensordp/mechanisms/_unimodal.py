@@ -77,7 +77,7 @@ class UnimodalDirectionalNoise(UnimodalNoise):
         Samples are clipped to this Euclidean norm.
     sensitivity : float, default=None
         L2 sensitivity, vouched for by the caller, of the query whose value a sample
-        is. Nothing is clipped.
+        is. Nothing is clipped, but values some 1e9 times as large as the noise.
     tensor_shape : tuple of int, default=None
         Shape of a sample, for samples passed as rows of features.
     calibration : {"sound", "published"}, default="sound"
@@ -198,7 +198,7 @@ class IndependentDirectionalNoise(UnimodalNoise):
         Samples are clipped to this Euclidean norm.
     sensitivity : float, default=None
         L2 sensitivity, vouched for by the caller, of the query whose value a sample
-        is. Nothing is clipped.
+        is. Nothing is clipped, but values some 1e9 times as large as the noise.
     tensor_shape : tuple of int, default=None
         Shape of a sample, for samples passed as rows of features.
     calibration : {"sound", "published"}, default="sound"
