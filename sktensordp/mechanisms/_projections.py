@@ -29,9 +29,9 @@ from ._gaussian_noise import ideal_budget, largest_within
 __all__ = ["JohnsonLindenstrauss"]
 
 _EPS = float(np.finfo(float).eps)
-# The normals that are projected are multiples of 2^-25: their coarseness and their
+# The normals that are projected are multiples of 2^-24: their coarseness and their
 # sampler's residual are then about as small.
-_FINENESS = 25
+_FINENESS = 24
 
 
 class JohnsonLindenstrauss(ReleasingTransformer):
@@ -210,7 +210,8 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         longest = math.sqrt(cells) + 12
         errors = longest * 4 * (n_rows + 2) * (n_features + 2) * _EPS * length
         shift = rounding + errors
-        log_d = math.log(outer.residual_delta)
+        # The shift is the larger part; a delta of e^-60 will do for a baseline.
+        log_d = min(math.log(delta) - epsilon - 30.0, -60.0)
         residual_epsilon = (
             outer.residual_epsilon
             + inner.residual_epsilon

@@ -20,8 +20,9 @@ _ZIGGURAT_TAIL = 3.6541528853610088
 # A range has at least one step, however large the noise: what its rounding loses is
 # invisible beside it.
 _LEAST_STEPS = 1
-# Logarithm of what is asked for over the residual's delta.
-_LOG_MARGIN = 30.0
+# The residual's delta is e^-400, or e^-30 of what is asked for where that is smaller:
+# in a composition it is multiplied by e to the epsilon of all releases.
+_LOG_MARGIN, _LOG_RESIDUAL = 30.0, -400.0
 # Sums of integers up to here are exact in floating point.
 _LARGEST_INTEGER = 2.0**52
 
@@ -268,7 +269,7 @@ def gaussian_lattice(
 ):
     """Lattice for Gaussian noise of `n_cells` cells, with its residual.
 
-    The residual's delta is e^-30 of `delta` at `epsilon`, so that it stays invisible
+    The residual's delta is far below `delta` at `epsilon`, so that it stays invisible
     in compositions of many releases.
 
     Parameters
@@ -309,7 +310,7 @@ def gaussian_lattice(
             raise ValueError("The range of the values is too large for the noise.")
         step = width / n_steps
     # Half of the residual for the sampler's relative error, half for the clipping.
-    log_half = math.log(delta) - epsilon - _LOG_MARGIN
+    log_half = min(math.log(delta) - epsilon - _LOG_MARGIN, _LOG_RESIDUAL)
     if log_half < -700:
         raise ValueError(f"delta = {delta:g} is too small for epsilon = {epsilon:g}.")
     clip = -float(ndtri_exp(log_half - math.log(2 * n_cells)))

@@ -99,7 +99,7 @@ class TestGaussian:
         finest = float(np.max(lattice.sigma / lattice.step))
         assert 2.0**fineness <= finest * (1 + 1e-15)
         eta = 3 * 3.92 * 2.0 ** (math.floor(math.log2(finest)) - 51)
-        log_delta = math.log(1e-6) - 1 - 30
+        log_delta = -400
         expected = n * eta**2 + eta * math.sqrt(-2 * n * log_delta)
         assert_allclose(lattice.residual_epsilon, expected, rtol=1e-12)
         clipped = 2 * n * norm.sf(lattice.clip)
