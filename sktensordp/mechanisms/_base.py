@@ -32,7 +32,6 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
     """
 
     _released_by = "transform"
-    _declaration = "bounds, norm_bound or sensitivity"
 
     _parameter_constraints: ClassVar = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -121,8 +120,7 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
                 f"set_output serves 2-D output alone."
             )
         samples = array.reshape(len(array), -1)
-        if math.isinf(self.epsilon):
-            return self._plan.randomize(samples, None).reshape(shape)
+        # What was fitted decides, not a parameter that was set afterwards.
         with self._release(self.privacy_guarantee_) as source:
             return self._plan.randomize(samples, source).reshape(shape)
 

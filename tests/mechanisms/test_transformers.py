@@ -172,7 +172,7 @@ def test_no_noise_equals_clipping(mechanism):
     expected = expected * np.minimum(1, (mechanism.norm_bound or math.inf) / lengths)
     free = clone(mechanism).set_params(epsilon=math.inf).fit(X)
     np.testing.assert_allclose(free.transform(X), expected, rtol=1e-12)
-    assert n_releases(free) == 0
+    assert n_releases(free) == 1  # a release without noise is one
     assert free.privacy_guarantee_.epsilon_at(0.5) == math.inf
     assert free.noise_variance_ == free.expected_squared_error_ == 0
 
@@ -257,3 +257,12 @@ def test_transform_refuses_bad_samples_and_shows_none(mechanism):
             mechanism.transform(bad)
         assert not any(secret in str(caught.value) for secret in ("secret", "271"))
     assert n_releases(mechanism) == 0
+
+
+@pytest.mark.parametrize("fitted", [1.0, math.inf])
+def test_the_fit_decides_on_the_noise(fitted):
+    X = np.full((3, 2), 0.25)
+    mechanism = ms.GaussianMechanism(fitted, bounds=(0, 1)).fit(X)
+    mechanism.set_params(epsilon=math.inf if fitted == 1 else 1.0)
+    assert np.array_equal(mechanism.transform(X), X) == (fitted == math.inf)
+    assert mechanism.privacy_guarantee_.epsilon == fitted
