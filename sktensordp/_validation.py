@@ -10,6 +10,7 @@ __all__ = [
     "check_coordinates",
     "check_level_prior",
     "check_levels",
+    "check_modes",
     "check_numeric",
     "check_shape",
 ]
@@ -18,7 +19,7 @@ _LARGEST_INDEX = 2**31 - 1
 
 
 def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
-    """Coordinates of tensor entries as 64-bit integers.
+    """Coordinates of tensor entries as 32-bit integers, one column after the other.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
 
     Returns
     -------
-    coordinates : ndarray of shape (n_entries, n_modes), int64
+    coordinates : ndarray of shape (n_entries, n_modes), int32, in Fortran order
 
     Raises
     ------
@@ -45,7 +46,7 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
             raise ValueError(
                 f"Coordinates passed to {name} must be integers, got {X.dtype}."
             )
-        if not np.array_equal(X, np.trunc(X)):
+        if not all(np.array_equal(column, np.trunc(column)) for column in X.T):
             raise ValueError(
                 f"Coordinates passed to {name} must be integers; some are fractional."
             )
@@ -57,7 +58,7 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
         )
     if X.size and X.max() >= _LARGEST_INDEX:
         raise ValueError(f"Coordinates passed to {name} must be below 2**31 - 1.")
-    coordinates = X.astype(np.int64)
+    coordinates = X.astype(np.int32, order="F")
     if shape is not None:
         if len(shape) != coordinates.shape[1]:
             raise ValueError(
@@ -130,3 +131,15 @@ def check_level_prior(level_prior, n_levels):
     if not np.all(prior >= 0) or not np.isclose(prior.sum(), 1.0, atol=1e-6):
         raise ValueError("level_prior must be non-negative and sum to one.")
     return tuple((prior / prior.sum()).tolist())
+
+
+def check_modes(modes, n_modes, name):
+    """Numbers of modes as a sorted tuple; negative ones count from the last."""
+    found = set()
+    for mode in [] if modes is None else modes:
+        if not isinstance(mode, Integral) or not -n_modes <= mode < n_modes:
+            raise ValueError(
+                f"{name} must hold numbers of modes, from {-n_modes} to {n_modes - 1}."
+            )
+        found.add(int(mode) % n_modes)
+    return tuple(sorted(found))

@@ -16,7 +16,7 @@ class PrivateEstimatorMixin:
     """
 
     @contextmanager
-    def _release(self, guarantee):
+    def _release(self, guarantee, total=None):
         """Record a release, then lend its random streams until the block ends.
 
         Parameters
@@ -24,6 +24,9 @@ class PrivateEstimatorMixin:
         guarantee : PrivacyGuarantee
             What the release reveals. It is recorded before anything is drawn, so
             that an interrupted release counts.
+        total : PrivacyGuarantee, default=None
+            What the object reveals with this release and earlier ones, where it keeps
+            what came of them.
 
         Yields
         ------
@@ -32,7 +35,7 @@ class PrivateEstimatorMixin:
             as random state.
         """
         count = self._count_releases().next()
-        self.privacy_guarantee_ = guarantee
+        self.privacy_guarantee_ = guarantee if total is None else total
         source = NoiseSource(self.random_state, count)
         try:
             yield source

@@ -2,9 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,25 +21,32 @@ from .._validation import (
     check_coordinates,
     check_level_prior,
     check_levels,
+    check_modes,
     check_numeric,
     check_shape,
 )
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
+from ..privacy import PrivacyGuarantee
 from ..tensor import (
     DenseEntries,
     SparseEntries,
     cp_to_dense,
     fit_structured_cp,
     max_cp_rank,
+    times_recurring,
+    update_structured_cp,
 )
 from ._input import LARGEST_TABLE, plan_entry_randomizer
+from ._uncertainty import residual_variance
 
 __all__ = ["CPCompletion"]
 
 # From this share of observed entries on, sums over all entries of an array are faster
 # than sums over coordinates.
 _LEAST_DENSITY = 0.05
+# Units whose items are ranked at once.
+_UNITS = 256
 
 
 class CPCompletion(
@@ -86,7 +94,10 @@ class CPCompletion(
         largest of them and what lies outside the shape is not predicted.
     biases : bool, default=True
         Whether each mode has a bias.
-    max_iter : int, default=40
+    smooth_modes : sequence of int, default=None
+        Modes whose neighbouring indices are alike, as bins of time are. Their prior
+        ties every index to the next one, as strongly as the randomised values say.
+    max_iter : int, default=25
         Number of sweeps of the fit over the modes.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
@@ -112,6 +123,9 @@ class CPCompletion(
         The perturbation taken.
     noise_variance_ : float
         Variance of the randomised values around the model, as learned from them.
+    residual_variance_ : float
+        Variance of the values, before they were randomised, around the model, as
+        learned from the randomised ones.
     n_iter_ : int
         Number of sweeps that were run.
     n_features_in_ : int
@@ -157,9 +171,16 @@ class CPCompletion(
         "level_prior": ["array-like", None],
         "shape": ["array-like", None],
         "biases": ["boolean"],
+        "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
+
+    # What is kept for `partial_fit` and `recommend`: where values were observed, call by
+    # call; how many calls had the same coordinates; the guarantee of one call.
+    _observed: list[Any]
+    _n_uses: int
+    _single: PrivacyGuarantee
 
     def __init__(
         self,
@@ -173,7 +194,8 @@ class CPCompletion(
         level_prior: ArrayLike | None = None,
         shape: Sequence[int] | None = None,
         biases: bool = True,
-        max_iter: int = 40,
+        smooth_modes: Sequence[int] | None = None,
+        max_iter: int = 25,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank
@@ -185,6 +207,7 @@ class CPCompletion(
         self.level_prior = level_prior
         self.shape = shape
         self.biases = biases
+        self.smooth_modes = smooth_modes
         self.max_iter = max_iter
         self.random_state = random_state
 
@@ -219,55 +242,173 @@ class CPCompletion(
             outside `shape`, values are NaN or infinite, the range or the levels
             are out of order, or the rank exceeds what the shape can carry.
         """
-        declared = None if self.shape is None else check_shape(self.shape)
-        dense = y is None
-        if dense:
-            where, y, shape = self._check_tensor(X, declared)
-        else:
-            where, y, shape = self._check_entries(X, y, declared)
+        if y is None:
+            where, values = self._check_tensor(X)
+            return self._fit(where, values, where.shape)
+        where, values = self._check_entries(X, y)
+        return self._fit(where, values, self._shape_of(where))
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
+        """Fit to entries that come in batches, as from a file that is read in chunks.
+
+        The same as `fit` to all batches, one below the other, with the same noise.
+        Nothing is drawn before the last batch has been read and checked. What is kept
+        of each is 4 bytes a coordinate, and the values in their type.
+
+        Parameters
+        ----------
+        batches : iterable of (X, y)
+            Coordinates of shape (n_i, n_modes) and values of shape (n_i,); read once.
+
+        Returns
+        -------
+        self : CPCompletion
+
+        Raises
+        ------
+        ValueError
+            As `fit`, and if there is no batch.
+        """
+        checked: list[tuple[Any, Any]] = []
+        for X, y in batches:
+            checked.append(self._check_entries(X, y, reset=not checked))
+        if not checked:
+            raise ValueError("There is nothing to fit: no batch came.")
+        sizes = [len(values) for _, values in checked]
+        n_modes = self.n_features_in_
+        where = np.empty((sum(sizes), n_modes), dtype=np.int32, order="F")
+        values = np.empty(sum(sizes), np.result_type(*(v for _, v in checked)))
+        end = sum(sizes)
+        while checked:
+            # From the last one on, so that each is let go when it has been copied.
+            part_where, part = checked.pop()
+            where[end - len(part) : end] = part_where
+            values[end - len(part) : end] = part
+            end -= len(part)
+        return self._fit(where, values, self._shape_of(where))
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Randomise the values of new entries and take them into the model.
+
+        The posterior of the model so far is the prior of what follows; only the rows
+        of the factors that the new entries touch change, and the learned precisions
+        and the variance do not. Fitting to all entries at once is more accurate.
+
+        **Guarantee.** Every value is randomised in the call that it is passed to, once
+        under `epsilon`, so that values of different entries do not add up. Coordinates
+        that come back in a later call may be of the same value again: then
+        `privacy_guarantee_` counts all the calls that had them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_observed, n_modes)
+            Coordinates of the new entries. Where `shape` is not declared, new indices
+            make the tensor larger.
+        y : array-like of shape (n_observed,)
+            Their values, finite.
+
+        Returns
+        -------
+        self : CPCompletion
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: as `fit`, and if parameters of the model or the
+            range of the values are not those of the fit.
+        """
+        fitted = self.__sklearn_is_fitted__()
+        if y is None:
+            raise ValueError("partial_fit takes coordinates X and their values y.")
+        where, values = self._check_entries(X, y, reset=not fitted)
+        shape = self._shape_of(where)
+        if not fitted:
+            return self._fit(where, values, shape)
+        self._validate_params()
+        self._check_unchanged()
+        randomizer = self._plan(bounds=self.value_bounds_)
+        if randomizer.bounds != self.value_bounds_:
+            raise ValueError("value_bounds and levels must be those of the fit.")
+        observed = [*self._observed, where]
+        shape = tuple(np.maximum(shape, self.shape_).tolist())
+        uses = max(
+            self._n_uses, times_recurring([*map(_as_coordinates, observed)], shape)
+        )
+        total = _together(self._single, randomizer.guarantee)
+        # Before anything is drawn, so that an interrupted call counts.
+        self._observed, self._n_uses, self._single = observed, uses, total
+        released = self._draw(values, randomizer, _repeated(total, uses))
+        del values
+        released -= self.offset_
+        model = update_structured_cp(
+            self._model, where, released,
+            max_iter=self.max_iter, n_threads=effective_n_threads(),
+        )  # fmt: skip
+        self._publish(model, self.max_iter)
+        return self
+
+    def _shape_of(self, where):
+        """The declared shape, or that which the coordinates have."""
+        if self.shape is not None:
+            return check_shape(self.shape)
+        return tuple((where.max(axis=0) + 1).tolist())
+
+    def _fit(self, where, values, shape):
+        """Fit to values at checked coordinates, or where a mask is true."""
         self._check_rank(shape)
-        randomizer = self._plan(y)
+        smooth_modes = check_modes(self.smooth_modes, len(shape), "smooth_modes")
+        randomizer = self._plan(values)
         self._forget()
         context = self._init_callback_context(max_subtasks=self.max_iter)
         context.call_on_fit_task_begin(estimator=self)
-        if math.isinf(self.epsilon):
-            released = randomizer.clip(y)
-            self.privacy_guarantee_ = randomizer.guarantee
-        else:
-            with self._release(randomizer.guarantee) as source:
-                released = randomizer.randomize(y, source)
+        released = self._draw(values, randomizer)
+        self._observed, self._n_uses = [where], 1
+        self._single = self.privacy_guarantee_
+        self._dense = where.dtype == bool
         # From here on nothing touches the values: all is post-processing.
-        del y
-        self._complete(where, released, shape, randomizer, context)
-        self._dense = dense
+        del values
+        self._complete(where, released, shape, smooth_modes, randomizer, context)
         context.call_on_fit_task_end(estimator=self)
         return self
 
-    def _check_entries(self, X, y, shape):
-        """Coordinates, values and shape of entries passed one by one."""
+    def _draw(self, values, randomizer, total=None):
+        """The values as they are released; `total` as in `_release`."""
+        if math.isinf(self.epsilon):
+            self.privacy_guarantee_ = total or randomizer.guarantee
+            return randomizer.clip(values).astype(values.dtype)
+        with self._release(randomizer.guarantee, total) as source:
+            return randomizer.randomize(values, source)
+
+    def _check_entries(self, X, y, reset=True):
+        """Coordinates and values of entries passed one by one."""
         check_numeric(y, "y")
         X, y = validate_data(
-            self, X, y, dtype="numeric", y_numeric=True, ensure_min_features=2
-        )
+            self, X, y, reset=reset, dtype="numeric", y_numeric=True,
+            ensure_min_features=2 if reset else 1,
+        )  # fmt: skip
+        shape = None if self.shape is None else check_shape(self.shape)
         coordinates = check_coordinates(X, shape=shape, name=type(self).__name__)
-        if shape is None:
-            shape = tuple((coordinates.max(axis=0) + 1).tolist())
-        return coordinates, np.asarray(y, dtype=float), shape
+        dtype = np.float32 if y.dtype == np.float32 else np.float64
+        return coordinates, np.asarray(y, dtype=dtype)
 
-    def _check_tensor(self, X, shape):
-        """Mask of the observed entries, their values, and the shape of a tensor."""
+    def _check_tensor(self, X):
+        """Mask of the observed entries of a tensor, and their values."""
         check_numeric(X, "X")
         X = check_array(
-            X, allow_nd=True, dtype=float, ensure_all_finite="allow-nan",
-            estimator=self, input_name="X",
+            X, allow_nd=True, dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan", estimator=self, input_name="X",
         )  # fmt: skip
-        if shape is not None and X.shape != shape:
-            raise ValueError(f"The tensor has shape {X.shape}, but shape is {shape}.")
+        if self.shape is not None and X.shape != check_shape(self.shape):
+            raise ValueError(
+                f"The tensor has shape {X.shape}, but shape is {self.shape}."
+            )
         mask = ~np.isnan(X)
         if not mask.any():
             raise ValueError("No entry of the tensor is observed: all are NaN.")
         self.n_features_in_ = X.ndim
-        return mask, X[mask], X.shape
+        return mask, X[mask]
 
     def _can_transform(self):
         if not getattr(self, "_dense", False):
@@ -319,7 +460,9 @@ class CPCompletion(
         """
         return self.fit(X).transform(X)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Values of the model at coordinates.
 
         Parameters
@@ -327,43 +470,145 @@ class CPCompletion(
         X : array-like of shape (n_entries, n_modes)
             Coordinates inside `shape_`; -1 stands for an index that is not known,
             and is predicted from what is known of the others.
+        return_std : bool, default=False
+            Whether to return how far the values are expected from the predictions.
 
         Returns
         -------
         y : ndarray of shape (n_entries,)
             Within `value_bounds_`.
+        std : ndarray of shape (n_entries,)
+            With `return_std`: standard deviation of a value, before it is randomised,
+            around its prediction. Its square is the posterior variance of the model
+            plus `residual_variance_`.
 
         Raises
         ------
         ValueError
             If a coordinate is fractional, below -1 or outside `shape_`.
         """
+        coordinates = self._check_asked(X)
+        mean = self.offset_ + self._model.predict(coordinates)
+        mean = np.clip(mean, *self.value_bounds_, out=mean)
+        if not return_std:
+            return mean
+        variance, _ = self._model.variance(coordinates)
+        std = np.sqrt(variance + self.residual_variance_)
+        return mean, std.astype(mean.dtype)
+
+    def recommend(
+        self, units: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """The items with the largest predictions, of those that a unit has no value of.
+
+        The units are indices of mode 0, as users are, the items those of mode 1.
+
+        Parameters
+        ----------
+        units : int or array-like of shape (n_units,)
+            -1 stands for a unit that is not known.
+        k : int, default=10
+            Number of items.
+        context : array-like of shape (n_modes - 2,), default=None
+            Indices of the other modes; -1, the default, for what is not known. An
+            item that was observed in any context is left out.
+
+        Returns
+        -------
+        items : ndarray of shape (k,) or (n_units, k)
+            Best first. -1 where there is no further item.
+
+        Raises
+        ------
+        ValueError
+            If an index is outside the tensor, or `k` is not positive.
+        """
+        check_is_fitted(self)
+        if not isinstance(k, Integral) or k < 1:
+            raise ValueError(f"k must be a positive integer, got {k!r}.")
+        wanted = np.atleast_1d(units)
+        if wanted.ndim != 1:
+            raise ValueError("units must be an index or a list of indices.")
+        rest = np.full(len(self.shape_) - 2, -1) if context is None else context
+        asked = np.empty((len(wanted), len(self.shape_)))
+        try:
+            asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
+        except ValueError:
+            raise ValueError(
+                f"units and context must be numbers, context {len(self.shape_) - 2}."
+            ) from None
+        return self._best_items(self._check_asked(asked), k).reshape(
+            *np.shape(units), k
+        )
+
+    def _best_items(self, asked, k):
+        n_items = self.shape_[1]
+        best = np.full((len(asked), k), -1, dtype=np.int64)
+        users, items, *others = [self._model.means[r] for r in self._model.rows]
+        for start in range(0, len(asked), _UNITS):
+            part = asked[start : start + _UNITS]
+            weights = users[part[:, 0]]
+            for mode, factor in enumerate(others, start=2):
+                weights = weights * factor[part[:, mode]]
+            scores = weights @ items[:-1].T
+            for unit, item in self._seen_items(part[:, 0]):
+                scores[unit, item] = -np.inf
+            n_best = min(k, n_items)
+            chosen = np.argpartition(-scores, n_best - 1, axis=1)[:, :n_best]
+            score = np.take_along_axis(scores, chosen, axis=1)
+            order = np.lexsort((chosen, -score))
+            chosen = np.take_along_axis(chosen, order, axis=1)
+            score = np.take_along_axis(score, order, axis=1)
+            best[start : start + _UNITS, :n_best] = np.where(
+                np.isneginf(score), -1, chosen
+            )
+        return best
+
+    def _seen_items(self, units):
+        """Yields positions in `units` with the items that were observed with them."""
+        wanted = np.zeros(self.shape_[0] + 1, dtype=bool)
+        wanted[units] = True
+        wanted[-1] = False
+        for where in self._observed:
+            where = _as_coordinates(where)
+            where = where[wanted[where[:, 0]]]
+            where = where[np.argsort(where[:, 0], kind="stable")]
+            first = np.searchsorted(where[:, 0], units)
+            last = np.searchsorted(where[:, 0], units, side="right")
+            for position, ends in enumerate(zip(first, last, strict=True)):
+                yield position, where[slice(*ends), 1]
+
+    def _check_asked(self, X):
+        """Coordinates to predict at, of which some may be unknown."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype="numeric", reset=False)
-        coordinates = check_coordinates(
+        return check_coordinates(
             X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
-        )
-        return np.clip(
-            self.offset_ + self._model.predict(coordinates), *self.value_bounds_
         )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_iter_")
 
-    def _complete(self, where, released, shape, randomizer, context):
+    def _complete(self, where, released, shape, smooth_modes, randomizer, context):
         """Fit the model to values released at coordinates, or where a mask is true."""
         low, high = randomizer.bounds
         scale = (high - low) / 2
-        offset = float(np.clip(released.mean(), low, high))
-        values = (released - offset) / scale
-        if where.dtype != bool:
-            entries = SparseEntries(where, values, shape)
-        elif values.size < _LEAST_DENSITY * where.size:
-            entries = SparseEntries(np.argwhere(where), values, shape)
-        else:
-            tensor = np.zeros(shape)
+        self.offset_ = float(np.clip(released.mean(dtype=float), low, high))
+        self.value_bounds_ = randomizer.bounds
+        self.perturbation_ = "input"
+        # In place, then back: nothing else is as large.
+        released -= self.offset_
+        released /= scale
+        n_threads = effective_n_threads()
+
+        def make_entries(values):
+            if where.dtype != bool:
+                return SparseEntries(where, values, shape)
+            if values.size < _LEAST_DENSITY * where.size:
+                return SparseEntries(_as_coordinates(where), values, shape)
+            tensor = np.zeros(shape, dtype=values.dtype)
             tensor[where] = values
-            entries = DenseEntries(tensor, where)
+            return DenseEntries(tensor, where)
 
         def on_sweep(_):
             sweep = context.subcontext(task_name="sweep")
@@ -371,27 +616,45 @@ class CPCompletion(
             return sweep.call_on_fit_task_end(estimator=self)
 
         model, n_iter = fit_structured_cp(
-            entries,
+            make_entries(released),
             rank=self.rank,
             biases=self.biases,
             value_scale=scale,
             noise_floor=randomizer.noise_variance,
             max_iter=self.max_iter,
-            n_threads=effective_n_threads(),
+            smooth_modes=smooth_modes,
+            n_threads=n_threads,
             on_sweep=on_sweep,
         )
+        released *= scale
+        self.residual_variance_ = residual_variance(
+            randomizer, model, self.offset_, _as_coordinates(where), released,
+            make_entries, n_threads,
+        )  # fmt: skip
+        self._publish(model, n_iter)
+
+    def _publish(self, model, n_iter):
+        """Set the attributes that describe a model."""
         from tensorly.cp_tensor import CPTensor
 
-        weights = np.ones(model.prior_means.shape[1])
         self._model = model
-        self.decomposition_ = CPTensor((weights, model.factors))
         self.factors_ = model.factors
-        self.offset_ = offset
-        self.shape_ = shape
-        self.value_bounds_ = randomizer.bounds
-        self.perturbation_ = "input"
+        self.decomposition_ = CPTensor((np.ones(model.held.shape[1]), model.factors))
+        self.shape_ = model.shape
         self.noise_variance_ = model.noise_variance
         self.n_iter_ = n_iter
+
+    def _check_unchanged(self):
+        held = self._model.held
+        n_biases = len(held) if self.biases else 0
+        smooth = tuple(np.flatnonzero(self._model.tie.any(axis=1)).tolist())
+        wanted = check_modes(self.smooth_modes, len(held), "smooth_modes")
+        wanted = tuple(m for m in wanted if m in smooth or self.shape_[m] > 1)
+        if held.shape[1] != n_biases + self.rank or smooth != wanted:
+            raise ValueError(
+                "rank, biases and smooth_modes must be those of the fit; call fit to "
+                "change them."
+            )
 
     def _check_rank(self, shape):
         if self.rank == 0 and not self.biases:
@@ -403,8 +666,12 @@ class CPCompletion(
                 f"{shape} has rank at most {largest}."
             )
 
-    def _plan(self, values=None):
-        """Randomiser for the present parameters; `values` only where none declare."""
+    def _plan(self, values=None, bounds=None):
+        """Randomiser for the present parameters.
+
+        Where these declare no range it is that of the `values`, or `bounds`, which a
+        fit has read off earlier ones.
+        """
         levels = None if self.levels is None else check_levels(self.levels)
         prior = None
         if self.level_prior is not None:
@@ -415,7 +682,7 @@ class CPCompletion(
                     f"level_prior serves tables of up to {LARGEST_TABLE} levels."
                 )
             prior = check_level_prior(self.level_prior, len(levels))
-        declared = True
+        declared, earlier = True, bounds
         if self.value_bounds is not None:
             bounds = check_bounds(self.value_bounds)
             if (
@@ -427,7 +694,7 @@ class CPCompletion(
             bounds = levels[0], levels[-1]
         else:
             declared = False
-            bounds = self._inferred_bounds(values)
+            bounds = earlier or self._inferred_bounds(values)
         return plan_entry_randomizer(
             self.epsilon, bounds, levels, prior, declared=declared
         )
@@ -441,7 +708,7 @@ class CPCompletion(
                 "is read off the private values. No finite epsilon holds for this "
                 "fit; declare the range to protect the values.",
                 PrivacyLeakWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
         low, high = float(np.min(values)), float(np.max(values))
         return (low, high) if low < high else (low - 0.5, high + 0.5)
@@ -455,3 +722,41 @@ class CPCompletion(
             "Which entries are observed (the coordinates) is public: it is published "
             "who rated what, not how.",
         ]
+
+
+def _as_coordinates(where):
+    """Coordinates, also of what a mask marks."""
+    if where.dtype != bool:
+        return where
+    return np.stack(np.nonzero(where), axis=1, dtype=np.int32)
+
+
+def _together(one, other):
+    """What releases of disjoint entries reveal: no more than the worse of the two."""
+    from ..privacy._events import PureDpEvent
+
+    if one.event == other.event:
+        return one
+    worse = one if one.epsilon >= other.epsilon else other
+    if math.isinf(worse.epsilon):
+        return worse
+    # Below its epsilon, the worse one need not have the larger delta.
+    return replace(worse, event=PureDpEvent(worse.epsilon))
+
+
+def _repeated(guarantee, times):
+    """What `times` releases with a guarantee reveal together."""
+    from dp_accounting import dp_event
+
+    if times == 1:
+        return guarantee
+    return PrivacyGuarantee.of(
+        dp_event.SelfComposedDpEvent(guarantee.event, times),
+        unit=guarantee.unit,
+        statement=(
+            f"{guarantee.statement} Some coordinates were passed in {times} calls, "
+            "each of which drew a value for them."
+        ),
+        source=f"{guarantee.source}; sequential composition",
+        claimed=guarantee.claimed,
+    )

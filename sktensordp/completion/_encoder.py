@@ -6,7 +6,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
@@ -20,7 +19,8 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Encode user ids, item ids and times as coordinates of a tensor.
 
     Every column becomes one mode. A column of ids gets one index for each id that
-    `fit` has seen, in sorted order. If `time_bins` or `freq` is given, the last
+    `fit` has seen, in sorted order, and those that only `partial_fit` has seen come
+    after them. If `time_bins` or `freq` is given, the last
     column is time and is binned.
 
     Parameters
@@ -105,24 +105,56 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If both `time_bins` and `freq` are given, if something is missing, or if
             the last column cannot be read as times.
         """
+        return self._learn(X, first=True)
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: ArrayLike, y: None = None) -> Self:
+        """Learn further ids and later calendar bins; known ones keep their index.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+            As for `fit`. Quantiles, and the first calendar bin, are those of the first
+            call.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : CoordinateEncoder
+        """
+        return self._learn(X, first=not hasattr(self, "shape_"))
+
+    def _learn(self, X, first):
         if self.time_bins is not None and self.freq is not None:
             raise ValueError("Give time_bins or freq, not both.")
-        X = validate_data(self, X, dtype=None, ensure_min_features=1 + self._has_time)
+        X = validate_data(
+            self, X, reset=first, dtype=None,
+            ensure_min_features=1 + self._has_time if first else 1,
+        )  # fmt: skip
         ids, times = self._split(X)
-        self._encoder = OrdinalEncoder(
-            handle_unknown="use_encoded_value", unknown_value=_UNKNOWN, dtype=np.int64
-        ).fit(ids)
-        self.categories_ = self._encoder.categories_
-        self.shape_ = tuple(len(c) for c in self.categories_)
+        # All that may fail comes before anything is changed.
+        learned = [_distinct(column) for column in ids.T]
+        if not first:
+            for k, (known, new) in enumerate(
+                zip(self.categories_, learned, strict=True)
+            ):
+                new = new[_index_of(known, new) == _UNKNOWN]
+                learned[k] = np.concatenate([known, new]) if len(new) else known
+        shape = tuple(map(len, learned))
         if self.time_bins is not None:
-            cuts = np.linspace(0, 1, self.time_bins + 1)[1:-1]
-            edges = np.unique(np.quantile(times, cuts))
-            self.time_edges_ = edges[edges > times.min()]
-            self.shape_ += (len(self.time_edges_) + 1,)
+            if first:
+                cuts = np.linspace(0, 1, self.time_bins + 1)[1:-1]
+                edges = np.unique(np.quantile(times, cuts))
+                self.time_edges_ = edges[edges > times.min()]
+            shape += (len(self.time_edges_) + 1,)
         elif self.freq is not None:
             bins = _calendar_bin(times, self.freq)
-            self.time_start_ = int(bins.min())
-            self.shape_ += (int(bins.max()) - self.time_start_ + 1,)
+            if first:
+                self.time_start_ = int(bins.min())
+            n_bins = int(bins.max()) - self.time_start_ + 1
+            shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
+        self.categories_, self.shape_ = learned, shape
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -140,15 +172,17 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=None, reset=False)
         ids, times = self._split(X)
-        coordinates = self._encoder.transform(ids)
-        if times is None:
-            return coordinates
+        columns = [
+            _index_of(known, column)
+            for known, column in zip(self.categories_, ids.T, strict=True)
+        ]
         if self.time_bins is not None:
-            bins = np.searchsorted(self.time_edges_, times, side="right")
-        else:
+            columns += [np.searchsorted(self.time_edges_, times, side="right")]
+        elif self.freq is not None:
             bins = _calendar_bin(times, self.freq) - self.time_start_
             bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
-        return np.column_stack([coordinates, bins])
+            columns += [bins]
+        return np.column_stack(columns)
 
     @property
     def _has_time(self):
@@ -167,6 +201,33 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "The ids and times that occur are public: CoordinateEncoder publishes "
             "them as its vocabulary and its bins."
         ]
+
+
+def _distinct(column):
+    """The ids of a column, in sorted order."""
+    if column.dtype != object:
+        return np.unique(column)
+    try:
+        ids = sorted(set(column.tolist()))
+    except TypeError:
+        raise TypeError(
+            "The ids of a column must be uniformly strings or numbers."
+        ) from None
+    distinct = np.empty(len(ids), dtype=object)
+    distinct[:] = ids
+    return distinct
+
+
+def _index_of(known, column):
+    """Index of every id among the known ones; -1 where it is none of them."""
+    if {known.dtype.kind, column.dtype.kind} <= set("iubf"):
+        order = np.argsort(known, kind="stable")
+        place = np.searchsorted(known, column, sorter=order)
+        found = order[np.minimum(place, len(order) - 1)]
+        return np.where(known[found] == column, found, _UNKNOWN)
+    index = {id_: k for k, id_ in enumerate(known.tolist())}
+    found = (index.get(id_, _UNKNOWN) for id_ in column.tolist())
+    return np.fromiter(found, np.int64, len(column))
 
 
 def _seconds(column):

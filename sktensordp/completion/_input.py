@@ -8,11 +8,13 @@ guarantee does not depend on how many entries there are.
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .._sklearn_compat import effective_n_threads
 from ..noise import categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._table import level_table
@@ -48,6 +50,11 @@ class EntryRandomizer:
     mechanism: Any = None
     levels: tuple[float, ...] | None = None
 
+    @property
+    def has_table(self):
+        """Whether values are drawn from a table, instead of being given noise."""
+        return hasattr(self.mechanism, "weights")
+
     def clip(self, values):
         """Values moved into the declared domain."""
         values = np.clip(values, *self.bounds)
@@ -60,21 +67,27 @@ class EntryRandomizer:
 
         Parameters
         ----------
-        values : ndarray of shape (n,), float
+        values : ndarray of shape (n,), float32 or float64
+            Randomised in double precision; rounding the outcome is post-processing.
         source : NoiseSource
 
         Returns
         -------
-        noisy : ndarray of shape (n,), float
+        noisy : ndarray of shape (n,), of the same type
         """
-        noisy = self.clip(values)
-        for block, start in enumerate(range(0, len(values), _BLOCK)):
-            part = slice(start, start + _BLOCK)
-            noisy[part] = self._randomize_block(noisy[part], source.stream(block))
+        noisy = np.empty_like(values)
+
+        def run(block):
+            part = slice(block * _BLOCK, (block + 1) * _BLOCK)
+            clipped = self.clip(values[part].astype(float))
+            noisy[part] = self._randomize_block(clipped, source.stream(block))
+
+        with ThreadPoolExecutor(effective_n_threads()) as pool:
+            list(pool.map(run, range(math.ceil(len(values) / _BLOCK))))
         return noisy
 
     def _randomize_block(self, values, bits):
-        if not hasattr(self.mechanism, "weights"):
+        if not self.has_table:
             return self.mechanism.randomize(values, bits)
         weights = np.array(self.mechanism.weights)
         symbols = categorical(bits, weights, self._level_index(values))

@@ -1,17 +1,26 @@
 """Tensor mathematics: arrays in, arrays out; no randomness, no privacy."""
 
 from ._algebra import cp_to_dense, mode_products
-from ._coordinates import group_by_index
+from ._coordinates import group_by_mode, times_recurring
 from ._entries import DenseEntries, SparseEntries
-from ._structured_cp import StructuredCP, fit_structured_cp, max_cp_rank
+from ._structured_cp import (
+    StructuredCP,
+    continue_structured_cp,
+    fit_structured_cp,
+    max_cp_rank,
+    update_structured_cp,
+)
 
 __all__ = [
     "DenseEntries",
     "SparseEntries",
     "StructuredCP",
+    "continue_structured_cp",
     "cp_to_dense",
     "fit_structured_cp",
-    "group_by_index",
+    "group_by_mode",
     "max_cp_rank",
     "mode_products",
+    "times_recurring",
+    "update_structured_cp",
 ]

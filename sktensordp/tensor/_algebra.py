@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-__all__ = ["cp_to_dense", "mode_products"]
+__all__ = ["cp_to_dense", "mode_products", "packed_squares"]
 
 
 def mode_products(tensors, matrices):
@@ -54,3 +54,19 @@ def cp_to_dense(factors):
     for factor in rest[1:]:
         product = (product[:, np.newaxis] * factor).reshape(-1, factor.shape[1])
     return (product @ last.T).reshape([len(factor) for factor in factors])
+
+
+def packed_squares(rows):
+    """The outer product of every row with itself, as an upper triangle row by row.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, Q)
+
+    Returns
+    -------
+    squares : ndarray of shape (n, Q (Q + 1) / 2)
+        In C order.
+    """
+    first, second = np.triu_indices(rows.shape[1])
+    return np.take(rows, first, axis=1) * np.take(rows, second, axis=1)

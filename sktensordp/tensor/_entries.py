@@ -1,17 +1,26 @@
 """Observed entries of a tensor, as coordinates or as an array with a mask.
 
-Both update the rows of one mode, given the other modes. With b_e the product of the
-rows that entry e meets in the other modes, a row needs sum_e E[b_e b_e^T] and
-sum_e y_e E[b_e] over its entries. Coordinates gather these entry by entry, in a
-compiled kernel; an array contracts its mask and its values with the moments of the
-other modes, by one product of matrices and sums.
+Both sum over the entries of every row of one mode, given the other modes. With b_e the
+product of the rows that entry e meets in the other modes, these are sum_e E[b_e b_e^T]
+and sum_e y_e E[b_e]. Coordinates gather rows entry by entry, in a compiled kernel; an
+array contracts its mask and its values with the moments of the other modes, by one
+product of matrices and sums.
+
+Symmetric matrices of size Q are upper triangles, row by row: vectors of length
+P = Q (Q + 1) / 2.
 """
 
 import numpy as np
 
-from ._coordinates import group_by_index
+from ._algebra import packed_squares
+from ._coordinates import group_by_mode
 
 __all__ = ["DenseEntries", "SparseEntries"]
+
+# Rows of which the sums are held at once.
+_BLOCK = 512
+# Solving a row takes about as long as summing so many entries.
+_SOLVE_COST = 100
 
 
 class SparseEntries:
@@ -19,75 +28,71 @@ class SparseEntries:
 
     Parameters
     ----------
-    coordinates : ndarray of shape (n, n_modes), int
-    values : ndarray of shape (n,), float
+    coordinates : ndarray of shape (n, n_modes), int32
+        Fastest if its columns are contiguous.
+    values : ndarray of shape (n,), float32 or float64
     shape : tuple of int
     """
 
     def __init__(self, coordinates, values, shape):
         self.shape = tuple(shape)
+        self.dtype = values.dtype
         self.n_entries = len(values)
-        self.mean_square = float(np.mean(values**2))
-        offsets = np.concatenate([[0], np.cumsum(shape)[:-1]])
-        shifted = coordinates + offsets
-        self._starts, self._others, self._values = [], [], []
-        for mode, size in enumerate(shape):
-            order, starts = group_by_index(coordinates[:, mode], size)
-            self._starts.append(starts)
-            self._others.append(np.delete(shifted, mode, axis=1)[order])
-            self._values.append(values[order])
+        self.energy = float(np.sum(values**2, dtype=float))
+        n_modes = len(shape)
+        offsets = np.concatenate([[0], np.cumsum(shape)[:-1]]).astype(np.int32)
+        self._groups = [None] * n_modes
+        for mode, starts, order in group_by_mode(coordinates, shape):
+            others = np.empty((len(values), n_modes - 1), dtype=np.int32)
+            for column, other in enumerate(np.delete(np.arange(n_modes), mode)):
+                others[:, column] = coordinates[:, other][order]
+                others[:, column] += offsets[other]
+            self._groups[mode] = starts, others, values[order]
 
     def observed(self, mode):
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
-        return np.diff(self._starts[mode]) > 0
+        return np.diff(self._groups[mode][0]) > 0
 
-    def update(
-        self, mode, rows, means, moments, free, prior_mean, precision, noise,
-        pool, n_threads,
-    ):  # fmt: skip
-        """Posterior of the rows of one mode, written into its means and moments.
+    def ranges(self, mode, n_threads):
+        """Ranges of rows with about equal work, enough for the threads."""
+        starts = self._groups[mode][0]
+        work = starts + _SOLVE_COST * np.arange(len(starts))
+        n = max(8 * n_threads, len(starts) // _BLOCK) if n_threads > 1 else 1
+        cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
+        cuts = np.union1d(cuts, np.arange(0, len(starts) - 1, _BLOCK))
+        return np.unique([0, *cuts, len(starts) - 1])
+
+    def sums(self, mode, first, last, rows, means, moments=None):
+        """Sums over the entries of the rows [first, last) of a mode.
 
         Parameters
         ----------
-        mode : int
+        mode, first, last : int
         rows : list of slice
             The rows of every mode, among those of all modes.
-        means, moments : ndarray of shape (n_rows, Q), (n_rows, Q, Q)
-            First and second moments of the rows of all modes.
-        free : ndarray of shape (n_free,)
-            Columns that are not held at one in this mode.
-        prior_mean, precision : ndarray of shape (n_columns,)
-            Prior of the free columns.
-        noise : float
-            Variance of the observations around the model.
-        pool : concurrent.futures.Executor
-        n_threads : int
+        means : ndarray of shape (n_rows, Q)
+            Of the rows of all modes.
+        moments : ndarray of shape (n_rows, P), default=None
+            Second moments; without, those of the means.
 
         Returns
         -------
-        error : float
-            Expected squared error of all entries under the posterior.
+        gram : ndarray of shape (last - first, P), float64
+            Expected sum of b b^T.
+        projection : ndarray of shape (last - first, Q), float64
+            Expected sum of y b.
         """
-        from ._kernels import update_rows
+        from ._kernels import moment_sums, point_sums
 
-        squared_error = np.empty(self.shape[mode])
-
-        def run(bounds):
-            update_rows(
-                *bounds, self._starts[mode], self._others[mode], self._values[mode],
-                means, moments, means[rows[mode]], moments[rows[mode]], free,
-                prior_mean, precision, noise, squared_error,
-            )  # fmt: skip
-
-        list(pool.map(run, self._ranges(mode, n_threads)))
-        return squared_error.sum()
-
-    def _ranges(self, mode, n):
-        """Ranges of rows with about equal numbers of entries."""
-        starts = self._starts[mode]
-        work = starts + np.arange(len(starts))
-        cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
-        return list(zip([0, *cuts], [*cuts, len(starts) - 1], strict=True))
+        n_columns = means.shape[1]
+        gram = np.empty((last - first, n_columns * (n_columns + 1) // 2))
+        projection = np.empty((last - first, n_columns))
+        sums = *self._groups[mode], means
+        if moments is None:
+            point_sums(first, last, *sums, gram, projection)
+        else:
+            moment_sums(first, last, *sums, moments, gram, projection)
+        return gram, projection
 
 
 class DenseEntries:
@@ -95,16 +100,16 @@ class DenseEntries:
 
     Parameters
     ----------
-    values : ndarray of shape (I_1, ..., I_N), float
+    values : ndarray of shape (I_1, ..., I_N), float32 or float64
         Zero where nothing was observed.
     mask : ndarray of shape (I_1, ..., I_N), bool
     """
 
     def __init__(self, values, mask):
         self.shape = values.shape
+        self.dtype = values.dtype
         self.n_entries = int(np.count_nonzero(mask))
-        self._energy = float(np.sum(values**2))
-        self.mean_square = self._energy / self.n_entries
+        self.energy = float(np.sum(values**2, dtype=float))
         self._values = np.ascontiguousarray(values)
         self._mask = np.ascontiguousarray(mask, dtype=values.dtype)
         modes = range(values.ndim)
@@ -116,29 +121,17 @@ class DenseEntries:
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
         return self._observed[mode]
 
-    def update(
-        self, mode, rows, means, moments, free, prior_mean, precision, noise,
-        pool, n_threads,
-    ):  # fmt: skip
-        """Posterior of the rows of one mode; see `SparseEntries.update`."""
-        n_columns = means.shape[1]
-        upper = np.triu_indices(n_columns)
-        packed = [moments[r][:, *upper] for r in rows]
-        gram = np.empty((self.shape[mode], n_columns, n_columns))
-        gram[:, *upper] = _contract(self._mask, mode, packed)
-        gram[:, upper[1], upper[0]] = gram[:, *upper]
+    def ranges(self, mode, n_threads):
+        """All rows at once: the product of matrices has threads of its own."""
+        return np.array([0, self.shape[mode]])
+
+    def sums(self, mode, first, last, rows, means, moments=None):
+        """Sums over the entries of all rows of a mode; see `SparseEntries.sums`."""
+        if moments is None:
+            moments = packed_squares(means)
+        gram = _contract(self._mask, mode, [moments[r] for r in rows])
         projection = _contract(self._values, mode, [means[r] for r in rows])
-        # Columns that are held at one move over to the right-hand side.
-        held = np.setdiff1d(np.arange(n_columns), free)
-        shift = projection[:, free] - gram[:, free[:, None], held].sum(axis=2)
-        shift = shift / noise + (precision * prior_mean)[free]
-        inverse = gram[:, free[:, None], free] / noise + np.diag(precision[free])
-        covariance = np.linalg.inv(inverse)
-        mean, moment = means[rows[mode]], moments[rows[mode]]
-        mean[:, free] = np.einsum("rab,rb->ra", covariance, shift)
-        moment[:] = mean[:, :, None] * mean[:, None, :]
-        moment[:, free[:, None], free] += covariance
-        return self._energy + np.sum(gram * moment) - 2 * np.sum(projection * mean)
+        return gram.astype(float), projection.astype(float)
 
 
 def _contract(tensor, mode, factors):

@@ -1,163 +1,348 @@
-"""Compiled kernels of the structured CP. Importing this module imports numba.
+"""Compiled kernels over coordinates. Importing this module imports numba.
 
 The kernels release the interpreter's lock and work on a range of rows, so that
 ordinary threads share a sweep; there is no thread pool of numba's to collide with
 forks or with other threads. A row's result does not depend on the ranges.
+
+Symmetric matrices of size Q are stored as their upper triangles, row by row, in
+vectors of length Q (Q + 1) / 2. Sums run in the type of the data over `_CHUNK` entries
+at a time, and in double precision over the chunks.
 """
 
 import numba
 import numpy as np
 
-__all__ = ["update_rows"]
+__all__ = [
+    "counting_sort",
+    "model_variance",
+    "moment_sums",
+    "point_sums",
+    "solve_rows",
+]
+
+_CHUNK = 256
+# Sums may be reordered, so that they use vector instructions; NaN and infinity keep
+# their meaning.
+_compiled = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 
 
-@numba.njit(nogil=True, cache=True)
-def _posterior(precision, shift, covariance):
-    """In place: `shift` becomes the mean, `covariance` the inverse of `precision`.
+@_compiled
+def counting_sort(index, previous, starts, order):
+    """Positions by their index; those of one index as `previous` has them.
 
-    By Cholesky; `precision` is overwritten by its factor.
+    Parameters
+    ----------
+    index : ndarray of shape (n,), int
+        In [0, number of groups).
+    previous : ndarray of shape (n,), int
+        The order so far.
+    starts : ndarray of shape (n_groups + 1,), int
+        Zeros; becomes the first place of every group, and n.
+    order : ndarray of shape (n,), int
+        Written.
     """
-    n = shift.size
-    for i in range(n):
-        # Rounding must not make the pivot of a nearly singular system vanish.
-        least = 1e-13 * precision[i, i]
-        for j in range(i + 1):
-            s = precision[i, j]
-            for k in range(j):
-                s -= precision[i, k] * precision[j, k]
-            precision[i, j] = np.sqrt(max(s, least)) if i == j else s / precision[j, j]
-    for c in range(n):
-        # Column c of the inverse of the factor, stored in row c.
-        for i in range(c):
-            covariance[c, i] = 0.0
-        for i in range(c, n):
-            s = 1.0 if i == c else 0.0
-            for k in range(c, i):
-                s -= precision[i, k] * covariance[c, k]
-            covariance[c, i] = s / precision[i, i]
-    for i in range(n):
-        for j in range(i + 1):
-            s = 0.0
-            for k in range(i, n):
-                s += covariance[i, k] * covariance[j, k]
-            precision[i, j] = s
-    for i in range(n):
-        for j in range(i + 1):
-            covariance[i, j] = precision[i, j]
-            covariance[j, i] = precision[i, j]
-    for i in range(n):
-        s = 0.0
-        for j in range(n):
-            s += covariance[i, j] * shift[j]
-        precision[i, i] = s
-    for i in range(n):
-        shift[i] = precision[i, i]
+    for e in range(index.size):
+        starts[index[e] + 1] += 1
+    for g in range(1, starts.size):
+        starts[g] += starts[g - 1]
+    place = starts[:-1].copy()
+    for k in range(previous.size):
+        e = previous[k]
+        order[place[index[e]]] = e
+        place[index[e]] += 1
 
 
-@numba.njit(nogil=True, cache=True)
-def update_rows(
-    first,
-    last,
-    starts,
-    others,
-    values,
-    means,
-    moments,
-    row_means,
-    row_moments,
-    free,
-    prior_mean,
-    prior_precision,
-    noise_variance,
-    squared_error,
-):
-    """Posterior of the rows [first, last) of one mode, given the other modes.
+@_compiled
+def point_sums(first, last, starts, others, values, means, gram, projection):
+    """Sums of b b^T and of y b over the entries of the rows [first, last) of a mode.
+
+    For an entry, b is the product of the rows that it meets in the other modes; they
+    are gathered, and a product of matrices sums them.
 
     Parameters
     ----------
     first, last : int
         Range of rows.
-    starts : ndarray of shape (n_rows + 1,)
+    starts : ndarray of shape (n_rows + 1,), int
         Entries of row r are starts[r] to starts[r + 1].
-    others : ndarray of shape (n_entries, n_modes - 1)
-        Rows of `means` and `moments` that the entry meets in the other modes.
+    others : ndarray of shape (n_entries, n_modes - 1), int
+        Rows of `means` that the entry meets in the other modes.
     values : ndarray of shape (n_entries,)
-        Observed values without the offset, grouped by row like `others`.
-    means, moments : ndarray of shape (n_all_rows, Q), (n_all_rows, Q, Q)
-        First and second moments of the rows of all modes.
-    row_means, row_moments : ndarray of shape (n_rows, Q), (n_rows, Q, Q)
-        Those of the mode that is updated; written.
-    free : ndarray of shape (F,)
-        Columns of this mode that are not held at one.
-    prior_mean, prior_precision : ndarray of shape (Q,)
+        y of every entry.
+    means : ndarray of shape (n_all_rows, Q)
+        Rows of all modes.
+    gram : ndarray of shape (last - first, Q (Q + 1) / 2), float64
+        Written.
+    projection : ndarray of shape (last - first, Q), float64
+        Written.
+    """
+    n_columns = means.shape[1]
+    gathered = np.empty((_CHUNK, n_columns), means.dtype)
+    square = np.empty((n_columns, n_columns), means.dtype)
+    product = np.empty(n_columns, means.dtype)
+    for r in range(first, last):
+        gram[r - first] = 0.0
+        projection[r - first] = 0.0
+        for begin in range(starts[r], starts[r + 1], _CHUNK):
+            end = min(begin + _CHUNK, starts[r + 1])
+            for e in range(begin, end):
+                row, other = gathered[e - begin], means[others[e, 0]]
+                for a in range(n_columns):
+                    row[a] = other[a]
+                for m in range(1, others.shape[1]):
+                    other = means[others[e, m]]
+                    for a in range(n_columns):
+                        row[a] *= other[a]
+            part = gathered[: end - begin]
+            np.dot(part.T, part, square)
+            np.dot(values[begin:end], part, product)
+            p = 0
+            for a in range(n_columns):
+                projection[r - first, a] += product[a]
+                for b in range(a, n_columns):
+                    gram[r - first, p] += square[a, b]
+                    p += 1
+
+
+@_compiled
+def moment_sums(first, last, starts, others, values, means, moments, gram, projection):
+    """Expected sums of b b^T and of y b; see `point_sums`.
+
+    Parameters
+    ----------
+    moments : ndarray of shape (n_all_rows, Q (Q + 1) / 2)
+        Second moments of the rows, which are independent of one another.
+    """
+    n_columns, n_pairs = means.shape[1], moments.shape[1]
+    n_others = others.shape[1]
+    square, pair = np.empty(n_pairs, means.dtype), np.empty(n_pairs, means.dtype)
+    product, single = np.empty(n_columns, means.dtype), np.empty(n_columns, means.dtype)
+    for r in range(first, last):
+        gram[r - first] = 0.0
+        projection[r - first] = 0.0
+        for begin in range(starts[r], starts[r + 1], _CHUNK):
+            square[:] = 0.0
+            product[:] = 0.0
+            for e in range(begin, min(begin + _CHUNK, starts[r + 1])):
+                row = moments[others[e, 0]]
+                if n_others == 1:
+                    for p in range(n_pairs):
+                        square[p] += row[p]
+                else:
+                    for m in range(1, n_others - 1):
+                        other = moments[others[e, m]]
+                        for p in range(n_pairs):
+                            pair[p] = row[p] * other[p]
+                        row = pair
+                    other = moments[others[e, n_others - 1]]
+                    for p in range(n_pairs):
+                        square[p] += row[p] * other[p]
+                row, value = means[others[e, 0]], values[e]
+                for q in range(n_columns):
+                    single[q] = value * row[q]
+                for m in range(1, n_others):
+                    row = means[others[e, m]]
+                    for q in range(n_columns):
+                        single[q] *= row[q]
+                for q in range(n_columns):
+                    product[q] += single[q]
+            for p in range(n_pairs):
+                gram[r - first, p] += square[p]
+            for q in range(n_columns):
+                projection[r - first, q] += product[q]
+
+
+@_compiled
+def _cholesky(matrix):
+    """In place, the upper triangle of U with U^T U = matrix; its rows are updated."""
+    n = matrix.shape[0]
+    for k in range(n):
+        # Rounding must not make the pivot of a nearly singular system vanish.
+        least = 1e-13 * matrix[k, k]
+        for j in range(k):
+            factor = matrix[j, k]
+            for b in range(k, n):
+                matrix[k, b] -= factor * matrix[j, b]
+        pivot = 1.0 / np.sqrt(max(matrix[k, k], least))
+        for b in range(k, n):
+            matrix[k, b] *= pivot
+
+
+@_compiled
+def _invert_factor(factor, inverse):
+    """Rows of the inverse of an upper triangular factor; zero below the diagonal."""
+    n = factor.shape[0]
+    for i in range(n - 1, -1, -1):
+        for b in range(n):
+            inverse[i, b] = 0.0
+        inverse[i, i] = 1.0
+        for j in range(i + 1, n):
+            weight = factor[i, j]
+            for b in range(j, n):
+                inverse[i, b] -= weight * inverse[j, b]
+        scale = 1.0 / factor[i, i]
+        for b in range(i, n):
+            inverse[i, b] *= scale
+
+
+@_compiled
+def _solve_factor(factor, shift):
+    """In place, the solution of U^T U x = shift for an upper triangular U."""
+    n = shift.size
+    for i in range(n):
+        value = shift[i] / factor[i, i]
+        shift[i] = value
+        for b in range(i + 1, n):
+            shift[b] -= value * factor[i, b]
+    for i in range(n - 1, -1, -1):
+        s = shift[i]
+        for b in range(i + 1, n):
+            s -= factor[i, b] * shift[b]
+        shift[i] = s / factor[i, i]
+
+
+@_compiled
+def solve_rows(
+    gram,
+    projection,
+    free,
+    prior_mean,
+    prior_precision,
+    noise_variance,
+    means,
+    covariances,
+    moments,
+    fitted,
+):
+    """Posterior of rows that are independent, from their sums.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_rows, Q (Q + 1) / 2), float64
+        Expected sum of b b^T over the entries of each row.
+    projection : ndarray of shape (n_rows, Q), float64
+        Expected sum of y b.
+    free : ndarray of shape (F,), int
+        Columns that are not held at one, ascending.
+    prior_mean, prior_precision : ndarray of shape (Q,), float64
         Prior of the free columns.
     noise_variance : float
         Variance of an observation around the model.
-    squared_error : ndarray of shape (n_rows,)
-        Written: expected squared error of the row's entries under the posterior.
+    means : ndarray of shape (n_rows, Q)
+        Written.
+    covariances : ndarray of shape (n_rows, Q (Q + 1) / 2)
+        Written in the free columns, elsewhere left as it is.
+    moments : ndarray of shape (n_rows, Q (Q + 1) / 2) or (0, ...)
+        Written: second moments. Without rows, the posterior is its mean alone, and
+        `covariances` is left as it is.
+    fitted : ndarray of shape (n_rows,), float64
+        Written: expected squared error of the row's entries less their sum of y^2.
     """
-    n_columns = means.shape[1]
-    n_others = others.shape[1]
+    n_columns = projection.shape[1]
     n_free = free.size
-    gram = np.empty((n_columns, n_columns))
-    projection = np.empty(n_columns)
-    mean = np.empty(n_columns)
-    moment = np.empty((n_columns, n_columns))
+    full = moments.shape[0] > 0
+    square = np.empty((n_columns, n_columns))
+    mean = np.ones(n_columns)
     precision = np.empty((n_free, n_free))
+    inverse = np.empty((n_free, n_free))
     covariance = np.empty((n_free, n_free))
     shift = np.empty(n_free)
-    for r in range(first, last):
-        gram[:] = 0.0
-        projection[:] = 0.0
-        energy = 0.0
-        for e in range(starts[r], starts[r + 1]):
-            value = values[e]
-            energy += value * value
-            if n_others == 1:
-                o = others[e, 0]
-                for a in range(n_columns):
-                    projection[a] += value * means[o, a]
-                    for b in range(n_columns):
-                        gram[a, b] += moments[o, a, b]
-            else:
-                mean[:] = means[others[e, 0]]
-                moment[:] = moments[others[e, 0]]
-                for m in range(1, n_others):
-                    o = others[e, m]
-                    for a in range(n_columns):
-                        mean[a] *= means[o, a]
-                        for b in range(n_columns):
-                            moment[a, b] *= moments[o, a, b]
-                for a in range(n_columns):
-                    projection[a] += value * mean[a]
-                    for b in range(n_columns):
-                        gram[a, b] += moment[a, b]
-        # Precision and shift of the free columns; those held at one move over to
-        # the right-hand side.
+    for r in range(gram.shape[0]):
+        p = 0
+        for a in range(n_columns):
+            for b in range(a, n_columns):
+                square[a, b] = gram[r, p]
+                square[b, a] = gram[r, p]
+                p += 1
+        # Columns that are held at one move over to the right-hand side.
         for x in range(n_free):
             a = free[x]
-            s = projection[a]
+            s = projection[r, a]
             z = 0
             for b in range(n_columns):
                 if z < n_free and free[z] == b:
-                    precision[x, z] = gram[a, b] / noise_variance
+                    precision[x, z] = square[a, b] / noise_variance
                     z += 1
                 else:
-                    s -= gram[a, b]
+                    s -= square[a, b]
             precision[x, x] += prior_precision[a]
             shift[x] = s / noise_variance + prior_precision[a] * prior_mean[a]
-        _posterior(precision, shift, covariance)
+        _cholesky(precision)
+        if full:
+            _invert_factor(precision, inverse)
+            for x in range(n_free):
+                for z in range(x, n_free):
+                    s = 0.0
+                    for k in range(z, n_free):
+                        s += inverse[x, k] * inverse[z, k]
+                    covariance[x, z] = s
+        _solve_factor(precision, shift)
         for x in range(n_free):
-            row_means[r, free[x]] = shift[x]
+            mean[free[x]] = shift[x]
+        error = 0.0
         for a in range(n_columns):
+            s = 0.0
             for b in range(n_columns):
-                row_moments[r, a, b] = row_means[r, a] * row_means[r, b]
-        for x in range(n_free):
-            for z in range(n_free):
-                row_moments[r, free[x], free[z]] += covariance[x, z]
-        fitted = 0.0
+                s += square[a, b] * mean[b]
+            error += mean[a] * (s - 2.0 * projection[r, a])
+            means[r, a] = mean[a]
+        if full:
+            p = 0
+            for a in range(n_columns):
+                for b in range(a, n_columns):
+                    moments[r, p] = mean[a] * mean[b]
+                    p += 1
+            for x in range(n_free):
+                a = free[x]
+                at = a * n_columns - a * (a - 1) // 2 - a
+                for z in range(x, n_free):
+                    weight = 1.0 if z == x else 2.0
+                    error += weight * square[a, free[z]] * covariance[x, z]
+                    covariances[r, at + free[z]] = covariance[x, z]
+                    moments[r, at + free[z]] += covariance[x, z]
+        fitted[r] = error
+
+
+@_compiled
+def model_variance(rows, means, covariances, variance, linear):
+    """Variance of a sum of products of rows that are independent and Gaussian.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, n_modes), int
+        The rows whose product an entry sums over the columns.
+    means : ndarray of shape (n_rows, Q)
+    covariances : ndarray of shape (n_rows, Q (Q + 1) / 2)
+    variance : ndarray of shape (n,), float64
+        Written.
+    linear : ndarray of shape (n,), float64
+        Written: the part of the variance that is linear in the covariances, which is
+        the variance of the sum's tangent.
+    """
+    n_columns, n_pairs = means.shape[1], covariances.shape[1]
+    square, moment, change = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
+    for e in range(rows.shape[0]):
+        square[:] = 1.0
+        moment[:] = 1.0
+        change[:] = 0.0
+        for m in range(rows.shape[1]):
+            mean, covariance = means[rows[e, m]], covariances[rows[e, m]]
+            p = 0
+            for a in range(n_columns):
+                for b in range(a, n_columns):
+                    own = np.float64(mean[a]) * mean[b]
+                    change[p] = change[p] * own + square[p] * covariance[p]
+                    square[p] *= own
+                    moment[p] *= own + covariance[p]
+                    p += 1
+        variance[e] = 0.0
+        linear[e] = 0.0
+        p = 0
         for a in range(n_columns):
-            fitted -= 2.0 * projection[a] * row_means[r, a]
-            for b in range(n_columns):
-                fitted += gram[a, b] * row_moments[r, a, b]
-        squared_error[r] = energy + fitted
+            for b in range(a, n_columns):
+                weight = 1.0 if a == b else 2.0
+                variance[e] += weight * (moment[p] - square[p])
+                linear[e] += weight * change[p]
+                p += 1
+        variance[e] = max(variance[e], 0.0)
+        linear[e] = max(linear[e], 0.0)

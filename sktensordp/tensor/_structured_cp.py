@@ -5,9 +5,9 @@ is free in one mode alone is a bias of that mode, one that is free in all modes 
 full CP term; so one row solver serves biases and factors. Every free column has a
 Gaussian prior whose precision is learned from the values (empirical Bayes), as is
 the variance of the observations around the model; the rows' posteriors are Gaussian
-with full covariance over the columns of the row (mean-field over rows). What it
-learns is how much to shrink, so that there is no regularisation to tune and a rank
-that is too large does no harm.
+with full covariance over the columns of the row (mean-field over rows, but for the
+modes in which neighbours are tied). What it learns is how much to shrink, so that
+there is no regularisation to tune and a rank that is too large does no harm.
 """
 
 import math
@@ -16,37 +16,76 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-__all__ = ["StructuredCP", "fit_structured_cp", "max_cp_rank"]
+from ._algebra import packed_squares
+from ._chain import path_eigenvalues, solve_chain
+from ._entries import SparseEntries
+
+__all__ = [
+    "StructuredCP",
+    "continue_structured_cp",
+    "fit_structured_cp",
+    "max_cp_rank",
+    "update_structured_cp",
+]
 
 # Where the learned precisions start, on the scale of half the range of the values.
 _BIAS_PRECISION = 20.0
 _FACTOR_PRECISION = 1.0
-_START_SCALE = 0.3
-_WARM_SWEEPS = 10
+_TIE_PRECISION = 20.0
+_START_SCALE = 0.05
+# Variational sweeps before precisions are learned: from the first one on, columns that
+# have hardly left the start would be taken for superfluous.
+_FIXED_SWEEPS = 3
 _PRECISION_LIMITS = (1e-6, 1e6)
+# Entries whose factors are gathered at once.
+_CHUNK = 2**14
 
 
 @dataclass(frozen=True)
 class StructuredCP:
-    """A fitted structured CP.
+    """A fitted structured CP: the Gaussian posterior of its rows.
 
     Attributes
     ----------
-    factors : list of ndarray of shape (size of the mode, n_columns)
-        Posterior means; columns that are held in a mode are one there.
-    prior_means : ndarray of shape (n_modes, n_columns)
-        What a row without any observation is.
+    shape : tuple of int
+    held : ndarray of shape (n_modes, n_columns), bool
+        Columns that are held at one.
+    means : ndarray of shape (n_rows, n_columns)
+        Of the rows of all modes, one mode after the other. The last row of each mode
+        is additional: it stands for a row of which nothing is known.
+    covariances : ndarray of shape (n_rows, P)
+        Upper triangles, row by row.
+    prior_mean, precision, tie : ndarray of shape (n_modes, n_columns)
+        The prior, as learned: how strongly a row is pulled to the mean, and, where
+        neighbours are tied, to each of them.
     noise_variance : float
         Variance of the observations around the model, as learned.
     """
 
-    factors: list
-    prior_means: np.ndarray
+    shape: tuple
+    held: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    prior_mean: np.ndarray
+    precision: np.ndarray
+    tie: np.ndarray
     noise_variance: float
 
+    @property
+    def rows(self):
+        """The rows of every mode, with the additional one: a list of slices."""
+        ends = np.cumsum([0, *(size + 1 for size in self.shape)])
+        return [slice(*pair) for pair in pairwise(ends.tolist())]
+
+    @property
+    def factors(self):
+        """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
+        return [self.means[r][:-1] for r in self.rows]
+
     def predict(self, coordinates):
-        """Value of the model at coordinates; -1 stands for an unknown row.
+        """Mean of the model at coordinates; -1 stands for an unknown row.
 
         Parameters
         ----------
@@ -56,13 +95,35 @@ class StructuredCP:
         -------
         values : ndarray of shape (n,)
         """
-        product = np.ones((len(coordinates), self.prior_means.shape[1]))
-        for mode, factor in enumerate(self.factors):
-            rows = coordinates[:, mode]
-            product *= np.where(
-                rows[:, np.newaxis] < 0, self.prior_means[mode], factor[rows]
-            )
-        return product.sum(axis=1)
+        values = np.empty(len(coordinates), dtype=self.means.dtype)
+        factors = [self.means[r] for r in self.rows]
+        for start in range(0, len(coordinates), _CHUNK):
+            part = coordinates[start : start + _CHUNK]
+            product = factors[0][part[:, 0]]
+            for mode, factor in enumerate(factors[1:], start=1):
+                product *= factor[part[:, mode]]
+            values[start : start + _CHUNK] = product.sum(axis=1)
+        return values
+
+    def variance(self, coordinates):
+        """Posterior variance of the model at coordinates; see `predict`.
+
+        Returns
+        -------
+        variance : ndarray of shape (n,)
+        linear : ndarray of shape (n,)
+            That of the model's linearisation: over the variance of an observation, an
+            observation's weight in its own prediction.
+        """
+        from ._kernels import model_variance
+
+        rows = np.empty(coordinates.shape, dtype=np.int64, order="F")
+        for mode, r in enumerate(self.rows):
+            known = coordinates[:, mode]
+            rows[:, mode] = np.where(known < 0, r.stop - 1, known + r.start)
+        variance, linear = np.empty((2, len(coordinates)))
+        model_variance(rows, self.means, self.covariances, variance, linear)
+        return variance, linear
 
 
 def max_cp_rank(shape):
@@ -90,6 +151,8 @@ def fit_structured_cp(
     value_scale,
     noise_floor,
     max_iter,
+    smooth_modes=(),
+    n_point_sweeps=0,
     n_threads=1,
     on_sweep=None,
 ):
@@ -110,6 +173,13 @@ def fit_structured_cp(
         Smallest variance of the observations around the model.
     max_iter : int
         Number of sweeps over the modes.
+    smooth_modes : collection of int, default=()
+        Modes in which neighbouring rows are tied.
+    n_point_sweeps : int, default=0
+        How many sweeps come first in which rows have no covariance and the prior is
+        fixed: alternating least squares. They take half to a third of the time, but
+        fit the noise, which later sweeps then have to undo. If there are no others,
+        the rows have no covariances.
     n_threads : int, default=1
         Threads that share the rows of a sweep.
     on_sweep : callable, default=None
@@ -122,41 +192,288 @@ def fit_structured_cp(
         Sweeps that were run.
     """
     shape = entries.shape
-    offsets = np.concatenate([[0], np.cumsum(shape)])
-    rows = [slice(*ends) for ends in pairwise(offsets)]
     floor = max(noise_floor / value_scale**2, 1e-9)
-    held, prior_mean, prior_precision = _columns(len(shape), rank, biases)
-    means, moments = _start(shape, held, prior_mean)
-    noise = max(entries.mean_square, floor)
-    n_columns = held.shape[1]
-    with ThreadPoolExecutor(n_threads) as pool:
+    fit = _Fit(entries, *_columns(shape, rank, biases, smooth_modes))
+    fit.noise = max(entries.energy / entries.n_entries, floor)
+    with fit.threads(n_threads) as pool:
         for n_iter in range(1, max_iter + 1):
+            if n_iter == n_point_sweeps + 1:
+                fit.moments = packed_squares(fit.means)
+            cross = [None] * len(shape)
             for mode in range(len(shape)):
-                error = entries.update(
-                    mode, rows, means, moments, np.flatnonzero(~held[mode]),
-                    prior_mean[mode], prior_precision[mode], noise, pool, n_threads,
-                )  # fmt: skip
-            noise = max(error / entries.n_entries, floor)
-            if n_iter > _WARM_SWEEPS:
-                for mode, r in enumerate(rows):
-                    seen = entries.observed(mode)
-                    _learn_prior(
-                        means[r][seen], moments[r][seen],
-                        held, mode, prior_mean[mode], prior_precision[mode],
-                    )  # fmt: skip
+                error, cross[mode] = fit.update(mode, pool, n_threads)
+            fit.noise = max(error / entries.n_entries, floor)
+            if n_iter > n_point_sweeps + _FIXED_SWEEPS:
+                for mode in range(len(shape)):
+                    fit.learn_prior(mode, cross[mode])
             if on_sweep is not None and on_sweep(n_iter - 1):
                 break
-    factors = [means[r].copy() for r in rows]
-    # Bring the factors back to the scale of the values: one mode of every column.
-    for q in range(n_columns):
-        mode = int(np.flatnonzero(~held[:, q])[0])
-        factors[mode][:, q] *= value_scale
-        prior_mean[mode, q] *= value_scale
-    return StructuredCP(factors, prior_mean, noise * value_scale**2), n_iter
+    return fit.model(value_scale), n_iter
 
 
-def _columns(n_modes, rank, biases):
+def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
+    """Further sweeps over entries, with prior and noise as a model has learned them.
+
+    Parameters
+    ----------
+    model : StructuredCP
+        Where to start.
+    entries : SparseEntries or DenseEntries
+        The values without their offset.
+    max_iter : int
+        Number of sweeps over the modes.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    model : StructuredCP
+    """
+    known = np.concatenate([np.arange(r.start, r.stop - 1) for r in model.rows])
+    fit = _Fit(entries, model.held, model.prior_mean, model.precision, model.tie)
+    fit.start(model.means[known], model.covariances[known], model.noise_variance)
+    fit.sweep(max_iter, n_threads)
+    return fit.model(1.0)
+
+
+def update_structured_cp(model, coordinates, values, *, max_iter, n_threads=1):
+    """Take new observations into a model, whose posterior is the prior of what follows.
+
+    Parameters
+    ----------
+    model : StructuredCP
+    coordinates : ndarray of shape (n, n_modes), int32
+        Beyond the model's shape, it grows.
+    values : ndarray of shape (n,)
+        Without the offset.
+    max_iter : int
+        Number of sweeps over the modes.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    model : StructuredCP
+    """
+    grown = np.maximum(model.shape, coordinates.max(axis=0) + 1).tolist()
+    model = _grow(model, tuple(grown))
+    # The rows that the observations touch are a small tensor of their own.
+    local, touched = np.empty_like(coordinates, order="F"), []
+    for mode, r in enumerate(model.rows):
+        seen, local[:, mode] = np.unique(coordinates[:, mode], return_inverse=True)
+        touched.append(seen + r.start)
+    shape = tuple(len(t) for t in touched)
+    touched = np.concatenate(touched)
+    entries = SparseEntries(local, values.astype(model.means.dtype), shape)
+    nothing = np.zeros(model.held.shape)
+    fit = _Fit(entries, model.held, nothing, nothing, nothing)
+    fit.start(model.means[touched], model.covariances[touched], model.noise_variance)
+    fit.known = [
+        _as_sums(fit.means[r], model.covariances[touched][r], ~held, fit.noise)
+        for r, held in zip(fit.rows, model.held, strict=True)
+    ]
+    fit.sweep(max_iter, n_threads)
+    means, covariances = model.means.copy(), model.covariances.copy()
+    means[touched] = fit.means
+    covariances[touched] = fit.covariances
+    return StructuredCP(
+        model.shape, model.held, means, covariances,
+        model.prior_mean, model.precision, model.tie, model.noise_variance,
+    )  # fmt: skip
+
+
+class _Fit:
+    """The state of a fit: posterior, prior and noise."""
+
+    def __init__(self, entries, held, prior_mean, precision, tie):
+        self.entries = entries
+        self.held, self.prior_mean = held, prior_mean
+        self.precision, self.tie = precision, tie
+        offsets = np.cumsum([0, *entries.shape]).tolist()
+        self.rows = [slice(*ends) for ends in pairwise(offsets)]
+        self.means = _start(entries.shape, held, prior_mean).astype(entries.dtype)
+        n_columns = held.shape[1]
+        self._pairs = np.triu_indices(n_columns)
+        self._diagonal = np.flatnonzero(np.equal(*self._pairs))
+        self.covariances = np.zeros(
+            (len(self.means), len(self._pairs[0])), entries.dtype
+        )
+        self.moments = None
+        self.known = None
+        self.noise = None
+
+    def start(self, means, covariances, noise):
+        """Start from a posterior; the noise stays as it is."""
+        self.means, self.covariances, self.noise = means, covariances, noise
+        self.moments = packed_squares(means) + covariances
+
+    def sweep(self, max_iter, n_threads):
+        """Sweeps over the modes that learn neither prior nor noise."""
+        with self.threads(n_threads) as pool:
+            for _ in range(max_iter):
+                for mode in range(len(self.rows)):
+                    self.update(mode, pool, n_threads)
+
+    def threads(self, n_threads):
+        """Threads of our own; the small products of a sparse fit get no others."""
+        return _Threads(n_threads, isinstance(self.entries, SparseEntries))
+
+    def update(self, mode, pool, n_threads):
+        """Posterior of the rows of one mode, given the others.
+
+        Returns
+        -------
+        error : float
+            Expected squared error of all entries under the posterior.
+        cross : ndarray of shape (n_rows - 1, n_columns) or None
+            Where neighbours are tied, the covariances of neighbours.
+        """
+        from ._kernels import solve_rows
+
+        means = self.means[self.rows[mode]]
+        covariances = self.covariances[self.rows[mode]]
+        moments = np.empty((0, 0), means.dtype)
+        if self.moments is not None:
+            moments = self.moments[self.rows[mode]]
+        free = np.flatnonzero(~self.held[mode])
+        if self.tie[mode].any():
+            return self._update_chain(mode, free, means, covariances, moments)
+        fitted = np.empty(len(means))
+
+        def run(ends):
+            part = slice(*ends)
+            solve_rows(
+                *self._sums(mode, part), free, self.prior_mean[mode],
+                self.precision[mode], self.noise, means[part], covariances[part],
+                moments[part], fitted[part],
+            )  # fmt: skip
+
+        list(pool.map(run, pairwise(self.entries.ranges(mode, n_threads).tolist())))
+        return self.entries.energy + fitted.sum(), None
+
+    def _sums(self, mode, part):
+        gram, projection = self.entries.sums(
+            mode, part.start, part.stop, self.rows, self.means, self.moments
+        )
+        if self.known is not None:
+            known_gram, known_projection = self.known[mode]
+            gram += known_gram[part]
+            projection += known_projection[part]
+        return gram, projection
+
+    def _update_chain(self, mode, free, means, covariances, moments):
+        packed, projection = self._sums(mode, slice(0, len(means)))
+        n_columns = means.shape[1]
+        gram = np.empty((len(means), n_columns, n_columns))
+        gram[:, *self._pairs] = gram[:, *self._pairs[::-1]] = packed
+        own = self.precision[mode, free]
+        precision = gram[:, free[:, np.newaxis], free] / self.noise + np.diag(own)
+        # Columns that are held at one move over to the right-hand side.
+        held = np.flatnonzero(self.held[mode])
+        rest = projection[:, free] - gram[:, free[:, np.newaxis], held].sum(axis=2)
+        shift = rest / self.noise + own * self.prior_mean[mode, free]
+        mean, covariance, cross = solve_chain(precision, shift, self.tie[mode, free])
+        means[:, free] = mean
+        moment = means[:, :, np.newaxis] * means[:, np.newaxis, :].astype(float)
+        if len(moments):
+            spread = np.zeros_like(moment)
+            spread[:, free[:, np.newaxis], free] = covariance
+            moment += spread
+            covariances[:] = spread[:, *self._pairs]
+            moments[:] = moment[:, *self._pairs]
+        error = np.sum(gram * moment) - 2 * np.sum(projection * means)
+        neighbours = np.zeros((len(means) - 1, n_columns))
+        neighbours[:, free] = cross
+        return self.entries.energy + error, neighbours
+
+    def learn_prior(self, mode, cross):
+        """Precisions of the prior of every free column, from the posterior of its rows.
+
+        A precision is multiplied by the ratio of what the prior expects of a sum of
+        squares to what the posterior does; for rows that are not tied this is the step
+        of expectation maximisation, otherwise one that increases the same bound. Under
+        heavy noise that step hardly moves, so biases take MacKay's fixed point
+        instead: what the posterior leaves of the prior's expectation over the squares
+        of the means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
+        """
+        free, tied = ~self.held[mode], self.tie[mode].any()
+        seen = slice(None) if tied else self.entries.observed(mode)
+        means = self.means[self.rows[mode]][seen].astype(float)
+        variances = self.covariances[self.rows[mode]][seen][:, self._diagonal]
+        variances = variances.astype(float)
+        deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
+        precision, tie = self.precision[mode], self.tie[mode]
+        strength = np.outer(np.zeros(len(means)), tie) + precision
+        if tied:
+            path = path_eigenvalues(len(means))[:, np.newaxis]
+            strength += path * tie
+            spread = variances[1:] + variances[:-1] - 2 * cross
+            expected = (path / strength).sum(axis=0)
+            change = (np.diff(means, axis=0) ** 2).sum(axis=0)
+            learned = self._ratio(tie, expected, change, spread.sum(axis=0))
+            self.tie[mode] = np.where(free, learned, 0.0)
+        expected = (1 / strength).sum(axis=0)
+        learned = self._ratio(precision, expected, deviation, variances.sum(axis=0))
+        self.precision[mode] = np.where(free, learned, precision)
+
+    def _ratio(self, precision, expected, squares, variances):
+        is_bias = (~self.held).sum(axis=0) == 1
+        least = 1e-9 * expected
+        learned = precision * np.where(
+            is_bias,
+            np.maximum(expected - variances, least) / np.maximum(squares, 1e-300),
+            expected / np.maximum(squares + variances, 1e-300),
+        )
+        return np.clip(learned, *_PRECISION_LIMITS)
+
+    def model(self, scale):
+        """The fitted model, its values multiplied by `scale`."""
+        shape, held = self.entries.shape, self.held
+        means, covariances = [], []
+        packed = self.covariances
+        for mode, r in enumerate(self.rows):
+            unknown = np.zeros((1, packed.shape[1]), dtype=packed.dtype)
+            unknown[0, self._diagonal] = np.where(
+                held[mode], 0.0, self._prior_variance(mode)
+            )
+            means += [self.means[r], self.prior_mean[mode : mode + 1]]
+            covariances += [packed[r], unknown]
+        # One mode of every column brings the values back to their scale.
+        factor = np.ones(held.shape)
+        factor[np.argmin(held, axis=0), np.arange(held.shape[1])] = scale
+        repeats = np.array(shape) + 1
+        means = np.concatenate(means, dtype=self.means.dtype)
+        means *= np.repeat(factor, repeats, axis=0)
+        covariances = np.concatenate(covariances)
+        covariances *= np.repeat(packed_squares(factor), repeats, axis=0)
+        return StructuredCP(
+            shape, held, means, covariances, self.prior_mean * factor,
+            self.precision / factor**2, self.tie / factor**2, self.noise * scale**2,
+        )  # fmt: skip
+
+    def _prior_variance(self, mode):
+        size = self.entries.shape[mode]
+        path = path_eigenvalues(size)[:, np.newaxis]
+        return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
+
+
+class _Threads:
+    """A pool of threads, and, within it, BLAS on one thread where that is asked for."""
+
+    def __init__(self, n_threads, limit_blas):
+        self._pool = ThreadPoolExecutor(n_threads)
+        self._limit = 1 if limit_blas else None
+
+    def __enter__(self):
+        self._limits = threadpool_limits(self._limit, "blas")
+        return self._pool
+
+    def __exit__(self, *_):
+        self._pool.shutdown()
+        self._limits.restore_original_limits()
+
+
+def _columns(shape, rank, biases, smooth_modes):
     """Which columns are held at one in which mode, and the priors to start with."""
+    n_modes = len(shape)
     n_biases = n_modes if biases else 0
     held = np.zeros((n_modes, n_biases + rank), dtype=bool)
     held[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
@@ -164,43 +481,80 @@ def _columns(n_modes, rank, biases):
     # The third and later modes modulate the product of the first two: a zero mean
     # there would shrink the whole term (soundness of the fit, not of the privacy).
     prior_mean[2:, n_biases:] = 1.0
-    prior_precision = np.full(held.shape, _FACTOR_PRECISION)
-    prior_precision[:, :n_biases] = _BIAS_PRECISION
-    return held, prior_mean, prior_precision
+    precision = np.full(held.shape, _FACTOR_PRECISION)
+    precision[:, :n_biases] = _BIAS_PRECISION
+    tie = np.zeros(held.shape)
+    for mode in smooth_modes:
+        if shape[mode] > 1:
+            tie[mode] = np.where(held[mode], 0.0, _TIE_PRECISION)
+    return held, prior_mean, precision, tie
 
 
 def _start(shape, held, prior_mean):
     """Fixed starting point: the fit is a function of the values alone."""
     start = np.random.default_rng(0)
-    n_columns = held.shape[1]
-    means = np.empty((sum(shape), n_columns))
-    row = 0
-    for mode, size in enumerate(shape):
-        block = prior_mean[mode] + _START_SCALE * start.standard_normal(
-            (size, n_columns)
+    means = [
+        np.where(
+            held[mode],
+            1.0,
+            prior_mean[mode]
+            + _START_SCALE * start.standard_normal((size, held.shape[1])),
         )
-        means[row : row + size] = np.where(held[mode], 1.0, block)
-        row += size
-    moments = means[:, :, np.newaxis] * means[:, np.newaxis, :]
-    return means, moments
+        for mode, size in enumerate(shape)
+    ]
+    return np.concatenate(means)
 
 
-def _learn_prior(means, moments, held, mode, prior_mean, prior_precision):
-    """Precision of the prior of every free column, from the posterior of its rows.
+def _grow(model, shape):
+    """The model for a larger shape: new rows are as the prior has them."""
+    if shape == model.shape:
+        return model
+    means, covariances = [], []
+    for mode, (r, size) in enumerate(zip(model.rows, shape, strict=True)):
+        mean, covariance = model.means[r], model.covariances[r]
+        n_new = size - len(mean) + 1
+        new_mean = np.repeat(mean[-1:], n_new, axis=0)
+        new_covariance = np.repeat(covariance[-1:], n_new, axis=0)
+        if model.tie[mode].any():
+            # Each new row is tied to the one before it, and that to the last row.
+            total = model.precision[mode] + model.tie[mode]
+            weight = model.tie[mode] / total
+            pull = packed_squares(weight[np.newaxis])[0]
+            last_mean, last_covariance = mean[-2], covariance[-2]
+            own = np.zeros(covariance.shape[1])
+            diagonal = np.flatnonzero(np.equal(*np.triu_indices(len(weight))))
+            own[diagonal] = np.where(model.held[mode], 0.0, 1 / total)
+            for row in range(n_new):
+                prior = model.prior_mean[mode]
+                last_mean = np.where(
+                    model.held[mode], 1.0, prior + weight * (last_mean - prior)
+                )
+                last_covariance = pull * last_covariance + own
+                new_mean[row], new_covariance[row] = last_mean, last_covariance
+        means += [mean[:-1], new_mean, mean[-1:]]
+        covariances += [covariance[:-1], new_covariance, covariance[-1:]]
+    return StructuredCP(
+        shape, model.held, np.concatenate(means), np.concatenate(covariances),
+        model.prior_mean, model.precision, model.tie, model.noise_variance,
+    )  # fmt: skip
 
-    Terms take the step of expectation maximisation, one over the mean squared
-    deviation. Under heavy noise that step hardly moves, so biases take MacKay's
-    fixed point instead: the effective number of rows over the sum of the squared
-    deviations of their means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
-    """
-    is_bias = (~held).sum(axis=0) == 1
-    variance = (np.einsum("rqq->rq", moments) - means**2).mean(axis=0)
-    deviation = ((means - prior_mean) ** 2).mean(axis=0)
-    effective = np.maximum(1 - prior_precision * variance, 1e-9)
-    learned = np.where(
-        is_bias,
-        effective / np.maximum(deviation, 1e-300),
-        1 / np.maximum(deviation + variance, 1e-300),
-    )
-    free = ~held[mode]
-    prior_precision[free] = np.clip(learned, *_PRECISION_LIMITS)[free]
+
+def _as_sums(means, covariances, free, noise):
+    """Sums over entries that would give rows these posteriors under a flat prior."""
+    size = means.shape[1]
+    pairs = np.triu_indices(size)
+    full = np.empty((len(means), size, size))
+    full[:, *pairs] = full[:, *pairs[::-1]] = covariances
+    block = full[:, free][:, :, free]
+    # Columns have units of their own; rounding may have made eigenvalues negative.
+    units = np.maximum(np.sqrt(np.einsum("raa->ra", block)), 1e-150)
+    outer = units[:, :, np.newaxis] * units[:, np.newaxis, :]
+    values, vectors = np.linalg.eigh(block / outer)
+    values = np.maximum(values, max(1e-9, 10 * np.finfo(covariances.dtype).eps))
+    precision = (vectors / values[:, np.newaxis]) @ vectors.transpose(0, 2, 1) / outer
+    full[:] = 0.0
+    at = np.flatnonzero(free)
+    full[:, at[:, np.newaxis], at] = noise * precision
+    projection = np.zeros(means.shape)
+    projection[:, at] = noise * np.einsum("rab,rb->ra", precision, means[:, at])
+    return full[:, *pairs], projection

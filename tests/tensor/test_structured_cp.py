@@ -1,8 +1,8 @@
 """The fit of the structured CP against slow references and known truths."""
 
+import dataclasses
 import itertools
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,21 +11,30 @@ from sktensordp.tensor import (
     DenseEntries,
     SparseEntries,
     fit_structured_cp,
-    group_by_index,
     max_cp_rank,
 )
-from sktensordp.tensor._structured_cp import _columns, _start
+from sktensordp.tensor._structured_cp import _columns, _Fit
 
 
 def random_problem(shape, n, seed=0):
     rng = np.random.default_rng(seed)
     coordinates = np.column_stack([rng.integers(0, s, n) for s in shape])
-    return coordinates, rng.standard_normal(n)
+    return coordinates.astype(np.int32), rng.standard_normal(n)
 
 
-def reference_update(mode, coordinates, values, means, covariances, held, mu, lam, v):
+def unpacked(packed):
+    """Symmetric matrices from their upper triangles."""
+    size = math.isqrt(2 * packed.shape[1])
+    first, second = np.triu_indices(size)
+    full = np.empty((len(packed), size, size))
+    full[:, first, second] = full[:, second, first] = packed
+    return full
+
+
+def reference_update(mode, coordinates, values, means, covariances, fit):
     """Row posteriors by the book: one row, one matrix inverse at a time."""
     n_rows, n_columns = means[mode].shape
+    held, mu, lam, v = fit.held, fit.prior_mean, fit.precision, fit.noise
     free = np.flatnonzero(~held[mode])
     fixed = np.flatnonzero(held[mode])
     mean, covariance = means[mode].copy(), np.zeros((n_rows, n_columns, n_columns))
@@ -57,48 +66,91 @@ def reference_update(mode, coordinates, values, means, covariances, held, mu, la
 def as_dense(coordinates, values, shape):
     """The same entries as an array with a mask; duplicated coordinates are refused."""
     assert len(np.unique(coordinates, axis=0)) == len(coordinates)
-    tensor, mask = np.zeros(shape), np.zeros(shape, dtype=bool)
+    tensor, mask = np.zeros(shape, values.dtype), np.zeros(shape, dtype=bool)
     tensor[tuple(coordinates.T)] = values
     mask[tuple(coordinates.T)] = True
     return DenseEntries(tensor, mask)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("shape", [(5, 7), (4, 3, 6), (2, 3, 2, 4)])
-@pytest.mark.parametrize(("rank", "biases"), [(3, True), (2, False), (0, True)])
-def test_update_equals_the_reference(shape, rank, biases, dense):
+def started_fit(shape, rank, biases, *, dense=False, dtype=float):
+    """A fit before its first sweep, with a prior that is not the default."""
     coordinates, values = random_problem(shape, 60)
     if dense:
         coordinates, first = np.unique(coordinates, axis=0, return_index=True)
         values = values[first]
-    held, mu, lam = _columns(len(shape), rank, biases)
+    values = values.astype(dtype)
     entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
-    assert entries.n_entries == len(values)
-    assert entries.mean_square == pytest.approx(np.mean(values**2), rel=1e-12)
-    means, moments = _start(shape, held, mu)
-    ends = np.concatenate([[0], np.cumsum(shape)])
-    rows = [slice(*pair) for pair in itertools.pairwise(ends)]
-    with ThreadPoolExecutor(2) as pool:
-        for mode, r in enumerate(rows):
-            seen = np.bincount(coordinates[:, mode], minlength=shape[mode]) > 0
-            np.testing.assert_array_equal(entries.observed(mode), seen)
-            before = [means[r].copy() for r in rows]
-            outer = [m[:, :, None] * m[:, None, :] for m in before]
-            covariances = [moments[r] - o for r, o in zip(rows, outer, strict=True)]
+    fit = _Fit(entries, *_columns(shape, rank, biases, ()))
+    rng = np.random.default_rng(1)
+    fit.precision = rng.uniform(0.5, 2, fit.held.shape)
+    fit.prior_mean = np.where(fit.held, 1.0, rng.standard_normal(fit.held.shape))
+    fit.noise = 0.7
+    return fit, coordinates, values.astype(float)
+
+
+def random_covariances(fit):
+    """Packed; zero where a column is held."""
+    rng = np.random.default_rng(2)
+    roots = 0.5 * rng.standard_normal((len(fit.means), *[fit.held.shape[1]] * 2))
+    for held, r in zip(fit.held, fit.rows, strict=True):
+        roots[r, held] = 0
+    full = roots @ roots.transpose(0, 2, 1)
+    return full[:, *np.triu_indices(fit.held.shape[1])].astype(fit.means.dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("shape", [(5, 7), (4, 3, 6), (2, 3, 2, 4)])
+@pytest.mark.parametrize(("rank", "biases"), [(3, True), (2, False), (0, True)])
+def test_update_equals_the_reference(shape, rank, biases, dense, dtype):
+    fit, coordinates, values = started_fit(
+        shape, rank, biases, dense=dense, dtype=dtype
+    )
+    fit.start(fit.means, random_covariances(fit), fit.noise)
+    tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    with fit.threads(2) as pool:
+        for mode, r in enumerate(fit.rows):
+            means = [fit.means[r].astype(float) for r in fit.rows]
+            covariances = unpacked(fit.covariances)
             expected = reference_update(
-                mode, coordinates, values, before, covariances, held, mu, lam, 0.7
-            )
-            error = entries.update(
-                mode, rows, means, moments, np.flatnonzero(~held[mode]),
-                mu[mode], lam[mode], 0.7, pool, 2,
+                mode, coordinates, values, means,
+                [covariances[r] for r in fit.rows], fit,
             )  # fmt: skip
-            np.testing.assert_allclose(means[r], expected[0], atol=1e-10)
-            square = means[r][:, :, None] * means[r][:, None, :]
-            np.testing.assert_allclose(moments[r] - square, expected[1], atol=1e-10)
-            np.testing.assert_allclose(error, expected[2].sum(), rtol=1e-9, atol=1e-9)
+            error, cross = fit.update(mode, pool, 2)
+            assert cross is None
+            found = unpacked(fit.covariances)[r]
+            np.testing.assert_allclose(fit.means[r], expected[0], atol=tolerance)
+            np.testing.assert_allclose(found, expected[1], atol=tolerance)
+            np.testing.assert_allclose(error, expected[2].sum(), rtol=tolerance)
 
 
-def test_dense_and_sparse_fits_agree():
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("shape", [(5, 7), (4, 3, 6), (2, 3, 2, 4)])
+@pytest.mark.parametrize(("rank", "biases"), [(3, True), (2, False), (0, True)])
+def test_a_point_sweep_is_ridge_regression(shape, rank, biases, dense):
+    fit, coordinates, values = started_fit(shape, rank, biases, dense=dense)
+    with fit.threads(2) as pool:
+        for mode, rows in enumerate(fit.rows):
+            factors = [fit.means[r].copy() for r in fit.rows]
+            factors[mode][:] = 1.0
+            met = [f[c] for f, c in zip(factors, coordinates.T, strict=True)]
+            design = np.prod(met, axis=0)
+            error, _ = fit.update(mode, pool, 2)
+            free, prior = ~fit.held[mode], np.diag(fit.precision[mode])
+            for row, found in enumerate(fit.means[rows]):
+                b, y = (of[coordinates[:, mode] == row] for of in (design, values))
+                ridge = b.T @ b / fit.noise + prior
+                shift = b.T @ (y - b[:, ~free].sum(axis=1)) / fit.noise
+                shift += prior @ fit.prior_mean[mode]
+                solution = np.linalg.solve(ridge[np.ix_(free, free)], shift[free])
+                np.testing.assert_allclose(found[free], solution, atol=1e-10)
+                assert np.all(found[~free] == 1)
+            predicted = (design * fit.means[rows][coordinates[:, mode]]).sum(axis=1)
+            assert error == pytest.approx(np.sum((values - predicted) ** 2), rel=1e-9)
+    assert fit.moments is None
+
+
+def low_rank_problem(dtype=float):
     rng = np.random.default_rng(0)
     shape, tensor = (12, 9, 7), np.zeros((12, 9, 7))
     for _ in range(2):
@@ -106,43 +158,84 @@ def test_dense_and_sparse_fits_agree():
             np.multiply.outer(rng.normal(size=12), rng.normal(size=9)),
             rng.uniform(0.5, 1.5, 7),
         )
-    coordinates = np.argwhere(rng.random(shape) < 0.6)
+    coordinates = np.argwhere(rng.random(shape) < 0.6).astype(np.int32)
     values = tensor[tuple(coordinates.T)] + 0.1 * rng.standard_normal(len(coordinates))
-    options = {
-        "rank": 3, "biases": True, "value_scale": 2.0, "noise_floor": 0.0,
-        "max_iter": 15,
-    }  # fmt: skip
-    one, other = (
-        fit_structured_cp(make(coordinates, values / 2.0, shape), **options)[0]
-        for make in (SparseEntries, as_dense)
-    )
-    everywhere = np.argwhere(np.ones(shape))
-    np.testing.assert_allclose(
-        one.predict(everywhere), other.predict(everywhere), rtol=1e-6, atol=1e-8
-    )
-    assert one.noise_variance == pytest.approx(other.noise_variance, rel=1e-8)
+    return coordinates, values.astype(dtype), shape
 
 
-def fit(coordinates, values, shape, **options):
+def everywhere(shape):
+    """All coordinates of a tensor, and those that have unknown rows."""
+    return np.argwhere(np.ones(np.array(shape) + 1)).astype(np.int32) - 1
+
+
+def fit_to(entries, **options):
     options = {
         "rank": 2, "biases": True, "value_scale": 1.0, "noise_floor": 0.0,
         "max_iter": 40, **options,
     }  # fmt: skip
-    entries = SparseEntries(coordinates, values / options["value_scale"], shape)
     return fit_structured_cp(entries, **options)[0]
 
 
+def fit(coordinates, values, shape, **options):
+    scaled = values / options.get("value_scale", 1.0)
+    return fit_to(SparseEntries(coordinates, scaled, shape), **options)
+
+
+def test_dense_and_sparse_fits_agree():
+    coordinates, values, shape = low_rank_problem()
+    options = {"rank": 3, "value_scale": 2.0, "max_iter": 15}
+    one, other = (
+        fit_to(make(coordinates, values / 2.0, shape), **options)
+        for make in (SparseEntries, as_dense)
+    )
+    at = everywhere(shape)
+    for a, b in zip(
+        (one.predict(at), *one.variance(at)),
+        (other.predict(at), *other.variance(at)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+    assert one.noise_variance == pytest.approx(other.noise_variance, rel=1e-8)
+
+
+@pytest.mark.parametrize("make", [SparseEntries, as_dense])
+def test_single_and_double_precision_agree(make):
+    at = everywhere((12, 9, 7))
+    single, double = (
+        fit_to(make(*low_rank_problem(dtype)), rank=2) for dtype in ("f4", "f8")
+    )
+    assert single.means.dtype == single.covariances.dtype == np.float32
+    assert single.predict(at).dtype == np.float32
+    scale = double.predict(at).std()
+    np.testing.assert_allclose(
+        single.predict(at), double.predict(at), atol=1e-3 * scale
+    )
+    np.testing.assert_allclose(
+        single.variance(at)[0], double.variance(at)[0], rtol=1e-2
+    )
+    assert single.noise_variance == pytest.approx(double.noise_variance, rel=1e-3)
+
+
+@pytest.mark.parametrize("smooth_modes", [(), (1,)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
-def test_threads_do_not_change_the_fit(n_threads):
-    coordinates, values = random_problem((30, 20), 300)
-    one = fit(coordinates, values, (30, 20), n_threads=1)
-    more = fit(coordinates, values, (30, 20), n_threads=n_threads)
-    for a, b in zip(one.factors, more.factors, strict=True):
+def test_threads_do_not_change_the_fit(n_threads, dtype, smooth_modes):
+    coordinates, values = random_problem((600, 20), 3000)
+    one, more = (
+        fit(
+            coordinates, values.astype(dtype), (600, 20), n_threads=n, max_iter=14,
+            smooth_modes=smooth_modes,
+        )
+        for n in (1, n_threads)
+    )  # fmt: skip
+    for field in dataclasses.fields(one):
+        a, b = getattr(one, field.name), getattr(more, field.name)
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("n_point_sweeps", [0, 2, 10])
 @pytest.mark.parametrize("rank", [3, 4])
-def test_a_low_rank_tensor_is_recovered_whatever_the_rank(rank):
+def test_a_low_rank_tensor_is_recovered_whatever_the_rank(rank, n_point_sweeps):
     rng = np.random.default_rng(0)
     factors = [rng.standard_normal((20, 3)) for _ in range(3)]
     truth = np.einsum("ir,jr,kr->ijk", *factors)
@@ -150,7 +243,7 @@ def test_a_low_rank_tensor_is_recovered_whatever_the_rank(rank):
     scale = np.ptp(truth[observed]) / 2
     model = fit(
         np.argwhere(observed), truth[observed], truth.shape, rank=rank,
-        value_scale=scale,
+        value_scale=scale, n_point_sweeps=n_point_sweeps,
     )  # fmt: skip
     predicted = model.predict(np.argwhere(~observed))
     error = np.sqrt(np.mean((predicted - truth[~observed]) ** 2))
@@ -165,27 +258,38 @@ def test_noise_is_shrunk_away():
     assert 0.8 < model.noise_variance < 1.2
 
 
-def test_the_fit_does_not_depend_on_units():
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_fit_does_not_depend_on_units(scale):
     coordinates, values = random_problem((30, 20), 400)
     values = values + 0.5 * coordinates[:, 0] % 7
     values -= values.mean()
-    small = fit(coordinates, values, (30, 20))
-    large = fit(coordinates, 1e6 * values, (30, 20), value_scale=1e6)
+    one = fit(coordinates, values, (30, 20))
+    other = fit(coordinates, scale * values, (30, 20), value_scale=scale)
+    at = everywhere((30, 20))
+    np.testing.assert_allclose(other.predict(at), scale * one.predict(at), rtol=1e-8)
     np.testing.assert_allclose(
-        large.predict(coordinates), 1e6 * small.predict(coordinates), rtol=1e-8
+        other.variance(at)[0], scale**2 * one.variance(at)[0], rtol=1e-6
     )
-    assert large.noise_variance == pytest.approx(1e12 * small.noise_variance)
+    expected = scale**2 * one.noise_variance
+    assert other.noise_variance == pytest.approx(expected, rel=1e-8, abs=0)
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 4)])
-def test_rows_without_observation_are_their_prior_mean(shape):
+def test_rows_without_observation_are_their_prior(shape):
     coordinates, values = random_problem(shape, 40)
     coordinates[coordinates[:, 0] == 5, 0] = 0
-    model = fit(coordinates, values, shape)
-    np.testing.assert_allclose(model.factors[0][5], model.prior_means[0], atol=1e-12)
+    model = fit(coordinates, values, shape, value_scale=3.0)
+    np.testing.assert_allclose(model.factors[0][5], model.prior_mean[0], atol=1e-12)
+    at = model.rows[0].start + 5
+    prior = np.diag(np.where(model.held[0], 0, 1 / model.precision[0]))
+    found = unpacked(model.covariances)[at]
+    # The row was solved before the last update of the prior, but the unknown one after.
+    np.testing.assert_allclose(found, prior, rtol=0.3)
     unseen, unknown = coordinates[:1].copy(), coordinates[:1].copy()
     unseen[0, 0], unknown[0, 0] = 5, -1
     np.testing.assert_allclose(model.predict(unseen), model.predict(unknown))
+    last = model.rows[0].stop - 1
+    np.testing.assert_allclose(unpacked(model.covariances)[last], prior, rtol=1e-12)
 
 
 def test_noise_floor_is_kept():
@@ -205,18 +309,144 @@ def test_on_sweep_counts_and_stops():
     assert n_iter == 4
 
 
+@pytest.mark.parametrize("smooth_modes", [(), (0, 1)])
+@pytest.mark.parametrize(
+    "options",
+    [{"on_sweep": lambda i: i == 0}, {"on_sweep": lambda i: i == 5}]
+    + [{"max_iter": n} for n in (1, 3, 4)],
+)
+def test_a_short_fit_has_covariances(options, smooth_modes):
+    coordinates, values = random_problem((8, 9), 60)
+    model = fit(coordinates, values, (8, 9), smooth_modes=smooth_modes, **options)
+    assert model.covariances.shape == (8 + 9 + 2, 10)
+    assert np.all(np.isfinite(model.covariances))
+    for held, r in zip(model.held, model.rows, strict=True):
+        blocks = unpacked(model.covariances[r])
+        assert np.all(blocks[:, held] == 0)
+        assert np.all(np.linalg.eigvalsh(blocks[:, ~held][:, :, ~held]) > 0)
+    assert np.all(model.variance(everywhere((8, 9)))[0] > 0)
+
+
 @pytest.mark.parametrize("value", [0.0, 1e-200, 1e150])
-def test_degenerate_values_stay_finite(value):
+@pytest.mark.parametrize("smooth_modes", [(), (0,)])
+def test_degenerate_values_stay_finite(value, smooth_modes):
     coordinates, _ = random_problem((4, 3), 30)
-    model = fit(coordinates, np.full(30, value), (4, 3), value_scale=max(value, 1.0))
+    model = fit(
+        coordinates, np.full(30, value), (4, 3), value_scale=max(value, 1.0),
+        smooth_modes=smooth_modes,
+    )  # fmt: skip
     assert all(np.all(np.isfinite(f)) for f in model.factors)
+    assert np.all(np.isfinite(model.covariances))
 
 
-def test_group_by_index_is_a_stable_grouping():
-    index = np.array([2, 0, 2, 4, 0, 2])
-    order, starts = group_by_index(index, 5)
-    np.testing.assert_array_equal(order, np.argsort(index, kind="stable"))
-    np.testing.assert_array_equal(np.diff(starts), np.bincount(index, minlength=5))
+def reference_variance(model, coordinates):
+    """Sums over pairs of columns: products of moments less those of means; linear part.
+
+    The linear part takes one mode's covariance at a time, and the others' means.
+    """
+    covariances, variance, linear = unpacked(model.covariances.astype(float)), [], []
+    for coordinate in coordinates:
+        at = [
+            r.stop - 1 if c < 0 else r.start + c
+            for r, c in zip(model.rows, coordinate, strict=True)
+        ]
+        outer = np.array([np.outer(u, u) for u in model.means[at].astype(float)])
+        moments = outer + covariances[at]
+        variance.append(np.sum(np.prod(moments, axis=0) - np.prod(outer, axis=0)))
+        linear.append(0.0)
+        for mode, own in enumerate(covariances[at]):
+            linear[-1] += np.sum(own * np.prod(np.delete(outer, mode, 0), axis=0))
+    return np.array(variance), np.array(linear)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(6, 5), (4, 5, 3), (3, 2, 4, 3)])
+@pytest.mark.parametrize(("rank", "biases"), [(3, True), (2, False), (0, True)])
+def test_variance_equals_the_exact_formula(shape, rank, biases, dtype):
+    coordinates, values = random_problem(shape, 30)
+    model = fit(
+        coordinates, values.astype(dtype), shape, rank=rank, biases=biases,
+        value_scale=2.0,
+    )  # fmt: skip
+    at = everywhere(shape)
+    assert len(at) == np.prod(np.array(shape) + 1)
+    variance, linear = model.variance(at)
+    expected, expected_linear = reference_variance(model, at)
+    assert np.all(expected > 0)
+    np.testing.assert_allclose(variance, expected, rtol=1e-7)
+    tiny = 1e-12 * expected_linear.max()
+    np.testing.assert_allclose(linear, expected_linear, rtol=1e-7, atol=tiny)
+
+
+def test_variance_equals_that_of_draws():
+    coordinates, values = random_problem((4, 5, 3), 40)
+    values = values + np.array([1.0, -1.0, 2.0, 0.0])[coordinates[:, 0]]
+    model = fit(coordinates, values, (4, 5, 3), rank=2)
+    rng = np.random.default_rng(0)
+    covariances = unpacked(model.covariances)
+    at = np.array([[1, 2, 0], [3, -1, 2], [-1, -1, -1]], dtype=np.int32)
+    for coordinate, found in zip(at, model.variance(at)[0], strict=True):
+        product = 1.0
+        for r, c in zip(model.rows, coordinate, strict=True):
+            row = r.stop - 1 if c < 0 else r.start + c
+            product *= rng.multivariate_normal(
+                model.means[row], covariances[row], 100_000
+            )
+        drawn = product.sum(axis=1)
+        # Six standard errors of the drawn variance: were it Gaussian, one seed in 10**9
+        # would be a false alarm; its tails are heavier, but the seed is fixed.
+        fourth = np.mean((drawn - drawn.mean()) ** 4)
+        error = np.sqrt((fourth - drawn.var() ** 2) / len(drawn))
+        assert abs(drawn.var() - found) < 6 * error
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_variance_is_never_negative(dtype):
+    coordinates, values = random_problem((6, 5), 30)
+    model = fit(coordinates, values.astype(dtype), (6, 5))
+    # As rounding may leave them where a row is known exactly.
+    rounded = dataclasses.replace(
+        model, covariances=np.full_like(model.covariances, -1e-9)
+    )
+    for exact, found in zip(
+        reference_variance(rounded, coordinates),
+        rounded.variance(coordinates),
+        strict=True,
+    ):
+        assert np.all(exact < 0)
+        assert np.all(found == 0)
+
+
+def test_the_prediction_of_an_unknown_row_is_that_of_its_prior():
+    coordinates, values = random_problem((6, 5, 4), 60)
+    model = fit(coordinates, values, (6, 5, 4))
+    at = everywhere((6, 5, 4))
+    factors = [
+        np.vstack([f, prior])
+        for f, prior in zip(model.factors, model.prior_mean, strict=True)
+    ]
+    expected = np.prod([f[c] for f, c in zip(factors, at.T, strict=True)], axis=0)
+    np.testing.assert_allclose(model.predict(at), expected.sum(axis=1), atol=1e-12)
+
+
+def test_many_coordinates_are_predicted_as_one_by_one():
+    coordinates, values = random_problem((6, 5), 60)
+    model = fit(coordinates, values, (6, 5))
+    many = np.tile(everywhere((6, 5)), (1000, 1))
+    one = model.predict(everywhere((6, 5)))
+    np.testing.assert_array_equal(model.predict(many), np.tile(one, 1000))
+
+
+def test_rows_lists_the_rows_of_every_mode():
+    coordinates, values = random_problem((6, 5), 60)
+    model = fit(coordinates, values, (6, 5))
+    assert model.rows == [slice(0, 7), slice(7, 13)]
+    assert [f.shape for f in model.factors] == [(6, 4), (5, 4)]
+    ends = itertools.pairwise([0, 6, 11])
+    fitted = _Fit(
+        SparseEntries(coordinates, values, (6, 5)), *_columns((6, 5), 2, True, ())
+    )
+    assert fitted.rows == [slice(*pair) for pair in ends]
 
 
 def test_max_cp_rank():
