@@ -80,3 +80,17 @@ def test_private_gradients(tmp_path):
         r"guarantee: \(epsilon = ([\d.]+), delta = 1e-05\)", printed
     )
     assert 3.9 < float(epsilon) <= 4
+
+
+def test_hourly_counts(tmp_path):
+    printed = run(tmp_path, "hourly_counts.py", "--days", "4", "--random-state", "0")
+    rows = re.findall(r"^(\S.*?) {2,}(\d+\.\d{3})$", printed, re.MULTILINE)
+    error = {name: float(value) for name, value in rows}
+    tied, loose = (
+        error[f"epsilon = 8, {name}"] for name in ("smooth hours", "hours on their own")
+    )
+    assert error["epsilon = inf, smooth hours"] < tied < loose < error["mean"]
+    held = [float(v) for v in re.findall(r"hold (\d+\.\d)% of", printed)]
+    # Counts are integers around few trips, so that intervals cannot be exact.
+    assert held == pytest.approx([50, 80, 95], abs=8)
+    assert printed.count("(epsilon = 8, delta = 0)-differential privacy for the") == 2

@@ -176,8 +176,8 @@ class CPCompletion(
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
-    # What is kept for `partial_fit` and `recommend`: where values were observed, call by
-    # call; how many calls had the same coordinates; the guarantee of one call.
+    # Kept for `partial_fit` and `recommend`: where values were observed, call by call;
+    # how many calls had the same coordinates; the guarantee of one call.
     _observed: list[Any]
     _n_uses: int
     _single: PrivacyGuarantee

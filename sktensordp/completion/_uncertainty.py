@@ -58,7 +58,7 @@ def residual_variance(
     mean = model.predict(coordinates).astype(float)
     variance, linear = model.variance(coordinates)
     signs = np.random.default_rng(0).integers(0, 2, len(values), dtype=np.int8) * 2 - 1
-    move = (_MOVE * math.sqrt(model.noise_variance) * signs).astype(values.dtype)
+    move = signs * values.dtype.type(_MOVE * math.sqrt(model.noise_variance))
     moved = continue_structured_cp(
         model, make_entries(values + move), max_iter=_SWEEPS, n_threads=n_threads
     )

@@ -427,27 +427,25 @@ class _Fit:
     def model(self, scale):
         """The fitted model, its values multiplied by `scale`."""
         shape, held = self.entries.shape, self.held
-        means, covariances = [], []
-        packed = self.covariances
-        for mode, r in enumerate(self.rows):
-            unknown = np.zeros((1, packed.shape[1]), dtype=packed.dtype)
-            unknown[0, self._diagonal] = np.where(
-                held[mode], 0.0, self._prior_variance(mode)
-            )
-            means += [self.means[r], self.prior_mean[mode : mode + 1]]
-            covariances += [packed[r], unknown]
         # One mode of every column brings the values back to their scale.
         factor = np.ones(held.shape)
         factor[np.argmin(held, axis=0), np.arange(held.shape[1])] = scale
-        repeats = np.array(shape) + 1
-        means = np.concatenate(means, dtype=self.means.dtype)
-        means *= np.repeat(factor, repeats, axis=0)
-        covariances = np.concatenate(covariances)
-        covariances *= np.repeat(packed_squares(factor), repeats, axis=0)
-        return StructuredCP(
-            shape, held, means, covariances, self.prior_mean * factor,
-            self.precision / factor**2, self.tie / factor**2, self.noise * scale**2,
+        model = StructuredCP(
+            shape, held,
+            np.empty((sum(shape) + len(shape), held.shape[1]), self.means.dtype),
+            np.empty((sum(shape) + len(shape), len(self._pairs[0])), self.means.dtype),
+            self.prior_mean * factor, self.precision / factor**2,
+            self.tie / factor**2, self.noise * scale**2,
         )  # fmt: skip
+        for mode, (own, r) in enumerate(zip(self.rows, model.rows, strict=True)):
+            means, covariances = model.means[r], model.covariances[r]
+            means[:-1], means[-1] = self.means[own], self.prior_mean[mode]
+            covariances[:-1], covariances[-1] = self.covariances[own], 0.0
+            variance = np.where(held[mode], 0.0, self._prior_variance(mode))
+            covariances[-1, self._diagonal] = variance
+            means *= factor[mode].astype(means.dtype)
+            covariances *= packed_squares(factor[mode : mode + 1]).astype(means.dtype)
+        return model
 
     def _prior_variance(self, mode):
         size = self.entries.shape[mode]

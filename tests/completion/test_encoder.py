@@ -113,3 +113,70 @@ def test_pickle():
 def test_wrong_input(params, table, message):
     with pytest.raises(ValueError, match=message):
         CoordinateEncoder(**params).fit(table)
+
+
+@pytest.mark.parametrize("kind", [object, np.int64, float, "U"])
+def test_further_ids_come_after_the_known_ones(kind):
+    rows = np.array([[5, 1], [3, 1], [5, 2]]).astype(kind)
+    more = np.array([[4, 2], [3, 0], [1, 9]]).astype(kind)
+    encoder = CoordinateEncoder().partial_fit(rows)
+    before = encoder.transform(rows)
+    np.testing.assert_array_equal(before, CoordinateEncoder().fit_transform(rows))
+    assert encoder.transform(more).tolist() == [[-1, 1], [0, -1], [-1, -1]]
+    encoder.partial_fit(more)
+    assert encoder.shape_ == (4, 4)
+    np.testing.assert_array_equal(encoder.transform(rows), before)
+    assert encoder.transform(more).tolist() == [[3, 1], [0, 2], [2, 3]]
+    # Nothing new: nothing changes; a fit starts anew.
+    encoder.partial_fit(rows)
+    assert encoder.shape_ == (4, 4)
+    assert encoder.fit(rows).shape_ == (2, 2)
+
+
+def test_ids_in_batches_are_the_same_ids():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 1000, (3000, 2))
+    whole, batches = CoordinateEncoder().fit(rows), CoordinateEncoder()
+    for batch in np.array_split(rows, 7):
+        batches.partial_fit(batch)
+    assert batches.shape_ == whole.shape_
+    found = batches.transform(rows)
+    for mode, categories in enumerate(batches.categories_):
+        np.testing.assert_array_equal(categories[found[:, mode]], rows[:, mode])
+
+
+def test_later_bins_extend_time_and_earlier_ones_stay_unknown():
+    encoder = CoordinateEncoder(freq="D").partial_fit([["a", 0], ["a", 2 * DAY]])
+    encoder.partial_fit([["a", 5 * DAY], ["a", -DAY], ["a", DAY]])
+    assert encoder.shape_ == (1, 6)
+    times = [["a", day * DAY] for day in (-1, 0, 5, 6)]
+    assert encoder.transform(times)[:, 1].tolist() == [-1, 0, 5, -1]
+    encoder.partial_fit([["a", DAY]])
+    assert encoder.shape_ == (1, 6)
+
+
+def test_quantile_bins_are_those_of_the_first_batch():
+    encoder = CoordinateEncoder(time_bins=2).partial_fit([["a", 0.0], ["a", 10.0]])
+    edges = encoder.time_edges_.copy()
+    encoder.partial_fit([["b", 1000.0], ["b", 2000.0]])
+    np.testing.assert_array_equal(encoder.time_edges_, edges)
+    assert encoder.transform([["b", 1000.0]]).tolist() == [[1, 1]]
+
+
+def test_a_wrong_batch_changes_nothing():
+    encoder = CoordinateEncoder(freq="D").partial_fit([["a", 0], ["b", DAY]])
+    for wrong, message in (
+        ([["c", "noon"]], "must hold times"),
+        ([["c", "d", 0]], "3 features"),
+        (np.array([["c", None]], dtype=object), "missing|NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            encoder.partial_fit(wrong)
+        assert encoder.shape_ == (2, 2)
+    assert [list(c) for c in encoder.categories_] == [["a", "b"]]
+
+
+def test_ids_that_cannot_be_sorted_are_refused():
+    rows = np.array([["a", 1], [2, 1]], dtype=object)
+    with pytest.raises(TypeError, match="uniformly strings or numbers"):
+        CoordinateEncoder().fit(rows)

@@ -1,0 +1,956 @@
+"""Entries that come in batches, from files, or after the fit: fit_batches, partial_fit.
+
+What several calls reveal together is compared with the divergences of tests/privacy,
+which know neither dp-accounting nor the package.
+"""
+
+import importlib.util
+import itertools
+import math
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sktensordp import _random
+from sktensordp.completion import CPCompletion, _cp
+from sktensordp.privacy import PrivacyGuarantee, compose, privacy_of
+
+SHAPE = (30, 20, 4)
+LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
+BOUNDS = (-3.0, 3.0)
+DOMAINS = {
+    "levels": {"levels": LEVELS, "value_bounds": None},
+    "fine levels": {"levels": range(26), "value_bounds": None},
+    "bounds": {"levels": None, "value_bounds": BOUNDS},
+}
+
+
+@pytest.fixture(scope="module")
+def divergence():
+    """tests/privacy/_divergence.py, which no package makes importable."""
+    path = Path(__file__).parents[1] / "privacy" / "_divergence.py"
+    spec = importlib.util.spec_from_file_location("_divergence", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def entries(n=600, seed=0, shape=SHAPE):
+    """Coordinates, the last row of every mode among them, and values."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.integers(0, size, n) for size in shape])
+    X[0] = np.array(shape) - 1
+    return X, rng.uniform(-3, 6, n)
+
+
+def make(**params):
+    options = {"value_bounds": BOUNDS, "random_state": 0, "max_iter": 6, **params}
+    return CPCompletion(options.pop("rank", 2), **options)
+
+
+def in_batches(X, y, *sizes):
+    cuts = np.cumsum(sizes)
+    return zip(np.split(X, cuts), np.split(y, cuts), strict=True)
+
+
+def assert_same(one, two):
+    """Two fitted models agree bit by bit, in all that they predict and state."""
+    at = np.indices([size + 1 for size in one.shape_]).reshape(len(one.shape_), -1).T
+    for first, second in zip(one.factors_, two.factors_, strict=True):
+        assert first.dtype == second.dtype
+        np.testing.assert_array_equal(first, second)
+    for name in ("offset_", "noise_variance_", "residual_variance_", "value_bounds_"):
+        assert getattr(one, name) == getattr(two, name)
+    assert one.shape_ == two.shape_
+    assert one.n_features_in_ == two.n_features_in_
+    assert one.privacy_guarantee_ == two.privacy_guarantee_
+    np.testing.assert_array_equal(
+        one.predict(at - 1, return_std=True), two.predict(at - 1, return_std=True)
+    )
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Counts the random streams that are opened."""
+    opened, stream = [], _random.NoiseSource.stream
+
+    def count(self, block):
+        opened.append(block)
+        return stream(self, block)
+
+    monkeypatch.setattr(_random.NoiseSource, "stream", count)
+    return opened
+
+
+@pytest.fixture
+def released(monkeypatch):
+    """Copies of the randomised values of every call, as the fits are given them."""
+    shown, complete = [], CPCompletion._complete
+    update = _cp.update_structured_cp
+
+    def first(self, where, values, *args):
+        shown.append(values.copy())
+        return complete(self, where, values, *args)
+
+    def later(model, where, values, **options):
+        shown.append(values.copy())
+        return update(model, where, values, **options)
+
+    monkeypatch.setattr(CPCompletion, "_complete", first)
+    monkeypatch.setattr(_cp, "update_structured_cp", later)
+    return shown
+
+
+# --- fit_batches -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("sizes", [(), (1,), (100, 200), (1, 1, 597), (50,) * 11])
+def test_batches_equal_a_fit_to_all_of_them(sizes, domain, epsilon):
+    X, y = entries()
+    model = make(epsilon=epsilon, **DOMAINS[domain])
+    batches = clone(model).fit_batches(in_batches(X, y, *sizes))
+    assert_same(batches, clone(model).fit(X, y))
+
+
+def test_batches_longer_than_a_stream_share_its_blocks():
+    X, y = entries(2**16 + 5000)
+    model = make(rank=0, epsilon=1.0, max_iter=2)
+    batches = clone(model).fit_batches(in_batches(X, y, 2**16 - 7, 100))
+    assert_same(batches, clone(model).fit(X, y))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda b: (pair for pair in b)])
+def test_batches_are_any_iterable_read_once(kind):
+    X, y = entries()
+    batches = list(in_batches(X, y, 100, 250))
+    assert_same(make().fit_batches(kind(batches)), make().fit(X, y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u4", "i4", "i8", "u8", "f4", "f8"])
+def test_the_type_of_the_coordinates_does_not_matter(kind, dtype):
+    X, y = entries()
+    y = y.astype(dtype)
+    expected = make().fit(X, y)
+    assert_same(make().fit(X.astype(kind), y), expected)
+    mixed = [(X[:200].astype(kind), y[:200]), (X[200:].astype("i8"), y[200:])]
+    assert_same(make().fit_batches(mixed), expected)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("domain", [*DOMAINS])
+def test_single_precision_in_and_out(domain, epsilon):
+    X, y = entries()
+    model = make(epsilon=epsilon, **DOMAINS[domain])
+    single = clone(model).fit(X, y.astype(np.float32))
+    batches = clone(model).fit_batches(in_batches(X, y.astype(np.float32), 77))
+    assert_same(batches, single)
+    double = clone(model).fit(X, y)
+    for fitted, dtype in ((single, np.float32), (double, np.float64)):
+        mean, std = fitted.predict(X, return_std=True)
+        assert mean.dtype == std.dtype == dtype == fitted.predict(X).dtype
+        assert {f.dtype for f in fitted.factors_} == {np.dtype(dtype)}
+        fitted.partial_fit(X[:9], y[:9])
+        assert fitted.predict(X).dtype == dtype
+        assert {f.dtype for f in fitted.factors_} == {np.dtype(dtype)}
+    # Single precision has 7 digits, of which a fit loses some.
+    np.testing.assert_allclose(single.predict(X), double.predict(X), atol=0.02)
+
+
+def test_batches_of_both_precisions_are_fitted_in_double():
+    X, y = entries()
+    y[:300] = y[:300].astype(np.float32)
+    mixed = [(X[:300], y[:300].astype(np.float32)), (X[300:], y[300:])]
+    assert_same(make().fit_batches(mixed), make().fit(X, y))
+
+
+def on_disk(folder, name, values):
+    np.save(folder / f"{name}.npy", values)
+    return np.load(folder / f"{name}.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_read_only_files_in_memory_maps(tmp_path, epsilon, dtype):
+    X, y = entries()
+    files = on_disk(tmp_path, "X", X), on_disk(tmp_path, "y", y.astype(dtype))
+    assert all(isinstance(f, np.memmap) for f in files)
+    model = make(epsilon=epsilon)
+    expected = clone(model).fit(X, y.astype(dtype))
+    assert_same(clone(model).fit(*files), expected)
+    assert_same(clone(model).fit_batches(in_batches(*files, 111, 222)), expected)
+    later = clone(model).fit(*files).partial_fit(*files)
+    assert_same(later, expected.partial_fit(X, y.astype(dtype)))
+
+
+def test_data_frames():
+    pd = pytest.importorskip("pandas")
+    X, y = entries()
+    frame = pd.DataFrame(X, columns=["user", "item", "hour"]).assign(value=y)
+    parts = [frame[:150], frame[150:]]
+    batches = ((p[["user", "item", "hour"]], p["value"]) for p in parts)
+    model = make().fit_batches(batches)
+    assert list(model.feature_names_in_) == ["user", "item", "hour"]
+    plain = make().fit(X, y)
+    np.testing.assert_array_equal(model.predict(frame.iloc[:, :3]), plain.predict(X))
+    wrong = parts[1].rename(columns={"hour": "day"})[["user", "item", "day"]]
+    with pytest.raises(ValueError, match="feature names"):
+        make().fit_batches([(parts[0].iloc[:, :3], parts[0].value), (wrong, y[150:])])
+
+
+def test_a_parquet_file(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    X, y = entries()
+    columns = {f"mode{m}": X[:, m].astype(np.int32) for m in range(3)}
+    parquet.write_table(pa.table({**columns, "value": y}), tmp_path / "entries.parquet")
+    file = parquet.ParquetFile(tmp_path / "entries.parquet")
+
+    def batches():
+        for part in file.iter_batches(batch_size=128):
+            table = part.to_pydict()
+            where = np.column_stack([table[name] for name in columns])
+            yield where, np.array(table["value"])
+
+    assert_same(make().fit_batches(batches()), make().fit(X, y))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_the_caller_passed_is_not_changed(dtype, domain, epsilon):
+    X, y = entries()
+    # In the layout and type that need no conversion, so that a copy has to be meant.
+    X, y = np.asfortranarray(X, dtype=np.int32), y.astype(dtype)
+    dense = np.where(np.random.default_rng(0).random((9, 8)) < 0.6, 2.0, np.nan)
+    kept = X.copy(), y.copy(), dense.copy()
+    for array in (X, y, dense):
+        array.flags.writeable = False
+    model = make(epsilon=epsilon, **DOMAINS[domain], max_iter=2)
+    model.fit(X, y).partial_fit(X[:50], y[:50])
+    model.fit_batches([(X, y)])
+    model.predict(X, return_std=True)
+    model.recommend(X[:, 0])
+    model.fit(dense.astype(dtype)).partial_fit(X[:1, :2] * 0, y[:1])
+    for array, copy in zip((X, y, dense), kept, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def good_batches():
+    X, y = entries()
+    return list(in_batches(X, y, 200, 200))
+
+
+def with_last(X=None, y=None):
+    *first, (last_X, last_y) = good_batches()
+    return [*first, (last_X if X is None else X, last_y if y is None else y)]
+
+
+def no_more():
+    yield good_batches()[0]
+    raise OSError("the disk is gone")
+
+
+WITH_NAN = np.append(np.ones(199), np.nan)
+BAD_BATCHES = [
+    ([], "no batch came"),
+    (iter([]), "no batch came"),
+    (with_last(X=np.zeros((200, 2), dtype=int)), "2 features"),
+    (with_last(X=np.zeros((200, 4), dtype=int)), "4 features"),
+    (with_last(X=np.full((200, 3), -1)), "Negative values"),
+    (with_last(X=np.full((200, 3), 0.5)), "fractional"),
+    (with_last(X=np.full((200, 3), np.nan)), "NaN"),
+    (with_last(X=np.full((200, 3), 2**31)), "below 2"),
+    (with_last(X=np.full((200, 3), 4)), "outside the tensor"),
+    (with_last(X=np.zeros(200, dtype=int)), "2D array"),
+    (with_last(X=np.zeros((0, 3), dtype=int), y=np.zeros(0)), r"0 sample\(s\)"),
+    (with_last(y=WITH_NAN), "y contains NaN"),
+    (with_last(y=np.full(200, np.inf)), "infinity"),
+    (with_last(y=np.ones(199)), "inconsistent"),
+    (with_last(y=np.array(["secret"] * 200)), "must hold numbers"),
+    ([(good_batches()[0][0], None)], "requires y"),
+]
+
+
+@pytest.mark.parametrize(("batches", "message"), BAD_BATCHES)
+def test_a_bad_batch_is_refused_before_anything_is_drawn(batches, message, streams):
+    model = make(shape=SHAPE)
+    with pytest.raises(ValueError, match=message) as caught:
+        model.fit_batches(batches)
+    assert not streams
+    assert not hasattr(model, "privacy_guarantee_")
+    assert not hasattr(model, "_releases")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_source_that_fails_half_way_draws_nothing(streams):
+    model = make()
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.fit_batches(no_more())
+    assert not streams
+    assert not hasattr(model, "privacy_guarantee_")
+
+
+def test_wrong_parameters_are_refused_before_batches_are_drawn(streams):
+    for params, message in [
+        ({"epsilon": -1.0}, "'epsilon' parameter"),
+        ({"rank": 500}, "larger than can be fitted"),
+        ({"value_bounds": (1, 0)}, "low < high"),
+        ({"smooth_modes": (3,)}, "numbers of modes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(**params).fit_batches(good_batches())
+    assert not streams
+
+
+# --- partial_fit: the model ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("domain", [*DOMAINS])
+def test_the_first_call_is_a_fit(domain, epsilon):
+    X, y = entries()
+    model = make(epsilon=epsilon, **DOMAINS[domain])
+    assert_same(clone(model).partial_fit(X, y), clone(model).fit(X, y))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_untouched_rows_stay_as_they_are(dtype, epsilon):
+    X, y = entries()
+    model = make(epsilon=epsilon).fit(X, y.astype(dtype))
+    before = [factor.copy() for factor in model.factors_]
+    covariances = model._model.covariances.copy()
+    stated = (model.offset_, model.residual_variance_, model.noise_variance_)
+    new = np.array([[2, 3, 1], [2, 4, 1], [5, 4, 3]])
+    model.partial_fit(new, [3.0, -3.0, 3.0])
+    for mode, rows in enumerate(model._model.rows):
+        touched = np.isin(np.arange(SHAPE[mode]), new[:, mode])
+        after = model.factors_[mode]
+        np.testing.assert_array_equal(after[~touched], before[mode][~touched])
+        assert np.any(after[touched] != before[mode][touched])
+        both = (m[rows][:-1][~touched] for m in (model._model.covariances, covariances))
+        np.testing.assert_array_equal(*both)
+    assert stated == (model.offset_, model.residual_variance_, model.noise_variance_)
+    assert model.shape_ == SHAPE
+
+
+def test_new_indices_extend_a_tensor_without_declared_shape():
+    X, y = entries()
+    model = make().fit(X, y)
+    before = model.predict(X[:, :3])
+    model.partial_fit([[33, 2, 0], [0, 21, 5]], [1.0, 2.0])
+    assert model.shape_ == (34, 22, 6)
+    assert [len(f) for f in model.factors_] == [34, 22, 6]
+    assert model.decomposition_.shape == (34, 22, 6)
+    # Index 31 is inside the shape, but nobody observed it.
+    unknown = model.predict([[31, 2, 1], [-1, 2, 1]])
+    assert unknown[0] == unknown[1]
+    untouched = ~np.isin(X[:, 0], 0) & ~np.isin(X[:, 1], 2) & ~np.isin(X[:, 2], 0)
+    np.testing.assert_array_equal(model.predict(X)[untouched], before[untouched])
+
+
+def test_new_indices_are_refused_where_the_shape_is_declared(streams):
+    X, y = entries()
+    model = make(shape=SHAPE).fit(X, y)
+    before = model.predict(X)
+    streams.clear()
+    with pytest.raises(ValueError, match="outside the tensor"):
+        model.partial_fit([[30, 0, 0]], [1.0])
+    assert not streams
+    assert model.shape_ == SHAPE
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def low_rank(seed):
+    """Coordinates, noisy values and the truth of a tensor of rank two."""
+    rng = np.random.default_rng(seed)
+    factors = [rng.normal(size=(n, 2)) for n in (60, 50)]
+    truth = np.clip(factors[0] @ factors[1].T, -3, 3)
+    X = np.argwhere(rng.random(truth.shape) < 0.5)
+    return X, truth[tuple(X.T)] + 0.2 * rng.normal(size=len(X)), truth
+
+
+# Over 8 seeds: 1.29 to 1.72 before and 0.10 to 0.21 after without noise; with epsilon
+# 30, 1.29 to 1.72 and 0.25 to 0.46; the rows were not seen before.
+@pytest.mark.parametrize("epsilon", [30.0, math.inf])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_new_rows_are_learned(seed, epsilon):
+    X, y, truth = low_rank(seed)
+    late = X[:, 0] >= 55
+    model = make(epsilon=epsilon, shape=truth.shape, max_iter=25)
+    model.fit(X[~late], y[~late])
+    held_out = np.argwhere(np.ones_like(truth))
+    held_out = held_out[(held_out[:, 0] >= 55) & ~seen(held_out, X)]
+
+    def error():
+        gap = model.predict(held_out) - truth[tuple(held_out.T)]
+        return math.sqrt(np.mean(gap**2))
+
+    before = error()
+    assert error_after(model, X[late], y[late], error) < 0.5 * before
+
+
+def seen(where, X):
+    known = set(map(tuple, X.tolist()))
+    return np.array([tuple(row) in known for row in where.tolist()])
+
+
+def error_after(model, X, y, error):
+    model.partial_fit(X, y)
+    return error()
+
+
+@pytest.mark.parametrize("share", [0.7, 0.03])
+def test_after_a_fit_to_a_dense_tensor(share):
+    rng = np.random.default_rng(0)
+    tensor = np.where(rng.random(SHAPE) < share, rng.uniform(-3, 3, SHAPE), np.nan)
+    tensor[29, 19, 3] = 1.0
+    where = np.argwhere(~np.isnan(tensor))
+    model = make(epsilon=1.0).fit(tensor)
+    sparse = make(epsilon=1.0).fit(where, tensor[tuple(where.T)])
+    unseen = np.argwhere(np.isnan(tensor))[:4]
+    for fitted in (model, sparse):
+        fitted.partial_fit(unseen, np.ones(4))
+    assert model.privacy_guarantee_ == sparse.privacy_guarantee_
+    assert model.privacy_guarantee_.epsilon <= 1.0
+    np.testing.assert_allclose(model.predict(where), sparse.predict(where), atol=1e-5)
+    assert model.transform(tensor).shape == SHAPE
+    model.partial_fit(where[:1], [1.0])
+    assert model.privacy_guarantee_.epsilon == pytest.approx(2.0, rel=1e-6)
+
+
+# --- partial_fit: wrong input --------------------------------------------------------
+
+BAD_ENTRIES = [
+    ([[0, 0, -1]], [1.0], "Negative values"),
+    ([[-1, -1, -1]], [1.0], "Negative values"),
+    ([[0, 0, 0.5]], [1.0], "fractional"),
+    ([[0, 0, np.nan]], [1.0], "NaN"),
+    ([[0, 0]], [1.0], "2 features"),
+    ([[0, 0, 0, 0]], [1.0], "4 features"),
+    (np.empty((0, 3)), [], r"0 sample\(s\)"),
+    ([], [], "2D array|minimum"),
+    ([[0, 0, 0]], [np.nan], "NaN"),
+    ([[0, 0, 0]], [np.inf], "infinity"),
+    ([[0, 0, 0]], [1.0, 2.0], "inconsistent"),
+    ([[0, 0, 0]], ["secret"], "must hold numbers"),
+    ([[0, 0, 0]], None, "takes coordinates X and their values y"),
+    (np.ones(SHAPE), None, "takes coordinates X and their values y"),
+]
+
+
+@pytest.mark.parametrize("was_fitted", [True, False])
+@pytest.mark.parametrize(("X", "y", "message"), BAD_ENTRIES)
+def test_bad_entries_change_nothing(X, y, message, was_fitted, streams):
+    model = make(max_iter=2)
+    if was_fitted:
+        model.fit(*entries())
+    elif "features" in message:
+        pytest.skip("the first call says how many modes there are")
+    before = pickle.dumps(model)
+    streams.clear()
+    with pytest.raises(ValueError, match=message) as caught:
+        model.partial_fit(X, y)
+    assert not streams
+    assert "secret" not in str(caught.value)
+    if was_fitted:
+        assert pickle.dumps(model) == before
+    assert hasattr(model, "privacy_guarantee_") == was_fitted
+
+
+CHANGES = [
+    ("bounds", {"rank": 3}, "rank, biases and smooth_modes"),
+    ("bounds", {"rank": 0}, "rank, biases and smooth_modes"),
+    ("bounds", {"biases": False}, "rank, biases and smooth_modes"),
+    ("bounds", {"biases": False, "rank": 5}, "rank, biases and smooth_modes"),
+    ("bounds", {"smooth_modes": (2,)}, "rank, biases and smooth_modes"),
+    ("bounds", {"smooth_modes": (7,)}, "smooth_modes"),
+    ("bounds", {"value_bounds": (-3, 4)}, "must be those of the fit"),
+    ("bounds", {"levels": [0, 1], "value_bounds": None}, "must be those of the fit"),
+    ("levels", {"levels": [1, 2, 3]}, "must be those of the fit"),
+    ("levels", {"value_bounds": (0, 6)}, "must be those of the fit"),
+    ("levels", {"levels": [5, 1]}, "ascending"),
+    ("levels", {"level_prior": [1, 1]}, "one probability"),
+    ("bounds", {"epsilon": -1}, "'epsilon' parameter"),
+    ("bounds", {"epsilon": 0}, "'epsilon' parameter"),
+    ("bounds", {"epsilon": np.nan}, "'epsilon' parameter"),
+    ("bounds", {"max_iter": 0}, "'max_iter' parameter"),
+    ("bounds", {"random_state": -1}, "'random_state' parameter"),
+    ("bounds", {"shape": (5, 5, 5)}, "outside the tensor"),
+]
+
+
+@pytest.mark.parametrize(("domain", "change", "message"), CHANGES)
+def test_changed_parameters_are_refused_before_anything_is_drawn(
+    domain, change, message, streams
+):
+    model = make(max_iter=2, **DOMAINS[domain]).fit(*entries())
+    guarantee, released = model.privacy_guarantee_, len(streams)
+    model.set_params(**change)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit([[6, 6, 0]], [1.0])
+    assert len(streams) == released
+    assert model.privacy_guarantee_ == guarantee
+
+
+def test_smooth_modes_may_be_spelled_differently():
+    model = make(smooth_modes=(2,), max_iter=2).fit(*entries())
+    for same in ([2], (-1,), np.array([2]), (2, -1)):
+        model.set_params(smooth_modes=same).partial_fit([[0, 0, 0]], [1.0])
+    model.set_params(smooth_modes=None)
+    with pytest.raises(ValueError, match="smooth_modes"):
+        model.partial_fit([[0, 0, 0]], [1.0])
+
+
+# --- partial_fit: what the calls reveal together -------------------------------------
+
+A, B, C = [[0, 0]], [[1, 1]], [[2, 0]]
+# The coordinates of the calls, and after each of them how many draws of one value there
+# may have been.
+HISTORIES = {
+    "disjoint": ([A, B, C], [1, 1, 1]),
+    "the same": ([A, A, A], [1, 2, 3]),
+    "one recurs": ([A + B, B + C, B], [1, 2, 3]),
+    "one of many": ([[*A, *B, [5, 5]], [[3, 3], *B], [[4, 4], *B, [6, 1]]], [1, 2, 3]),
+    "twice in a call": ([A + A, B + B, C + C + C], [1, 1, 1]),
+    "twice in a call, then again": ([A + A, A + A], [1, 2]),
+    "only among later ones": ([A, B, C, B], [1, 1, 1, 2]),
+    "then another": ([A, B, B, A, A + B], [1, 1, 2, 2, 3]),
+    "never less than before": ([A, A, A, B, C], [1, 2, 3, 3, 3]),
+    "only one index in common": ([A, [[0, 1]], [[1, 0]]], [1, 1, 1]),
+    "different ones twice": ([A + B, A + C, B + C], [1, 2, 2]),
+    "a chain": ([A + B, B + C, C + A, A], [1, 2, 2, 3]),
+    "new rows": ([A, [[7, 7]], [[7, 7]], [[7, 7]]], [1, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("history", [*HISTORIES])
+def test_epsilon_counts_the_calls_that_share_a_coordinate(history, domain):
+    calls, expected = HISTORIES[history]
+    model = make(rank=1, epsilon=1.5, max_iter=1, **DOMAINS[domain])
+    for where, times in zip(calls, expected, strict=True):
+        model.partial_fit(where, np.ones(len(where)))
+        guarantee = model.privacy_guarantee_
+        assert guarantee.epsilon == pytest.approx(1.5 * times, rel=1e-4)
+        assert guarantee.delta == 0
+        assert guarantee.unit == "entry"
+        assert privacy_of(model).guarantee == guarantee
+        assert (f"passed in {times} calls" in str(guarantee)) == (times > 1)
+
+
+def test_the_count_by_brute_force():
+    """Random calls with few coordinates, against sets of tuples."""
+    rng = np.random.default_rng(3)
+    for _ in range(15):
+        model = make(rank=0, epsilon=1.0, max_iter=1)
+        calls, most = [], 0
+        for _ in range(6):
+            where = rng.integers(0, (9, 3, 2), (rng.integers(1, 5), 3))
+            model.partial_fit(where, np.zeros(len(where)))
+            calls.append(set(map(tuple, where.tolist())))
+            counts = [sum(at in call for call in calls) for at in calls[-1]]
+            most = max(most, *counts)
+            epsilon = model.privacy_guarantee_.epsilon
+            assert epsilon == pytest.approx(most, rel=1e-6)
+
+
+def test_a_refit_starts_the_count_anew():
+    X, y = entries(50)
+    for refit in (
+        lambda m: m.fit(X, y),
+        lambda m: m.fit_batches([(X, y)]),
+        lambda m: m.fit(np.ones((4, 5))),
+    ):
+        model = make(rank=1, max_iter=2).fit(X, y).partial_fit(X, y)
+        assert model.privacy_guarantee_.epsilon == pytest.approx(2, rel=1e-6)
+        assert refit(model).privacy_guarantee_.epsilon <= 1
+        model.partial_fit(*([[0, 0, 0]], [1.0])[: model.n_features_in_]) if (
+            model.n_features_in_ == 3
+        ) else model.partial_fit([[0, 0]], [1.0])
+        assert model.privacy_guarantee_.epsilon <= 2
+
+
+def test_a_pickle_goes_on_counting_and_a_clone_begins_anew():
+    model = make(rank=1, max_iter=1).fit(A + B, [1, 2]).partial_fit(A, [1])
+    copy = pickle.loads(pickle.dumps(model))
+    for going_on in (model, copy):
+        going_on.partial_fit(A, [1])
+        assert going_on.privacy_guarantee_.epsilon == pytest.approx(3, rel=1e-6)
+    assert_same(model, copy)
+    fresh = clone(model)
+    assert not hasattr(fresh, "privacy_guarantee_")
+    assert fresh.partial_fit(A, [1]).privacy_guarantee_.epsilon <= 1
+
+
+@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("epsilons", [(1.0, 3.0), (3.0, 1.0), (1.0, 3.0, 2.0)])
+@pytest.mark.parametrize("recurs", [True, False])
+def test_a_changed_epsilon_counts_as_the_worst_one(recurs, epsilons, domain):
+    model = make(rank=1, max_iter=1, **DOMAINS[domain])
+    for number, epsilon in enumerate(epsilons):
+        where = A if recurs else [[number, number]]
+        model.set_params(epsilon=epsilon).partial_fit(where, [1.0])
+        spent = epsilons[: number + 1]
+        least = sum(spent) if recurs else max(spent)
+        # What a table realises is below what was asked for by up to 1e-4.
+        assert model.privacy_guarantee_.epsilon >= 0.9999 * least
+        assert model.privacy_guarantee_.epsilon <= len(spent) * max(spent)
+
+
+@pytest.mark.parametrize("epsilons", [(1.0, math.inf), (math.inf, 1.0)])
+def test_one_call_without_noise_voids_the_guarantee(epsilons):
+    model = make(rank=1, max_iter=1)
+    for number, epsilon in enumerate(epsilons):
+        model.set_params(epsilon=epsilon).partial_fit([[number, number]], [1.0])
+    assert not model.privacy_guarantee_.protects
+    assert model.privacy_guarantee_.delta_at(10.0) == 1
+
+
+def test_a_range_read_off_the_values_stays_read_off():
+    model = CPCompletion(1, epsilon=1.0, max_iter=1)
+    with pytest.warns(UserWarning, match="read off the private values"):
+        model.fit(A + B, [1.0, 2.0])
+    model.partial_fit(C, [9.0])
+    assert model.value_bounds_ == (1, 2)
+    assert not model.privacy_guarantee_.protects
+    # Declared afterwards, it does not make up for what was shown.
+    model.set_params(value_bounds=(1, 2)).partial_fit([[5, 5]], [1.0])
+    assert not model.privacy_guarantee_.protects
+
+
+# --- against divergences from first principles ---------------------------------------
+
+
+def coarse_lattice(rate, shift, cells):
+    """Discrete Laplace on the integers and its shift, neighbours joined to cells.
+
+    Forgetting where in a cell an output lies is post-processing, so that this has the
+    smaller delta. It sums geometric series exactly.
+    """
+    edges = np.unique(np.linspace(0, shift, cells + 1).astype(int))
+
+    def masses(begin, end):
+        """Of the integers from `begin` + 1 to `end`, both at least 0."""
+        return (np.exp(-rate * (begin + 1)) - np.exp(-rate * (end + 1))) / (
+            1 + np.exp(-rate)
+        )
+
+    begin, end = edges[:-1], np.append(edges[1:-1], shift - 1)
+    inner = masses(begin, end)
+    mirrored = masses(shift - end - 1, shift - begin - 1)
+    ends = 1 / (1 + math.exp(-rate)), math.exp(-rate * shift) / (1 + math.exp(-rate))
+    upper = np.concatenate([[ends[0]], inner, [ends[1]]])
+    lower = np.concatenate([[ends[1]], mirrored, [ends[0]]])
+    return np.log(upper / lower), upper
+
+
+def laws(model, divergence):
+    """By ordered pair of values, the law of one draw of the model's randomiser."""
+    mechanism = model._plan().mechanism
+    if hasattr(mechanism, "weights"):
+        return divergence.table_pairs(mechanism.weights)
+    rate, shift = mechanism.rate, mechanism.n_steps
+    if shift < 1000:
+        return [divergence.discrete_laplace(rate, shift)]
+    return [coarse_lattice(rate, shift, 60)]
+
+
+def worst(pairs, epsilon, divergence):
+    return max(divergence.stick(pair, epsilon) for pair in pairs)
+
+
+def after_calls(model, epsilons):
+    """The model after one call a budget, all with the same coordinate."""
+    for epsilon in epsilons:
+        model.set_params(epsilon=epsilon).partial_fit(A + B, [1.0, 2.0])
+    return model
+
+
+def single_laws(model, epsilons, divergence):
+    return [laws(model.set_params(epsilon=e), divergence) for e in epsilons]
+
+
+SMALL = {
+    "levels": {"levels": (1.0, 2.0, 4.0), "value_bounds": None},
+    "fine levels": DOMAINS["fine levels"],
+    "bounds": DOMAINS["bounds"],
+}
+BUDGETS = [
+    (0.5,), (2.0,), (0.5, 0.5), (2.0, 2.0), (1.0,) * 3, (0.5, 2.0), (2.0, 0.5),
+    (1.0, 2.0, 1.0),
+]  # fmt: skip
+
+
+def test_cells_lose_little_of_the_law(divergence):
+    exact, coarse = divergence.discrete_laplace(0.02, 100), coarse_lattice(0.02, 100, 9)
+    assert coarse[1].sum() == pytest.approx(1, abs=1e-12)
+    assert (coarse[1] * np.exp(-coarse[0])).sum() == pytest.approx(1, abs=1e-12)
+    for epsilon in (0.0, 0.3, 1.0, 1.9):
+        truth = divergence.stick(exact, epsilon)
+        assert 0.9 * truth < divergence.stick(coarse, epsilon) <= truth + 1e-15
+
+
+@pytest.mark.parametrize("epsilons", BUDGETS)
+@pytest.mark.parametrize("domain", [*SMALL])
+def test_no_pair_of_values_is_told_apart_better_than_stated(
+    domain, epsilons, divergence
+):
+    """The privacy loss of k draws, by pair of values, and with another release.
+
+    The last lines see that the test would notice a call that is not counted.
+    """
+    options = {"rank": 1, "max_iter": 1, **SMALL[domain]}
+    stated = after_calls(make(**options), epsilons).privacy_guarantee_
+    every = single_laws(make(**options), epsilons, divergence)
+    pairs = [divergence.product(*pair) for pair in zip(*every, strict=True)]
+    grid = np.linspace(0, 0.9 * sum(epsilons), 7)
+    truth = np.array([worst(pairs, e, divergence) for e in grid])
+    claim = np.array([stated.delta_at(e) for e in grid])
+    assert np.all(claim >= truth - 1e-14)
+    assert stated.epsilon >= 0.999 * sum(epsilons)
+    other = CPCompletion(0, epsilon=0.7, max_iter=1, **SMALL["levels"])
+    second = laws(other, divergence)
+    both = compose(stated, other.fit(A, [1.0]).privacy_guarantee_)
+    together = [divergence.product(*p) for p in itertools.product(pairs, second)]
+    for epsilon in (0.0, 0.4 * sum(epsilons)):
+        assert both.delta_at(epsilon) >= worst(together, epsilon, divergence) - 1e-14
+    if len(epsilons) > 1:
+        fewer = without_one(make(**options), epsilons)
+        assert np.any([fewer.delta_at(e) < d for e, d in zip(grid, truth, strict=True)])
+
+
+def without_one(model, epsilons):
+    """What would be stated if the last call had not been counted."""
+    parts = [model.set_params(epsilon=e)._plan().guarantee for e in epsilons[:-1]]
+    return parts[0] if len(parts) == 1 else compose(*parts)
+
+
+def test_a_tight_statement_for_equal_budgets(divergence):
+    """For two levels the draws are binary responses, and nothing is given away."""
+    model = make(rank=1, max_iter=1, levels=(0, 1), value_bounds=None)
+    stated = after_calls(model, (1.0,) * 3).privacy_guarantee_
+    truth = divergence.power(divergence.response(1.0), 3)
+    for epsilon in (0.0, 0.5, 1.5, 2.5):
+        assert stated.delta_at(epsilon) == pytest.approx(
+            divergence.stick(truth, epsilon), rel=1e-3
+        )
+
+
+# --- interrupted calls ---------------------------------------------------------------
+
+
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def interrupted(model, monkeypatch, where, *args):
+    """A call that ends where `where` is called."""
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(*args)
+    return model
+
+
+POINTS = {
+    "update": (_cp, "update_structured_cp"),
+    "drawing": (_random.NoiseSource, "stream"),
+    "randomize": (_cp.plan_entry_randomizer.__globals__["EntryRandomizer"],
+                  "_randomize_block"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("point", [*POINTS])
+def test_an_interrupted_call_counts(point, monkeypatch):
+    model = make(rank=1, max_iter=2).fit(A + B, [1, 2])
+    before = model.predict(A + B)
+    interrupted(model, monkeypatch, POINTS[point], A, [1])
+    assert model.privacy_guarantee_.epsilon == pytest.approx(2, rel=1e-6)
+    np.testing.assert_array_equal(model.predict(A + B), before)
+    # Neither is it forgotten by the calls that follow.
+    model.partial_fit(C, [1])
+    assert model.privacy_guarantee_.epsilon >= 1.999
+    model.partial_fit(A, [1])
+    assert model.privacy_guarantee_.epsilon >= 2.999
+
+
+@pytest.mark.parametrize("point", [*POINTS])
+def test_an_interrupted_call_with_a_larger_epsilon_counts(point, monkeypatch):
+    model = make(rank=1, max_iter=2).fit(A + B, [1, 2]).set_params(epsilon=5.0)
+    interrupted(model, monkeypatch, POINTS[point], C, [1])
+    assert model.privacy_guarantee_.epsilon >= 4.999
+    model.set_params(epsilon=1.0).partial_fit([[3, 3]], [1])
+    assert model.privacy_guarantee_.epsilon >= 4.999
+
+
+# BUG (reported): update_structured_cp is interrupted after _observed has been extended
+# but before the model has grown; both calls below then end with an IndexError.
+@pytest.mark.parametrize("point", [*POINTS])
+def test_a_model_works_on_after_an_interrupted_call_with_new_indices(
+    point, monkeypatch
+):
+    model = make(rank=1, max_iter=2).fit(A + B, [1, 2])
+    interrupted(model, monkeypatch, POINTS[point], [[7, 8], [8, 7], [0, 9]], [1, 2, 3])
+    assert model.shape_ == (2, 2)
+    assert model.recommend([0, -1], 2).shape == (2, 2)
+    model.partial_fit([[7, 8], [3, 3]], [1, 2])
+    assert model.shape_ == (8, 9)
+    assert model.privacy_guarantee_.epsilon >= 1.999
+
+
+# BUG (reported): _forget removes what ends with an underscore, and _model does not, so
+# that a refit that is interrupted leaves the model of an earlier release under the
+# guarantee of the later one.
+@pytest.mark.parametrize("stage", ["fit_structured_cp", "stream"])
+def test_an_interrupted_refit_leaves_nothing_of_the_earlier_model(stage, monkeypatch):
+    X, y = entries()
+    model = make(epsilon=50.0).fit(X, y).partial_fit(X, y).set_params(epsilon=0.5)
+    left = [model._model.means.tobytes()[:512], model.factors_[0].tobytes()[:64]]
+    assert all(part in pickle.dumps(model) for part in left)
+    where = (_random.NoiseSource, stage) if stage == "stream" else (_cp, stage)
+    monkeypatch.setattr(*where, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert model.privacy_guarantee_.epsilon <= 0.5
+    assert not any(part in pickle.dumps(model) for part in left)
+
+
+# --- noise ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+@pytest.mark.parametrize("domain", [*DOMAINS])
+def test_every_call_draws_fresh_noise(domain, random_state, released):
+    X, y = entries()
+    model = make(rank=0, max_iter=1, random_state=random_state, **DOMAINS[domain])
+    for _ in range(4):
+        model.partial_fit(X, y)
+    offset = model.offset_
+    draws = [released[0], *(values + offset for values in released[1:])]
+    for one, other in itertools.combinations(draws, 2):
+        # Of 600 draws of a table with epsilon 1, all alike: below 1e-100.
+        assert not np.allclose(one, other, atol=1e-6)
+
+
+def test_an_int_seed_repeats_the_noise_of_all_calls_in_a_clone():
+    X, y = entries()
+    one = make().fit(X, y).partial_fit(X[:50], y[:50])
+    assert_same(one, make().fit(X, y).partial_fit(X[:50], y[:50]))
+
+
+# --- neighbours by brute force -------------------------------------------------------
+
+
+def with_calls(kind, model, X, y):
+    """A model that has seen the entries in one way or another."""
+    if kind == "fit":
+        return model.fit(X, y)
+    if kind == "fit_batches":
+        return model.fit_batches(in_batches(X, y, 20, 11))
+    if kind == "dense":
+        return model.fit(as_tensor(X, y))
+    return model.partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
+
+
+def as_tensor(X, y):
+    tensor = np.full((10, 9), np.nan)
+    tensor[tuple(X.T)] = y
+    return tensor
+
+
+def distinct(n=40, seed=0):
+    cells = np.sort(np.random.default_rng(seed).permutation(90)[:n])
+    return np.column_stack(np.divmod(cells, 9))
+
+
+KINDS = ["fit", "fit_batches", "partial_fit", "dense"]
+
+
+@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_changes_its_own_draw_alone(kind, domain, released):
+    X, model = distinct(), make(rank=1, max_iter=1, **DOMAINS[domain])
+    y = np.random.default_rng(1).choice([1.0, 2.0, 3.0], len(X))
+    with_calls(kind, clone(model), X, y)
+    expected = np.concatenate(released)
+    for entry in range(0, len(X), 3):
+        released.clear()
+        changed = y.copy()
+        changed[entry] = 5.0 if y[entry] < 2.5 else -2.0
+        with_calls(kind, clone(model), X, changed)
+        draws = np.concatenate(released)
+        assert draws.shape == expected.shape
+        if kind == "partial_fit" and entry < 20:
+            # The second call takes off an offset that comes from the first draws.
+            draws, reference = draws[:20], expected[:20]
+        else:
+            reference = expected
+        assert set(np.flatnonzero(draws != reference)) <= {entry}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_draws_leave_equal_objects(kind, released):
+    """Two data sets whose draws happen to agree give the same bytes.
+
+    With two levels and epsilon 0.05 a changed value changes its draw in 1 of 40 cases.
+    """
+    X = distinct()
+    model = make(rank=1, max_iter=3, epsilon=0.05, levels=(0, 1), value_bounds=None)
+    y = np.random.default_rng(1).choice([0.0, 1.0], len(X))
+    first = pickle.dumps(with_calls(kind, clone(model), X, y))
+    expected, agreed = np.concatenate(released), 0
+    for entry in range(len(X)):
+        released.clear()
+        changed = y.copy()
+        changed[entry] = 1 - y[entry]
+        found = pickle.dumps(with_calls(kind, clone(model), X, changed))
+        if np.array_equal(np.concatenate(released), expected):
+            agreed += 1
+            assert found == first
+    assert agreed > 30
+
+
+# --- what is left in the object ------------------------------------------------------
+
+
+def spellings(value):
+    """The bytes by which a pickle may hold a number."""
+    return [struct.pack(code, value) for code in ("<d", ">d", "<f", ">f")]
+
+
+def sums_of(X, y, clipped):
+    rows = [y[X[:, 0] == u] for u in range(SHAPE[0])]
+    return [
+        *y[:80], *y[-80:], *(f(y) for f in (np.mean, np.sum, np.std, np.var, np.max)),
+        clipped.mean(), clipped.sum(), clipped.var(),
+        *(f(row) for row in rows if row.size for f in (np.mean, np.sum)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["fit_batches", "partial_fit", "dense"])
+def test_nothing_of_the_values_survives(kind, dtype, domain):
+    X = np.unique(entries()[0], axis=0)
+    y = np.random.default_rng(7).uniform(1.1, 2.9, len(X)).astype(dtype)
+    model = make(epsilon=1.0, max_iter=3, random_state=None, **DOMAINS[domain])
+    if kind == "dense":
+        tensor = np.full(SHAPE, np.nan, dtype=dtype)
+        tensor[tuple(X.T)] = y
+        model.fit(tensor).partial_fit(X[:99], y[:99])
+    else:
+        with_calls(kind, model, X, y)
+    found = pickle.dumps(model)
+    public = {float(level) for level in range(27)}
+    for secret in sums_of(X, y, model._plan().clip(y)):
+        if float(secret) not in public:
+            assert not any(form in found for form in spellings(secret))
+    assert y.tobytes()[:64] not in found
