@@ -4,6 +4,11 @@ import ast
 import re
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from sktensordp.datasets import make_ratings
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
@@ -58,3 +63,24 @@ def test_guide(capsys):
     exec(compile(code, "mechanisms.md", "exec"), {})
     printed = capsys.readouterr().out
     assert printed.startswith("(epsilon = 3.924, delta = 2e-06)-differential privacy")
+
+
+def test_guide_to_completion(tmp_path, monkeypatch):
+    """Ids and values from a file in batches, later bins, deviations, films to see."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    ratings = make_ratings(80, 60, 2000, random_state=0, levels=[1, 2, 3, 4, 5])
+    users, films = ratings.data.T
+    columns = {"user": users, "film": films + 1000, "time": np.arange(2000) * 10**4}
+    table = pd.DataFrame(columns).assign(rating=ratings.target)
+    table.to_parquet(tmp_path / "ratings.parquet", row_group_size=700)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "doc" / "completion.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names = {}
+    exec(compile(code, "completion.md", "exec"), names)
+    assert names["model"].shape_[2] == 8
+    assert names["mean"].dtype == names["std"].dtype == np.float32
+    assert names["std"] > 0
+    assert names["films"].shape == (3, 10)
+    assert names["model"].privacy_guarantee_.epsilon <= 4

@@ -1,6 +1,7 @@
 """Speed, memory and accuracy of completion, beside NumPy and other libraries.
 
-    python tests/benchmarks/bench_completion.py [--small] [--no-peers] [--no-sweeps]
+    python tests/benchmarks/bench_completion.py [--small]
+        [--no-sweeps] [--no-files] [--no-peers]
 
 The first part times single sweeps of the fit on synthetic entries (user, item, time)
 with power-law users and items, each size in a process of its own. Two references in
@@ -9,7 +10,11 @@ over rows by `reduceat`; the other, the fastest that was found, has rows sorted 
 their length, so that all rows of a length are one stack of products of matrices. Their
 threads are those of BLAS.
 
-The second part fits ratings (user, item): median seconds of training and mean error on
+The second part fits CPCompletion at epsilon 4 to as many entries, rated on half stars,
+in batches of a million from a memory map and, where PyArrow is there, from a Parquet
+file: reading, checks, randomisation, fit and all.
+
+The third part fits ratings (user, item): median seconds of training and mean error on
 a tenth that is held out. Other libraries run in environments made as in
 examples/audit_other_libraries.py. Their data sets are built before the clock starts;
 validation and grouping of the entries count for this library. Every process fits a
@@ -47,6 +52,7 @@ LARGEST_REFERENCE = 5_000_000
 LARGEST_DOUBLE = 1_000_000
 # Entries that a reference works on at once: more do not fit into the caches.
 CHUNK = 2**13
+BATCH = 1_000_000
 LARGEST_DENSE = 10_000_000  # cells of a table that TensorLy gets
 N_WARM = 2_000  # ratings of the fit that is not timed
 
@@ -60,7 +66,6 @@ REQUIREMENTS = {
 SETTINGS = {
     "sktensordp": [
         {"rank": 10},
-        {"rank": 10, "max_iter": 20},
         {"rank": 10, "max_iter": 10},
     ],
     "scikit-surprise": [
@@ -364,6 +369,62 @@ def print_sweeps(sizes):
     print_targets(found)
 
 
+def save_entries(n, shape, folder):
+    """Files of the same entries, by name; they are all that is left of them."""
+    coordinates, values = synthetic_entries(n, shape, "float32")
+    values = np.clip(np.rint(2 * values + 7) / 2, 0.5, 5)
+    folder.mkdir()
+    np.save(folder / "X.npy", np.ascontiguousarray(coordinates))
+    np.save(folder / "y.npy", values)
+    yield "memory map", str(folder)
+    with contextlib.suppress(ImportError):
+        from pyarrow import parquet, table
+
+        names = [f"mode {mode}" for mode in range(len(shape))]
+        columns = dict(zip(names, coordinates.T, strict=True)) | {"value": values}
+        path = str(folder / "entries.parquet")
+        parquet.write_table(table(columns), path)
+        yield "Parquet", path
+
+
+def read_entries(path):
+    """Batches of coordinates and values."""
+    if path.endswith(".parquet"):
+        from pyarrow.parquet import ParquetFile
+
+        for batch in ParquetFile(path).iter_batches(batch_size=BATCH):
+            *columns, values = (column.to_numpy() for column in batch.columns)
+            yield np.column_stack(columns), values
+        return
+    X, y = (np.load(f"{path}/{name}.npy", mmap_mode="r") for name in "Xy")
+    for start in range(0, len(y), BATCH):
+        yield X[start : start + BATCH], y[start : start + BATCH]
+
+
+def time_fit(path):
+    """Seconds of a fit in batches, its peak memory, and its sweeps."""
+    from sktensordp.completion import CPCompletion
+
+    model = CPCompletion(RANK, epsilon=4.0, levels=np.arange(0.5, 5.5, 0.5))
+    model.fit_batches((X[:N_WARM], y[:N_WARM]) for X, y in read_entries(path))
+    forget_peak()
+    before, begin = memory("VmRSS"), perf_counter()
+    model.fit_batches(read_entries(path))
+    seconds = perf_counter() - begin
+    peak = None if before is None else memory("VmHWM") - before
+    yield {"seconds": seconds, "peak": peak, "sweeps": model.n_iter_}
+
+
+def print_fits(n, shape):
+    """The second part: a fit from every kind of file."""
+    with tempfile.TemporaryDirectory() as temporary:
+        rows = []
+        for name, path in save_entries(n, shape, Path(temporary) / "entries"):
+            (found,) = worker(sys.executable, "fits", path=path)
+            rows.append((f"{n:,}, {name}", *found.values()))
+        print_table("Fits from files: entries", ("seconds", "peak MB", "sweeps"), rows)
+
+
 def library_model(ratings, setting):
     """Functions that fit this library's model and that predict at coordinates."""
     from sktensordp.completion import CPCompletion
@@ -553,7 +614,12 @@ def print_peers(title, files, pythons):
             print("; ".join(better) or "none")
 
 
-WORKERS = {"sweeps": time_sweeps, "references": time_references, "models": time_models}
+WORKERS = {
+    "sweeps": time_sweeps,
+    "references": time_references,
+    "fits": time_fit,
+    "models": time_models,
+}
 
 
 def work(name, request):
@@ -570,6 +636,7 @@ def main():
     parser.add_argument("--environments", type=Path, help="where the environments are")
     parser.add_argument("--no-peers", action="store_true", help="this library alone")
     parser.add_argument("--no-sweeps", action="store_true", help="without first part")
+    parser.add_argument("--no-files", action="store_true", help="without second part")
     parser.add_argument("--small", action="store_true", help="a quick smoke run")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -579,6 +646,8 @@ def main():
     print(f"{platform.machine()}, {os.cpu_count()} cores, NumPy {np.__version__}")
     if not arguments.no_sweeps:
         print_sweeps(SMALL_SIZES if small else SIZES)
+    if not arguments.no_files:
+        print_fits(*max((SMALL_SIZES if small else SIZES).items()))
     sys.path.append(str(Path(__file__).parents[2] / "examples"))
     import audit_other_libraries as audit
 

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from sktensordp import _random
 from sktensordp.completion import CPCompletion, _cp
-from sktensordp.privacy import PrivacyGuarantee, compose, privacy_of
+from sktensordp.privacy import compose, privacy_of
 
 SHAPE = (30, 20, 4)
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -27,6 +27,7 @@ DOMAINS = {
     "fine levels": {"levels": range(26), "value_bounds": None},
     "bounds": {"levels": None, "value_bounds": BOUNDS},
 }
+TWO_DOMAINS = ["levels", "bounds"]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def test_batches_are_any_iterable_read_once(kind):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u4", "i4", "i8", "u8", "f4", "f8"])
+@pytest.mark.parametrize("kind", ["i1", "u2", "i4", "u8", "f4", "f8"])
 def test_the_type_of_the_coordinates_does_not_matter(kind, dtype):
     X, y = entries()
     y = y.astype(dtype)
@@ -222,7 +223,7 @@ def test_a_parquet_file(tmp_path):
 
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
-@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("domain", TWO_DOMAINS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_the_caller_passed_is_not_changed(dtype, domain, epsilon):
     X, y = entries()
@@ -313,7 +314,7 @@ def test_wrong_parameters_are_refused_before_batches_are_drawn(streams):
 
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
-@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("domain", TWO_DOMAINS)
 def test_the_first_call_is_a_fit(domain, epsilon):
     X, y = entries()
     model = make(epsilon=epsilon, **DOMAINS[domain])
@@ -469,6 +470,7 @@ CHANGES = [
     ("bounds", {"rank": 3}, "rank, biases and smooth_modes"),
     ("bounds", {"rank": 0}, "rank, biases and smooth_modes"),
     ("bounds", {"biases": False}, "rank, biases and smooth_modes"),
+    # BUG (reported): 2 terms and 3 biases have as many columns as 5 terms.
     ("bounds", {"biases": False, "rank": 5}, "rank, biases and smooth_modes"),
     ("bounds", {"smooth_modes": (2,)}, "rank, biases and smooth_modes"),
     ("bounds", {"smooth_modes": (7,)}, "smooth_modes"),
@@ -531,7 +533,7 @@ HISTORIES = {
 }
 
 
-@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("domain", TWO_DOMAINS)
 @pytest.mark.parametrize("history", [*HISTORIES])
 def test_epsilon_counts_the_calls_that_share_a_coordinate(history, domain):
     calls, expected = HISTORIES[history]
@@ -549,7 +551,7 @@ def test_epsilon_counts_the_calls_that_share_a_coordinate(history, domain):
 def test_the_count_by_brute_force():
     """Random calls with few coordinates, against sets of tuples."""
     rng = np.random.default_rng(3)
-    for _ in range(15):
+    for _ in range(8):
         model = make(rank=0, epsilon=1.0, max_iter=1)
         calls, most = [], 0
         for _ in range(6):
@@ -562,20 +564,14 @@ def test_the_count_by_brute_force():
             assert epsilon == pytest.approx(most, rel=1e-6)
 
 
-def test_a_refit_starts_the_count_anew():
-    X, y = entries(50)
-    for refit in (
-        lambda m: m.fit(X, y),
-        lambda m: m.fit_batches([(X, y)]),
-        lambda m: m.fit(np.ones((4, 5))),
-    ):
-        model = make(rank=1, max_iter=2).fit(X, y).partial_fit(X, y)
-        assert model.privacy_guarantee_.epsilon == pytest.approx(2, rel=1e-6)
-        assert refit(model).privacy_guarantee_.epsilon <= 1
-        model.partial_fit(*([[0, 0, 0]], [1.0])[: model.n_features_in_]) if (
-            model.n_features_in_ == 3
-        ) else model.partial_fit([[0, 0]], [1.0])
-        assert model.privacy_guarantee_.epsilon <= 2
+@pytest.mark.parametrize("kind", ["fit", "fit_batches", "dense"])
+def test_a_refit_starts_the_count_anew(kind):
+    X, y = distinct(), np.ones(40)
+    model = make(rank=1, max_iter=2).fit(X, y).partial_fit(X, y)
+    assert model.privacy_guarantee_.epsilon == pytest.approx(2, rel=1e-6)
+    assert with_calls(kind, model, X, y).privacy_guarantee_.epsilon <= 1
+    model.partial_fit(X[:2], y[:2])
+    assert model.privacy_guarantee_.epsilon == pytest.approx(2, rel=1e-6)
 
 
 def test_a_pickle_goes_on_counting_and_a_clone_begins_anew():
@@ -590,7 +586,7 @@ def test_a_pickle_goes_on_counting_and_a_clone_begins_anew():
     assert fresh.partial_fit(A, [1]).privacy_guarantee_.epsilon <= 1
 
 
-@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("domain", TWO_DOMAINS)
 @pytest.mark.parametrize("epsilons", [(1.0, 3.0), (3.0, 1.0), (1.0, 3.0, 2.0)])
 @pytest.mark.parametrize("recurs", [True, False])
 def test_a_changed_epsilon_counts_as_the_worst_one(recurs, epsilons, domain):
@@ -881,7 +877,7 @@ def test_a_value_changes_its_own_draw_alone(kind, domain, released):
     y = np.random.default_rng(1).choice([1.0, 2.0, 3.0], len(X))
     with_calls(kind, clone(model), X, y)
     expected = np.concatenate(released)
-    for entry in range(0, len(X), 3):
+    for entry in range(0, len(X), 5):
         released.clear()
         changed = y.copy()
         changed[entry] = 5.0 if y[entry] < 2.5 else -2.0
@@ -907,7 +903,7 @@ def test_equal_draws_leave_equal_objects(kind, released):
     y = np.random.default_rng(1).choice([0.0, 1.0], len(X))
     first = pickle.dumps(with_calls(kind, clone(model), X, y))
     expected, agreed = np.concatenate(released), 0
-    for entry in range(len(X)):
+    for entry in range(0, len(X), 2):
         released.clear()
         changed = y.copy()
         changed[entry] = 1 - y[entry]
@@ -915,7 +911,7 @@ def test_equal_draws_leave_equal_objects(kind, released):
         if np.array_equal(np.concatenate(released), expected):
             agreed += 1
             assert found == first
-    assert agreed > 30
+    assert agreed > 15
 
 
 # --- what is left in the object ------------------------------------------------------
@@ -935,7 +931,7 @@ def sums_of(X, y, clipped):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("domain", TWO_DOMAINS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", ["fit_batches", "partial_fit", "dense"])
 def test_nothing_of_the_values_survives(kind, dtype, domain):
