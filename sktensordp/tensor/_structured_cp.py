@@ -34,7 +34,8 @@ __all__ = [
 _BIAS_PRECISION = 20.0
 _FACTOR_PRECISION = 1.0
 _TIE_PRECISION = 20.0
-_START_SCALE = 0.05
+# How far rows start from their prior mean: in the first two modes, in the others.
+_START_SCALES = 0.05, 0.2
 # Variational sweeps before precisions are learned: from the first one on, columns that
 # have hardly left the start would be taken for superfluous.
 _FIXED_SWEEPS = 3
@@ -491,15 +492,11 @@ def _columns(shape, rank, biases, smooth_modes):
 def _start(shape, held, prior_mean):
     """Fixed starting point: the fit is a function of the values alone."""
     start = np.random.default_rng(0)
-    means = [
-        np.where(
-            held[mode],
-            1.0,
-            prior_mean[mode]
-            + _START_SCALE * start.standard_normal((size, held.shape[1])),
-        )
-        for mode, size in enumerate(shape)
-    ]
+    means = []
+    for mode, size in enumerate(shape):
+        drawn = start.standard_normal((size, held.shape[1]))
+        drawn = prior_mean[mode] + _START_SCALES[mode > 1] * drawn
+        means.append(np.where(held[mode], 1.0, drawn))
     return np.concatenate(means)
 
 

@@ -378,8 +378,8 @@ def low_rank(seed):
     return X, truth[tuple(X.T)] + 0.2 * rng.normal(size=len(X)), truth
 
 
-# Over 8 seeds: 1.29 to 1.72 before and 0.10 to 0.21 after without noise; with epsilon
-# 30, 1.29 to 1.72 and 0.25 to 0.46; the rows were not seen before.
+# Over 8 seeds the error was 0.92 to 1.63 before; after, 0.09 to 0.23 without noise and
+# 0.11 to 0.26 with epsilon 30, at most 0.18 of what it was.
 @pytest.mark.parametrize("epsilon", [30.0, math.inf])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_new_rows_are_learned(seed, epsilon):
@@ -395,7 +395,7 @@ def test_new_rows_are_learned(seed, epsilon):
         return math.sqrt(np.mean(gap**2))
 
     before = error()
-    assert error_after(model, X[late], y[late], error) < 0.5 * before
+    assert error_after(model, X[late], y[late], error) < 0.3 * before
 
 
 def seen(where, X):
