@@ -137,7 +137,8 @@ def check_modes(modes, n_modes, name):
     """Numbers of modes as a sorted tuple; negative ones count from the last."""
     found = set()
     for mode in [] if modes is None else modes:
-        if not isinstance(mode, Integral) or not -n_modes <= mode < n_modes:
+        whole = isinstance(mode, Integral) and not isinstance(mode, bool)
+        if not whole or not -n_modes <= mode < n_modes:
             raise ValueError(
                 f"{name} must hold numbers of modes, from {-n_modes} to {n_modes - 1}."
             )

@@ -323,19 +323,16 @@ class CPCompletion(
         if y is None:
             raise ValueError("partial_fit takes coordinates X and their values y.")
         where, values = self._check_entries(X, y, reset=not fitted)
-        shape = self._shape_of(where)
         if not fitted:
-            return self._fit(where, values, shape)
+            return self._fit(where, values, self._shape_of(where))
         self._validate_params()
         self._check_unchanged()
         randomizer = self._plan(bounds=self.value_bounds_)
         if randomizer.bounds != self.value_bounds_:
             raise ValueError("value_bounds and levels must be those of the fit.")
         observed = [*self._observed, where]
-        shape = tuple(np.maximum(shape, self.shape_).tolist())
-        uses = max(
-            self._n_uses, times_recurring([*map(_as_coordinates, observed)], shape)
-        )
+        recurring = times_recurring([*map(_as_coordinates, observed)])
+        uses = max(self._n_uses, recurring)
         total = _together(self._single, randomizer.guarantee)
         # Before anything is drawn, so that an interrupted call counts.
         self._observed, self._n_uses, self._single = observed, uses, total
@@ -361,6 +358,8 @@ class CPCompletion(
         smooth_modes = check_modes(self.smooth_modes, len(shape), "smooth_modes")
         randomizer = self._plan(values)
         self._forget()
+        for name in ("_model", "_observed"):
+            vars(self).pop(name, None)
         context = self._init_callback_context(max_subtasks=self.max_iter)
         context.call_on_fit_task_begin(estimator=self)
         released = self._draw(values, randomizer)
@@ -524,19 +523,19 @@ class CPCompletion(
             If an index is outside the tensor, or `k` is not positive.
         """
         check_is_fitted(self)
-        if not isinstance(k, Integral) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}.")
         wanted = np.atleast_1d(units)
         if wanted.ndim != 1:
             raise ValueError("units must be an index or a list of indices.")
-        rest = np.full(len(self.shape_) - 2, -1) if context is None else context
+        n_others = len(self.shape_) - 2
+        rest = np.full(n_others, -1) if context is None else np.asarray(context)
+        if rest.shape != (n_others,):
+            raise ValueError(f"context must hold {n_others} indices.")
+        check_numeric(wanted, "units")
+        check_numeric(rest, "context")
         asked = np.empty((len(wanted), len(self.shape_)))
-        try:
-            asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
-        except ValueError:
-            raise ValueError(
-                f"units and context must be numbers, context {len(self.shape_) - 2}."
-            ) from None
+        asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
         return self._best_items(self._check_asked(asked), k).reshape(
             *np.shape(units), k
         )
@@ -571,6 +570,8 @@ class CPCompletion(
         wanted[-1] = False
         for where in self._observed:
             where = _as_coordinates(where)
+            # An interrupted `partial_fit` may have had others.
+            where = where[np.all(where < self.shape_, axis=1)]
             where = where[wanted[where[:, 0]]]
             where = where[np.argsort(where[:, 0], kind="stable")]
             first = np.searchsorted(where[:, 0], units)
@@ -645,12 +646,10 @@ class CPCompletion(
         self.n_iter_ = n_iter
 
     def _check_unchanged(self):
-        held = self._model.held
-        n_biases = len(held) if self.biases else 0
-        smooth = tuple(np.flatnonzero(self._model.tie.any(axis=1)).tolist())
-        wanted = check_modes(self.smooth_modes, len(held), "smooth_modes")
-        wanted = tuple(m for m in wanted if m in smooth or self.shape_[m] > 1)
-        if held.shape[1] != n_biases + self.rank or smooth != wanted:
+        """Refuse to go on with a model that has other columns than declared."""
+        n_modes = len(self.shape_)
+        smooth_modes = check_modes(self.smooth_modes, n_modes, "smooth_modes")
+        if not self._model.has_columns(self.rank, self.biases, smooth_modes):
             raise ValueError(
                 "rank, biases and smooth_modes must be those of the fit; call fit to "
                 "change them."

@@ -47,20 +47,19 @@ def _sort(coordinates, shape, mode, order=None):
     return starts, after
 
 
-def times_recurring(sets, shape):
+def times_recurring(sets):
     """In how many sets a coordinate occurs, at most, if it occurs in the last one.
 
     Parameters
     ----------
     sets : list of ndarray of shape (n_i, n_modes), int32
         A set may hold a coordinate several times.
-    shape : tuple of int
 
     Returns
     -------
     times : int
     """
-    touched = np.zeros(shape[0], dtype=bool)
+    touched = np.zeros(1 + max(part[:, 0].max() for part in sets), dtype=bool)
     touched[sets[-1][:, 0]] = True
     chosen = [part[touched[part[:, 0]]] for part in sets]
     numbers = np.repeat(np.arange(len(sets), dtype=np.int32), [*map(len, chosen)])

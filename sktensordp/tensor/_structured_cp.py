@@ -85,6 +85,11 @@ class StructuredCP:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [self.means[r][:-1] for r in self.rows]
 
+    def has_columns(self, rank, biases, smooth_modes):
+        """Whether a fit with these options has the same columns and ties."""
+        held, _, _, tie = _columns(len(self.shape), rank, biases, smooth_modes)
+        return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
+
     def predict(self, coordinates):
         """Mean of the model at coordinates; -1 stands for an unknown row.
 
@@ -194,7 +199,7 @@ def fit_structured_cp(
     """
     shape = entries.shape
     floor = max(noise_floor / value_scale**2, 1e-9)
-    fit = _Fit(entries, *_columns(shape, rank, biases, smooth_modes))
+    fit = _Fit(entries, *_columns(len(shape), rank, biases, smooth_modes))
     fit.noise = max(entries.energy / entries.n_entries, floor)
     with fit.threads(n_threads) as pool:
         for n_iter in range(1, max_iter + 1):
@@ -403,7 +408,7 @@ class _Fit:
         deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
         precision, tie = self.precision[mode], self.tie[mode]
         strength = np.outer(np.zeros(len(means)), tie) + precision
-        if tied:
+        if len(means) > 1 and tied:
             path = path_eigenvalues(len(means))[:, np.newaxis]
             strength += path * tie
             spread = variances[1:] + variances[:-1] - 2 * cross
@@ -470,9 +475,8 @@ class _Threads:
         self._limits.restore_original_limits()
 
 
-def _columns(shape, rank, biases, smooth_modes):
+def _columns(n_modes, rank, biases, smooth_modes):
     """Which columns are held at one in which mode, and the priors to start with."""
-    n_modes = len(shape)
     n_biases = n_modes if biases else 0
     held = np.zeros((n_modes, n_biases + rank), dtype=bool)
     held[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
@@ -484,8 +488,7 @@ def _columns(shape, rank, biases, smooth_modes):
     precision[:, :n_biases] = _BIAS_PRECISION
     tie = np.zeros(held.shape)
     for mode in smooth_modes:
-        if shape[mode] > 1:
-            tie[mode] = np.where(held[mode], 0.0, _TIE_PRECISION)
+        tie[mode] = np.where(held[mode], 0.0, _TIE_PRECISION)
     return held, prior_mean, precision, tie
 
 

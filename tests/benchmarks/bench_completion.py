@@ -286,7 +286,7 @@ def check_references():
         groups = group_by_length(coordinates, values, shape)
         entries = SparseEntries(coordinates, values, shape)
         for sums in REFERENCES.values():
-            fit = _Fit(entries, *_columns(shape, RANK, False, ()))
+            fit = _Fit(entries, *_columns(len(shape), RANK, False, ()))
             fit.noise = 0.64
             factors = [fit.means[rows].copy() for rows in fit.rows]
             ridge = fit.noise * float(fit.precision[0, 0])

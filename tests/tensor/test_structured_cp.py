@@ -80,7 +80,7 @@ def started_fit(shape, rank, biases, *, dense=False, dtype=float):
         values = values[first]
     values = values.astype(dtype)
     entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
-    fit = _Fit(entries, *_columns(shape, rank, biases, ()))
+    fit = _Fit(entries, *_columns(len(shape), rank, biases, ()))
     rng = np.random.default_rng(1)
     fit.precision = rng.uniform(0.5, 2, fit.held.shape)
     fit.prior_mean = np.where(fit.held, 1.0, rng.standard_normal(fit.held.shape))
@@ -233,21 +233,26 @@ def test_threads_do_not_change_the_fit(n_threads, dtype, smooth_modes):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("n_point_sweeps", [0, 2, 10])
-@pytest.mark.parametrize("rank", [3, 4])
-def test_a_low_rank_tensor_is_recovered_whatever_the_rank(rank, n_point_sweeps):
-    rng = np.random.default_rng(0)
+def error_on_a_low_rank_tensor(seed, rank):
+    """In standard deviations of the truth, on what was not observed."""
+    rng = np.random.default_rng(seed)
     factors = [rng.standard_normal((20, 3)) for _ in range(3)]
     truth = np.einsum("ir,jr,kr->ijk", *factors)
     observed = rng.random(truth.shape) < 0.3
     scale = np.ptp(truth[observed]) / 2
     model = fit(
         np.argwhere(observed), truth[observed], truth.shape, rank=rank,
-        value_scale=scale, n_point_sweeps=n_point_sweeps,
+        value_scale=scale, max_iter=25,
     )  # fmt: skip
     predicted = model.predict(np.argwhere(~observed))
-    error = np.sqrt(np.mean((predicted - truth[~observed]) ** 2))
-    assert error < 0.02 * truth.std()
+    return np.sqrt(np.mean((predicted - truth[~observed]) ** 2)) / truth.std()
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_most_low_rank_tensors_are_recovered_whatever_the_rank(rank):
+    # The others, one or two of twelve, end in a poor optimum.
+    errors = [error_on_a_low_rank_tensor(seed, rank) for seed in range(12)]
+    assert np.sum(np.array(errors) < 0.02) >= 9
 
 
 def test_noise_is_shrunk_away():
@@ -443,9 +448,7 @@ def test_rows_lists_the_rows_of_every_mode():
     assert model.rows == [slice(0, 7), slice(7, 13)]
     assert [f.shape for f in model.factors] == [(6, 4), (5, 4)]
     ends = itertools.pairwise([0, 6, 11])
-    fitted = _Fit(
-        SparseEntries(coordinates, values, (6, 5)), *_columns((6, 5), 2, True, ())
-    )
+    fitted = _Fit(SparseEntries(coordinates, values, (6, 5)), *_columns(2, 2, True, ()))
     assert fitted.rows == [slice(*pair) for pair in ends]
 
 
