@@ -177,10 +177,12 @@ class CPCompletion(
     }
 
     # Kept for `partial_fit` and `recommend`: where values were observed, call by call;
-    # how many calls had the same coordinates; the guarantee of one call.
+    # how many calls had the same coordinates; the guarantee of one call; bounds, levels
+    # and variance of the noise of the fit.
     _observed: list[Any]
     _n_uses: int
     _single: PrivacyGuarantee
+    _randomized: tuple[Any, Any, float]
 
     def __init__(
         self,
@@ -327,8 +329,9 @@ class CPCompletion(
             return self._fit(where, values, self._shape_of(where))
         self._validate_params()
         self._check_unchanged()
+        *domain, noise_then = self._randomized
         randomizer = self._plan(bounds=self.value_bounds_)
-        if randomizer.bounds != self.value_bounds_:
+        if domain != [randomizer.bounds, randomizer.levels]:
             raise ValueError("value_bounds and levels must be those of the fit.")
         observed = [*self._observed, where]
         recurring = times_recurring([*map(_as_coordinates, observed)])
@@ -339,9 +342,14 @@ class CPCompletion(
         released = self._draw(values, randomizer, _repeated(total, uses))
         del values
         released -= self.offset_
+        noise = self.noise_variance_
+        if randomizer.noise_variance != noise_then:
+            # Another epsilon than in the fit.
+            noise = randomizer.noise_variance + self.residual_variance_
         model = update_structured_cp(
             self._model, where, released,
-            max_iter=self.max_iter, n_threads=effective_n_threads(),
+            noise_variance=noise, max_iter=self.max_iter,
+            n_threads=effective_n_threads(),
         )  # fmt: skip
         self._publish(model, self.max_iter)
         return self
@@ -366,6 +374,9 @@ class CPCompletion(
         self._observed, self._n_uses = [where], 1
         self._single = self.privacy_guarantee_
         self._dense = where.dtype == bool
+        self._randomized = (
+            randomizer.bounds, randomizer.levels, randomizer.noise_variance,
+        )  # fmt: skip
         # From here on nothing touches the values: all is post-processing.
         del values
         self._complete(where, released, shape, smooth_modes, randomizer, context)

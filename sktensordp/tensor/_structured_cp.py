@@ -241,7 +241,9 @@ def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
     return fit.model(1.0)
 
 
-def update_structured_cp(model, coordinates, values, *, max_iter, n_threads=1):
+def update_structured_cp(
+    model, coordinates, values, *, max_iter, noise_variance=None, n_threads=1
+):
     """Take new observations into a model, whose posterior is the prior of what follows.
 
     Parameters
@@ -253,6 +255,8 @@ def update_structured_cp(model, coordinates, values, *, max_iter, n_threads=1):
         Without the offset.
     max_iter : int
         Number of sweeps over the modes.
+    noise_variance : float, default=None
+        Variance of the new observations around the model; the model's by default.
     n_threads : int, default=1
 
     Returns
@@ -271,7 +275,8 @@ def update_structured_cp(model, coordinates, values, *, max_iter, n_threads=1):
     entries = SparseEntries(local, values.astype(model.means.dtype), shape)
     nothing = np.zeros(model.held.shape)
     fit = _Fit(entries, model.held, nothing, nothing, nothing)
-    fit.start(model.means[touched], model.covariances[touched], model.noise_variance)
+    noise = model.noise_variance if noise_variance is None else noise_variance
+    fit.start(model.means[touched], model.covariances[touched], noise)
     fit.known = [
         _as_sums(fit.means[r], model.covariances[touched][r], ~held, fit.noise)
         for r, held in zip(fit.rows, model.held, strict=True)
@@ -402,13 +407,15 @@ class _Fit:
         """
         free, tied = ~self.held[mode], self.tie[mode].any()
         seen = slice(None) if tied else self.entries.observed(mode)
+        if len(self.means[self.rows[mode]][seen]) < 2:
+            return  # A single row tells nothing of how rows differ.
         means = self.means[self.rows[mode]][seen].astype(float)
         variances = self.covariances[self.rows[mode]][seen][:, self._diagonal]
         variances = variances.astype(float)
         deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
         precision, tie = self.precision[mode], self.tie[mode]
         strength = np.outer(np.zeros(len(means)), tie) + precision
-        if len(means) > 1 and tied:
+        if tied:
             path = path_eigenvalues(len(means))[:, np.newaxis]
             strength += path * tie
             spread = variances[1:] + variances[:-1] - 2 * cross

@@ -470,7 +470,7 @@ CHANGES = [
     ("bounds", {"rank": 3}, "rank, biases and smooth_modes"),
     ("bounds", {"rank": 0}, "rank, biases and smooth_modes"),
     ("bounds", {"biases": False}, "rank, biases and smooth_modes"),
-    # BUG (reported): 2 terms and 3 biases have as many columns as 5 terms.
+    # 2 terms and 3 biases have as many columns as 5 terms.
     ("bounds", {"biases": False, "rank": 5}, "rank, biases and smooth_modes"),
     ("bounds", {"smooth_modes": (2,)}, "rank, biases and smooth_modes"),
     ("bounds", {"smooth_modes": (7,)}, "smooth_modes"),
@@ -787,8 +787,7 @@ def test_an_interrupted_call_with_a_larger_epsilon_counts(point, monkeypatch):
     assert model.privacy_guarantee_.epsilon >= 4.999
 
 
-# BUG (reported): update_structured_cp is interrupted after _observed has been extended
-# but before the model has grown; both calls below then end with an IndexError.
+# The coordinates of the interrupted call count, but the model has not grown to them.
 @pytest.mark.parametrize("point", [*POINTS])
 def test_a_model_works_on_after_an_interrupted_call_with_new_indices(
     point, monkeypatch
@@ -802,9 +801,7 @@ def test_a_model_works_on_after_an_interrupted_call_with_new_indices(
     assert model.privacy_guarantee_.epsilon >= 1.999
 
 
-# BUG (reported): _forget removes what ends with an underscore, and _model does not, so
-# that a refit that is interrupted leaves the model of an earlier release under the
-# guarantee of the later one.
+# Also what is private to the object by its name is of the earlier release.
 @pytest.mark.parametrize("stage", ["fit_structured_cp", "stream"])
 def test_an_interrupted_refit_leaves_nothing_of_the_earlier_model(stage, monkeypatch):
     X, y = entries()
