@@ -497,7 +497,11 @@ class CPCompletion(
         ValueError
             If a coordinate is fractional, below -1 or outside `shape_`.
         """
-        coordinates = self._check_asked(X)
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="numeric", reset=False)
+        coordinates = check_coordinates(
+            X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
+        )
         mean = self.offset_ + self._model.predict(coordinates)
         mean = np.clip(mean, *self.value_bounds_, out=mean)
         if not return_std:
@@ -547,9 +551,11 @@ class CPCompletion(
         check_numeric(rest, "context")
         asked = np.empty((len(wanted), len(self.shape_)))
         asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
-        return self._best_items(self._check_asked(asked), k).reshape(
-            *np.shape(units), k
-        )
+        asked = check_coordinates(
+            check_array(asked, estimator=self, input_name="units"),
+            shape=self.shape_, allow_unknown=True, name="recommend",
+        )  # fmt: skip
+        return self._best_items(asked, k).reshape(*np.shape(units), k)
 
     def _best_items(self, asked, k):
         n_items = self.shape_[1]
@@ -589,14 +595,6 @@ class CPCompletion(
             last = np.searchsorted(where[:, 0], units, side="right")
             for position, ends in enumerate(zip(first, last, strict=True)):
                 yield position, where[slice(*ends), 1]
-
-    def _check_asked(self, X):
-        """Coordinates to predict at, of which some may be unknown."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype="numeric", reset=False)
-        return check_coordinates(
-            X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
-        )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_iter_")

@@ -14,7 +14,8 @@ from ..tensor import continue_structured_cp
 
 __all__ = ["residual_variance"]
 
-# As many values are compared at most; more would not change the second digit.
+# As many values are compared at most: the standard error of what is found is then about
+# a 500th of the noise's variance.
 _MOST_COMPARED = 2**18
 # The response of the fit is read off values that are moved by this much of their noise,
 # after so many sweeps.

@@ -317,3 +317,14 @@ def test_a_context_of_length_one_is_not_one_of_another_length(shape):
 def test_an_unfitted_model_has_no_recommendation():
     with pytest.raises(NotFittedError):
         clone(make()).recommend(0)
+
+
+def test_names_of_columns_do_not_matter():
+    # A warning would be an error here.
+    pd = pytest.importorskip("pandas")
+    X, y = entries(SHAPES[1])
+    frame = pd.DataFrame(X, columns=["user", "item", "day"][: X.shape[1]])
+    named, plain = make(max_iter=2).fit(frame, y), make(max_iter=2).fit(X, y)
+    np.testing.assert_array_equal(
+        named.recommend([0, 1], 3), plain.recommend([0, 1], 3)
+    )
