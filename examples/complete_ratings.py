@@ -68,6 +68,9 @@ def methods(levels, rank, random_state):
     private = {
         "Laplace noise": lambda epsilon: completion(epsilon, value_bounds=bounds),
         "optimal table": lambda epsilon: completion(epsilon, levels=levels),
+        "sums, biases": lambda epsilon: completion(
+            epsilon, levels=levels, perturbation="sums"
+        ),
     }
     references = {
         "global mean": DummyRegressor(),

@@ -32,6 +32,7 @@ OF_TRANSFORMERS = {
 NOISE_FREE = [
     CPCompletion(rank=2, epsilon=math.inf),
     CPCompletion(rank=0, epsilon=math.inf, value_bounds=(-100, 100)),
+    CPCompletion(rank=0, epsilon=math.inf, perturbation="sums"),
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),
     CoordinateEncoder(freq="D"),
@@ -50,6 +51,10 @@ NOISY = {
         "check_fit_idempotent": FRESH_NOISE,
     },
     CPCompletion(rank=1, epsilon=4.0, levels=[-2, -1, 0, 1, 2]): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    CPCompletion(rank=0, epsilon=4.0, perturbation="sums", value_bounds=(-100, 100)): {
         "check_supervised_y_2d": FRESH_NOISE,
         "check_fit_idempotent": FRESH_NOISE,
     },

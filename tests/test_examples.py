@@ -43,7 +43,7 @@ def test_complete_ratings(tmp_path, source):
     error = {name: float(value) for name, value in rows.items()}
     assert error["CP with biases, no noise"] < error["global mean"]
     assert error["8"] < error["1"]
-    assert printed.count("differential privacy for the value of one") == 4
+    assert printed.count("differential privacy for the value of one") == 6
 
 
 def test_mechanism_errors(tmp_path):

@@ -32,12 +32,14 @@ from ..tensor import (
     DenseEntries,
     SparseEntries,
     cp_to_dense,
+    fit_biases_to_sums,
     fit_structured_cp,
     max_cp_rank,
     times_recurring,
     update_structured_cp,
 )
 from ._input import LARGEST_TABLE, plan_entry_randomizer
+from ._sums import plan_sums_randomizer, planned_guarantee
 from ._uncertainty import residual_variance
 
 __all__ = ["CPCompletion"]
@@ -70,9 +72,11 @@ class CPCompletion(
         Number of CP terms; 0 fits biases alone.
     epsilon : float, default=1.0
         Budget of one entry. ``float("inf")`` uses the values as they are.
-    perturbation : {"auto", "input"}, default="auto"
-        How the guarantee is reached. "input" randomises the values; "auto" takes
-        it.
+    perturbation : {"auto", "input", "sums"}, default="auto"
+        How the guarantee is reached. "input" randomises the values; "auto" takes it.
+        "sums" randomises the sum of the values in every row of every mode, which
+        determines the biases alone, more accurately at an epsilon of up to about 2;
+        `rank` and `max_iter` are not used.
     unit : {"entry"}, default="entry"
         What is protected: the value of one entry.
     value_bounds : tuple of (float, float), default=None
@@ -164,7 +168,7 @@ class CPCompletion(
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "rank": [Interval(Integral, 0, None, closed="left")],
         "epsilon": [Interval(Real, 0, None, closed="right")],
-        "perturbation": [StrOptions({"auto", "input"})],
+        "perturbation": [StrOptions({"auto", "input", "sums"})],
         "unit": [StrOptions({"entry"})],
         "value_bounds": ["array-like", None],
         "levels": ["array-like", None],
@@ -290,6 +294,12 @@ class CPCompletion(
             end -= len(part)
         return self._fit(where, values, self._shape_of(where))
 
+    def _can_partial_fit(self):
+        if "sums" in (self.perturbation, getattr(self, "perturbation_", None)):
+            raise AttributeError('partial_fit is not there for perturbation="sums".')
+        return True
+
+    @available_if(_can_partial_fit)
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Randomise the values of new entries and take them into the model.
@@ -364,7 +374,9 @@ class CPCompletion(
         """Fit to values at checked coordinates, or where a mask is true."""
         self._check_rank(shape)
         smooth_modes = check_modes(self.smooth_modes, len(shape), "smooth_modes")
-        randomizer = self._plan(values)
+        plan = randomizer = self._plan(values)
+        if self.perturbation == "sums":
+            randomizer = self._plan_sums(plan, where, shape)
         self._forget()
         for name in ("_model", "_observed"):
             vars(self).pop(name, None)
@@ -374,11 +386,14 @@ class CPCompletion(
         self._observed, self._n_uses = [where], 1
         self._single = self.privacy_guarantee_
         self._dense = where.dtype == bool
-        self._randomized = (
-            randomizer.bounds, randomizer.levels, randomizer.noise_variance,
-        )  # fmt: skip
+        self._randomized = plan.bounds, plan.levels, plan.noise_variance
         # From here on nothing touches the values: all is post-processing.
+        dtype = values.dtype
         del values
+        if self.perturbation == "sums":
+            self._complete_from_sums(released, randomizer, dtype)
+            context.call_on_fit_task_end(estimator=self)
+            return self
         self._complete(where, released, shape, smooth_modes, randomizer, context)
         context.call_on_fit_task_end(estimator=self)
         return self
@@ -387,7 +402,7 @@ class CPCompletion(
         """The values as they are released; `total` as in `_release`."""
         if math.isinf(self.epsilon):
             self.privacy_guarantee_ = total or randomizer.guarantee
-            return randomizer.clip(values).astype(values.dtype)
+            return randomizer.clip(values)
         with self._release(randomizer.guarantee, total) as source:
             return randomizer.randomize(values, source)
 
@@ -506,6 +521,8 @@ class CPCompletion(
         mean = np.clip(mean, *self.value_bounds_, out=mean)
         if not return_std:
             return mean
+        if self.perturbation_ == "sums":
+            raise ValueError("Sums do not determine standard deviations.")
         variance, _ = self._model.variance(coordinates)
         std = np.sqrt(variance + self.residual_variance_)
         return mean, std.astype(mean.dtype)
@@ -643,6 +660,29 @@ class CPCompletion(
         )  # fmt: skip
         self._publish(model, n_iter)
 
+    def _plan_sums(self, values, where, shape):
+        """Randomiser of sums, for values that would be randomised by another."""
+        if not self.biases or self.smooth_modes is not None:
+            raise ValueError("Sums determine biases, and no smooth modes.")
+        declared = self.value_bounds is not None or self.levels is not None
+        return plan_sums_randomizer(
+            values, self.epsilon, _as_coordinates(where), shape, declared=declared
+        )
+
+    def _complete_from_sums(self, sums, randomizer, dtype):
+        """Fit the biases to released sums."""
+        low, high = randomizer.values.bounds
+        middle = (low + high) / 2
+        offset, model = fit_biases_to_sums(
+            randomizer.where, sums - middle * randomizer.counts,
+            randomizer.noise_variance,
+            randomizer.shape, (high - low) / 2, dtype,
+        )  # fmt: skip
+        self.offset_ = middle + offset
+        self.value_bounds_ = low, high
+        self.perturbation_ = "sums"
+        self._publish(model, 1)
+
     def _publish(self, model, n_iter):
         """Set the attributes that describe a model."""
         from tensorly.cp_tensor import CPTensor
@@ -722,7 +762,10 @@ class CPCompletion(
         return (low, high) if low < high else (low - 0.5, high + 0.5)
 
     def _planned_guarantee(self, fitted=None):
-        return self._plan().guarantee
+        plan = self._plan()
+        if self.perturbation == "sums" and math.isfinite(plan.guarantee.epsilon):
+            return planned_guarantee(self.epsilon)
+        return plan.guarantee
 
     def _unprotected(self):
         return [

@@ -19,7 +19,13 @@ from ..noise import categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._table import level_table
 
-__all__ = ["LARGEST_TABLE", "EntryRandomizer", "plan_entry_randomizer"]
+__all__ = [
+    "LARGEST_TABLE",
+    "EntryRandomizer",
+    "domain_lattice",
+    "entry_guarantee",
+    "plan_entry_randomizer",
+]
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 _BLOCK = 2**16
@@ -56,11 +62,11 @@ class EntryRandomizer:
         return hasattr(self.mechanism, "weights")
 
     def clip(self, values):
-        """Values moved into the declared domain."""
-        values = np.clip(values, *self.bounds)
-        if self.levels is None:
-            return values
-        return np.array(self.levels)[self._level_index(values)]
+        """Values moved into the declared domain, of their own type."""
+        clipped = np.clip(values, *self.bounds)
+        if self.levels is not None:
+            clipped = np.array(self.levels)[self._level_index(clipped)]
+        return clipped.astype(values.dtype, copy=False)
 
     def randomize(self, values, source):
         """Randomised values, block by block, each from its own stream.
@@ -124,11 +130,10 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
     from ..privacy._events import TableDpEvent
 
     if math.isinf(epsilon):
-        guarantee = PrivacyGuarantee.of(
+        guarantee = entry_guarantee(
             dp_event.NonPrivateDpEvent(),
-            unit="entry",
-            statement="The values were used as they are (epsilon = inf).",
-            source="not private",
+            "The values were used as they are (epsilon = inf).",
+            "not private",
         )
         return EntryRandomizer(bounds, guarantee, 0.0, levels=levels)
     if levels is not None and len(levels) <= LARGEST_TABLE:
@@ -137,34 +142,55 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
         variance = float(mechanism.level_variances.min())
         what = f"drawn from a public table for its {len(levels)} levels"
     else:
-        domain, step = bounds, None
-        if levels is not None:
-            domain, step = (levels[0], levels[-1]), _common_step(levels)
-        mechanism = laplace_lattice(*domain, float(epsilon), step=step)
+        mechanism = domain_lattice(epsilon, bounds, levels)
         event = dp_event.DiscreteLaplaceDpEvent(
             noise_parameter=mechanism.rate, sensitivity=mechanism.n_steps
         )
         variance = mechanism.noise_variance
         what = "given discrete Laplace noise on a public lattice"
-    claimed = None
     statement = (
         f"Each observed value was {what}; all else is computed from these draws and "
         f"the coordinates."
     )
-    if not declared:
-        event = dp_event.NonPrivateDpEvent()
-        claimed = (float(epsilon), 0.0)
+    void_for = None if declared else float(epsilon)
+    guarantee = entry_guarantee(event, statement, _PAPER, void_for=void_for)
+    return EntryRandomizer(bounds, guarantee, variance, mechanism, levels)
+
+
+def domain_lattice(epsilon, bounds, levels):
+    """Lattice for values of a range, with the step of levels that are evenly spaced."""
+    if levels is None:
+        return laplace_lattice(*bounds, float(epsilon))
+    steps = np.diff(levels)
+    even = np.allclose(steps, steps.mean(), rtol=1e-6)
+    step = float(steps.mean()) if even else None
+    return laplace_lattice(levels[0], levels[-1], float(epsilon), step=step)
+
+
+def entry_guarantee(event, statement, source, *, void_for=None):
+    """Guarantee for the value of one entry.
+
+    Parameters
+    ----------
+    event : dp_accounting.DpEvent
+    statement, source : str
+    void_for : float, default=None
+        The epsilon that was asked for, if the range of the values was read off the
+        values themselves: nothing finite holds then.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+    """
+    from dp_accounting import dp_event
+
+    claimed = None
+    if void_for is not None:
+        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, 0.0)
         statement += (
             " The range of the values was read off the values themselves, which "
             "protects nobody; declare value_bounds or levels."
         )
-    guarantee = PrivacyGuarantee.of(
-        event, unit="entry", statement=statement, source=_PAPER, claimed=claimed
+    return PrivacyGuarantee.of(
+        event, unit="entry", statement=statement, source=source, claimed=claimed
     )
-    return EntryRandomizer(bounds, guarantee, variance, mechanism, levels)
-
-
-def _common_step(levels):
-    """The step of an evenly spaced scale; None for any other."""
-    steps = np.diff(levels)
-    return float(steps.mean()) if np.allclose(steps, steps.mean(), rtol=1e-6) else None

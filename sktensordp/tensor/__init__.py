@@ -10,6 +10,7 @@ from ._structured_cp import (
     max_cp_rank,
     update_structured_cp,
 )
+from ._sums import fit_biases_to_sums
 
 __all__ = [
     "DenseEntries",
@@ -17,6 +18,7 @@ __all__ = [
     "StructuredCP",
     "continue_structured_cp",
     "cp_to_dense",
+    "fit_biases_to_sums",
     "fit_structured_cp",
     "group_by_mode",
     "max_cp_rank",

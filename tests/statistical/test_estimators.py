@@ -46,6 +46,9 @@ CASES = {
             CPCompletion(0, levels=np.linspace(0, 1, 41), max_iter=1),
             TENSOR, LOW, HIGH,
         ),
+        "sums": (
+            CPCompletion(0, perturbation="sums", value_bounds=(0, 1)), X, LOW, HIGH,
+        ),
     },
 }  # fmt: skip
 # Transformers release at every transform, each row on its own: neighbours are two rows,
