@@ -129,7 +129,7 @@ class CPCompletion(
         Variance of the randomised values around the model, as learned from them.
     residual_variance_ : float
         Variance of the values, before they were randomised, around the model, as
-        learned from the randomised ones.
+        learned from the randomised ones; not from sums.
     n_iter_ : int
         Number of sweeps that were run.
     n_features_in_ : int
@@ -138,7 +138,8 @@ class CPCompletion(
     Notes
     -----
     The guarantee is Theorem 1 of [1]_ with a public range, for exact samplers of
-    discrete laws in the place of floating-point noise. The fit is described in
+    discrete laws in the place of floating-point noise; for sums it is that of the
+    Laplace mechanism, composed over the modes [2]_. Proofs and fits are described in
     ``doc/completion.md``. Two entries at the same coordinates are two observations,
     each protected on its own.
 
@@ -148,6 +149,8 @@ class CPCompletion(
     ----------
     .. [1] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
        Completion", 2022.
+    .. [2] Dwork, McSherry, Nissim and Smith, "Calibrating Noise to Sensitivity in
+       Private Data Analysis", 2006.
 
     Examples
     --------
