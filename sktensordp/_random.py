@@ -25,20 +25,24 @@ class ReleaseCounter:
     Parameters
     ----------
     count : int, default=0
+    seeded : bool, default=False
+        Whether one of them took its noise from an integer seed.
     """
 
-    def __init__(self, count=0):
+    def __init__(self, count=0, seeded=False):
         self._count = count
+        self.seeded = seeded
         self._lock = threading.Lock()
 
-    def next(self):
-        """Number of releases before this one."""
+    def next(self, seeded=False):
+        """Number of releases before this one, which may be seeded."""
         with self._lock:
             self._count += 1
+            self.seeded = self.seeded or seeded
             return self._count - 1
 
     def __reduce__(self):
-        return ReleaseCounter, (self._count,)
+        return ReleaseCounter, (self._count, self.seeded)
 
 
 class NoiseSource:

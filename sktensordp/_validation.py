@@ -75,16 +75,18 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
 
 
 def check_numeric(values, name):
-    """Refuse what are not numbers; NumPy's own message would quote the first."""
+    """Refuse what are not numbers; messages of NumPy and others would quote them."""
     values = np.asarray(values)
-    if values.dtype.kind not in "OSU":
-        return
-    try:
-        values.astype(float)
-        numeric = True
-    except (TypeError, ValueError):
-        numeric = False
+    numeric = values.dtype.kind in "biuf"
+    if values.dtype.kind in "OSU":
+        try:
+            values.astype(float)
+            numeric = True
+        except (TypeError, ValueError):
+            pass
     # Raised outside of the handler, which would keep that message as its context.
+    if values.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
 

@@ -34,7 +34,7 @@ class PrivateEstimatorMixin:
             A fresh key: no two releases share one, also not two with the same int
             as random state.
         """
-        count = self._count_releases().next()
+        count = self._count_releases().next(seeded=self.random_state is not None)
         self.privacy_guarantee_ = guarantee if total is None else total
         source = NoiseSource(self.random_state, count)
         try:
@@ -54,7 +54,7 @@ class PrivateEstimatorMixin:
         guarantee of a later one. The count of releases stays: with an int as random
         state, no later release repeats the noise of an earlier one.
         """
-        self._count_releases()
+        self._count_releases().seeded = False
         kept = {"n_features_in_", "feature_names_in_"}
         for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
             delattr(self, name)
@@ -75,7 +75,8 @@ class PrivateEstimatorMixin:
 
     def _unprotected(self):
         """What the guarantee does not cover: a list of sentences."""
-        if self.random_state is None:
+        releases = getattr(self, "_releases", None)
+        if self.random_state is None and not (releases and releases.seeded):
             return []
         return [
             "The noise follows from an integer random_state: whoever knows or guesses "

@@ -143,7 +143,8 @@ class CPCompletion(
     ``doc/completion.md``. Two entries at the same coordinates are two observations,
     each protected on its own.
 
-    Callbacks of scikit-learn are told of every sweep; they are not passed the data.
+    Callbacks of scikit-learn are told of every sweep of a fit to randomised values;
+    they are not passed the data.
 
     References
     ----------
@@ -277,11 +278,18 @@ class CPCompletion(
         Raises
         ------
         ValueError
-            As `fit`, and if there is no batch.
+            As `fit`, and if there is no batch, or none that holds an entry.
         """
         checked: list[tuple[Any, Any]] = []
-        for X, y in batches:
-            checked.append(self._check_entries(X, y, reset=not checked))
+        for batch in batches:
+            try:
+                X, y = batch
+            except (TypeError, ValueError):
+                raise ValueError("A batch is a pair of X and y.") from None
+            if np.size(y):
+                where, values = self._check_entries(X, y, reset=not checked)
+                # A copy: the source may use its memory again.
+                checked.append((where, values.copy()))
         if not checked:
             raise ValueError("There is nothing to fit: no batch came.")
         sizes = [len(values) for _, values in checked]
@@ -418,12 +426,21 @@ class CPCompletion(
         )  # fmt: skip
         shape = None if self.shape is None else check_shape(self.shape)
         coordinates = check_coordinates(X, shape=shape, name=type(self).__name__)
-        dtype = np.float32 if y.dtype == np.float32 else np.float64
-        return coordinates, np.asarray(y, dtype=dtype)
+        y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
+        # None is not NaN to scikit-learn.
+        if not np.all(np.isfinite(y)):
+            raise ValueError("Some values in y are NaN, infinite or missing.")
+        return coordinates, y
 
     def _check_tensor(self, X):
         """Mask of the observed entries of a tensor, and their values."""
         check_numeric(X, "X")
+        if np.ndim(X) < 2:
+            # scikit-learn's message would show the values.
+            raise ValueError(
+                f"Expected 2D array, got {np.ndim(X)}D array instead: without y, X "
+                "is a tensor of two or more modes."
+            )
         X = check_array(
             X, allow_nd=True, dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan", estimator=self, input_name="X",
@@ -435,6 +452,7 @@ class CPCompletion(
         mask = ~np.isnan(X)
         if not mask.any():
             raise ValueError("No entry of the tensor is observed: all are NaN.")
+        vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = X.ndim
         return mask, X[mask]
 
@@ -480,13 +498,26 @@ class CPCompletion(
         X : array-like of shape (I_1, ..., I_N)
             NaN where nothing was observed.
         y : None
-            Ignored.
+            Ignored. Coordinates and their values are for `fit`.
 
         Returns
         -------
         completed : ndarray of shape (I_1, ..., I_N)
         """
         return self.fit(X).transform(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+
+        Returns
+        -------
+        self : CPCompletion
+        """
+        return self
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
@@ -508,7 +539,7 @@ class CPCompletion(
         std : ndarray of shape (n_entries,)
             With `return_std`: standard deviation of a value, before it is randomised,
             around its prediction. Its square is the posterior variance of the model
-            plus `residual_variance_`.
+            plus `residual_variance_`; it ends at the farther of `value_bounds_`.
 
         Raises
         ------
@@ -528,6 +559,9 @@ class CPCompletion(
             raise ValueError("Sums do not determine standard deviations.")
         variance, _ = self._model.variance(coordinates)
         std = np.sqrt(variance + self.residual_variance_)
+        # No value is farther from its prediction than the farther bound.
+        low, high = self.value_bounds_
+        std = np.minimum(std, np.maximum(mean - low, high - mean))
         return mean, std.astype(mean.dtype)
 
     def recommend(

@@ -13,6 +13,7 @@ from .._sklearn_compat import Interval, StrOptions, fit_context
 __all__ = ["CoordinateEncoder"]
 
 _UNKNOWN = -1
+_LARGEST_FLOAT = 2.0**53
 
 
 class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -123,7 +124,10 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         self : CoordinateEncoder
         """
-        return self._learn(X, first=not hasattr(self, "shape_"))
+        first = not hasattr(self, "shape_")
+        if not first and self._binning != (self.time_bins, self.freq):
+            raise ValueError("time_bins and freq must be those of the first call.")
+        return self._learn(X, first=first)
 
     def _learn(self, X, first):
         if self.time_bins is not None and self.freq is not None:
@@ -139,8 +143,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for k, (known, new) in enumerate(
                 zip(self.categories_, learned, strict=True)
             ):
-                new = new[_index_of(known, new) == _UNKNOWN]
-                learned[k] = np.concatenate([known, new]) if len(new) else known
+                learned[k] = _extended(known, new)
         shape = tuple(map(len, learned))
         if self.time_bins is not None:
             if first:
@@ -155,6 +158,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             n_bins = int(bins.max()) - self.time_start_ + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
         self.categories_, self.shape_ = learned, shape
+        self._binning = self.time_bins, self.freq
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -205,6 +209,12 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 def _distinct(column):
     """The ids of a column, in sorted order."""
+    if column.dtype.kind == "f" and np.max(np.abs(column)) >= _LARGEST_FLOAT:
+        raise ValueError(
+            "Ids of 2**53 and more cannot be told apart as floats, and a table of "
+            "numbers some of which are floats becomes one of floats: pass integers, "
+            "or strings."
+        )
     if column.dtype != object:
         return np.unique(column)
     try:
@@ -218,9 +228,23 @@ def _distinct(column):
     return distinct
 
 
+def _extended(known, ids):
+    """Known ids, and behind them those of others that are new."""
+    if (known.dtype.kind in "iufb") != (ids.dtype.kind in "iufb"):
+        raise ValueError("The ids of a column must stay numbers, or stay others.")
+    new = ids[_index_of(known, ids) == _UNKNOWN]
+    if not len(new):
+        return known
+    if {known.dtype.kind, new.dtype.kind} == {"i", "u"}:
+        known, new = known.astype(object), new.astype(object)
+    return np.concatenate([known, new])
+
+
 def _index_of(known, column):
     """Index of every id among the known ones; -1 where it is none of them."""
-    if {known.dtype.kind, column.dtype.kind} <= set("iubf"):
+    kinds = {known.dtype.kind, column.dtype.kind}
+    # Signed and unsigned integers would be compared as floats.
+    if kinds <= set("iubf") and kinds != {"i", "u"}:
         order = np.argsort(known, kind="stable")
         place = np.searchsorted(known, column, sorter=order)
         found = order[np.minimum(place, len(order) - 1)]

@@ -162,7 +162,7 @@ def domain_lattice(epsilon, bounds, levels):
     if levels is None:
         return laplace_lattice(*bounds, float(epsilon))
     steps = np.diff(levels)
-    even = np.allclose(steps, steps.mean(), rtol=1e-6)
+    even = np.allclose(steps, steps.mean(), rtol=1e-6, atol=0)
     step = float(steps.mean()) if even else None
     return laplace_lattice(levels[0], levels[-1], float(epsilon), step=step)
 

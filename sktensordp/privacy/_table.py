@@ -24,6 +24,7 @@ __all__ = ["LevelTable", "level_table"]
 _LARGEST_PROGRAMME_EPSILON = 8.0
 # The odds that 60-bit weights can still tell from certainty.
 _LARGEST_EPSILON = 35.0
+_SMALLEST_EPSILON = 1e-9
 _TOTAL = 2**60
 _GRID = 81
 _LEAST_MASS = 1e-9
@@ -81,7 +82,14 @@ def level_table(levels, epsilon, prior=None):
     -------
     table : LevelTable
         Its realised epsilon is at most `epsilon`.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` is too small for integer weights.
     """
+    if epsilon < _SMALLEST_EPSILON:
+        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
     values = np.array(levels)
     weights = np.full(len(values), 1 / len(values)) if prior is None else prior
     weights = np.asarray(weights, dtype=float)
@@ -92,14 +100,17 @@ def level_table(levels, epsilon, prior=None):
     channels = [_k_ary(scaled, budget), _two_point(scaled, budget)]
     channels += _programme(scaled, min(budget, _LARGEST_PROGRAMME_EPSILON), weights)
     channels = [_within_budget(*channel, budget) for channel in channels]
-    channel, outputs = min(
-        channels, key=lambda c: weights @ (c[0] * (scaled[:, None] - c[1]) ** 2).sum(1)
-    )
-    return LevelTable(
-        levels=tuple(levels),
-        outputs=tuple((middle + half * outputs).tolist()),
-        weights=_to_integers(channel),
-    )
+    channels.sort(key=lambda c: weights @ (c[0] * (scaled[:, None] - c[1]) ** 2).sum(1))
+    for channel, outputs in channels:
+        integers = _to_integers(channel)
+        # Rounding tells where a symbol is rare and the budget small.
+        if _realised_epsilon(integers) <= epsilon:
+            return LevelTable(
+                levels=tuple(levels),
+                outputs=tuple((middle + half * outputs).tolist()),
+                weights=integers,
+            )
+    raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
 
 
 def _k_ary(levels, epsilon):
@@ -187,3 +198,11 @@ def _to_integers(channel):
         weights[int(np.argmax(row))] += _TOTAL - sum(weights)
         rows.append(tuple(weights))
     return tuple(rows)
+
+
+def _realised_epsilon(weights):
+    """Largest log ratio of two weights of a column."""
+    ends = [(max(column), min(column)) for column in zip(*weights, strict=True)]
+    if any(low == 0 < high for high, low in ends):
+        return math.inf
+    return max(math.log1p((high - low) / low) for high, low in ends if high)

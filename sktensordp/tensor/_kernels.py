@@ -23,7 +23,15 @@ __all__ = [
 _CHUNK = 256
 # Sums may be reordered, so that they use vector instructions; NaN and infinity keep
 # their meaning.
-_compiled = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+_OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+
+
+def _compiled(function):
+    """Compiled when it is first called, and kept on disk where that can be written."""
+    try:
+        return numba.njit(function, cache=True, **_OPTIONS)
+    except RuntimeError:
+        return numba.njit(function, **_OPTIONS)
 
 
 @_compiled

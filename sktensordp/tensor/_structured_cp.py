@@ -198,7 +198,8 @@ def fit_structured_cp(
         Sweeps that were run.
     """
     shape = entries.shape
-    floor = max(noise_floor / value_scale**2, 1e-9)
+    # What rounding leaves of the values must not be fitted.
+    floor = max(noise_floor / value_scale**2, 1e-9, 16 * np.finfo(entries.dtype).eps)
     fit = _Fit(entries, *_columns(len(shape), rank, biases, smooth_modes))
     fit.noise = max(entries.energy / entries.n_entries, floor)
     with fit.threads(n_threads) as pool:
@@ -552,7 +553,7 @@ def _as_sums(means, covariances, free, noise):
     full[:, *pairs] = full[:, *pairs[::-1]] = covariances
     block = full[:, free][:, :, free]
     # Columns have units of their own; rounding may have made eigenvalues negative.
-    units = np.maximum(np.sqrt(np.einsum("raa->ra", block)), 1e-150)
+    units = np.sqrt(np.maximum(np.einsum("raa->ra", block), 1e-300))
     outer = units[:, :, np.newaxis] * units[:, np.newaxis, :]
     values, vectors = np.linalg.eigh(block / outer)
     values = np.maximum(values, max(1e-9, 10 * np.finfo(covariances.dtype).eps))

@@ -270,7 +270,6 @@ BAD_BATCHES = [
     (with_last(X=np.full((200, 3), 2**31)), "below 2"),
     (with_last(X=np.full((200, 3), 4)), "outside the tensor"),
     (with_last(X=np.zeros(200, dtype=int)), "2D array"),
-    (with_last(X=np.zeros((0, 3), dtype=int), y=np.zeros(0)), r"0 sample\(s\)"),
     (with_last(y=WITH_NAN), "y contains NaN"),
     (with_last(y=np.full(200, np.inf)), "infinity"),
     (with_last(y=np.ones(199)), "inconsistent"),
