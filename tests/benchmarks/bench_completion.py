@@ -48,7 +48,7 @@ SIZES = {
     20_000_000: (140_000, 27_000, 200),
 }
 SMALL_SIZES = {20_000: (1_000, 500, 50), 100_000: (3_000, 2_000, 200)}
-LARGEST_REFERENCE = 5_000_000
+LARGEST_REFERENCE = 20_000_000
 LARGEST_DOUBLE = 1_000_000
 # Entries that a reference works on at once: more do not fit into the caches.
 CHUNK = 2**13
