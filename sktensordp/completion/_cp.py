@@ -539,7 +539,8 @@ class CPCompletion(
         std : ndarray of shape (n_entries,)
             With `return_std`: standard deviation of a value, before it is randomised,
             around its prediction. Its square is the posterior variance of the model
-            plus `residual_variance_`; it ends at the farther of `value_bounds_`.
+            plus `residual_variance_`, and it is at most the distance to the farther
+            of `value_bounds_`.
 
         Raises
         ------
