@@ -3,17 +3,16 @@
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
 from .._validation import (
@@ -31,7 +30,6 @@ from ..privacy import PrivacyGuarantee
 from ..tensor import (
     DenseEntries,
     SparseEntries,
-    cp_to_dense,
     fit_biases_to_sums,
     fit_structured_cp,
     max_cp_rank,
@@ -39,6 +37,8 @@ from ..tensor import (
     update_structured_cp,
 )
 from ._input import LARGEST_TABLE, plan_entry_randomizer
+from ._queries import QueriesMixin
+from ._streams import as_coordinates, repeated, together
 from ._sums import plan_sums_randomizer, planned_guarantee
 from ._uncertainty import residual_variance
 
@@ -47,12 +47,14 @@ __all__ = ["CPCompletion"]
 # From this share of observed entries on, sums over all entries of an array are faster
 # than sums over coordinates.
 _LEAST_DENSITY = 0.05
-# Units whose items are ranked at once.
-_UNITS = 256
 
 
 class CPCompletion(
-    CallbackSupportMixin, PrivateEstimatorMixin, RegressorMixin, BaseEstimator
+    CallbackSupportMixin,
+    QueriesMixin,
+    PrivateEstimatorMixin,
+    RegressorMixin,
+    BaseEstimator,
 ):
     """Differentially private completion of a sparse tensor by biases and a CP.
 
@@ -355,12 +357,12 @@ class CPCompletion(
         if domain != [randomizer.bounds, randomizer.levels]:
             raise ValueError("value_bounds and levels must be those of the fit.")
         observed = [*self._observed, where]
-        recurring = times_recurring([*map(_as_coordinates, observed)])
+        recurring = times_recurring([*map(as_coordinates, observed)])
         uses = max(self._n_uses, recurring)
-        total = _together(self._single, randomizer.guarantee)
+        total = together(self._single, randomizer.guarantee)
         # Before anything is drawn, so that an interrupted call counts.
         self._observed, self._n_uses, self._single = observed, uses, total
-        released = self._draw(values, randomizer, _repeated(total, uses))
+        released = self._draw(values, randomizer, repeated(total, uses))
         del values
         released -= self.offset_
         noise = self.noise_variance_
@@ -456,201 +458,6 @@ class CPCompletion(
         self.n_features_in_ = X.ndim
         return mask, X[mask]
 
-    def _can_transform(self):
-        if not getattr(self, "_dense", False):
-            raise AttributeError(
-                "transform is there after a fit to a tensor, without y."
-            )
-        return True
-
-    @available_if(_can_transform)
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The model everywhere, after a fit to a tensor.
-
-        Parameters
-        ----------
-        X : array-like of shape (I_1, ..., I_N)
-            Its shape is checked; no value of it is read, so that nothing observed
-            gets into the output but through the fit.
-
-        Returns
-        -------
-        completed : ndarray of shape (I_1, ..., I_N)
-            Within `value_bounds_`.
-
-        Raises
-        ------
-        ValueError
-            If `X` has another shape than the tensor in the fit.
-        """
-        check_is_fitted(self)
-        if np.shape(X) != self.shape_:
-            raise ValueError(
-                f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
-            )
-        return np.clip(self.offset_ + cp_to_dense(self.factors_), *self.value_bounds_)
-
-    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
-        """Fit to a tensor and return the model everywhere.
-
-        Parameters
-        ----------
-        X : array-like of shape (I_1, ..., I_N)
-            NaN where nothing was observed.
-        y : None
-            Ignored. Coordinates and their values are for `fit`.
-
-        Returns
-        -------
-        completed : ndarray of shape (I_1, ..., I_N)
-        """
-        return self.fit(X).transform(X)
-
-    def set_output(self, *, transform: str | None = None) -> Self:
-        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-
-        Returns
-        -------
-        self : CPCompletion
-        """
-        return self
-
-    def predict(
-        self, X: ArrayLike, return_std: bool = False
-    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Values of the model at coordinates.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_entries, n_modes)
-            Coordinates inside `shape_`; -1 stands for an index that is not known,
-            and is predicted from what is known of the others.
-        return_std : bool, default=False
-            Whether to return how far the values are expected from the predictions.
-
-        Returns
-        -------
-        y : ndarray of shape (n_entries,)
-            Within `value_bounds_`.
-        std : ndarray of shape (n_entries,)
-            With `return_std`: standard deviation of a value, before it is randomised,
-            around its prediction. Its square is the posterior variance of the model
-            plus `residual_variance_`, and it is at most the distance to the farther
-            of `value_bounds_`.
-
-        Raises
-        ------
-        ValueError
-            If a coordinate is fractional, below -1 or outside `shape_`.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype="numeric", reset=False)
-        coordinates = check_coordinates(
-            X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
-        )
-        mean = self.offset_ + self._model.predict(coordinates)
-        mean = np.clip(mean, *self.value_bounds_, out=mean)
-        if not return_std:
-            return mean
-        if self.perturbation_ == "sums":
-            raise ValueError("Sums do not determine standard deviations.")
-        variance, _ = self._model.variance(coordinates)
-        std = np.sqrt(variance + self.residual_variance_)
-        # No value is farther from its prediction than the farther bound.
-        low, high = self.value_bounds_
-        std = np.minimum(std, np.maximum(mean - low, high - mean))
-        return mean, std.astype(mean.dtype)
-
-    def recommend(
-        self, units: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
-        """The items with the largest predictions, of those that a unit has no value of.
-
-        The units are indices of mode 0, as users are, the items those of mode 1.
-
-        Parameters
-        ----------
-        units : int or array-like of shape (n_units,)
-            -1 stands for a unit that is not known.
-        k : int, default=10
-            Number of items.
-        context : array-like of shape (n_modes - 2,), default=None
-            Indices of the other modes; -1, the default, for what is not known. An
-            item that was observed in any context is left out.
-
-        Returns
-        -------
-        items : ndarray of shape (k,) or (n_units, k)
-            Best first. -1 where there is no further item.
-
-        Raises
-        ------
-        ValueError
-            If an index is outside the tensor, or `k` is not positive.
-        """
-        check_is_fitted(self)
-        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k must be a positive integer, got {k!r}.")
-        wanted = np.atleast_1d(units)
-        if wanted.ndim != 1:
-            raise ValueError("units must be an index or a list of indices.")
-        n_others = len(self.shape_) - 2
-        rest = np.full(n_others, -1) if context is None else np.asarray(context)
-        if rest.shape != (n_others,):
-            raise ValueError(f"context must hold {n_others} indices.")
-        check_numeric(wanted, "units")
-        check_numeric(rest, "context")
-        asked = np.empty((len(wanted), len(self.shape_)))
-        asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
-        asked = check_coordinates(
-            check_array(asked, estimator=self, input_name="units"),
-            shape=self.shape_, allow_unknown=True, name="recommend",
-        )  # fmt: skip
-        return self._best_items(asked, k).reshape(*np.shape(units), k)
-
-    def _best_items(self, asked, k):
-        n_items = self.shape_[1]
-        best = np.full((len(asked), k), -1, dtype=np.int64)
-        users, items, *others = [self._model.means[r] for r in self._model.rows]
-        for start in range(0, len(asked), _UNITS):
-            part = asked[start : start + _UNITS]
-            weights = users[part[:, 0]]
-            for mode, factor in enumerate(others, start=2):
-                weights = weights * factor[part[:, mode]]
-            scores = weights @ items[:-1].T
-            for unit, item in self._seen_items(part[:, 0]):
-                scores[unit, item] = -np.inf
-            n_best = min(k, n_items)
-            chosen = np.argpartition(-scores, n_best - 1, axis=1)[:, :n_best]
-            score = np.take_along_axis(scores, chosen, axis=1)
-            order = np.lexsort((chosen, -score))
-            chosen = np.take_along_axis(chosen, order, axis=1)
-            score = np.take_along_axis(score, order, axis=1)
-            best[start : start + _UNITS, :n_best] = np.where(
-                np.isneginf(score), -1, chosen
-            )
-        return best
-
-    def _seen_items(self, units):
-        """Yields positions in `units` with the items that were observed with them."""
-        wanted = np.zeros(self.shape_[0] + 1, dtype=bool)
-        wanted[units] = True
-        wanted[-1] = False
-        for where in self._observed:
-            where = _as_coordinates(where)
-            # An interrupted `partial_fit` may have had others.
-            where = where[np.all(where < self.shape_, axis=1)]
-            where = where[wanted[where[:, 0]]]
-            where = where[np.argsort(where[:, 0], kind="stable")]
-            first = np.searchsorted(where[:, 0], units)
-            last = np.searchsorted(where[:, 0], units, side="right")
-            for position, ends in enumerate(zip(first, last, strict=True)):
-                yield position, where[slice(*ends), 1]
-
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_iter_")
 
@@ -670,7 +477,7 @@ class CPCompletion(
             if where.dtype != bool:
                 return SparseEntries(where, values, shape)
             if values.size < _LEAST_DENSITY * where.size:
-                return SparseEntries(_as_coordinates(where), values, shape)
+                return SparseEntries(as_coordinates(where), values, shape)
             tensor = np.zeros(shape, dtype=values.dtype)
             tensor[where] = values
             return DenseEntries(tensor, where)
@@ -693,7 +500,7 @@ class CPCompletion(
         )
         released *= scale
         self.residual_variance_ = residual_variance(
-            randomizer, model, self.offset_, _as_coordinates(where), released,
+            randomizer, model, self.offset_, as_coordinates(where), released,
             make_entries, n_threads,
         )  # fmt: skip
         self._publish(model, n_iter)
@@ -704,7 +511,7 @@ class CPCompletion(
             raise ValueError("Sums determine biases, and no smooth modes.")
         declared = self.value_bounds is not None or self.levels is not None
         return plan_sums_randomizer(
-            values, self.epsilon, _as_coordinates(where), shape, declared=declared
+            values, self.epsilon, as_coordinates(where), shape, declared=declared
         )
 
     def _complete_from_sums(self, sums, randomizer, dtype):
@@ -811,41 +618,3 @@ class CPCompletion(
             "Which entries are observed (the coordinates) is public: it is published "
             "who rated what, not how.",
         ]
-
-
-def _as_coordinates(where):
-    """Coordinates, also of what a mask marks."""
-    if where.dtype != bool:
-        return where
-    return np.stack(np.nonzero(where), axis=1, dtype=np.int32)
-
-
-def _together(one, other):
-    """What releases of disjoint entries reveal: no more than the worse of the two."""
-    from ..privacy._events import PureDpEvent
-
-    if one.event == other.event:
-        return one
-    worse = one if one.epsilon >= other.epsilon else other
-    if math.isinf(worse.epsilon):
-        return worse
-    # Below its epsilon, the worse one need not have the larger delta.
-    return replace(worse, event=PureDpEvent(worse.epsilon))
-
-
-def _repeated(guarantee, times):
-    """What `times` releases with a guarantee reveal together."""
-    from dp_accounting import dp_event
-
-    if times == 1:
-        return guarantee
-    return PrivacyGuarantee.of(
-        dp_event.SelfComposedDpEvent(guarantee.event, times),
-        unit=guarantee.unit,
-        statement=(
-            f"{guarantee.statement} Some coordinates were passed in {times} calls, "
-            "each of which drew a value for them."
-        ),
-        source=f"{guarantee.source}; sequential composition",
-        claimed=guarantee.claimed,
-    )

@@ -8,9 +8,9 @@ from ._structured_cp import (
     continue_structured_cp,
     fit_structured_cp,
     max_cp_rank,
-    update_structured_cp,
 )
 from ._sums import fit_biases_to_sums
+from ._updates import update_structured_cp
 
 __all__ = [
     "DenseEntries",
