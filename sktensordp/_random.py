@@ -86,9 +86,34 @@ class NoiseSource:
         counter = np.array([0, operator.index(block)], dtype=np.uint64)
         return AESCounter(key=key, counter=counter)
 
+    def part(self, number):
+        """Source of one step of a release of several; no two steps share a stream.
+
+        Parameters
+        ----------
+        number : int
+            In [0, 2**32). A step uses fewer than 2**32 blocks.
+
+        Returns
+        -------
+        source : object
+            Its ``stream`` takes the block within the step.
+        """
+        return _Part(self, number)
+
     def close(self):
         """Forget the key."""
         self._key = None
 
     def __reduce__(self):
         raise TypeError("The key of a release is not copied and does not outlive it.")
+
+
+class _Part:
+    """The streams of a source that belong to one step."""
+
+    def __init__(self, source, number):
+        self._source, self._number = source, operator.index(number)
+
+    def stream(self, block):
+        return self._source.stream((self._number << 32) + block)

@@ -1,6 +1,6 @@
 """Warnings and errors about privacy."""
 
-__all__ = ["PrivacyLeakWarning"]
+__all__ = ["PrivacyLeakWarning", "UnsoundClaimWarning"]
 
 
 class PrivacyLeakWarning(UserWarning):
@@ -9,4 +9,12 @@ class PrivacyLeakWarning(UserWarning):
     Raised, for example, when the range of the values is not given and has to be
     taken from the values themselves. Nothing that depends on such a quantity is
     covered by a finite epsilon, and the guarantee of the fitted estimator says so.
+    """
+
+
+class UnsoundClaimWarning(UserWarning):
+    """A published calibration was asked for whose claim does not hold.
+
+    The guarantee of the fitted estimator says what is true, and, in ``claimed``, what
+    the paper claims.
     """

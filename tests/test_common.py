@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sktensordp.completion
 import sktensordp.mechanisms
-from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.completion import BiScaler, CoordinateEncoder, CPCompletion
 from sktensordp.mechanisms import (
     GaussianMechanism,
     IndependentDirectionalNoise,
@@ -33,6 +33,7 @@ NOISE_FREE = [
     CPCompletion(rank=2, epsilon=math.inf),
     CPCompletion(rank=0, epsilon=math.inf, value_bounds=(-100, 100)),
     CPCompletion(rank=0, epsilon=math.inf, perturbation="sums"),
+    BiScaler(math.inf),
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),
     CoordinateEncoder(freq="D"),
@@ -58,6 +59,7 @@ NOISY = {
         "check_supervised_y_2d": FRESH_NOISE,
         "check_fit_idempotent": FRESH_NOISE,
     },
+    BiScaler(4.0, value_bounds=(-100, 100)): {},
     LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
     TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,

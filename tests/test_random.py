@@ -319,6 +319,7 @@ class TestReleases:
 
     def model(self, random_state):
         return CPCompletion(
+            perturbation="input",
             rank=1,
             epsilon=1.0,
             value_bounds=(0, 1),

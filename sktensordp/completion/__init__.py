@@ -1,6 +1,7 @@
 """Private completion of sparse tensors."""
 
+from ._biscaler import BiScaler
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
 
-__all__ = ["CPCompletion", "CoordinateEncoder"]
+__all__ = ["BiScaler", "CPCompletion", "CoordinateEncoder"]

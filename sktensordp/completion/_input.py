@@ -18,10 +18,14 @@ from .._sklearn_compat import effective_n_threads
 from ..noise import categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._table import level_table
+from ..tensor import fit_structured_cp
+from ._problem import Outcome, Problem, Solver
+from ._uncertainty import residual_variance
 
 __all__ = [
     "LARGEST_TABLE",
     "EntryRandomizer",
+    "InputPerturbation",
     "domain_lattice",
     "entry_guarantee",
     "plan_entry_randomizer",
@@ -55,6 +59,13 @@ class EntryRandomizer:
     noise_variance: float
     mechanism: Any = None
     levels: tuple[float, ...] | None = None
+
+    @property
+    def mean_variance(self):
+        """Variance of a randomised value around the value, the mean over the levels."""
+        if self.has_table:
+            return float(np.mean(self.mechanism.level_variances))
+        return self.noise_variance
 
     @property
     def has_table(self):
@@ -167,16 +178,22 @@ def domain_lattice(epsilon, bounds, levels):
     return laplace_lattice(levels[0], levels[-1], float(epsilon), step=step)
 
 
-def entry_guarantee(event, statement, source, *, void_for=None):
+def entry_guarantee(
+    event, statement, source, *, delta=0.0, void_for=None, claimed=None
+):
     """Guarantee for the value of one entry.
 
     Parameters
     ----------
     event : dp_accounting.DpEvent
     statement, source : str
+    delta : float, default=0.0
+        Where to state the epsilon.
     void_for : float, default=None
         The epsilon that was asked for, if the range of the values was read off the
         values themselves: nothing finite holds then.
+    claimed : tuple of (float, float), default=None
+        What a paper claims, where the truth differs.
 
     Returns
     -------
@@ -184,13 +201,68 @@ def entry_guarantee(event, statement, source, *, void_for=None):
     """
     from dp_accounting import dp_event
 
-    claimed = None
     if void_for is not None:
-        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, 0.0)
+        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
         statement += (
             " The range of the values was read off the values themselves, which "
             "protects nobody; declare value_bounds or levels."
         )
     return PrivacyGuarantee.of(
-        event, unit="entry", statement=statement, source=source, claimed=claimed
-    )
+        event, delta=delta, unit="entry", statement=statement, source=source,
+        claimed=claimed,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class InputPerturbation(Solver):
+    """Randomise every value; biases and CP are fitted to the randomised values.
+
+    Attributes
+    ----------
+    problem : Problem
+    """
+
+    problem: Problem
+    name = "input"
+
+    @property
+    def guarantee(self):
+        """Of all the randomised values together."""
+        return self.problem.values.guarantee
+
+    @property
+    def n_sweeps(self):
+        """How often `on_sweep` is called at most."""
+        return self.problem.max_iter
+
+    def release(self, values, source, on_sweep):
+        """Randomised values."""
+        if math.isinf(self.problem.epsilon):
+            return self.problem.values.clip(values)
+        return self.problem.values.randomize(values, source)
+
+    def complete(self, released, on_sweep):
+        """Fit the model to randomised values, which are overwritten."""
+        problem, scale = self.problem, self.problem.scale
+        offset = float(np.clip(released.mean(dtype=float), *problem.values.bounds))
+        # In place, then back: nothing else is as large.
+        released -= offset
+        released /= scale
+        model, n_iter = fit_structured_cp(
+            problem.entries(released),
+            rank=problem.rank,
+            biases=problem.biases,
+            value_scale=scale,
+            noise_floor=problem.values.noise_variance,
+            max_iter=problem.max_iter,
+            smooth_modes=problem.smooth_modes,
+            features=problem.features,
+            n_threads=problem.n_threads,
+            on_sweep=on_sweep,
+        )
+        released *= scale
+        residual = residual_variance(
+            problem.values, model, offset, problem.coordinates, released,
+            problem.entries, problem.n_threads,
+        )  # fmt: skip
+        return Outcome(model, offset, n_iter, residual)

@@ -121,7 +121,8 @@ class QueriesMixin:
         Raises
         ------
         ValueError
-            If a coordinate is fractional, below -1 or outside `shape_`.
+            If a coordinate is fractional, below -1 or outside `shape_`, or if standard
+            deviations are not known.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype="numeric", reset=False)
@@ -132,8 +133,11 @@ class QueriesMixin:
         mean = np.clip(mean, *self.value_bounds_, out=mean)
         if not return_std:
             return mean
-        if self.perturbation_ == "sums":
-            raise ValueError("Sums do not determine standard deviations.")
+        if not hasattr(self, "residual_variance_"):
+            raise ValueError(
+                "This model gives no standard deviations; they are known after the "
+                'sound perturbation="input" alone.'
+            )
         variance, _ = self._model.variance(coordinates)
         std = np.sqrt(variance + self.residual_variance_)
         # No value is farther from its prediction than the farther bound.

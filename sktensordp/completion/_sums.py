@@ -8,22 +8,28 @@ share; the modes compose. How many entries a row has is public.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..noise import discrete_laplace
-from ..privacy import PrivacyGuarantee
+from ..tensor import fit_biases_to_sums, point_model
 from ._input import EntryRandomizer, domain_lattice, entry_guarantee
+from ._problem import ALL_ELSE, Outcome, Problem, Solver
 
-__all__ = ["SumsRandomizer", "plan_sums_randomizer", "planned_guarantee"]
+__all__ = [
+    "MeanPerturbation",
+    "SumsPerturbation",
+    "SumsRandomizer",
+    "plan_sums_randomizer",
+]
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
-_STATEMENT = (
-    "The sums of the values in every row of every mode were given discrete Laplace "
-    "noise; all else is computed from them and the coordinates."
-)
+_OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
 _BLOCK = 2**16
+# Of values around their mean, in half ranges squared, as long as nothing is known.
+_VARIANCE_OF_VALUES = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,13 +47,16 @@ class SumsRandomizer:
     shape : tuple of int
     lattice : LaplaceLattice or None
         Of the values and of the noise of a sum; None for no noise.
+    event : dp_accounting.DpEvent or None
+        What all sums together are, if the range is public.
     """
 
     values: EntryRandomizer
-    guarantee: PrivacyGuarantee
+    guarantee: Any
     where: np.ndarray
     shape: tuple[int, ...]
     lattice: Any = None
+    event: Any = None
 
     @property
     def noise_variance(self):
@@ -97,14 +106,9 @@ class SumsRandomizer:
         return np.concatenate(sums)
 
 
-def planned_guarantee(epsilon):
-    """Guarantee before the shape is known; the budget, which is not exceeded."""
-    from ..privacy._events import PureDpEvent
-
-    return entry_guarantee(PureDpEvent(float(epsilon)), _STATEMENT, _SOURCE)
-
-
-def plan_sums_randomizer(values, epsilon, where, shape, *, declared):
+def plan_sums_randomizer(
+    values, epsilon, where, shape, *, declared, statement=_OF_ROWS
+):
     """Randomiser of the sums for one fit.
 
     Parameters
@@ -117,6 +121,8 @@ def plan_sums_randomizer(values, epsilon, where, shape, *, declared):
     shape : tuple of int
     declared : bool
         Whether the range was declared; if not, nothing finite holds.
+    statement : str
+        What was done; the sums of rows, by default.
 
     Returns
     -------
@@ -142,5 +148,101 @@ def plan_sums_randomizer(values, epsilon, where, shape, *, declared):
         n_modes,
     )
     void_for = None if declared else float(epsilon)
-    guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
-    return SumsRandomizer(values, guarantee, where, shape, lattice)
+    guarantee = entry_guarantee(
+        event, f"{statement}; {ALL_ELSE}", _SOURCE, void_for=void_for
+    )
+    return SumsRandomizer(values, guarantee, where, shape, lattice, event)
+
+
+@dataclass(frozen=True, eq=False)
+class SumsPerturbation(Solver):
+    """Randomise sums, and fit the biases to them.
+
+    Attributes
+    ----------
+    problem : Problem
+    share : float, default=1.0
+        Of the problem's epsilon.
+    """
+
+    problem: Problem
+    share: float = 1.0
+    name = "sums"
+    statement = _OF_ROWS
+
+    def __post_init__(self):
+        if not self.problem.biases or self.problem.smooth_modes:
+            raise ValueError("Sums determine biases, and no smooth modes.")
+
+    @cached_property
+    def randomizer(self):
+        """How sums are randomised."""
+        problem = self.problem
+        return plan_sums_randomizer(
+            problem.values, self.share * problem.epsilon, problem.coordinates,
+            problem.shape, declared=problem.declared,
+        )  # fmt: skip
+
+    @property
+    def guarantee(self):
+        """Of all the sums together."""
+        return self.randomizer.guarantee
+
+    @property
+    def event(self):
+        """What all the sums together are, for accounting, if the range is public."""
+        return self.randomizer.event
+
+    def release(self, values, source, on_sweep):
+        """Randomised sums, and the type of the values."""
+        if self.randomizer.lattice is None:
+            return self.randomizer.clip(values), values.dtype
+        return self.randomizer.randomize(values, source), values.dtype
+
+    def complete(self, released, on_sweep):
+        """Fit the biases to sums."""
+        problem, randomizer = self.problem, self.randomizer
+        sums, dtype = released
+        middle = sum(problem.values.bounds) / 2
+        offset, model = fit_biases_to_sums(
+            problem.coordinates, sums - middle * randomizer.counts,
+            randomizer.noise_variance, problem.shape, problem.scale, dtype,
+            problem.features,
+        )  # fmt: skip
+        return Outcome(model, middle + offset, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPerturbation(Solver):
+    """Randomise the sum of all values: what is needed of them where there is no bias.
+
+    Attributes
+    ----------
+    problem : Problem
+    share : float
+        Of the problem's epsilon.
+    """
+
+    problem: Problem
+    share: float
+    statement = "The sum of all values was given discrete Laplace noise"
+
+    @cached_property
+    def randomizer(self):
+        """How the sum is randomised."""
+        problem = self.problem
+        return plan_sums_randomizer(
+            problem.values, self.share * problem.epsilon,
+            np.zeros((problem.n_entries, 1), dtype=np.int32), (1,),
+            declared=problem.declared, statement=self.statement,
+        )  # fmt: skip
+
+    guarantee, event = SumsPerturbation.guarantee, SumsPerturbation.event
+    release = SumsPerturbation.release
+
+    def complete(self, released, on_sweep):
+        """A model of the mean alone, its offset."""
+        problem, (total, dtype) = self.problem, released
+        mean = float(np.clip(total[0] / problem.n_entries, *problem.values.bounds))
+        variance = _VARIANCE_OF_VALUES * problem.scale**2
+        return Outcome(point_model(problem.shape, variance, dtype), mean, 1)

@@ -2,7 +2,11 @@
 
 from ._algebra import cp_to_dense, mode_products
 from ._coordinates import group_by_mode, times_recurring
+from ._descent import descend
 from ._entries import DenseEntries, SparseEntries
+from ._pattern import pattern_features
+from ._point_model import point_model
+from ._row_posterior import row_posterior
 from ._structured_cp import (
     StructuredCP,
     continue_structured_cp,
@@ -18,11 +22,15 @@ __all__ = [
     "StructuredCP",
     "continue_structured_cp",
     "cp_to_dense",
+    "descend",
     "fit_biases_to_sums",
     "fit_structured_cp",
     "group_by_mode",
     "max_cp_rank",
     "mode_products",
+    "pattern_features",
+    "point_model",
+    "row_posterior",
     "times_recurring",
     "update_structured_cp",
 ]

@@ -17,6 +17,7 @@ __all__ = [
     "model_variance",
     "moment_sums",
     "point_sums",
+    "sgd_pass",
     "solve_rows",
 ]
 
@@ -231,7 +232,7 @@ def solve_rows(
     projection : ndarray of shape (n_rows, Q), float64
         Expected sum of y b.
     free : ndarray of shape (F,), int
-        Columns that are not held at one, ascending.
+        Columns that are not held, ascending; the others keep their means.
     prior_mean, prior_precision : ndarray of shape (Q,), float64
         Prior of the free columns.
     noise_variance : float
@@ -250,7 +251,7 @@ def solve_rows(
     n_free = free.size
     full = moments.shape[0] > 0
     square = np.empty((n_columns, n_columns))
-    mean = np.ones(n_columns)
+    mean = np.empty(n_columns)
     precision = np.empty((n_free, n_free))
     inverse = np.empty((n_free, n_free))
     covariance = np.empty((n_free, n_free))
@@ -262,7 +263,9 @@ def solve_rows(
                 square[a, b] = gram[r, p]
                 square[b, a] = gram[r, p]
                 p += 1
-        # Columns that are held at one move over to the right-hand side.
+        for a in range(n_columns):
+            mean[a] = means[r, a]
+        # Columns that are held move over to the right-hand side.
         for x in range(n_free):
             a = free[x]
             s = projection[r, a]
@@ -272,7 +275,7 @@ def solve_rows(
                     precision[x, z] = square[a, b] / noise_variance
                     z += 1
                 else:
-                    s -= square[a, b]
+                    s -= square[a, b] * mean[b]
             precision[x, x] += prior_precision[a]
             shift[x] = s / noise_variance + prior_precision[a] * prior_mean[a]
         _cholesky(precision)
@@ -354,3 +357,47 @@ def model_variance(rows, means, covariances, variance, linear):
                 p += 1
         variance[e] = max(variance[e], 0.0)
         linear[e] = max(linear[e], 0.0)
+
+
+@_compiled
+def sgd_pass(rows, values, factors, rate, ridge, clip, noise):
+    """One pass of stochastic gradient descent over the entries, in their order.
+
+    The cost of an entry is (y - sum_r prod_m f_mr)^2 + ridge sum_m ||f_m||^2. Its rows
+    move one after the other, each along the gradient at where the others are by then.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, n_modes), int
+        The rows of `factors` that each entry meets.
+    values : ndarray of shape (n,), float64
+    factors : ndarray of shape (n_rows, rank), float64
+        Rows of all modes; written.
+    rate, ridge : float
+    clip : float
+        Largest norm of the gradients of the rows of the last mode.
+    noise : ndarray of shape (n, rank) or (0, rank), float64
+        Added to those gradients; without rows, they are neither clipped nor noisy.
+    """
+    n_modes, rank = rows.shape[1], factors.shape[1]
+    product, gradient = np.empty(rank), np.empty(rank)
+    for e in range(values.size):
+        for m in range(n_modes):
+            own = factors[rows[e, m]]
+            error = values[e]
+            for r in range(rank):
+                product[r] = 1.0
+                for k in range(n_modes):
+                    if k != m:
+                        product[r] *= factors[rows[e, k], r]
+                error -= product[r] * own[r]
+            length = 0.0
+            for r in range(rank):
+                gradient[r] = 2.0 * (ridge * own[r] - error * product[r])
+                length += gradient[r] ** 2
+            if m == n_modes - 1 and noise.shape[0] > 0:
+                shrink = 1.0 / max(1.0, np.sqrt(length) / clip)
+                for r in range(rank):
+                    gradient[r] = shrink * gradient[r] + noise[e, r]
+            for r in range(rank):
+                own[r] -= rate * gradient[r]

@@ -2,7 +2,9 @@
 
 A structured CP is a CP whose columns are held at one in some modes. A column that
 is free in one mode alone is a bias of that mode, one that is free in all modes is a
-full CP term; so one row solver serves biases and factors. Every free column has a
+full CP term; held at a feature of the rows of one mode, and free in another, it is the
+weight that the rows of the latter give to the feature. So one row solver serves
+biases, factors and weights. Every free column has a
 Gaussian prior whose precision is learned from the values (empirical Bayes), as is
 the variance of the observations around the model; the rows' posteriors are Gaussian
 with full covariance over the columns of the row (mean-field over rows, but for the
@@ -51,7 +53,7 @@ class StructuredCP:
     ----------
     shape : tuple of int
     held : ndarray of shape (n_modes, n_columns), bool
-        Columns that are held at one.
+        Columns that are held at one, or at the features of the rows.
     means : ndarray of shape (n_rows, n_columns)
         Of the rows of all modes, one mode after the other. The last row of each mode
         is additional: it stands for a row of which nothing is known.
@@ -86,7 +88,13 @@ class StructuredCP:
 
     def has_columns(self, rank, biases, smooth_modes):
         """Whether a fit with these options has the same columns and ties."""
-        held, _, _, tie = _columns(len(self.shape), rank, biases, smooth_modes)
+        n_features = self.held.shape[1] - rank - (len(self.shape) if biases else 0)
+        if n_features < 0:
+            return False
+        features = np.empty((0, n_features))
+        held, _, _, tie = _columns(
+            len(self.shape), rank, biases, smooth_modes, features
+        )
         return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
 
     def predict(self, coordinates):
@@ -157,6 +165,7 @@ def fit_structured_cp(
     noise_floor,
     max_iter,
     smooth_modes=(),
+    features=None,
     n_point_sweeps=0,
     n_threads=1,
     on_sweep=None,
@@ -180,6 +189,9 @@ def fit_structured_cp(
         Number of sweeps over the modes.
     smooth_modes : collection of int, default=()
         Modes in which neighbouring rows are tied.
+    features : ndarray of shape (shape[1] + 1, n_features), default=None
+        Features of the rows of the second mode and, last, of an unknown one. Every row
+        of the first mode has weights for them, with a mean that is learned.
     n_point_sweeps : int, default=0
         How many sweeps come first in which rows have no covariance and the prior is
         fixed: alternating least squares. They take half to a third of the time, but
@@ -199,7 +211,9 @@ def fit_structured_cp(
     shape = entries.shape
     # What rounding leaves of the values must not be fitted.
     floor = max(noise_floor / value_scale**2, 1e-9, 16 * np.finfo(entries.dtype).eps)
-    fit = _Fit(entries, *_columns(len(shape), rank, biases, smooth_modes))
+    fit = _Fit(
+        entries, *_columns(len(shape), rank, biases, smooth_modes, features), features
+    )
     fit.noise = max(entries.energy / entries.n_entries, floor)
     with fit.threads(n_threads) as pool:
         for n_iter in range(1, max_iter + 1):
@@ -208,6 +222,7 @@ def fit_structured_cp(
             cross = [None] * len(shape)
             for mode in range(len(shape)):
                 error, cross[mode] = fit.update(mode, pool, n_threads)
+            fit.learn_mean_weights()
             fit.noise = max(error / entries.n_entries, floor)
             if n_iter > n_point_sweeps + _FIXED_SWEEPS:
                 for mode in range(len(shape)):
@@ -244,14 +259,20 @@ def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
 class _Fit:
     """The state of a fit: posterior, prior and noise."""
 
-    def __init__(self, entries, held, prior_mean, precision, tie):
+    def __init__(self, entries, held, prior_mean, precision, tie, features=None):
         self.entries = entries
         self.held, self.prior_mean = held, prior_mean
         self.precision, self.tie = precision, tie
+        # The last columns are those of the features.
+        self.n_features = 0 if features is None else features.shape[1]
         offsets = np.cumsum([0, *entries.shape]).tolist()
         self.rows = [slice(*ends) for ends in pairwise(offsets)]
         self.means = _start(entries.shape, held, prior_mean).astype(entries.dtype)
         n_columns = held.shape[1]
+        if self.n_features:
+            weights = slice(n_columns - self.n_features, n_columns)
+            self.means[self.rows[0], weights] = 0.0
+            self.means[self.rows[1], weights] = features[:-1]
         self._pairs = np.triu_indices(n_columns)
         self._diagonal = np.flatnonzero(np.equal(*self._pairs))
         self.covariances = np.zeros(
@@ -327,9 +348,10 @@ class _Fit:
         gram[:, *self._pairs] = gram[:, *self._pairs[::-1]] = packed
         own = self.precision[mode, free]
         precision = gram[:, free[:, np.newaxis], free] / self.noise + np.diag(own)
-        # Columns that are held at one move over to the right-hand side.
+        # Columns that are held move over to the right-hand side.
         held = np.flatnonzero(self.held[mode])
-        rest = projection[:, free] - gram[:, free[:, np.newaxis], held].sum(axis=2)
+        moved = gram[:, free[:, np.newaxis], held] * means[:, np.newaxis, held]
+        rest = projection[:, free] - moved.sum(axis=2)
         shift = rest / self.noise + own * self.prior_mean[mode, free]
         mean, covariance, cross = solve_chain(precision, shift, self.tie[mode, free])
         means[:, free] = mean
@@ -344,6 +366,13 @@ class _Fit:
         neighbours = np.zeros((len(means) - 1, n_columns))
         neighbours[:, free] = cross
         return self.entries.energy + error, neighbours
+
+    def learn_mean_weights(self):
+        """Prior means of the weights of features, from the posterior of the rows."""
+        if self.n_features:
+            means = self.means[self.rows[0]][self.entries.observed(0)]
+            means = means[:, -self.n_features :].mean(axis=0, dtype=float)
+            self.prior_mean[0, -self.n_features :] = means
 
     def learn_prior(self, mode, cross):
         """Precisions of the prior of every free column, from the posterior of its rows.
@@ -432,15 +461,19 @@ class _Threads:
         self._limits.restore_original_limits()
 
 
-def _columns(n_modes, rank, biases, smooth_modes):
-    """Which columns are held at one in which mode, and the priors to start with."""
+def _columns(n_modes, rank, biases, smooth_modes, features=None):
+    """Which columns are held in which mode, and the priors to start with."""
     n_biases = n_modes if biases else 0
-    held = np.zeros((n_modes, n_biases + rank), dtype=bool)
+    n_features = 0 if features is None else features.shape[1]
+    held = np.zeros((n_modes, n_biases + rank + n_features), dtype=bool)
+    held[1:, n_biases + rank :] = True
     held[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
     prior_mean = np.where(held, 1.0, 0.0)
     # The third and later modes modulate the product of the first two: a zero mean
     # there would shrink the whole term (soundness of the fit, not of the privacy).
     prior_mean[2:, n_biases:] = 1.0
+    if n_features and len(features):
+        prior_mean[1, n_biases + rank :] = features[-1]
     precision = np.full(held.shape, _FACTOR_PRECISION)
     precision[:, :n_biases] = _BIAS_PRECISION
     tie = np.zeros(held.shape)

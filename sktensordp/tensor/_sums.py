@@ -5,7 +5,9 @@ matrix A of entries and rows, the sums S = A^T y + noise are jointly Gaussian wi
 biases b: given b their mean is K b plus the offset's part, and their covariance
 sigma^2 K plus that of the noise. The posterior mean follows from one system of linear
 equations, solved by conjugate gradients. The variances of the biases of each mode, and
-sigma^2, are those under which the sums are most likely, each sum for itself.
+sigma^2, are those under which the sums are most likely, each sum for itself. Biases of
+the second mode may have a prior mean that is linear in features of its rows; its
+weights are Gaussian too, so that they only add to the covariance of the biases.
 """
 
 from itertools import pairwise
@@ -15,19 +17,20 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from ._structured_cp import StructuredCP, _columns
+from ._point_model import point_model
 
 __all__ = ["fit_biases_to_sums"]
 
 # Variances to start with, over the square of half the range of the values, and how many
 # e-folds they may be from there (a standard deviation).
 _BIAS_VARIANCE, _RESIDUAL_VARIANCE, _OFFSET_VARIANCE = 0.04, 0.2, 100.0
+_WEIGHT_VARIANCE = 0.1
 _E_FOLDS = 1.5
 _ROUNDS = 2
 
 
 def fit_biases_to_sums(
-    coordinates, sums, noise_variance, shape, value_scale, dtype=float
+    coordinates, sums, noise_variance, shape, value_scale, dtype=float, features=None
 ):
     """Posterior mean of offset and biases.
 
@@ -44,6 +47,8 @@ def fit_biases_to_sums(
         Half the range of the values.
     dtype : dtype, default=float
         Of the model.
+    features : ndarray of shape (shape[1] + 1, n_features), default=None
+        Features of the rows of the second mode and, last, of an unknown one.
 
     Returns
     -------
@@ -54,21 +59,27 @@ def fit_biases_to_sums(
     gram = _gram(coordinates, shape)
     counts = gram.diagonal()
     rows = [slice(*pair) for pair in pairwise(np.cumsum([0, *shape]).tolist())]
+    if features is None:
+        features = np.empty((shape[1] + 1, 0))
+    of_rows = np.zeros((len(sums), features.shape[1]))
+    of_rows[rows[1]] = features[:-1]
     start = np.log(np.array([_BIAS_VARIANCE, _RESIDUAL_VARIANCE]) * value_scale**2)
     learned = np.tile(np.exp(start), (len(shape), 1))
+    prior = _Prior(of_rows, value_scale)
     for _ in range(_ROUNDS):
-        variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
-        offset, biases = _posterior(
-            gram, sums, variances, residual, noise_variance,
-            _OFFSET_VARIANCE * value_scale**2,
-        )  # fmt: skip
-        evidence = variances * counts**2
+        prior.variances, residual = (
+            np.repeat(learned[:, 0], shape),
+            learned[:, 1].mean(),
+        )
+        offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
+        evidence = prior.variances * counts**2
         own = learned[:, 0].sum() * counts + residual * counts + noise_variance
         share = np.divide(own, evidence + own, out=np.ones_like(own), where=counts > 0)
-        left = variances * share
+        left = prior.variances * share
+        means = of_rows @ weights
         for mode, r in enumerate(rows):
             others = biases.copy()
-            others[r] = 0.0
+            others[r] = means[r]
             spread = left.copy()
             spread[r] = 0.0
             rest = sums[r] - offset * counts[r] - (gram @ others)[r]
@@ -77,12 +88,16 @@ def fit_biases_to_sums(
             learned[mode] = _most_likely(
                 rest[seen], counts[r][seen], known[seen], np.log(learned[mode]), start
             )
-    variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
-    offset, biases = _posterior(
-        gram, sums, variances, residual, noise_variance,
-        _OFFSET_VARIANCE * value_scale**2,
-    )  # fmt: skip
-    return offset, _model(biases.astype(dtype), shape, learned[:, 0], residual)
+    prior.variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
+    offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
+    unknown = np.zeros(len(shape))
+    unknown[1] = features[-1] @ weights
+    by_mode = [
+        np.append(biases[r], last) for r, last in zip(rows, unknown, strict=True)
+    ]
+    model = point_model(shape, residual, dtype, biases=by_mode)
+    model.precision[:] = 1 / learned[:, :1]
+    return offset, model
 
 
 def _gram(coordinates, shape):
@@ -102,32 +117,45 @@ def _gram(coordinates, shape):
     return sparse.block_array(blocks, format="csr")
 
 
-def _posterior(gram, sums, variances, residual, noise_variance, offset_variance):
-    """Posterior means of the offset and of the biases, given their variances."""
-    counts = gram.diagonal()
+class _Prior:
+    """Prior of the biases: their own variances, and weights of features."""
 
-    def covariance(x):
-        shared = gram @ x
-        return (
-            gram @ (variances * shared)
-            + residual * shared
-            + noise_variance * x
-            + offset_variance * counts * (counts @ x)
-            + 1e-9 * residual * x
+    def __init__(self, features, value_scale):
+        self.features = features
+        self.variances = None
+        self.weight_variance = _WEIGHT_VARIANCE * value_scale**2
+        self.offset_variance = _OFFSET_VARIANCE * value_scale**2
+
+    def posterior(self, gram, sums, residual, noise_variance):
+        """Posterior means of the offset, of the weights and of the biases."""
+        counts = gram.diagonal()
+
+        def parts(x):
+            weights = self.weight_variance * (self.features.T @ x)
+            return weights, self.variances * x + self.features @ weights
+
+        def covariance(x):
+            shared = gram @ x
+            return (
+                gram @ parts(shared)[1]
+                + residual * shared
+                + noise_variance * x
+                + self.offset_variance * counts * (counts @ x)
+                + 1e-9 * residual * x
+            )
+
+        scale = self.variances * counts**2 + residual * counts + noise_variance
+        scale += 1e-9 * residual
+        size = (len(sums), len(sums))
+        found, _ = cg(
+            LinearOperator(size, matvec=covariance, dtype=float),
+            sums,
+            rtol=1e-6,
+            maxiter=500,
+            M=LinearOperator(size, matvec=lambda x: x / scale, dtype=float),
         )
-
-    scale = variances * counts**2 + residual * counts + noise_variance
-    scale += 1e-9 * residual
-    size = (len(sums), len(sums))
-    weights, _ = cg(
-        LinearOperator(size, matvec=covariance, dtype=float),
-        sums,
-        rtol=1e-6,
-        maxiter=500,
-        M=LinearOperator(size, matvec=lambda x: x / scale, dtype=float),
-    )
-    offset = offset_variance * (counts @ weights)
-    return float(offset), variances * (gram @ weights)
+        offset = self.offset_variance * (counts @ found)
+        return float(offset), *parts(gram @ found)
 
 
 def _most_likely(rest, counts, known, log_start, log_prior):
@@ -142,20 +170,3 @@ def _most_likely(rest, counts, known, log_start, log_prior):
     options = {"maxiter": 80, "xatol": 1e-2, "fatol": 1e-2}
     found = minimize(cost, log_start, method="Nelder-Mead", options=options)
     return np.exp(found.x)
-
-
-def _model(biases, shape, variances, residual):
-    """The biases as a structured CP."""
-    n_modes = len(shape)
-    held, prior_mean, _, tie = _columns(n_modes, 0, True, ())
-    n_rows = sum(shape) + n_modes
-    model = StructuredCP(
-        shape, held, np.ones((n_rows, n_modes), biases.dtype),
-        np.zeros((n_rows, n_modes * (n_modes + 1) // 2), biases.dtype), prior_mean,
-        np.broadcast_to(1 / variances[:, np.newaxis], held.shape), tie, residual,
-    )  # fmt: skip
-    first = 0
-    for mode, (size, r) in enumerate(zip(shape, model.rows, strict=True)):
-        model.means[r, mode] = np.append(biases[first : first + size], 0.0)
-        first += size
-    return model

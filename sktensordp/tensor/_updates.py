@@ -81,7 +81,7 @@ def _grow(model, shape):
             for row in range(n_new):
                 prior = model.prior_mean[mode]
                 last_mean = np.where(
-                    model.held[mode], 1.0, prior + weight * (last_mean - prior)
+                    model.held[mode], prior, prior + weight * (last_mean - prior)
                 )
                 last_covariance = pull * last_covariance + own
                 new_mean[row], new_covariance[row] = last_mean, last_covariance

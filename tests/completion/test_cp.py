@@ -90,7 +90,7 @@ def test_predictions_stay_within_the_bounds(ratings):
 
 
 def test_unknown_index_uses_what_is_known(ratings):
-    model = fitted(ratings, epsilon=math.inf, shape=(101, 150))
+    model = fitted(ratings, epsilon=math.inf, shape=(101, 150), n_pattern_components=0)
     known = model.predict([[3, 7]])
     no_item = model.predict([[3, -1]])
     nothing = model.predict([[-1, -1]])
@@ -134,7 +134,9 @@ def test_a_rank_above_what_the_data_carry_does_no_harm(ratings):
     test = np.random.default_rng(1).random(len(y)) < 0.2
     errors = []
     for rank in (5, 40):
-        model = CPCompletion(rank, epsilon=math.inf, levels=ratings.levels)
+        model = CPCompletion(
+            rank, epsilon=math.inf, levels=ratings.levels, n_pattern_components=0
+        )
         model.fit(X[~test], y[~test])
         errors.append(root_mean_squared_error(y[test], model.predict(X[test])))
     assert errors[1] < errors[0] + 0.02
@@ -214,12 +216,12 @@ def test_an_int_seed_repeats_in_clones_and_none_does_not(ratings):
 def test_an_interrupted_fit_leaves_no_model_under_a_wrong_guarantee(
     ratings, monkeypatch
 ):
-    model = fitted(ratings, epsilon=8.0).set_params(epsilon=1.0)
+    model = fitted(ratings, epsilon=8.0, perturbation="input").set_params(epsilon=1.0)
 
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sktensordp.completion._cp.fit_structured_cp", interrupt)
+    monkeypatch.setattr("sktensordp.completion._input.fit_structured_cp", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(ratings.data, ratings.target)
     # The values were randomised, so that the release counts; there is no model.
@@ -409,14 +411,18 @@ class Recorder:
 
 def test_callbacks_see_every_sweep_but_no_data(ratings):
     recorder = Recorder()
-    model = CPCompletion(1, levels=ratings.levels, max_iter=6, random_state=0)
+    model = CPCompletion(
+        1, perturbation="input", levels=ratings.levels, max_iter=6, random_state=0
+    )
     model.set_callbacks(recorder).fit(ratings.data, ratings.target)
     assert recorder.names == ["fit"] + ["sweep"] * 6
     assert not any(isinstance(p, np.ndarray) for p in recorder.passed)
 
 
 def test_a_callback_may_stop_the_fit(ratings):
-    model = CPCompletion(1, levels=ratings.levels, max_iter=20, random_state=0)
+    model = CPCompletion(
+        1, perturbation="input", levels=ratings.levels, max_iter=20, random_state=0
+    )
     model.set_callbacks(Recorder(stop_after=4)).fit(ratings.data, ratings.target)
     assert model.n_iter_ == 4
 

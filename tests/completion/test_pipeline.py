@@ -55,7 +55,8 @@ def test_grid_search_over_epsilon_and_rank_in_two_processes(table, encoder):
 def test_unknown_ids_are_predicted(table):
     frame, rating, levels = table
     model = make_pipeline(
-        CoordinateEncoder(), CPCompletion(2, levels=levels, epsilon=math.inf)
+        CoordinateEncoder(),
+        CPCompletion(2, levels=levels, epsilon=math.inf, n_pattern_components=0),
     ).fit(frame[["user", "item"]], rating)
     stranger = frame[["user", "item"]][:1].assign(user="nobody")
     alone = model.predict(stranger)

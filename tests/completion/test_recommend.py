@@ -27,7 +27,8 @@ def entries(shape, n=300, seed=0):
 
 
 def make(**params):
-    options = {"value_bounds": BOUNDS, "random_state": 0, "max_iter": 8, **params}
+    options = {"value_bounds": BOUNDS, "random_state": 0, "max_iter": 8}
+    options |= {"perturbation": "input", **params}
     return CPCompletion(options.pop("rank", 2), **options)
 
 

@@ -18,7 +18,8 @@ Y = RNG.uniform(0, 5, 200)
 
 
 def make(**params):
-    return CPCompletion(2, **{"value_bounds": (0, 5), "max_iter": 3, **params})
+    options = {"perturbation": "input", "value_bounds": (0, 5), "max_iter": 3}
+    return CPCompletion(2, **options, **params)
 
 
 def draws_nothing(monkeypatch):

@@ -42,7 +42,8 @@ def problem(seed, *, smooth=True, n=8000):
 
 
 def make(smooth_modes, **params):
-    options = {"value_bounds": BOUNDS, "random_state": 0, "shape": SHAPE, **params}
+    options = {"value_bounds": BOUNDS, "random_state": 0, "shape": SHAPE}
+    options |= {"perturbation": "input", **params}
     return CPCompletion(1, smooth_modes=smooth_modes, **options)
 
 
@@ -199,7 +200,9 @@ def test_draws_of_counts_are_counts():
     """The noise is discrete Laplace on the integers."""
     frame, counts, _ = trips(500)
     X = CoordinateEncoder(freq="h").fit_transform(frame)
-    model = CPCompletion(0, epsilon=5.0, levels=COUNTS, random_state=0)
+    model = CPCompletion(
+        0, epsilon=5.0, perturbation="input", levels=COUNTS, random_state=0
+    )
     released = model._plan().randomize(
         counts.astype(float), _random.NoiseSource(0, 0)
     )  # what a fit with this seed would be given

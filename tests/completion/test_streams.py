@@ -16,7 +16,7 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp import _random
-from sktensordp.completion import CPCompletion, _cp
+from sktensordp.completion import CPCompletion, _cp, _input
 from sktensordp.privacy import compose, privacy_of
 
 SHAPE = (30, 20, 4)
@@ -49,7 +49,8 @@ def entries(n=600, seed=0, shape=SHAPE):
 
 
 def make(**params):
-    options = {"value_bounds": BOUNDS, "random_state": 0, "max_iter": 6, **params}
+    options = {"value_bounds": BOUNDS, "random_state": 0, "max_iter": 6}
+    options |= {"perturbation": "input", **params}
     return CPCompletion(options.pop("rank", 2), **options)
 
 
@@ -90,18 +91,18 @@ def streams(monkeypatch):
 @pytest.fixture
 def released(monkeypatch):
     """Copies of the randomised values of every call, as the fits are given them."""
-    shown, complete = [], CPCompletion._complete
+    shown, complete = [], _input.InputPerturbation.complete
     update = _cp.update_structured_cp
 
-    def first(self, where, values, *args):
+    def first(self, values, *args):
         shown.append(values.copy())
-        return complete(self, where, values, *args)
+        return complete(self, values, *args)
 
     def later(model, where, values, **options):
         shown.append(values.copy())
         return update(model, where, values, **options)
 
-    monkeypatch.setattr(CPCompletion, "_complete", first)
+    monkeypatch.setattr(_input.InputPerturbation, "complete", first)
     monkeypatch.setattr(_cp, "update_structured_cp", later)
     return shown
 
@@ -758,9 +759,8 @@ def interrupted(model, monkeypatch, where, *args):
 POINTS = {
     "update": (_cp, "update_structured_cp"),
     "drawing": (_random.NoiseSource, "stream"),
-    "randomize": (_cp.plan_entry_randomizer.__globals__["EntryRandomizer"],
-                  "_randomize_block"),
-}  # fmt: skip
+    "randomize": (_input.EntryRandomizer, "_randomize_block"),
+}
 
 
 @pytest.mark.parametrize("point", [*POINTS])
@@ -807,7 +807,7 @@ def test_an_interrupted_refit_leaves_nothing_of_the_earlier_model(stage, monkeyp
     model = make(epsilon=50.0).fit(X, y).partial_fit(X, y).set_params(epsilon=0.5)
     left = [model._model.means.tobytes()[:512], model.factors_[0].tobytes()[:64]]
     assert all(part in pickle.dumps(model) for part in left)
-    where = (_random.NoiseSource, stage) if stage == "stream" else (_cp, stage)
+    where = (_random.NoiseSource, stage) if stage == "stream" else (_input, stage)
     monkeypatch.setattr(*where, interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from sktensordp import _random
 from sktensordp.completion import CPCompletion, _sums
+from sktensordp.completion._sums import SumsPerturbation
 from sktensordp.datasets import make_ratings
 from sktensordp.privacy import privacy_of
 from sktensordp.tensor import fit_biases_to_sums
@@ -39,7 +40,8 @@ def make(**params):
 
 
 def randomizer_of(model, where, shape):
-    return model._plan_sums(model._plan(), np.array(where, dtype=np.int32), shape)
+    problem = model._problem(np.array(where, dtype=np.int32), None, shape)
+    return SumsPerturbation(problem).randomizer
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2)])
@@ -100,7 +102,7 @@ def test_the_guarantee_is_no_less_than_the_truth(n_modes, domain, epsilon):
     for _ in range(n_modes - 1):
         losses = np.add.outer(total[0], law[0]).ravel()
         total = losses, np.multiply.outer(total[1], law[1]).ravel()
-    half = model.set_params(epsilon=epsilon / 2)._plan_sums(model._plan(), where, shape)
+    half = randomizer_of(model.set_params(epsilon=epsilon / 2), where, shape)
     for at in (0.0, 0.3 * epsilon, 0.6 * epsilon, 0.9 * epsilon):
         truth = tools.stick(total, at)
         assert plan.guarantee.delta_at(at) >= truth * (1 - 1e-9)

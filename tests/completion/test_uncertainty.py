@@ -35,7 +35,14 @@ def coverage(model, X, y):
 
 def completion(rank, shape, epsilon, **domain):
     domain = domain or {"value_bounds": BOUNDS}
-    return CPCompletion(rank, epsilon=epsilon, shape=shape, random_state=0, **domain)
+    return CPCompletion(
+        rank,
+        epsilon=epsilon,
+        perturbation="input",
+        shape=shape,
+        random_state=0,
+        **domain,
+    )
 
 
 # --- values that were held out -------------------------------------------------------

@@ -239,7 +239,7 @@ def test_a_row_without_information_but_its_prior():
 
 
 @pytest.mark.parametrize("held", [(), (1,), (0, 3), (0, 1, 2)])
-def test_rows_are_solved_with_columns_held_at_one(held):
+def test_rows_are_solved_with_columns_that_are_held(held):
     rng = np.random.default_rng(0)
     free = np.setdiff1d(np.arange(5), held)
     mean, precision = rng.standard_normal(5), rng.uniform(0.5, 2, 5)
@@ -247,18 +247,18 @@ def test_rows_are_solved_with_columns_held_at_one(held):
     values = rng.standard_normal((4, 12))
     gram = (design.transpose(0, 2, 1) @ design)[:, *np.triu_indices(5)]
     projection = np.einsum("rea,re->ra", design, values)
-    means, moments, fitted = np.empty((4, 5)), np.empty((4, 15)), np.empty(4)
-    covariances = np.zeros((4, 15))
+    held_at, covariances = rng.standard_normal((4, 5)), np.zeros((4, 15))
+    means, moments, fitted = held_at.copy(), np.empty((4, 15)), np.empty(4)
     solve_rows(
         gram, projection, free, mean, precision, 0.3, means, covariances, moments,
         fitted,
     )  # fmt: skip
     for r in range(4):
-        left = values[r] - design[r][:, list(held)].sum(axis=1)
+        left = values[r] - design[r][:, list(held)] @ held_at[r, list(held)]
         seen = design[r][:, free]
         inverse = np.linalg.inv(seen.T @ seen / 0.3 + np.diag(precision[free]))
         shift = seen.T @ left / 0.3 + precision[free] * mean[free]
-        row, covariance = np.ones(5), np.zeros((5, 5))
+        row, covariance = held_at[r].copy(), np.zeros((5, 5))
         row[free] = inverse @ shift
         covariance[np.ix_(free, free)] = inverse
         second = (np.outer(row, row) + covariance)[np.triu_indices(5)]

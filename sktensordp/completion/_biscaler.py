@@ -1,0 +1,485 @@
+"""Rows and columns standardised to mean zero and variance one, under a budget.
+
+Guarantee. Coordinates are public. Two data sets that differ in the value of one entry
+differ in the sum of the values of one row and of one column, by at most the range of
+the values. These sums get discrete Laplace noise, and the means are computed from them.
+Given the means, the squared residuals, clipped to a public range, differ in one entry,
+and their sums in one row and one column. Two sums of each kind compose.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import TransformerTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn_compat import Interval, fit_context
+from .._validation import (
+    check_bounds,
+    check_modes,
+    check_shape,
+)
+from ..base import PrivateEstimatorMixin
+from ..exceptions import PrivacyLeakWarning
+from ._input import entry_guarantee, plan_entry_randomizer
+from ._observed import ObservedMixin
+from ._scales import private_statistics, published_statistics
+from ._streams import as_coordinates
+from ._sums import plan_sums_randomizer
+
+__all__ = ["BiScaler"]
+
+_SUMS = (
+    "The sums of the values, and of their squared residuals, in every row and column"
+)
+_STATEMENT = (
+    f"{_SUMS} were given discrete Laplace noise; the means and the scales are computed "
+    "from them and the coordinates."
+)
+_SOURCE = (
+    "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for rows and columns, for "
+    "values and squares"
+)
+# The share of epsilon that the sums of values have; those of squares have the rest.
+_SHARE = 0.8
+
+
+class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
+    """Standardise the rows and the columns of a sparse tensor, under a budget.
+
+    The value of an entry in row i and column j is taken apart as ::
+
+        y = offset + a_i + b_j + tau_i * gamma_j * z
+
+    and z, the standardised value, has about mean zero and variance one in every row and
+    every column, over the observed entries. Rows and columns are the indices of two
+    modes; entries that differ in other modes alone are in the same row and column.
+
+    Without a budget this is the bi-scaling of [1]_ that precedes the completions of
+    [2]_. Its means and scales are statistics of the raw values: no guarantee of what
+    follows holds. With a budget they are computed from noisy sums.
+
+    **Who is protected.** Neighbouring data sets differ in the value of one observed
+    entry. Which entries are observed (the coordinates) is public. The guarantee covers
+    the means and the scales; the standardised values are as private as the values, and
+    what follows has to protect them, within `value_bounds_`, under its own epsilon.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Budget of one entry. None is the published procedure, on the raw values, with a
+        ``PrivacyLeakWarning``. ``float("inf")`` is the private procedure without noise.
+    value_bounds : tuple of (float, float), default=None
+        Public range of the values, to which they are clipped. If `epsilon` is finite
+        and there is none, it is read off the values with a ``PrivacyLeakWarning``, and
+        the guarantee is void.
+    shape : tuple of int, default=None
+        Sizes of the modes; one more than the largest coordinates by default.
+    modes : tuple of (int, int), default=(0, 1)
+        The modes that are rows and columns.
+    clip : float, default=3.0
+        Largest magnitude of a standardised value.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: it repeats the noise in every clone, although
+        never in two fits of one object.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Of the means and the scales together.
+    offset_ : float
+        Mean of all values.
+    means_ : list of two ndarrays of shape (shape_[mode],)
+        Of the rows and of the columns, from `offset_`; zero where nothing was observed.
+        The lower mode comes first.
+    scale_ : float
+        The common scale, of an entry whose row and column were not observed.
+    scales_ : list of two ndarrays of shape (shape_[mode],)
+        Positive. The scale of an entry is the product of its row's and its column's;
+        those of which nothing was observed are the root of `scale_`.
+    value_bounds_ : tuple of (float, float)
+        Public range of the standardised values, ``(-clip, clip)``: what a completion
+        of them declares.
+    shape_ : tuple of int
+        Sizes of the modes.
+    n_features_in_ : int
+        Number of modes.
+
+    Notes
+    -----
+    The means are the posterior means of biases given their noisy sums, as in
+    ``CPCompletion(perturbation="sums")``. Squared residuals around them are clipped at
+    the square of half the range. The logarithms of the variances of rows and columns
+    have a normal prior, whose width and centre, the common scale, are learned from the
+    noisy sums of squares: the larger the noise, the closer all scales come to the
+    common one. Nothing but the four sets of sums reads the values.
+
+    The published procedure repeats that the means of all rows, of all columns, and then
+    their variances are solved for, until nothing changes, or with a
+    ``ConvergenceWarning`` after 1000 times. A row or column with fewer than two values,
+    or whose values the means explain, keeps the common scale. Where there are such
+    ones, the variances of all others cannot be one together; those of the columns then
+    are. Where most have one or two values, no scales give variances of one.
+
+    References
+    ----------
+    .. [1] Hastie, Mazumder, Lee and Zadeh, "Matrix Completion and Low-Rank SVD via Fast
+       Alternating Least Squares", 2015, Section 7.1.
+    .. [2] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
+       Completion", 2022, Section 5.2.
+
+    Examples
+    --------
+    >>> from sktensordp.completion import BiScaler, CPCompletion
+    >>> from sktensordp.datasets import make_ratings
+    >>> ratings = make_ratings(50, 40, 1000, random_state=0)
+    >>> X, y = ratings.data, ratings.target
+    >>> scaler = BiScaler(1.0, value_bounds=(0.5, 5), random_state=0).fit(X, y)
+    >>> model = CPCompletion(2, epsilon=3.0, value_bounds=scaler.value_bounds_,
+    ...                      random_state=0).fit(X, scaler.scale_values(X, y))
+    >>> scaler.unscale_values(X, model.predict(X)).shape
+    (1000,)
+    >>> print(scaler.privacy_guarantee_)
+    (epsilon = 1, delta = 0)-differential privacy for the value of one observed entry
+    (replace-one). The sums of the values, and of their squared residuals, in every row
+    and column were given discrete Laplace noise; the means and the scales are computed
+    from them and the coordinates. [Dwork, McSherry, Nissim and Smith (2006), Theorem 1,
+    for rows and columns, for values and squares]
+    """
+
+    _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
+        "epsilon": [Interval(Real, 0, None, closed="right"), None],
+        "value_bounds": ["array-like", None],
+        "shape": ["array-like", None],
+        "modes": ["array-like"],
+        "clip": [Interval(Real, 0, None, closed="neither")],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    # Kept from the fit: rows and columns, the declared range of the values, and whether
+    # it was to a tensor.
+    _modes: tuple[int, ...]
+    _domain: tuple[float, float] | None
+    _dense: bool
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        *,
+        value_bounds: tuple[float, float] | None = None,
+        shape: Sequence[int] | None = None,
+        modes: tuple[int, int] = (0, 1),
+        clip: float = 3.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.value_bounds = value_bounds
+        self.shape = shape
+        self.modes = modes
+        self.clip = clip
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.positive_only = True
+        tags.non_deterministic = self._has_noise
+        # It keeps them; scikit-learn would check that after a fit with y.
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])
+        return tags
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Compute the means and scales of rows and columns.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N)
+            With `y`, coordinates of the observed entries: integers, or integral
+            floats. Without, the tensor itself, NaN where nothing was observed.
+        y : array-like of shape (n_observed,), default=None
+            The observed values, finite.
+
+        Returns
+        -------
+        self : BiScaler
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: if coordinates are fractional, negative or
+            outside `shape`, values are NaN or infinite, the range is out of order, or
+            `modes` are not two of the modes.
+        """
+        where, values, shape = self._observed(X, y)
+        return self._fit(where, values, shape, dense=y is None)
+
+    def scale_values(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.floating]:
+        """Standardised values of entries.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_entries, n_modes)
+            Coordinates inside `shape_`; -1 stands for an index that is not known.
+        y : array-like of shape (n_entries,)
+            The values, finite.
+
+        Returns
+        -------
+        z : ndarray of shape (n_entries,)
+            Within `value_bounds_`. They are as private as the values.
+
+        Raises
+        ------
+        ValueError
+            If a coordinate is fractional, below -1 or outside `shape_`, or a value is
+            NaN or infinite.
+        """
+        check_is_fitted(self)
+        where, y = self._check_entries(
+            X, y, self.shape_, reset=False, allow_unknown=True
+        )
+        center, scale = self._at([where[:, mode] for mode in self._modes])
+        return self._scaled(y, center, scale)
+
+    def unscale_values(self, X: ArrayLike, z: ArrayLike) -> NDArray[np.floating]:
+        """Values of entries from standardised ones, such as predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_entries, n_modes)
+            Coordinates inside `shape_`; -1 stands for an index that is not known.
+        z : array-like of shape (n_entries,)
+            The standardised values, finite.
+
+        Returns
+        -------
+        y : ndarray of shape (n_entries,)
+            Within `value_bounds`, if these were declared.
+
+        Raises
+        ------
+        ValueError
+            As `scale_values`.
+        """
+        check_is_fitted(self)
+        where, z = self._check_entries(
+            X, z, self.shape_, reset=False, allow_unknown=True
+        )
+        center, scale = self._at([where[:, mode] for mode in self._modes])
+        return self._unscaled(z, center, scale)
+
+    def _can_transform(self):
+        # Before a fit as well: a Pipeline asks for it then.
+        if not getattr(self, "_dense", True):
+            raise AttributeError(
+                "transform is not there after a fit to coordinates; see scale_values."
+            )
+        return True
+
+    @available_if(_can_transform)
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """A standardised tensor, after a fit to a tensor.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            NaN where nothing was observed.
+
+        Returns
+        -------
+        standardized : ndarray of shape (I_1, ..., I_N)
+            Within `value_bounds_`, and NaN where `X` is. As private as `X`.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape than the tensor in the fit, or infinite values.
+        """
+        check_is_fitted(self)
+        return self._scaled(self._check_tensor(X, self.shape_), *self._everywhere())
+
+    @available_if(_can_transform)
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """The tensor of a standardised one, such as its completion.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+
+        Returns
+        -------
+        tensor : ndarray of shape (I_1, ..., I_N)
+            Within `value_bounds`, if these were declared; NaN where `X` is.
+
+        Raises
+        ------
+        ValueError
+            As `transform`.
+        """
+        check_is_fitted(self)
+        return self._unscaled(self._check_tensor(X, self.shape_), *self._everywhere())
+
+    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.floating]:
+        """Fit to a tensor and standardise it.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            NaN where nothing was observed.
+        y : None
+            Ignored. Coordinates and their values are for `fit`.
+
+        Returns
+        -------
+        standardized : ndarray of shape (I_1, ..., I_N)
+        """
+        return self.fit(X).transform(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+
+        Returns
+        -------
+        self : BiScaler
+        """
+        return self
+
+    def _observed(self, X, y):
+        """Coordinates and values of the observed entries, and the shape."""
+        shape = None if self.shape is None else check_shape(self.shape)
+        if y is None:
+            mask, values = self._check_observed(X, shape)
+            where, shape = as_coordinates(mask), mask.shape
+        else:
+            where, values = self._check_entries(X, y, shape)
+            shape = shape or tuple((where.max(axis=0) + 1).tolist())
+        return where, values, shape
+
+    def _fit(self, where, values, shape, dense):
+        """Fit to values at checked coordinates."""
+        modes = check_modes(self.modes, len(shape), "modes")
+        if len(modes) != 2 or len(self.modes) != 2:
+            raise ValueError(f"modes must be two modes, got {self.modes!r}.")
+        where, sizes = where[:, modes], tuple(shape[mode] for mode in modes)
+        values = values.astype(float)
+        guarantee, domain, sums = self._plan(where, sizes, values)
+        self._forget()
+        self._modes, self._dense = modes, dense
+        self._domain = None if self.value_bounds is None else domain
+        if self._has_noise:
+            with self._release(guarantee) as source:
+                found = private_statistics(*sums, values, source)
+        else:
+            self.privacy_guarantee_ = guarantee
+            if self.epsilon is not None:
+                found = private_statistics(*sums, values)
+            else:
+                if self._domain is not None:
+                    values = np.clip(values, *self._domain)
+                found = published_statistics(where.T, values, sizes)
+        self.offset_, self.means_, self.scale_, self.scales_ = found
+        self.value_bounds_ = -float(self.clip), float(self.clip)
+        self.shape_ = shape
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "shape_")
+
+    @property
+    def _has_noise(self):
+        return self.epsilon is not None and math.isfinite(self.epsilon)
+
+    def _at(self, indices):
+        """Centre and scale at indices of rows and columns; -1 is not known."""
+        center, scale = self.offset_, 1.0
+        for index, mean, root in zip(indices, self.means_, self.scales_, strict=True):
+            center = center + np.append(mean, 0.0)[index]
+            scale = scale * np.append(root, math.sqrt(self.scale_))[index]
+        return center, scale
+
+    def _everywhere(self):
+        grid = np.ogrid[tuple(slice(n) for n in self.shape_)]
+        return self._at([grid[mode] for mode in self._modes])
+
+    def _scaled(self, values, center, scale):
+        return np.clip((values - center) / scale, *self.value_bounds_).astype(
+            values.dtype
+        )
+
+    def _unscaled(self, values, center, scale):
+        unscaled = center + scale * values
+        if self._domain is not None:
+            unscaled = np.clip(unscaled, *self._domain)
+        return unscaled.astype(values.dtype)
+
+    def _plan(self, where, sizes, values=None):
+        """Guarantee, range of the values, and randomisers of both kinds of sums."""
+        from dp_accounting import dp_event
+
+        bounds = None if self.value_bounds is None else check_bounds(self.value_bounds)
+        nothing = dp_event.NonPrivateDpEvent(), "not private"
+        if self.epsilon is None:
+            if values is not None:
+                _warn("epsilon is None, so the means and scales are raw statistics")
+            statement = "The means and scales are statistics of the raw values."
+            return entry_guarantee(nothing[0], statement, nothing[1]), bounds, ()
+        void_for = None
+        if bounds is None:
+            bounds = (0.0, 1.0) if values is None else _range(values)
+            if self._has_noise:
+                void_for = float(self.epsilon)
+                if values is not None:
+                    _warn(
+                        "value_bounds is not given, so the range is read off the "
+                        "values; declare it to protect them"
+                    )
+        share = _SHARE * self.epsilon
+        shares = share, (self.epsilon - share if self._has_noise else share)
+        sums = [
+            plan_sums_randomizer(
+                plan_entry_randomizer(share, domain, None, None, declared=True),
+                share, where, sizes, declared=True,
+            )
+            for share, domain in zip(shares, (bounds, (0.0, 1.0)), strict=True)
+        ]  # fmt: skip
+        if not self._has_noise:
+            statement = f"{_SUMS} were used without noise (epsilon = inf)."
+            return entry_guarantee(nothing[0], statement, nothing[1]), bounds, sums
+        event = dp_event.ComposedDpEvent([each.guarantee.event for each in sums])
+        guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
+        return guarantee, bounds, sums
+
+    def _planned_guarantee(self, fitted=None):
+        return self._plan(np.zeros((1, 2), dtype=int), (1, 1))[0]
+
+    def _unprotected(self):
+        return [
+            *super()._unprotected(),
+            "The standardised values are as private as the values: BiScaler protects "
+            "its means and scales, and what follows has to protect them.",
+            "Which entries are observed (the coordinates) is public: it is published "
+            "who rated what, not how.",
+        ]
+
+
+def _warn(why):
+    message = f"{why}. No finite epsilon holds for this fit."
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=6)
+
+
+def _range(values):
+    low, high = float(np.min(values)), float(np.max(values))
+    return (low, high) if low < high else (low - 0.5, high + 0.5)

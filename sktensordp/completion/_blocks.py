@@ -1,0 +1,256 @@
+"""Perturbation of statistics and of output: biases from sums, then factors by blocks.
+
+A block is the rows of one mode, fitted by ridge regression of what the biases leave of
+the values on factors of the other modes that are public or were released before. Either
+the right-hand sides of the normal equations get noise ("statistics") or their solutions
+do ("output"). Both are linear in the values, with weights that are known:
+
+    right-hand side   b_i = sum_e h_e r_e
+    solution          u_i = sum_e M_i^-1 h_e r_e,   M_i = sum_e h_e h_e^T + lambda I
+
+with r_e, the residual, clipped to [-c, c]. One value moves those of its own row alone,
+by at most 2 c max_e ||q_e||_1, where q_e is h_e or M_i^-1 h_e and the maximum is over
+the entries of the row. Laplace noise of that scale makes a block pure-DP; the proof is
+in doc/completion.md.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..tensor import point_model, row_posterior
+from ._input import entry_guarantee
+from ._noisy_sums import plan_laplace_sums, row_sums
+from ._problem import ALL_ELSE, Outcome, Problem, Solver
+from ._sums import MeanPerturbation, SumsPerturbation
+
+__all__ = ["BlockPerturbation"]
+
+# Share of epsilon for the sums that determine the biases, or for the mean alone.
+_SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
+# Residuals of biases are clipped to this part of half the range, those of a mean to it.
+_RESIDUAL_CLIP = 0.5
+# The ridge is what would be right for rows of this variance, in half ranges squared.
+_ROW_VARIANCE = 0.05
+_SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
+_STATEMENTS = {
+    "statistics": "the right-hand sides of regressions on what was known before",
+    "output": "the solutions of ridge regressions on what was known before",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPerturbation(Solver):
+    """Randomise regressions of one mode after the other.
+
+    Attributes
+    ----------
+    problem : Problem
+    name : {"statistics", "output"}
+    """
+
+    problem: Problem
+    name: str
+
+    def __post_init__(self):
+        if self.problem.smooth_modes:
+            raise ValueError(f'perturbation="{self.name}" has no smooth modes.')
+
+    @property
+    def uses_features(self):
+        """Whether what is fitted are weights of the pattern's features."""
+        features = self.problem.features
+        return features is not None and features.shape[1] > 0
+
+    @cached_property
+    def _modes(self):
+        """The modes whose rows are fitted, one after the other."""
+        if self.uses_features:
+            return [0]
+        return [*range(len(self.problem.shape))] if self.problem.rank else []
+
+    @property
+    def _n_columns(self):
+        return (
+            self.problem.features.shape[1] if self.uses_features else self.problem.rank
+        )
+
+    @cached_property
+    def sums(self):
+        """What comes before the blocks."""
+        problem = self.problem
+        share = 1.0
+        if self._modes:
+            share = _SHARE_OF_SUMS if problem.biases else _SHARE_OF_MEAN
+        return (SumsPerturbation if problem.biases else MeanPerturbation)(
+            problem, share
+        )
+
+    @property
+    def noise_variance(self):
+        """Variance of the noise of sums of residuals with weights of length one."""
+        # Of about so large an absolute sum.
+        largest = 4 * self._clip**2 * self._n_columns
+        return largest * self._noise.noise_variance
+
+    @property
+    def _clip(self):
+        """Largest residual."""
+        return self.problem.scale * (_RESIDUAL_CLIP if self.problem.biases else 1.0)
+
+    @cached_property
+    def _noise(self):
+        problem = self.problem
+        return plan_laplace_sums(
+            (1 - self.sums.share) * problem.epsilon, n_releases=len(self._modes),
+            n_changed=self._n_columns, n_entries=problem.n_entries,
+        )  # fmt: skip
+
+    @cached_property
+    def guarantee(self):
+        """Of the sums and of all blocks together."""
+        from dp_accounting import dp_event
+
+        problem, first = self.problem, self.sums.guarantee
+        if not self._modes or math.isinf(problem.epsilon):
+            return first
+        return entry_guarantee(
+            dp_event.ComposedDpEvent([self.sums.event, self._noise.event]),
+            f"{self.sums.statement}, and {_STATEMENTS[self.name]} too; {ALL_ELSE}",
+            _SOURCE,
+            void_for=None if problem.declared else float(problem.epsilon),
+        )
+
+    def release(self, values, source, on_sweep):
+        """The outcome of the sums, and factors from noisy blocks."""
+        problem = self.problem
+        part = None if source is None else source.part
+        first = self.sums
+        outcome = first.complete(
+            first.release(values, part and part(0), on_sweep), on_sweep
+        )
+        residuals = problem.values.clip(values.astype(float))
+        residuals -= outcome.offset
+        residuals -= outcome.model.predict(problem.coordinates)
+        clip = self._clip
+        # From -1 to 1: two values differ by 2 at most.
+        residuals = np.clip(residuals / clip, -1.0, 1.0)
+        ridge = outcome.model.noise_variance / problem.scale**2 / _ROW_VARIANCE
+        variance = outcome.model.noise_variance / clip**2
+        factors = self._start()
+        for step, mode in enumerate(self._modes, start=1):
+            block = _Block(problem, mode, factors)
+            if self.name == "output":
+                block.solve(ridge)
+            sums = block.release(residuals, self._noise, part and part(step))
+            found = block.posterior(sums, self._noise, variance)
+            if step < len(self._modes):
+                # A direction for the blocks that follow, whatever its length.
+                found /= np.maximum(np.sqrt(np.mean(found**2, axis=0)), 1e-12)
+            factors[mode] = found
+        if self._modes:
+            factors[self._modes[-1]] *= clip
+        return outcome, factors, values.dtype
+
+    def complete(self, released, on_sweep):
+        """The factors as a model."""
+        outcome, factors, dtype = released
+        problem, biases = self.problem, None
+        if problem.biases:
+            model = outcome.model
+            biases = [model.means[r, mode] for mode, r in enumerate(model.rows)]
+        parts = {}
+        if self._modes and self.uses_features:
+            parts = {"features": problem.features, "weights": factors[0]}
+        elif self._modes:
+            parts = {"factors": factors}
+        model = point_model(
+            problem.shape, outcome.model.noise_variance, dtype, biases=biases, **parts
+        )
+        return Outcome(model, outcome.offset, max(len(self._modes), 1))
+
+    def _start(self):
+        """Factors that are public: features, or a fixed random start."""
+        shape, n_columns = self.problem.shape, self._n_columns
+        if self.uses_features:
+            factors = [np.ones((size, n_columns)) for size in shape]
+            factors[1] = self.problem.features[:-1]
+            return factors
+        start = np.random.default_rng(0)
+        return [start.standard_normal((size, n_columns)) for size in shape]
+
+
+class _Block:
+    """Linear sums of residuals in the rows of one mode."""
+
+    def __init__(self, problem, mode, factors):
+        self.rows = problem.coordinates[:, mode]
+        self._others = [
+            (problem.coordinates[:, other], factor)
+            for other, factor in enumerate(factors)
+            if other != mode
+        ]
+        self.shape = problem.shape[mode], factors[mode].shape[1]
+        self._solved = None
+
+    def regressors(self, part):
+        """Regressors h of the entries of a slice."""
+        return math.prod(factor[rows[part]] for rows, factor in self._others)
+
+    def weights(self, part):
+        """Weights q of the entries of a slice."""
+        regressors = self.regressors(part)
+        if self._solved is None:
+            return regressors
+        return np.einsum("eab,eb->ea", self._solved[self.rows[part]], regressors)
+
+    def _products(self, left, right):
+        """Sums over the entries of a row of the products of two vectors."""
+        n_rows, n_columns = self.shape
+
+        def products(part):
+            outer = left(part)[:, :, np.newaxis] * right(part)[:, np.newaxis, :]
+            return outer.reshape(-1, n_columns**2)
+
+        sums = row_sums(self.rows, (n_rows, n_columns**2), products)
+        return sums.reshape(n_rows, n_columns, n_columns)
+
+    def solve(self, ridge):
+        """Weigh by the inverses of the ridge regressions' matrices."""
+        gram = self._products(self.regressors, self.regressors)
+        gram += ridge * np.eye(self.shape[1])
+        self._solved = np.linalg.inv(gram)
+
+    def release(self, residuals, noise, source):
+        """Noisy sums of the residuals, each in the unit of its row."""
+        largest = np.zeros(self.shape[0])
+
+        def look(part):
+            norms = np.abs(self.weights(part)).sum(axis=1)
+            np.maximum.at(largest, self.rows[part], norms)
+
+        for start in range(0, len(self.rows), 2**18):
+            look(slice(start, start + 2**18))
+        # Residuals are in [-1, 1], so that contributions are of length 1/2 at most.
+        self.unit = np.where(largest > 0, 2 * largest, 1.0)
+
+        def contributions(part):
+            scaled = residuals[part] / self.unit[self.rows[part]]
+            return self.weights(part) * scaled[:, np.newaxis]
+
+        return noise.release([(self.rows, self.shape, contributions)], source)[0]
+
+    def posterior(self, sums, noise, residual_variance):
+        """Posterior means of the rows, given noisy sums."""
+        squares = design = self._products(self.weights, self.weights)
+        if self._solved is not None:
+            design = self._products(self.weights, self.regressors)
+        return row_posterior(
+            sums * self.unit[:, np.newaxis],
+            design,
+            squares,
+            self.unit**2 * noise.noise_variance,
+            residual_variance,
+        )

@@ -1,0 +1,198 @@
+"""Sums over entries, released several times with noise.
+
+In a release, every observed entry contributes a vector to the sums of the rows that
+it is in. The vector is a function of the entry's own value and of what was released
+before, and its distance from that of any other value is at most 1. So two data sets
+that differ in one value have sums at distance 1 at most.
+
+- Gaussian noise of standard deviation sigma, for distances in L2: a release is
+  1/sigma-GDP, and K of them, chosen one after the other, are sqrt(K)/sigma-GDP (Dong,
+  Roth and Su 2022, Corollary 3.3).
+- Laplace noise, for distances in L1: the pure epsilons of the releases add up (Dwork,
+  McSherry, Nissim and Smith 2006, Theorem 1).
+
+Contributions are rounded to whole steps of the noise's lattice before they are summed,
+so that sums are exact and the distance of neighbours is that of two contributions.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..mechanisms._gaussian_noise import gaussian_event, mu_within
+from ..noise import gaussian_lattice, laplace_lattice
+from ..privacy import gaussian_mu
+
+__all__ = [
+    "NoisySums",
+    "plan_gaussian_sums",
+    "plan_laplace_sums",
+    "planned_event",
+    "row_sums",
+]
+
+# A contribution is computed from a value with this relative error at most, and rounding
+# mu up covers the few operations of the accounting.
+_ROUNDED_UP = 1 + 1e-9
+# Numbers among the contributions that are held at once.
+_CHUNK = 2**22
+_BLOCK = 2**16
+# Sums of whole steps are exact below.
+_LARGEST_INTEGER = 2**52
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """Noise of the sums, and what all their releases reveal together.
+
+    Attributes
+    ----------
+    lattice : GaussianLattice, LaplaceLattice or None
+        None for no noise.
+    noise_variance : float
+        Where contributions differ by up to 1.
+    event : dp_accounting.DpEvent or None
+        What all releases together are, for accounting.
+    """
+
+    lattice: Any = None
+    noise_variance: float = 0.0
+    event: Any = None
+
+    def release(self, parts, source):
+        """Noisy sums of contributions, for one release.
+
+        Parameters
+        ----------
+        parts : list of (rows, shape, contributions)
+            For every mode that takes part, the row of each entry, the numbers of rows
+            and of columns, and a function that maps a slice of the entries to their
+            contributions, an array of shape (n, n_columns).
+        source : NoiseSource
+            Of this release alone.
+
+        Returns
+        -------
+        sums : list of ndarray of shape (n_rows, n_columns)
+        """
+        step = None if self.lattice is None else self.lattice.step
+        sums = [row_sums(*part, step) for part in parts]
+        if step is None:
+            return sums
+        flat = np.concatenate([s.ravel() for s in sums])
+        for block, start in enumerate(range(0, len(flat), _BLOCK)):
+            part = flat[start : start + _BLOCK]
+            self.lattice.randomize(part, source.stream(block), out=part)
+        ends = np.cumsum([s.size for s in sums])[:-1]
+        found = np.split(flat, ends)
+        return [f.reshape(s.shape) for f, s in zip(found, sums, strict=True)]
+
+
+def row_sums(rows, shape, contributions, step=None):
+    """Sums by row; with a step, those of contributions rounded to it, exactly."""
+    total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        own = contributions(part)
+        if step is not None:
+            own = np.rint(own / step)
+        n = len(own)
+        incidence = sparse.csc_array(
+            (np.ones(n), rows[part], np.arange(n + 1)), shape=(shape[0], n)
+        )
+        total += incidence @ own
+    return total if step is None else total * step
+
+
+def plan_gaussian_sums(epsilon, delta, *, n_releases, n_cells, n_changed, n_entries):
+    """Noise for releases that keep (epsilon, delta) together.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Infinity for no noise.
+    n_releases : int
+    n_cells : int
+        Sums of all releases together.
+    n_changed : int
+        Sums of one release that one entry is in.
+    n_entries : int
+
+    Returns
+    -------
+    sums : NoisySums
+
+    Raises
+    ------
+    ValueError
+        If delta is too small for epsilon and so many sums, or the sums would not be
+        exact.
+    """
+    if math.isinf(epsilon):
+        return NoisySums()
+    if delta == 0:
+        raise ValueError("Gaussian noise needs delta > 0.")
+    sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
+    lattice = gaussian_lattice(sigma, n_cells, epsilon, delta)
+    target = mu_within(epsilon, delta, lattice) / math.sqrt(n_releases)
+    distance = _ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
+    lattice = replace(lattice, sigma=distance / target)
+    _check_exact(n_entries, lattice.step)
+    mu = distance / lattice.sigma * math.sqrt(n_releases) * _ROUNDED_UP
+    return NoisySums(lattice, lattice.sigma**2, gaussian_event(mu, lattice))
+
+
+def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
+    """Noise for releases that keep a pure epsilon together.
+
+    Parameters
+    ----------
+    epsilon : float
+        Infinity for no noise.
+    n_releases : int
+    n_changed : int
+        Sums of one release that one entry is in.
+    n_entries : int
+
+    Returns
+    -------
+    sums : NoisySums
+
+    Raises
+    ------
+    ValueError
+        If epsilon cannot be represented, or the sums would not be exact.
+    """
+    from dp_accounting import dp_event
+
+    if math.isinf(epsilon) or n_releases == 0:
+        return NoisySums()
+    lattice = laplace_lattice(
+        -math.inf, math.inf, epsilon / n_releases, n_cells=n_changed, l1=_ROUNDED_UP
+    )
+    _check_exact(n_entries, lattice.step)
+    event = dp_event.SelfComposedDpEvent(
+        dp_event.DiscreteLaplaceDpEvent(
+            noise_parameter=lattice.rate, sensitivity=lattice.l1_steps
+        ),
+        n_releases,
+    )
+    return NoisySums(lattice, lattice.noise_variance, event)
+
+
+def _check_exact(n_entries, step):
+    if n_entries >= _LARGEST_INTEGER * step:
+        raise ValueError("There are too many values to be summed exactly.")
+
+
+def planned_event(epsilon, delta):
+    """What releases reveal that keep (epsilon, delta), before their sums are known.
+
+    It dominates those of `plan_gaussian_sums` up to ten million sums, whose ideal noise
+    has to leave room for the sampler.
+    """
+    lattice = gaussian_lattice(1.0, 10**7, epsilon, delta)
+    return gaussian_event(gaussian_mu(epsilon, delta), lattice)

@@ -1,0 +1,56 @@
+"""Observed entries as they are passed in: coordinates with values, or a tensor."""
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from .._validation import check_coordinates, check_numeric
+
+__all__ = ["ObservedMixin"]
+
+
+class ObservedMixin:
+    """Mixin of estimators that are fitted to the observed entries of a tensor."""
+
+    def _check_entries(self, X, y, shape, *, reset=True, allow_unknown=False):
+        """Coordinates within `shape`, if there is one, and their finite values."""
+        check_numeric(y, "y")
+        X, y = validate_data(
+            self, X, y, reset=reset, dtype="numeric", y_numeric=True,
+            ensure_min_features=2 if reset else 1,
+        )  # fmt: skip
+        where = check_coordinates(
+            X, shape=shape, allow_unknown=allow_unknown, name=type(self).__name__
+        )
+        y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
+        # None is not NaN to scikit-learn.
+        if not np.all(np.isfinite(y)):
+            raise ValueError("Some values in y are NaN, infinite or missing.")
+        return where, y
+
+    def _check_tensor(self, X, shape):
+        """A tensor, NaN for the unobserved, of the shape where there is one."""
+        check_numeric(X, "X")
+        if np.ndim(X) < 2:
+            # scikit-learn's message would show the values.
+            raise ValueError(
+                f"Expected 2D array, got {np.ndim(X)}D array instead: without y, X "
+                "is a tensor of two or more modes."
+            )
+        X = check_array(
+            X, allow_nd=True, dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan", estimator=self, input_name="X",
+        )  # fmt: skip
+        if shape is not None and X.shape != shape:
+            raise ValueError(f"The tensor has shape {X.shape}, but shape is {shape}.")
+        return X
+
+    def _check_observed(self, X, shape):
+        """Mask of the observed entries of a tensor, and their values."""
+        X = self._check_tensor(X, shape)
+        mask = ~np.isnan(X)
+        if not mask.any():
+            raise ValueError("No entry of the tensor is observed: all are NaN.")
+        vars(self).pop("feature_names_in_", None)
+        self.n_features_in_ = X.ndim
+        return mask, X[mask]

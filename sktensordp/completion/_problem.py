@@ -1,0 +1,143 @@
+"""What a private solver is asked for, and what it answers: no values, no randomness."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..tensor import DenseEntries, SparseEntries, StructuredCP, pattern_features
+from ._streams import as_coordinates
+
+__all__ = ["ALL_ELSE", "Outcome", "Problem", "Solver"]
+
+# How the statement of every guarantee ends.
+ALL_ELSE = "all else is computed from them and the coordinates."
+
+# From this share of observed entries on, sums over all entries of an array are faster
+# than sums over coordinates.
+_LEAST_DENSITY = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A tensor to complete, all but its values.
+
+    Attributes
+    ----------
+    where : ndarray of shape (n, n_modes), int32, or of the shape of the tensor, bool
+        Coordinates of the observed entries, or a mask that marks them.
+    shape : tuple of int
+    values : EntryRandomizer
+        The values' domain, and how each of them would be randomised alone.
+    declared : bool
+        Whether the domain was declared, not read off the values.
+    epsilon, delta : float
+        Budget of one entry; `delta` is for solvers with Gaussian noise.
+    rank : int
+    biases : bool
+    smooth_modes : tuple of int
+    n_components : int
+        Largest number of components of the pattern.
+    max_iter : int
+    gradient_clip : float
+    learning_rate, regularization : float
+        Of the published algorithms.
+    n_threads : int
+    """
+
+    where: np.ndarray
+    shape: tuple[int, ...]
+    values: Any
+    declared: bool
+    epsilon: float
+    delta: float
+    rank: int
+    biases: bool
+    smooth_modes: tuple[int, ...]
+    n_components: int
+    max_iter: int
+    gradient_clip: float
+    learning_rate: float
+    regularization: float
+    n_threads: int
+
+    @property
+    def n_entries(self):
+        """Number of observed entries."""
+        if self.where.dtype == bool:
+            return int(np.count_nonzero(self.where))
+        return len(self.where)
+
+    @cached_property
+    def coordinates(self):
+        """Coordinates of the observed entries, also of what a mask marks."""
+        return as_coordinates(self.where)
+
+    @cached_property
+    def features(self):
+        """Features of the rows of the second mode, from the coordinates; or none."""
+        if not (self.biases and self.n_components):
+            return None
+        return pattern_features(self.coordinates, self.shape, self.n_components)
+
+    @property
+    def scale(self):
+        """Half of the range of the values."""
+        low, high = self.values.bounds
+        return (high - low) / 2
+
+    def entries(self, values):
+        """Values at the observed entries, as sums over them are fastest."""
+        if self.where.dtype != bool:
+            return SparseEntries(self.where, values, self.shape)
+        if values.size < _LEAST_DENSITY * self.where.size:
+            return SparseEntries(self.coordinates, values, self.shape)
+        tensor = np.zeros(self.shape, dtype=values.dtype)
+        tensor[self.where] = values
+        return DenseEntries(tensor, self.where)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A fitted model, computed from what was released.
+
+    Attributes
+    ----------
+    model : StructuredCP
+        Without the offset.
+    offset : float
+    n_iter : int
+    residual_variance : float, default=None
+        Of the values around the model, where it was found.
+    """
+
+    model: StructuredCP
+    offset: float
+    n_iter: int
+    residual_variance: Any = None
+
+
+class Solver:
+    """A way to a model, and what it reveals.
+
+    It has a `guarantee`. `release(values, source, on_sweep)` does all that touches the
+    values, and `complete(released, on_sweep)` computes an `Outcome` from that alone.
+
+    Attributes
+    ----------
+    name : str
+        The perturbation.
+    n_sweeps : int
+        How often it calls `on_sweep` at most, with the number of the sweep; true ends
+        the fit.
+    starts_at_random : bool
+        Whether it draws even where there is no noise.
+    unsound : bool
+        Whether what is claimed of it does not hold.
+    """
+
+    name = ""
+    n_sweeps = 0
+    starts_at_random = False
+    unsound = False

@@ -1,0 +1,93 @@
+"""What the places of the observed entries say of the rows, whatever the values are.
+
+Who rated an item, and how many did, tells something of its ratings. Rows of the second
+mode get features that are computed from the coordinates alone: the logarithm of the
+number of their entries, and the leading singular vectors of their incidence with the
+rows of the first mode, as in correspondence analysis. The numbers of entries by which
+it is normalised are made larger by their mean, lest rows with few entries have vectors
+of their own (Qin and Rohe 2013, "Regularized spectral clustering under the
+degree-corrected stochastic blockmodel"). Components are kept as far as they stand out
+from those of a pattern with the same numbers of entries and otherwise at random.
+"""
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, svds
+
+__all__ = ["pattern_features"]
+
+# A singular value stands out if it is so many times the largest of a random pattern.
+_STANDS_OUT = 1.2
+_OVERDISPERSED = 2.0
+# Root mean square, over the entries, of the logarithm of the number of entries.
+_COUNT_SCALE = 0.25
+
+
+def pattern_features(coordinates, shape, n_components):
+    """Features of the rows of the second mode, from the coordinates alone.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n, n_modes), int
+    shape : tuple of int
+    n_components : int
+        Largest number of singular vectors.
+
+    Returns
+    -------
+    features : ndarray of shape (shape[1] + 1, n_features), float
+        At most `n_components` + 1 of them; the last row is that of a row without
+        entries. The first feature has mean zero over the entries, the others together
+        have norm one in a row, or zero where it has no entries. None where entries are
+        placed at random.
+    """
+    rows, columns = coordinates[:, 0], coordinates[:, 1]
+    counts = np.bincount(columns, minlength=shape[1] + 1)
+    features = []
+    seen, all_counts = counts[counts > 0], counts[:-1]
+    # Entries that are placed at random have counts with a variance of their mean.
+    dispersed = all_counts.var() > _OVERDISPERSED * all_counts.mean()
+    if dispersed and seen.min() < seen.max():
+        logs = np.log1p(counts)
+        logs -= counts @ logs / len(columns)
+        spread = np.sqrt(counts @ logs**2 / len(columns))
+        features.append(_COUNT_SCALE / spread * logs[:, np.newaxis])
+    n_components = min(n_components, min(shape[:2]) - 2)
+    if n_components > 0:
+        vectors = _leading_vectors(rows, columns, shape[:2], n_components)
+        features.append(np.concatenate([vectors, np.zeros((1, vectors.shape[1]))]))
+    return np.concatenate([np.empty((shape[1] + 1, 0)), *features], axis=1)
+
+
+def _leading_vectors(rows, columns, shape, n_components):
+    """Right singular vectors that stand out, weighted, of rows of norm one or zero."""
+    random = np.random.default_rng(0)
+    largest = _decompose(rows, random.permutation(columns), shape, 2)[0][1]
+    values, vectors = _decompose(rows, columns, shape, n_components + 1)
+    # The first one is that of the numbers of entries alone.
+    n_kept = max(np.count_nonzero(values > _STANDS_OUT * largest), 1)
+    vectors = vectors[:, 1:n_kept] * values[1:n_kept]
+    # A sign is arbitrary, and must not depend on the solver.
+    vectors *= np.where(vectors.sum(axis=0) < 0, -1.0, 1.0)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 1e-9)
+
+
+def _decompose(rows, columns, shape, n_values):
+    """Largest singular values, and right vectors, of the incidence over its margins."""
+    ones = np.ones(len(rows), dtype=np.float32)
+    incidence = sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
+    own, other = (
+        1 / np.sqrt(counts + counts.mean())
+        for counts in (incidence.sum(axis=axis, dtype=float) for axis in (1, 0))
+    )
+    scaled = LinearOperator(
+        shape,
+        matvec=lambda x: own * (incidence @ (other * np.ravel(x))),
+        rmatvec=lambda x: other * (incidence.T @ (own * np.ravel(x))),
+        dtype=float,
+    )
+    start = np.random.default_rng(0).standard_normal(min(shape))
+    _, values, vectors = svds(scaled, k=n_values, v0=start)
+    order = np.argsort(-values)
+    return values[order], vectors[order].T

@@ -1,0 +1,129 @@
+"""The choice of the perturbation: what it depends on, and how good it is."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import root_mean_squared_error
+
+from sktensordp.completion import CPCompletion
+from sktensordp.completion._auto import expected_errors
+from sktensordp.datasets import make_low_rank_tensor, make_ratings
+from sktensordp.privacy import privacy_of
+
+SOLVERS = "input", "statistics", "sums"
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return make_ratings(300, 400, 20_000, rank=3, random_state=1)
+
+
+def halves(n, seed=0):
+    test = np.random.default_rng(seed).random(n) < 0.2
+    return ~test, test
+
+
+def chosen(X, y, **params):
+    return (
+        CPCompletion(**{"rank": 3, "random_state": 0, **params}).fit(X, y).perturbation_
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_values_do_not_matter(ratings, epsilon):
+    """Neither which are observed where, nor how large they are."""
+    X, y = ratings.data, ratings.target
+    options = {"epsilon": epsilon, "levels": ratings.levels}
+    rng = np.random.default_rng(0)
+    found = {chosen(X, v, **options) for v in (y, rng.permutation(y), 0 * y + 5, -y)}
+    assert len(found) == 1
+
+
+def test_small_budgets_take_sums_and_large_ones_values(ratings):
+    X, y = ratings.data, ratings.target
+    found = [
+        chosen(X, y, epsilon=epsilon, levels=ratings.levels)
+        for epsilon in (0.1, 0.5, 1.0, 6.0, 20.0, math.inf)
+    ]
+    assert found == ["sums"] * 3 + ["input"] * 3
+
+
+def test_a_table_is_taken_earlier_than_laplace_noise(ratings):
+    """At the same epsilon, levels leave less noise in a value, not in a sum."""
+
+    def first_input(**domain):
+        for epsilon in np.arange(1, 12, 0.5):
+            X, y = ratings.data, ratings.target
+            if chosen(X, y, epsilon=epsilon, max_iter=1, **domain) == "input":
+                return epsilon
+        raise AssertionError
+
+    with_levels = first_input(levels=ratings.levels)
+    assert with_levels + 1 <= first_input(value_bounds=(0.5, 5))
+
+
+@pytest.mark.parametrize("options", [{"biases": False}, {"smooth_modes": [1]}])
+def test_what_sums_cannot_fit_goes_to_values(ratings, options):
+    X, y = ratings.data, ratings.target
+    assert chosen(X, y, epsilon=0.5, levels=ratings.levels, **options) == "input"
+
+
+def test_the_guarantee_is_pure_whatever_is_chosen(ratings):
+    for epsilon in (0.5, 1.5, 3.0, 10.0):
+        model = CPCompletion(3, epsilon=epsilon, levels=ratings.levels, delta=0.0)
+        report = privacy_of(model.fit(ratings.data, ratings.target))
+        assert report.guarantee.delta == 0
+        assert 0.999 * epsilon < report.guarantee.epsilon <= epsilon
+
+
+def test_auto_equals_what_it_takes(ratings):
+    X, y = ratings.data, ratings.target
+    for epsilon in (0.5, 10.0):
+        auto = CPCompletion(3, epsilon=epsilon, levels=ratings.levels, random_state=0)
+        named = clone(auto.fit(X, y)).set_params(perturbation=auto.perturbation_)
+        np.testing.assert_array_equal(auto.predict(X), named.fit(X, y).predict(X))
+
+
+def regret(data, seed, **params):
+    """Held-out error of what is chosen over the best of all that may be."""
+    train, test = halves(len(data.target), seed)
+    errors = {}
+    for name in SOLVERS:
+        model = CPCompletion(perturbation=name, random_state=seed, **params)
+        model.fit(data.data[train], data.target[train])
+        predicted = model.predict(data.data[test])
+        errors[name] = root_mean_squared_error(data.target[test], predicted)
+    auto = clone(model).set_params(perturbation="auto")
+    auto.fit(data.data[train], data.target[train])
+    return errors[auto.perturbation_] - min(errors.values())
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
+def test_no_other_would_have_been_much_better(ratings, epsilon):
+    """In the mean of three splits, as in ratings that the rule was not made on."""
+    options = {"rank": 3, "epsilon": epsilon, "shape": ratings.shape}
+    found = [regret(ratings, s, levels=ratings.levels, **options) for s in range(3)]
+    assert np.mean(found) < 0.005
+
+
+def test_a_small_tensor_of_low_rank_takes_sums_until_noise_is_small():
+    tensor = make_low_rank_tensor(random_state=0)
+    for epsilon, name in ((0.5, "sums"), (16.0, "input")):
+        model = CPCompletion(3, epsilon=epsilon, value_bounds=(0, 1), random_state=0)
+        assert model.fit(tensor.data, tensor.target).perturbation_ == name
+        found = regret(tensor, 0, rank=3, epsilon=epsilon, value_bounds=(0, 1),
+                       shape=tensor.shape)  # fmt: skip
+        assert found < 0.005
+
+
+def test_expectations_fall_with_the_budget(ratings):
+    previous = dict.fromkeys(SOLVERS, math.inf)
+    for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
+        model = CPCompletion(3, epsilon=epsilon, levels=ratings.levels)
+        problem = model._problem(ratings.data, None, ratings.shape)
+        found = {s.name: e for s, e in expected_errors(problem).items()}
+        assert set(found) <= set(SOLVERS)
+        assert all(0 < error < previous[name] for name, error in found.items())
+        previous |= found

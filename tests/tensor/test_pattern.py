@@ -1,0 +1,85 @@
+"""Features of the pattern: what they are, and that chance gives none."""
+
+import numpy as np
+import pytest
+
+from sktensordp.tensor import pattern_features
+
+
+def incidence(shape, groups, n_draws, seed=0):
+    """Distinct pairs; rows prefer columns of their own group, columns differ in weight.
+
+    Returns coordinates and the group of every column.
+    """
+    rng = np.random.default_rng(seed)
+    of_row = rng.integers(0, groups, shape[0])
+    of_column = rng.integers(0, groups, shape[1])
+    weights = (1 + np.arange(shape[1])) ** -0.6
+    liking = np.where(np.equal.outer(of_row, of_column), 6.0, 1.0) * weights
+    chosen = rng.choice(liking.size, n_draws, p=(liking / liking.sum()).ravel())
+    return np.stack(np.divmod(np.unique(chosen), shape[1]), axis=1), of_column
+
+
+def test_the_first_feature_is_the_centred_logarithm_of_the_counts():
+    where, _ = incidence((200, 100), 1, 6000)
+    features = pattern_features(where, (200, 100), 0)
+    counts = np.bincount(where[:, 1], minlength=100)
+    assert features.shape == (101, 1)
+    shown = np.append(np.log1p(counts), 0.0)
+    shown -= counts @ shown[:-1] / counts.sum()
+    assert np.corrcoef(features[:, 0], shown)[0, 1] == pytest.approx(1)
+    of_entries = features[where[:, 1], 0]
+    assert of_entries.mean() == pytest.approx(0, abs=1e-12)
+    assert np.sqrt(np.mean(of_entries**2)) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("groups", [2, 3, 5])
+def test_groups_are_found_and_no_more(groups):
+    where, of_column = incidence((400, 150), groups, 16_000)
+    features = pattern_features(where, (400, 150), 8)
+    components = features[:-1, 1:]
+    assert components.shape[1] == groups - 1
+    norms = np.linalg.norm(components, axis=1)
+    np.testing.assert_allclose(norms[norms > 0], 1.0)
+    # Columns of one group are alike, columns of two are not.
+    alike = components @ components.T
+    same = np.equal.outer(of_column, of_column) & ~np.eye(150, dtype=bool)
+    seen = np.outer(norms > 0, norms > 0)
+    assert alike[same & seen].mean() > 0.5 > 0.2 > alike[~same & seen].mean()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chance_gives_no_components(seed):
+    """Margins that differ, and otherwise independent rows and columns."""
+    where, _ = incidence((400, 150), 1, 12_000, seed)
+    assert pattern_features(where, (400, 150), 8).shape == (151, 1)
+
+
+def test_entries_at_random_give_no_features():
+    rng = np.random.default_rng(0)
+    where = np.argwhere(rng.random((60, 50, 4)) < 0.5)
+    assert pattern_features(where, (60, 50, 4), 8).shape == (51, 0)
+
+
+def test_rows_without_entries_have_no_components():
+    where, _ = incidence((300, 100), 3, 9000)
+    features = pattern_features(where, (300, 120), 4)
+    np.testing.assert_array_equal(features[100:, 1:], 0.0)
+    # An unknown row is like one without entries.
+    np.testing.assert_array_equal(features[100], features[-1])
+
+
+def test_features_are_a_function_of_the_coordinates():
+    where, _ = incidence((300, 100), 3, 9000)
+    first = pattern_features(where, (300, 100), 4)
+    np.testing.assert_array_equal(first, pattern_features(where, (300, 100), 4))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (1, 5), (5, 1), (3, 3), (3, 2, 4)])
+@pytest.mark.parametrize("n", [1, 4])
+def test_tensors_too_small_for_components(shape, n):
+    rng = np.random.default_rng(0)
+    where = np.column_stack([rng.integers(0, size, n) for size in shape])
+    features = pattern_features(where, shape, 8)
+    assert features.shape[0] == shape[1] + 1
+    assert np.all(np.isfinite(features))
