@@ -1,8 +1,8 @@
 """Complete a ratings tensor privately.
 
-Held-out error of private completion at several epsilons, beside the non-private
-fit, the biases alone and the global mean; a picture of the trade-off; and every
-fit's guarantee in words.
+Held-out error of private completion at several epsilons, by each perturbation that
+"auto" chooses from and by "auto" itself, beside the non-private fit, the biases alone
+and the global mean; a picture of the trade-off; and every fit's guarantee in words.
 
 Without arguments the script runs on synthetic ratings. ``--ratings FILE`` takes
 your own: comma-separated, one header line, then user, item and rating in the first
@@ -10,6 +10,7 @@ three columns. ``--levels LOW HIGH STEP`` declares the public scale of the ratin
 """
 
 import argparse
+import functools
 import sys
 import time
 
@@ -66,16 +67,22 @@ def methods(levels, rank, random_state):
 
     bounds = levels[0], levels[-1]
     private = {
-        "Laplace noise": lambda epsilon: completion(epsilon, value_bounds=bounds),
-        "optimal table": lambda epsilon: completion(epsilon, levels=levels),
-        "sums, biases": lambda epsilon: completion(
-            epsilon, levels=levels, perturbation="sums"
-        ),
+        "Laplace noise": {"perturbation": "input", "value_bounds": bounds},
+        "optimal table": {"perturbation": "input", "levels": levels},
+        "sums": {"perturbation": "sums", "levels": levels},
+        "statistics": {"perturbation": "statistics", "levels": levels},
+        "auto": {"levels": levels},
     }
+    alone = {"value_bounds": bounds, "n_pattern_components": 0}
     references = {
         "global mean": DummyRegressor(),
-        "biases, no noise": completion(np.inf, rank=0, value_bounds=bounds),
-        "CP with biases, no noise": completion(np.inf, value_bounds=bounds),
+        "biases, no noise": completion(np.inf, rank=0, **alone),
+        "CP with biases, no noise": completion(np.inf, **alone),
+        "the same with the pattern": completion(np.inf, value_bounds=bounds),
+    }
+    private = {
+        name: functools.partial(completion, **options)
+        for name, options in private.items()
     }
     return private, references
 

@@ -46,6 +46,53 @@ def test_complete_ratings(tmp_path, source):
     assert printed.count("differential privacy for the value of one") == 6
 
 
+def test_simulation_study(tmp_path):
+    arguments = ["--realisations", "1", "--epsilons", "2", "64"]
+    arguments += ["--missing", "0.5", "--epsilon", "64"]
+    printed = run(tmp_path, "simulation_study.py", *arguments)
+    rows = re.findall(
+        r"^(\S.*?) +([\d.]+)±0.0 +([\d.]+)±0.0 {4}(\S.*)$", printed, re.MULTILINE
+    )
+    holds = {name: what for name, _, _, what in rows}
+    assert len(holds) == 12
+    false = {name for name, what in holds.items() if what == "no epsilon holds"}
+    assert false == {"published gradient", "published output"}
+    assert printed.count("No differential privacy for the value of one") == 2
+    small, large = ({row[0]: float(row[k]) for row in rows} for k in (1, 2))
+    mean = small["predict the mean, no noise"]
+    private = [value for name, value in small.items() if "no noise" not in name]
+    assert min(private) > 0.95 * mean
+    assert large["auto"] < 0.5 * mean < large["published input"]
+
+
+def test_ratings_study(tmp_path):
+    ratings = make_ratings(60, 80, 3000, random_state=0, levels=[1, 2, 3, 4, 5])
+    rows = [
+        f"u{u},{i},{r:g},{1_000_000 * (k % 12)}"
+        for k, ((u, i), r) in enumerate(zip(ratings.data, ratings.target, strict=True))
+    ]
+    path = tmp_path / "ratings.csv"
+    path.write_text("\n".join(["user,item,rating,time", *rows]))
+    arguments = ["--ratings", path, "--levels", "1", "5", "1", "--rank", "3"]
+    arguments += ["--epsilons", "1", "16", "--splits", "1"]
+    printed = run(tmp_path, "ratings_study.py", *arguments)
+    assert "(60, 80, 5), 5 times with ratings" in printed
+    rows = re.findall(
+        r"^(\S.*?) {2,}(\d\.\d{3})\*? +(\d\.\d{3})\*? +(\S.*)$", printed, re.MULTILINE
+    )
+    holds = {name: what for name, _, _, what in rows}
+    assert len(holds) == 14
+    false = {name for name, what in holds.items() if what == "no epsilon holds"}
+    raw = {f"published {name}, bi-scaled" for name in ("input", "gradient", "output")}
+    assert false == {"published gradient", "published output"} | raw
+    # The halves of the budget add up again.
+    both = "half for bi-scaling: (epsilon = 16, delta = 0)-differential privacy"
+    assert printed.count(both) == 2
+    error = {name: float(value) for name, _, value, _ in rows}
+    (mean,) = re.findall(r"^global mean, no noise +(\d\.\d{3})$", printed, re.MULTILINE)
+    assert error["auto"] < min(float(mean), error["published input"])
+
+
 def test_mechanism_errors(tmp_path):
     arguments = ["--shapes", "1", "--values", "400000"]
     printed = run(tmp_path, "mechanism_errors.py", *arguments)

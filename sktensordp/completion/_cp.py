@@ -17,7 +17,7 @@ from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation, entry_guarantee
-from ._published import PublishedPerturbation, published_guarantee
+from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
 from ._shell import BaseCompletion
 from ._streams import as_coordinates, repeated, together
 from ._sums import SumsPerturbation
@@ -277,13 +277,9 @@ class CPCompletion(BaseCompletion):
         values, epsilon = self._plan(), float(self.epsilon)
         if not math.isfinite(values.guarantee.epsilon):
             return values.guarantee
-        if self.calibration == "published":
+        if self.calibration == "published" and self.perturbation in PUBLISHED:
             return published_guarantee(self.perturbation, epsilon)
-        # Without biases or with smooth modes, "auto" is "input".
-        if self.perturbation == "input" or (
-            self.perturbation == "auto"
-            and (not self.biases or self.smooth_modes is not None)
-        ):
+        if self.perturbation == "input":
             return values.guarantee
         event, delta = PureDpEvent(epsilon), 0.0
         if self.perturbation == "gradient":

@@ -133,7 +133,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.time_bins is not None and self.freq is not None:
             raise ValueError("Give time_bins or freq, not both.")
         X = validate_data(
-            self, X, reset=first, dtype=None,
+            self, _with_one_type(X), reset=first, dtype=None,
             ensure_min_features=1 + self._has_time if first else 1,
         )  # fmt: skip
         ids, times = self._split(X)
@@ -174,7 +174,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             -1 for an id, or a calendar bin, that `fit` has not seen.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=None, reset=False)
+        X = validate_data(self, _with_one_type(X), dtype=None, reset=False)
         ids, times = self._split(X)
         columns = [
             _index_of(known, column)
@@ -205,6 +205,14 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "The ids and times that occur are public: CoordinateEncoder publishes "
             "them as its vocabulary and its bins."
         ]
+
+
+def _with_one_type(X):
+    """A data frame of times and other columns as one of objects."""
+    kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())]
+    if "M" in kinds and set(kinds) != {"M"} and hasattr(X, "iloc"):
+        return X.astype(object)
+    return X
 
 
 def _distinct(column):

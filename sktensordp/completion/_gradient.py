@@ -30,7 +30,7 @@ _BIAS_VARIANCE, _FACTOR_VARIANCE, _RESIDUAL_VARIANCE = 0.04, 0.04, 0.2
 _START_SCALE = 0.2
 _STEP = 0.5
 _LEAST_CURVATURE = 1e-6
-_SHORTEST = 1e-100
+_SHORTEST, _LARGEST_CLIP = 1e-100, 1e100
 _CHUNK = 2**18
 _SOURCE = (
     "Wei, Li, Mao and Wang (2022), Algorithm 2, with every gradient clipped as a whole "
@@ -53,6 +53,8 @@ class GradientPerturbation(Solver):
     def __post_init__(self):
         if self.problem.smooth_modes:
             raise ValueError('perturbation="gradient" has no smooth modes.')
+        if self.problem.gradient_clip > _LARGEST_CLIP:
+            raise ValueError(f"gradient_clip must be at most {_LARGEST_CLIP:g}.")
 
     @property
     def n_sweeps(self):
@@ -69,7 +71,7 @@ class GradientPerturbation(Solver):
         n_columns = problem.rank + problem.biases
         return plan_gaussian_sums(
             (1 - _SHARE_OF_MEAN) * problem.epsilon, problem.delta,
-            n_releases=problem.max_iter,
+            within=problem.epsilon, n_releases=problem.max_iter,
             n_cells=problem.max_iter * sum(problem.shape) * n_columns,
             n_changed=len(problem.shape) * n_columns, n_entries=problem.n_entries,
         )  # fmt: skip
@@ -99,7 +101,7 @@ class GradientPerturbation(Solver):
         from ..privacy._events import PureDpEvent
 
         mean = PureDpEvent(_SHARE_OF_MEAN * epsilon)
-        noise = planned_event((1 - _SHARE_OF_MEAN) * epsilon, delta)
+        noise = planned_event((1 - _SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
         return dp_event.ComposedDpEvent([mean, noise])
 
     def release(self, values, source, on_sweep):

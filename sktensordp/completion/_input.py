@@ -34,6 +34,8 @@ __all__ = [
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 _BLOCK = 2**16
 LARGEST_TABLE = 20
+# Fewer steps than these would be seen in sums.
+_LEAST_STEPS = 2**10
 
 
 @dataclass(frozen=True)
@@ -168,14 +170,22 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
     return EntryRandomizer(bounds, guarantee, variance, mechanism, levels)
 
 
-def domain_lattice(epsilon, bounds, levels):
-    """Lattice for values of a range, with the step of levels that are evenly spaced."""
-    if levels is None:
-        return laplace_lattice(*bounds, float(epsilon))
-    steps = np.diff(levels)
-    even = np.allclose(steps, steps.mean(), rtol=1e-6, atol=0)
-    step = float(steps.mean()) if even else None
-    return laplace_lattice(levels[0], levels[-1], float(epsilon), step=step)
+def domain_lattice(epsilon, bounds, levels, n_values=1):
+    """Lattice for values of a range, with the step of levels that are evenly spaced.
+
+    Its steps are large enough for sums of `n_values` to be exact.
+    """
+    if levels is not None:
+        steps = np.diff(levels)
+        bounds = levels[0], levels[-1]
+        if np.allclose(steps, steps.mean(), rtol=1e-6, atol=0):
+            return laplace_lattice(*bounds, float(epsilon), step=float(steps.mean()))
+    lattice = laplace_lattice(*bounds, float(epsilon))
+    most = 2**52 // n_values
+    if lattice.n_steps <= most or most < _LEAST_STEPS:
+        return lattice
+    step = (bounds[1] - bounds[0]) / most
+    return laplace_lattice(*bounds, float(epsilon), step=step)
 
 
 def entry_guarantee(

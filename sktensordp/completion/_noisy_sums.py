@@ -42,6 +42,8 @@ _CHUNK = 2**22
 _BLOCK = 2**16
 # Sums of whole steps are exact below.
 _LARGEST_INTEGER = 2**52
+# Coarser steps would be seen beside contributions.
+_LARGEST_STEP = 2.0**-10
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,17 @@ def row_sums(rows, shape, contributions, step=None):
     return total if step is None else total * step
 
 
-def plan_gaussian_sums(epsilon, delta, *, n_releases, n_cells, n_changed, n_entries):
+def plan_gaussian_sums(
+    epsilon, delta, *, within, n_releases, n_cells, n_changed, n_entries
+):
     """Noise for releases that keep (epsilon, delta) together.
 
     Parameters
     ----------
     epsilon, delta : float
         Infinity for no noise.
+    within : float
+        Epsilon of all that these releases are composed with, themselves included.
     n_releases : int
     n_cells : int
         Sums of all releases together.
@@ -136,12 +142,14 @@ def plan_gaussian_sums(epsilon, delta, *, n_releases, n_cells, n_changed, n_entr
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
-    lattice = gaussian_lattice(sigma, n_cells, epsilon, delta)
+    lattice = gaussian_lattice(sigma, n_cells, within, delta)
+    if lattice.step < _least_step(n_entries):
+        fineness = math.floor(math.log2(sigma / _least_step(n_entries)))
+        lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
     target = mu_within(epsilon, delta, lattice) / math.sqrt(n_releases)
     distance = _ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
     lattice = replace(lattice, sigma=distance / target)
-    _check_exact(n_entries, lattice.step)
-    mu = distance / lattice.sigma * math.sqrt(n_releases) * _ROUNDED_UP
+    mu = distance / lattice.sigma * math.sqrt(n_releases)
     return NoisySums(lattice, lattice.sigma**2, gaussian_event(mu, lattice))
 
 
@@ -170,10 +178,11 @@ def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
 
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums()
-    lattice = laplace_lattice(
-        -math.inf, math.inf, epsilon / n_releases, n_cells=n_changed, l1=_ROUNDED_UP
-    )
-    _check_exact(n_entries, lattice.step)
+    least, options = _least_step(n_entries), {"n_cells": n_changed, "l1": _ROUNDED_UP}
+    share = epsilon / n_releases
+    lattice = laplace_lattice(-math.inf, math.inf, share, **options)
+    if lattice.step < least:
+        lattice = laplace_lattice(-math.inf, math.inf, share, step=least, **options)
     event = dp_event.SelfComposedDpEvent(
         dp_event.DiscreteLaplaceDpEvent(
             noise_parameter=lattice.rate, sensitivity=lattice.l1_steps
@@ -183,16 +192,19 @@ def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
     return NoisySums(lattice, lattice.noise_variance, event)
 
 
-def _check_exact(n_entries, step):
-    if n_entries >= _LARGEST_INTEGER * step:
+def _least_step(n_entries):
+    """Smallest power of two that contributions may be rounded to."""
+    step = 2.0 ** math.ceil(math.log2(2 * n_entries / _LARGEST_INTEGER))
+    if step > _LARGEST_STEP:
         raise ValueError("There are too many values to be summed exactly.")
+    return step
 
 
-def planned_event(epsilon, delta):
+def planned_event(epsilon, delta, *, within):
     """What releases reveal that keep (epsilon, delta), before their sums are known.
 
     It dominates those of `plan_gaussian_sums` up to ten million sums, whose ideal noise
     has to leave room for the sampler.
     """
-    lattice = gaussian_lattice(1.0, 10**7, epsilon, delta)
+    lattice = gaussian_lattice(1.0, 10**7, within, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

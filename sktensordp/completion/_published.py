@@ -18,10 +18,11 @@ from ..tensor import descend, point_model
 from ._input import domain_lattice, entry_guarantee
 from ._problem import Outcome, Problem, Solver
 
-__all__ = ["PublishedPerturbation", "published_guarantee"]
+__all__ = ["PUBLISHED", "PublishedPerturbation", "published_guarantee"]
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm {number} and Theorem {number}"
-_NUMBERS = {"input": 1, "gradient": 2, "output": 3}
+# The algorithms, by their numbers.
+PUBLISHED = {"input": 1, "gradient": 2, "output": 3}
 _INPUT = (
     "Each observed value was given discrete Laplace noise on a public lattice; all "
     "else is computed from these draws and the coordinates."
@@ -55,10 +56,10 @@ class PublishedPerturbation(Solver):
     starts_at_random = True
 
     def __post_init__(self):
-        if self.name not in _NUMBERS:
+        if self.name not in PUBLISHED:
             raise ValueError(
                 f'calibration="published" is there for perturbation in '
-                f"{sorted(_NUMBERS)}, not {self.name!r}."
+                f"{sorted(PUBLISHED)}, not {self.name!r}."
             )
         if self.problem.rank == 0 or self.problem.smooth_modes:
             raise ValueError(
@@ -109,17 +110,24 @@ class PublishedPerturbation(Solver):
                     _generator(source, number + 1), (len(values), rank), scale
                 )
 
+        stopped = []
+
+        def on_pass(number):
+            if on_sweep(number):
+                stopped.append(number)
+            return bool(stopped)
+
         factors, n_iter = descend(
             problem.coordinates, values, factors, rate=problem.learning_rate,
             ridge=problem.regularization, n_passes=problem.max_iter,
-            clip=problem.gradient_clip, noise=noise, on_pass=on_sweep,
+            clip=problem.gradient_clip, noise=noise, on_pass=on_pass,
         )  # fmt: skip
-        if n_iter == 0:
+        if n_iter < problem.max_iter and not stopped:
             warnings.warn(
-                "The descent left the range of numbers in its first pass; take a "
-                "smaller learning_rate.",
+                f"The descent diverged in pass {n_iter + 1}; the factors are those "
+                "before it. Take a smaller learning_rate.",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
         if self.name == "output" and private:
             # 2 tau L eta, with the clipping constant of Algorithm 2 for L, which the
@@ -144,7 +152,7 @@ def published_guarantee(name, epsilon, lattice=None, *, declared=True):
 
     from ..privacy._events import PureDpEvent
 
-    source = _PAPER.format(number=_NUMBERS[name])
+    source = _PAPER.format(number=PUBLISHED[name])
     if name != "input":
         return entry_guarantee(
             dp_event.NonPrivateDpEvent(), _CLAIMS[name], source, claimed=(epsilon, 0.0)

@@ -243,7 +243,7 @@ class BaseCompletion(
                 "is read off the private values. No finite epsilon holds for this "
                 "fit; declare the range to protect the values.",
                 PrivacyLeakWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         low, high = float(np.min(values)), float(np.max(values))
         return (low, high) if low < high else (low - 0.5, high + 0.5)

@@ -138,7 +138,9 @@ def plan_sums_randomizer(
     if math.isinf(epsilon):
         return SumsRandomizer(values, values.guarantee, where, shape)
     n_modes = len(shape)
-    lattice = domain_lattice(epsilon / n_modes, values.bounds, values.levels)
+    lattice = domain_lattice(
+        epsilon / n_modes, values.bounds, values.levels, max(len(where), 1)
+    )
     if len(where) * lattice.n_steps >= 2**53:
         raise ValueError("There are too many values to be summed exactly.")
     event = dp_event.SelfComposedDpEvent(
@@ -243,6 +245,10 @@ class MeanPerturbation(Solver):
     def complete(self, released, on_sweep):
         """A model of the mean alone, its offset."""
         problem, (total, dtype) = self.problem, released
-        mean = float(np.clip(total[0] / problem.n_entries, *problem.values.bounds))
+        middle, n = sum(problem.values.bounds) / 2, problem.n_entries
+        # The mean may be anywhere in the range; more noise says no more.
+        prior = problem.scale**2 / 3
+        share = prior / (prior + self.randomizer.noise_variance / n**2)
+        mean = middle + share * (float(total[0]) / n - middle)
         variance = _VARIANCE_OF_VALUES * problem.scale**2
         return Outcome(point_model(problem.shape, variance, dtype), mean, 1)

@@ -52,15 +52,24 @@ def pattern_features(coordinates, shape, n_components):
         logs -= counts @ logs / len(columns)
         spread = np.sqrt(counts @ logs**2 / len(columns))
         features.append(_COUNT_SCALE / spread * logs[:, np.newaxis])
-    n_components = min(n_components, min(shape[:2]) - 2)
+    rows, columns = _renumbered(rows), _renumbered(columns)
+    n_components = min(n_components, rows.max() - 1, columns.max() - 1)
     if n_components > 0:
-        vectors = _leading_vectors(rows, columns, shape[:2], n_components)
-        features.append(np.concatenate([vectors, np.zeros((1, vectors.shape[1]))]))
+        vectors = _leading_vectors(rows, columns, n_components)
+        of_rows = np.zeros((shape[1] + 1, vectors.shape[1]))
+        of_rows[counts > 0] = vectors
+        features.append(of_rows)
     return np.concatenate([np.empty((shape[1] + 1, 0)), *features], axis=1)
 
 
-def _leading_vectors(rows, columns, shape, n_components):
+def _renumbered(index):
+    """Positions of indices among those that occur."""
+    return (np.cumsum(np.bincount(index) > 0) - 1)[index]
+
+
+def _leading_vectors(rows, columns, n_components):
     """Right singular vectors that stand out, weighted, of rows of norm one or zero."""
+    shape = int(rows.max()) + 1, int(columns.max()) + 1
     random = np.random.default_rng(0)
     largest = _decompose(rows, random.permutation(columns), shape, 2)[0][1]
     values, vectors = _decompose(rows, columns, shape, n_components + 1)

@@ -10,12 +10,14 @@ the second mode may have a prior mean that is linear in features of its rows; it
 weights are Gaussian too, so that they only add to the covariance of the biases.
 """
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
+from sklearn.exceptions import ConvergenceWarning
 
 from ._point_model import point_model
 
@@ -23,10 +25,14 @@ __all__ = ["fit_biases_to_sums"]
 
 # Variances to start with, over the square of half the range of the values, and how many
 # e-folds they may be from there (a standard deviation).
-_BIAS_VARIANCE, _RESIDUAL_VARIANCE, _OFFSET_VARIANCE = 0.04, 0.2, 100.0
+_BIAS_VARIANCE, _RESIDUAL_VARIANCE = 0.04, 0.2
+# The offset may be anywhere in the range.
+_OFFSET_VARIANCE = 1 / 3
 _WEIGHT_VARIANCE = 0.1
 _E_FOLDS = 1.5
 _ROUNDS = 2
+# Conjugate gradients, and the relative residual that would be seen in predictions.
+_MOST_STEPS, _VISIBLE = 2000, 1e-2
 
 
 def fit_biases_to_sums(
@@ -123,6 +129,8 @@ class _Prior:
     def __init__(self, features, value_scale):
         self.features = features
         self.variances = None
+        # Where conjugate gradients go on from.
+        self._found = None
         self.weight_variance = _WEIGHT_VARIANCE * value_scale**2
         self.offset_variance = _OFFSET_VARIANCE * value_scale**2
 
@@ -144,18 +152,45 @@ class _Prior:
                 + 1e-9 * residual * x
             )
 
-        scale = self.variances * counts**2 + residual * counts + noise_variance
-        scale += 1e-9 * residual
+        own = self.variances * counts**2 + residual * counts + noise_variance
+        own += 1e-9 * residual
         size = (len(sums), len(sums))
-        found, _ = cg(
-            LinearOperator(size, matvec=covariance, dtype=float),
+        operator = LinearOperator(size, matvec=covariance, dtype=float)
+        self._found, failed = cg(
+            operator,
             sums,
+            x0=self._found,
             rtol=1e-6,
-            maxiter=500,
-            M=LinearOperator(size, matvec=lambda x: x / scale, dtype=float),
+            maxiter=_MOST_STEPS,
+            M=LinearOperator(size, matvec=self._preconditioner(gram, own), dtype=float),
         )
+        left = np.linalg.norm(sums - operator @ self._found)
+        if failed and left > _VISIBLE * np.linalg.norm(sums):
+            warnings.warn(
+                "The biases are not exactly the posterior means: conjugate gradients "
+                f"did not converge in {_MOST_STEPS} steps.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        found = self._found
         offset = self.offset_variance * (counts @ found)
         return float(offset), *parts(gram @ found)
+
+    def _preconditioner(self, gram, own):
+        """Inverse of the covariance without what the rows of two modes share.
+
+        That is a diagonal and what offset and weights of features add, of low rank
+        (Woodbury's identity).
+        """
+        added = np.column_stack(
+            [
+                np.sqrt(self.offset_variance) * gram.diagonal(),
+                np.sqrt(self.weight_variance) * (gram @ self.features),
+            ]
+        )
+        scaled = added / own[:, np.newaxis]
+        core = np.linalg.inv(np.eye(added.shape[1]) + added.T @ scaled)
+        return lambda x: x / own - scaled @ (core @ (scaled.T @ x))
 
 
 def _most_likely(rest, counts, known, log_start, log_prior):

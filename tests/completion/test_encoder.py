@@ -180,3 +180,18 @@ def test_ids_that_cannot_be_sorted_are_refused():
     rows = np.array([["a", 1], [2, 1]], dtype=object)
     with pytest.raises(TypeError, match="uniformly strings or numbers"):
         CoordinateEncoder().fit(rows)
+
+
+@pytest.mark.parametrize("ids", [[1, 2] * 15, ["a", "b"] * 15, [1.0, 2.0] * 15])
+def test_frames_of_ids_and_times(ids):
+    """Columns that NumPy has no common type for."""
+    pd = pytest.importorskip("pandas")
+    times = pd.to_datetime(np.arange(30) * 86_400, unit="s")
+    frame = pd.DataFrame({"user": ids, "item": np.arange(30) % 7, "time": times})
+    encoder = CoordinateEncoder(freq="D").fit(frame)
+    assert encoder.shape_ == (2, 7, 30)
+    expected = np.column_stack([np.arange(30) % 2, np.arange(30) % 7, np.arange(30)])
+    np.testing.assert_array_equal(encoder.transform(frame), expected)
+    assert list(encoder.get_feature_names_out()) == ["user", "item", "time"]
+    in_seconds = frame.assign(time=np.arange(30) * 86_400)
+    np.testing.assert_array_equal(encoder.transform(in_seconds), expected)

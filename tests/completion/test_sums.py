@@ -174,7 +174,7 @@ def test_posterior_is_that_of_the_joint_normal_law(shape, noise):
     )
     variances = 1 / model.precision[:, 0]
     expected = dense_posterior(
-        coordinates, sums, shape, variances, model.noise_variance, noise, 400.0
+        coordinates, sums, shape, variances, model.noise_variance, noise, 4 / 3
     )
     assert offset == pytest.approx(expected[0], abs=1e-3)
     found = [f[:, mode] for mode, f in enumerate(model.factors)]

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 import sktensordp
 from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
-from sktensordp.completion import CPCompletion
+from sktensordp.completion import BiScaler, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.mechanisms import (
     GaussianMechanism,
@@ -50,6 +50,7 @@ CASES = {
             CPCompletion(0, perturbation="sums", value_bounds=(0, 1)), X, LOW, HIGH,
         ),
     },
+    "BiScaler": {"sums": (BiScaler(value_bounds=(0, 1)), X, LOW, HIGH)},
 }  # fmt: skip
 # Transformers release at every transform, each row on its own: neighbours are two rows,
 # opposite corners of the declared box, where the noise is least, or ends of the ball.

@@ -64,7 +64,7 @@ def test_mean_weights_are_learned_from_few_values():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dense_entries_and_smooth_modes_take_features(dtype):
-    where, values, truth, features, _ = problem(n=2000, shape=(30, 20))
+    where, values, _, features, _ = problem(n=2000, shape=(30, 20))
     tensor, mask = np.zeros((30, 20), dtype), np.zeros((30, 20), bool)
     tensor[*where.T], mask[*where.T] = values, True
     at = np.argwhere(mask).astype(np.int32)
