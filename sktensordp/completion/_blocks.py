@@ -34,6 +34,9 @@ _SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
 _RESIDUAL_CLIP = 0.5
 # The ridge is what would be right for rows of this variance, in half ranges squared.
 _ROW_VARIANCE = 0.05
+# Where factors start at random, every mode is fitted once, and again for so much more
+# epsilon; at most so often.
+_EPSILON_OF_ROUND, _MOST_ROUNDS = 16, 8
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 _STATEMENTS = {
     "statistics": "the right-hand sides of regressions on what was known before",
@@ -69,7 +72,10 @@ class BlockPerturbation(Solver):
         """The modes whose rows are fitted, one after the other."""
         if self.uses_features:
             return [0]
-        return [*range(len(self.problem.shape))] if self.problem.rank else []
+        if not self.problem.rank:
+            return []
+        rounds = min(max(self.problem.epsilon / _EPSILON_OF_ROUND, 1), _MOST_ROUNDS)
+        return int(rounds) * [*range(len(self.problem.shape))]
 
     @property
     def _n_columns(self):
@@ -148,7 +154,7 @@ class BlockPerturbation(Solver):
             found = block.posterior(sums, self._noise, variance)
             if step < len(self._modes):
                 # A direction for the blocks that follow, whatever its length.
-                found /= np.maximum(np.sqrt(np.mean(found**2, axis=0)), 1e-12)
+                found /= np.maximum(np.sqrt(np.mean(found**2, axis=0)), 1e-150)
             factors[mode] = found
         if self._modes:
             factors[self._modes[-1]] *= clip

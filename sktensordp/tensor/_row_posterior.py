@@ -14,6 +14,8 @@ __all__ = ["row_posterior"]
 
 _LOG_LIMITS = (-25.0, 5.0)
 _ROUNDS = 8
+# Twice the gain in log-likelihood from which on rows are taken not to be all zero.
+_EVIDENCE = 12.0
 
 
 def row_posterior(sums, design, weights, noise_variance, residual_variance):
@@ -35,7 +37,8 @@ def row_posterior(sums, design, weights, noise_variance, residual_variance):
     Returns
     -------
     means : ndarray of shape (n_rows, R)
-        Zero in rows without values.
+        Zero in rows without values, and next to it in all if the sums may well be
+        noise; what is left of them then still has a direction.
     """
     size = sums.shape[1]
     means = np.zeros_like(sums)
@@ -59,11 +62,13 @@ def row_posterior(sums, design, weights, noise_variance, residual_variance):
         variance = 1 + np.exp(log_variance) * strength**2
         return np.sum(np.log(variance) + shown**2 / variance)
 
-    variance = np.exp(minimize_scalar(cost, bounds=_LOG_LIMITS, method="bounded").x)
+    best = minimize_scalar(cost, bounds=_LOG_LIMITS, method="bounded").x
+    is_seen = cost(_LOG_LIMITS[0]) - cost(best) > _EVIDENCE
+    variance = np.exp(best if is_seen else _LOG_LIMITS[0])
     prior = variance * identity
     precision = np.einsum("iab,ia,iac->ibc", right, strength**2, right)
     shift = np.einsum("iab,ia->ib", right, strength * shown)
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if is_seen else 1):
         posterior = np.linalg.inv(precision + np.linalg.inv(prior))
         found = np.einsum("iab,ib->ia", posterior, shift)
         prior = (found.T @ found + posterior.sum(axis=0)) / len(found)

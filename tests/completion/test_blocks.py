@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 from sktensordp import _random
 from sktensordp.audit import audit_mechanism
-from sktensordp.completion import _blocks, _noisy_sums, _sums
+from sktensordp.completion import CPCompletion, _blocks, _noisy_sums, _sums
+from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.noise import LaplaceLattice
 
@@ -315,9 +316,33 @@ def test_infinite_epsilon_is_the_fit_without_noise(name, dtype, params, monkeypa
     free = free.predict(COORDINATES)
     assert free.dtype == dtype
     noiseless(monkeypatch)
-    silent = make(name, epsilon=1.0, **params).fit(COORDINATES, values)
+    # Enough for as many rounds.
+    silent = make(name, epsilon=200.0, **params).fit(COORDINATES, values)
     np.testing.assert_allclose(silent.predict(COORDINATES), free, atol=2e-3)
-    assert silent.privacy_guarantee_.epsilon <= 1.0
+    assert silent.privacy_guarantee_.epsilon <= 200.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rounds_come_with_epsilon(name):
+    """Every mode is fitted again for every 16 of it, eight times at most."""
+    for epsilon, rounds in ((0.1, 1), (31.9, 1), (32, 2), (1000, 8), (math.inf, 8)):
+        model = make(name, epsilon=epsilon, n_pattern_components=0)
+        assert model.fit(COORDINATES, VALUES).n_iter_ == rounds * len(TENSOR.shape)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tensor_of_low_rank_is_found_without_noise(name):
+    """By blocks alone, from factors that start at random; not always all of it."""
+    shares = []
+    for seed in range(6):
+        made = make_low_rank_tensor(random_state=seed)
+        model = CPCompletion(
+            3, perturbation=name, epsilon=math.inf, biases=False, value_bounds=(0, 1)
+        ).fit(made.data, made.target)
+        found = model.predict(np.argwhere(np.ones(made.shape)))
+        shares.append(np.std(found - made.truth.ravel()) / np.std(made.truth))
+    assert np.mean(shares) < 0.55
+    assert max(shares) < 0.75
 
 
 @pytest.mark.parametrize("name", NAMES)
