@@ -33,6 +33,9 @@ NOISE_FREE = [
     CPCompletion(rank=2, epsilon=math.inf),
     CPCompletion(rank=0, epsilon=math.inf, value_bounds=(-100, 100)),
     CPCompletion(rank=0, epsilon=math.inf, perturbation="sums"),
+    CPCompletion(rank=1, epsilon=math.inf, perturbation="gradient", max_iter=3),
+    CPCompletion(rank=1, epsilon=math.inf, perturbation="statistics"),
+    CPCompletion(rank=1, epsilon=math.inf, perturbation="output", biases=False),
     BiScaler(math.inf),
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),
@@ -60,6 +63,28 @@ NOISY = {
         "check_fit_idempotent": FRESH_NOISE,
     },
     BiScaler(4.0, value_bounds=(-100, 100)): {},
+    CPCompletion(1, perturbation="gradient", value_bounds=(-9, 9), max_iter=3): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    CPCompletion(1, perturbation="statistics", value_bounds=(-9, 9)): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    CPCompletion(1, perturbation="output", value_bounds=(-9, 9)): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    CPCompletion(
+        1,
+        perturbation="input",
+        calibration="published",
+        value_bounds=(0, 9),
+        learning_rate=1e-5,
+    ): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
     LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
     TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,

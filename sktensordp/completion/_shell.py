@@ -39,11 +39,17 @@ class BaseCompletion(
 ):
     """Base of completions; a subclass plans solvers and publishes models."""
 
+    epsilon: float
+    calibration: str
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        # The published descent starts at random.
+        tags.non_deterministic = (
+            math.isfinite(self.epsilon) or self.calibration == "published"
+        )
         tags.regressor_tags.poor_score = True
         return tags
 
