@@ -31,11 +31,12 @@ class ObservedMixin:
     def _check_tensor(self, X, shape):
         """A tensor, NaN for the unobserved, of the shape where there is one."""
         check_numeric(X, "X")
-        if np.ndim(X) < 2:
+        X = np.asarray(X)
+        if X.ndim < 2:
             # scikit-learn's message would show the values.
             raise ValueError(
-                f"Expected 2D array, got {np.ndim(X)}D array instead: without y, X "
-                "is a tensor of two or more modes."
+                f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
+                "tensor of two or more modes."
             )
         X = check_array(
             X, allow_nd=True, dtype=[np.float64, np.float32],
