@@ -21,6 +21,8 @@ __all__ = ["DenseEntries", "SparseEntries"]
 _BLOCK = 512
 # Solving a row takes about as long as summing so many entries.
 _SOLVE_COST = 100
+# Less than the sums of so many entries is not worth a thread.
+_LEAST_WORK = 2000
 
 
 class SparseEntries:
@@ -57,7 +59,8 @@ class SparseEntries:
         """Ranges of rows with about equal work, enough for the threads."""
         starts = self._groups[mode][0]
         work = starts + _SOLVE_COST * np.arange(len(starts))
-        n = max(8 * n_threads, len(starts) // _BLOCK) if n_threads > 1 else 1
+        shared = n_threads > 1 and work[-1] > _LEAST_WORK
+        n = max(8 * n_threads, len(starts) // _BLOCK) if shared else 1
         cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
         cuts = np.union1d(cuts, np.arange(0, len(starts) - 1, _BLOCK))
         return np.unique([0, *cuts, len(starts) - 1])

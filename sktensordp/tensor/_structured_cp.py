@@ -15,10 +15,11 @@ there is no regularisation to tune and a rank that is too large does no harm.
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from ._algebra import packed_squares
 from ._chain import path_eigenvalues, solve_chain
@@ -88,13 +89,12 @@ class StructuredCP:
 
     def has_columns(self, rank, biases, smooth_modes):
         """Whether a fit with these options has the same columns and ties."""
-        n_features = self.held.shape[1] - rank - (len(self.shape) if biases else 0)
+        n_modes = len(self.shape)
+        n_features = self.held.shape[1] - rank - (n_modes if biases else 0)
         if n_features < 0:
             return False
         features = np.empty((0, n_features))
-        held, _, _, tie = _columns(
-            len(self.shape), rank, biases, smooth_modes, features
-        )
+        held, _, _, tie = _columns(n_modes, rank, biases, smooth_modes, features)
         return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
 
     def predict(self, coordinates):
@@ -328,7 +328,8 @@ class _Fit:
                 moments[part], fitted[part],
             )  # fmt: skip
 
-        list(pool.map(run, pairwise(self.entries.ranges(mode, n_threads).tolist())))
+        parts = list(pairwise(self.entries.ranges(mode, n_threads).tolist()))
+        list((map if len(parts) == 1 else pool.map)(run, parts))
         return self.entries.energy + fitted.sum(), None
 
     def _sums(self, mode, part):
@@ -445,6 +446,12 @@ class _Fit:
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
 
+@lru_cache(maxsize=1)
+def _blas():
+    """The libraries of linear algebra, looked for once."""
+    return ThreadpoolController()
+
+
 class _Threads:
     """A pool of threads, and, within it, BLAS on one thread where that is asked for."""
 
@@ -453,7 +460,7 @@ class _Threads:
         self._limit = 1 if limit_blas else None
 
     def __enter__(self):
-        self._limits = threadpool_limits(self._limit, "blas")
+        self._limits = _blas().limit(limits=self._limit, user_api="blas")
         return self._pool
 
     def __exit__(self, *_):
