@@ -66,7 +66,8 @@ REQUIREMENTS = {
 SETTINGS = {
     "sktensordp": [
         {"rank": 10},
-        {"rank": 10, "max_iter": 10},
+        {"rank": 10, "n_pattern_components": 0},
+        {"rank": 10, "n_pattern_components": 0, "max_iter": 10},
     ],
     "scikit-surprise": [
         {},
@@ -405,7 +406,10 @@ def time_fit(path):
     """Seconds of a fit in batches, its peak memory, and its sweeps."""
     from sktensordp.completion import CPCompletion
 
-    model = CPCompletion(RANK, epsilon=4.0, levels=np.arange(0.5, 5.5, 0.5))
+    model = CPCompletion(
+        RANK, epsilon=4.0, perturbation="input", levels=np.arange(0.5, 5.5, 0.5),
+        n_pattern_components=0,
+    )  # fmt: skip
     model.fit_batches((X[:N_WARM], y[:N_WARM]) for X, y in read_entries(path))
     forget_peak()
     before, begin = memory("VmRSS"), perf_counter()
