@@ -328,35 +328,6 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._unscaled(self._check_tensor(X, self.shape_), *self._everywhere())
 
-    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.floating]:
-        """Fit to a tensor and standardise it.
-
-        Parameters
-        ----------
-        X : array-like of shape (I_1, ..., I_N)
-            NaN where nothing was observed.
-        y : None
-            Ignored. Coordinates and their values are for `fit`.
-
-        Returns
-        -------
-        standardized : ndarray of shape (I_1, ..., I_N)
-        """
-        return self.fit(X).transform(X)
-
-    def set_output(self, *, transform: str | None = None) -> Self:
-        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-
-        Returns
-        -------
-        self : BiScaler
-        """
-        return self
-
     def _observed(self, X, y):
         """Coordinates and values of the observed entries, and the shape."""
         shape = None if self.shape is None else check_shape(self.shape)

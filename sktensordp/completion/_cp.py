@@ -289,8 +289,10 @@ class CPCompletion(BaseCompletion):
         return entry_guarantee(event, statement, _PLANNED, delta=delta)
 
     def _can_partial_fit(self):
-        chosen = {self.perturbation, getattr(self, "perturbation_", "input")}
-        if not chosen <= {"auto", "input"} or self.calibration == "published":
+        asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
+        # Every sound fit to randomised values has it, and no other.
+        can_go_on = hasattr(self, "residual_variance_")
+        if not asked or (self.__sklearn_is_fitted__() and not can_go_on):
             raise AttributeError(
                 'partial_fit is there for perturbation="input" alone, where every '
                 "value is randomised for itself."

@@ -114,16 +114,18 @@ class GradientPerturbation(Solver):
         residuals = problem.values.clip(values.astype(float))
         residuals = (residuals - mean.offset) / problem.scale
         descent = _Descent(problem, noise.noise_variance)
+        n_iter = problem.max_iter
         for step in range(1, problem.max_iter + 1):
             sums = noise.release(descent.parts(residuals), part and part(step))
             descent.move(sums)
             if on_sweep(step - 1):
+                n_iter = step
                 break
-        return mean, descent.average(), values.dtype
+        return mean, descent.average(), n_iter, values.dtype
 
     def complete(self, released, on_sweep):
         """The parameters as a model."""
-        mean, parameters, dtype = released
+        mean, parameters, n_iter, dtype = released
         problem, model = self.problem, {}
         n_biases = int(problem.biases)
         if problem.biases:
@@ -135,7 +137,7 @@ class GradientPerturbation(Solver):
             model["factors"] = [problem.scale * factors[0], *factors[1:]]
         variance = _RESIDUAL_VARIANCE * problem.scale**2
         model = point_model(problem.shape, variance, dtype, **model)
-        return Outcome(model, mean.offset, problem.max_iter)
+        return Outcome(model, mean.offset, n_iter)
 
 
 class _Descent:

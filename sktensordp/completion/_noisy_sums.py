@@ -44,6 +44,8 @@ _BLOCK = 2**16
 _LARGEST_INTEGER = 2**52
 # Coarser steps would be seen beside contributions.
 _LARGEST_STEP = 2.0**-10
+# Of all releases, where it is not known how many there will be.
+_MOST_SUMS = 10**9
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,8 @@ def _least_step(n_entries):
 def planned_event(epsilon, delta, *, within):
     """What releases reveal that keep (epsilon, delta), before their sums are known.
 
-    It dominates those of `plan_gaussian_sums` up to ten million sums, whose ideal noise
-    has to leave room for the sampler.
+    It dominates those of `plan_gaussian_sums` up to a billion sums, whose ideal noise
+    leaves room for the sampler and whose sampler is nearer to it.
     """
-    lattice = gaussian_lattice(1.0, 10**7, within, delta)
+    lattice = gaussian_lattice(1.0, _MOST_SUMS, within, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

@@ -1,6 +1,9 @@
 """Observed entries as they are passed in: coordinates with values, or a tensor."""
 
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
@@ -11,6 +14,37 @@ __all__ = ["ObservedMixin"]
 
 class ObservedMixin:
     """Mixin of estimators that are fitted to the observed entries of a tensor."""
+
+    fit: Any
+
+    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
+        """Fit to a tensor, then transform it.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            NaN where nothing was observed.
+        y : None
+            Ignored. Coordinates and their values are for `fit`.
+
+        Returns
+        -------
+        transformed : ndarray of shape (I_1, ..., I_N)
+        """
+        return self.fit(X).transform(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+
+        Returns
+        -------
+        self : object
+        """
+        return self
 
     def _check_entries(self, X, y, shape, *, reset=True, allow_unknown=False):
         """Coordinates within `shape`, if there is one, and their finite values."""

@@ -1,7 +1,7 @@
 """What a completed tensor is asked for; nothing here reads a value of the data."""
 
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,35 +65,6 @@ class QueriesMixin:
                 f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
             )
         return np.clip(self.offset_ + cp_to_dense(self.factors_), *self.value_bounds_)
-
-    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
-        """Fit to a tensor and return the model everywhere.
-
-        Parameters
-        ----------
-        X : array-like of shape (I_1, ..., I_N)
-            NaN where nothing was observed.
-        y : None
-            Ignored. Coordinates and their values are for `fit`.
-
-        Returns
-        -------
-        completed : ndarray of shape (I_1, ..., I_N)
-        """
-        return self.fit(X).transform(X)
-
-    def set_output(self, *, transform: str | None = None) -> Self:
-        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-
-        Returns
-        -------
-        self : CPCompletion
-        """
-        return self
 
     def predict(
         self, X: ArrayLike, return_std: bool = False

@@ -471,3 +471,33 @@ def test_models_stay_finite(epsilon, clip):
         model.fit(WHERE[order], np.linspace(0, 1, len(WHERE[order])))
         assert all(np.all(np.isfinite(f)) for f in model.factors_)
         assert np.all(np.isfinite(model.predict(WHERE[order])))
+
+
+class StopsAfterTwo:
+    """A callback that ends a fit after its second iteration."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, **_):
+        pass
+
+    def on_fit_task_end(self, estimator, context, **_):
+        self.seen += context.task_name == "sweep"
+        return self.seen >= 2
+
+    def teardown(self, estimator, context):
+        pass
+
+
+def test_a_fit_that_is_stopped_says_after_how_many_iterations():
+    """The guarantee still counts all that were planned."""
+    options = {"perturbation": "gradient", "value_bounds": (0, 1), "random_state": 0}
+    model = CPCompletion(1, max_iter=6, **options).set_callbacks(StopsAfterTwo())
+    model.fit([[0, 0], [1, 1]], [0.2, 0.8])
+    assert model.n_iter_ == 2
+    whole = CPCompletion(1, max_iter=6, **options).fit([[0, 0], [1, 1]], [0.2, 0.8])
+    assert model.privacy_guarantee_ == whole.privacy_guarantee_

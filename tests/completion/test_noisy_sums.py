@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from scipy import stats
 
 from sktensordp import _random
@@ -24,6 +25,7 @@ from sktensordp.completion._noisy_sums import (
     NoisySums,
     plan_gaussian_sums,
     plan_laplace_sums,
+    planned_event,
 )
 from sktensordp.noise import GaussianLattice, LaplaceLattice
 from sktensordp.privacy import PrivacyGuarantee
@@ -538,3 +540,21 @@ def test_parts_of_a_source_are_apart():
         for number, block in itertools.product([0, 1, 2, 2**31], [0, 1, 2**31])
     ]
     assert len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize("n_cells", [100, 10**7, 10**8])
+def test_what_is_planned_dominates_a_hundred_million_sums(n_cells):
+    """Alone, and composed as in a search."""
+    event = planned_event(0.95, 1e-6, within=1.0)
+    real = plan_gaussian_sums(
+        0.95, 1e-6, within=1.0, n_releases=25, n_cells=n_cells, n_changed=20,
+        n_entries=10**6,
+    ).event  # fmt: skip
+    fields = {"delta": 1e-6, "unit": "entry", "statement": "", "source": ""}
+    for count in (1, 10, 100):
+        planned, found = (
+            PrivacyGuarantee.of(dp_event.SelfComposedDpEvent(e, count), **fields)
+            for e in (event, real)
+        )
+        for delta in (1e-9, 1e-6, 1e-3):
+            assert found.epsilon_at(delta) <= planned.epsilon_at(delta)

@@ -498,3 +498,16 @@ def test_a_search_counts_what_is_true():
     grid = {"perturbation": ["input", "output"]}
     search = GridSearchCV(model, grid, cv=3).fit(WHERE[2], VALUES)
     assert privacy_of(search).guarantee.epsilon == math.inf
+
+
+def test_a_sound_stream_does_not_go_on_from_a_published_fit():
+    """Also where the columns are the same and the parameters have been changed."""
+    model = CPCompletion(
+        1, perturbation="input", calibration="published", biases=False,
+        value_bounds=(0, 1), learning_rate=1e-3, max_iter=2,
+    )  # fmt: skip
+    model.fit([[0, 0], [1, 1]], [0.2, 0.8]).set_params(calibration="sound")
+    before = model.privacy_guarantee_
+    with pytest.raises(AttributeError, match="partial_fit"):
+        model.partial_fit([[0, 1]], [0.5])
+    assert model.privacy_guarantee_ == before
