@@ -28,7 +28,7 @@ def run(tmp_path, script, *arguments, draws=True):
 
 @pytest.mark.parametrize("source", ["default", "file"])
 def test_complete_ratings(tmp_path, source):
-    arguments = ["--epsilons", "1", "8", "--rank", "3"]
+    arguments = ["--epsilons", "1", "8", "--rank", "3", "--random-state", "0"]
     if source == "file":
         ratings = make_ratings(60, 80, 3000, random_state=0, levels=[1, 2, 3, 4, 5])
         rows = [
