@@ -10,7 +10,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._validation import check_coordinates, check_numeric
-from ..tensor import cp_to_dense
 from ._streams import as_coordinates
 
 __all__ = ["QueriesMixin"]
@@ -26,7 +25,6 @@ class QueriesMixin:
     _model: Any
     _observed: list[Any]
     shape_: tuple[int, ...]
-    factors_: list[Any]
     offset_: float
     value_bounds_: tuple[float, float]
     residual_variance_: float
@@ -64,7 +62,7 @@ class QueriesMixin:
             raise ValueError(
                 f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
             )
-        return np.clip(self.offset_ + cp_to_dense(self.factors_), *self.value_bounds_)
+        return np.clip(self.offset_ + self._model.dense(), *self.value_bounds_)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
@@ -166,13 +164,9 @@ class QueriesMixin:
     def _best_items(self, asked, k):
         n_items = self.shape_[1]
         best = np.full((len(asked), k), -1, dtype=np.int64)
-        users, items, *others = [self._model.means[r] for r in self._model.rows]
         for start in range(0, len(asked), _UNITS):
             part = asked[start : start + _UNITS]
-            weights = users[part[:, 0]]
-            for mode, factor in enumerate(others, start=2):
-                weights = weights * factor[part[:, mode]]
-            scores = weights @ items[:-1].T
+            scores = self._model.slices(part, 1)
             for unit, item in self._seen_items(part[:, 0]):
                 scores[unit, item] = -np.inf
             n_best = min(k, n_items)

@@ -4,22 +4,21 @@ from ._algebra import cp_to_dense, mode_products
 from ._coordinates import group_by_mode, times_recurring
 from ._descent import descend
 from ._entries import DenseEntries, SparseEntries
+from ._forms import CPForm, TuckerForm
 from ._pattern import pattern_features
 from ._point_model import point_model
 from ._row_posterior import row_posterior
-from ._structured_cp import (
-    StructuredCP,
-    continue_structured_cp,
-    fit_structured_cp,
-    max_cp_rank,
-)
+from ._structured_cp import StructuredCP, max_cp_rank
 from ._sums import fit_biases_to_sums
 from ._updates import update_structured_cp
+from ._variational import continue_structured_cp, fit_structured_cp
 
 __all__ = [
+    "CPForm",
     "DenseEntries",
     "SparseEntries",
     "StructuredCP",
+    "TuckerForm",
     "continue_structured_cp",
     "cp_to_dense",
     "descend",

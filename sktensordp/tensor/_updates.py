@@ -4,7 +4,8 @@ import numpy as np
 
 from ._algebra import packed_squares
 from ._entries import SparseEntries
-from ._structured_cp import StructuredCP, _Fit
+from ._structured_cp import StructuredCP
+from ._variational import _Fit
 
 __all__ = ["update_structured_cp"]
 

@@ -278,7 +278,8 @@ def time_references(n, shape, dtype):
 def check_references():
     """Fail unless the references find what a point sweep of the library does."""
     from sktensordp.tensor import SparseEntries
-    from sktensordp.tensor._structured_cp import _columns, _Fit
+    from sktensordp.tensor._structured_cp import _columns
+    from sktensordp.tensor._variational import _Fit
 
     # There are rows without an entry, and rows that the references take in parts.
     shape = 3_000, 300, 2

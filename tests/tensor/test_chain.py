@@ -8,7 +8,8 @@ from scipy.linalg import block_diag
 from sktensordp.tensor import DenseEntries, SparseEntries, fit_structured_cp
 from sktensordp.tensor._algebra import packed_squares
 from sktensordp.tensor._chain import path_eigenvalues, solve_chain
-from sktensordp.tensor._structured_cp import _columns, _Fit
+from sktensordp.tensor._structured_cp import _columns
+from sktensordp.tensor._variational import _Fit
 
 
 def laplacian(n):

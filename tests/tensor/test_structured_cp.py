@@ -13,7 +13,8 @@ from sktensordp.tensor import (
     fit_structured_cp,
     max_cp_rank,
 )
-from sktensordp.tensor._structured_cp import _columns, _Fit
+from sktensordp.tensor._structured_cp import _columns
+from sktensordp.tensor._variational import _Fit
 
 
 def random_problem(shape, n, seed=0):

@@ -14,7 +14,7 @@ from sktensordp.tensor import (
     fit_structured_cp,
     update_structured_cp,
 )
-from sktensordp.tensor._structured_cp import continue_structured_cp
+from sktensordp.tensor._variational import continue_structured_cp
 
 
 def unpacked(packed):
