@@ -1,35 +1,14 @@
-"""Private completion of sparse tensors by CP decomposition."""
+"""Private completion of tensors by a CP decomposition."""
 
-import math
-from collections.abc import Sequence
-from numbers import Integral, Real
-from typing import Any, Self
+from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
-from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
-from .._validation import check_modes
-from ..privacy import PrivacyGuarantee
-from ..tensor import max_cp_rank, times_recurring, update_structured_cp
-from ._auto import choose_perturbation
-from ._blocks import BlockPerturbation
-from ._gradient import GradientPerturbation
-from ._input import InputPerturbation, entry_guarantee
-from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
+from .._sklearn_compat import Interval
+from ..tensor import CPForm, max_cp_rank
 from ._shell import BaseCompletion
-from ._streams import as_coordinates, repeated, together
-from ._sums import SumsPerturbation
 
 __all__ = ["CPCompletion"]
-
-_PLANNED = "the budget, which no fit exceeds"
-_SOLVERS = {
-    "input": InputPerturbation,
-    "gradient": GradientPerturbation,
-    "sums": SumsPerturbation,
-}
 
 
 class CPCompletion(BaseCompletion):
@@ -189,213 +168,16 @@ class CPCompletion(BaseCompletion):
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "rank": [Interval(Integral, 0, None, closed="left")],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="left")],
-        "perturbation": [
-            StrOptions({"auto", "input", "gradient", "output", "statistics", "sums"})
-        ],
-        "unit": [StrOptions({"entry"})],
-        "value_bounds": ["array-like", None],
-        "levels": ["array-like", None],
-        "level_prior": ["array-like", None],
-        "shape": ["array-like", None],
-        "calibration": [StrOptions({"sound", "published"})],
-        "biases": ["boolean"],
-        "n_pattern_components": [Interval(Integral, 0, None, closed="left")],
-        "smooth_modes": ["array-like", None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gradient_clip": [Interval(Real, 0, None, closed="neither")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "regularization": [Interval(Real, 0, None, closed="left")],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        **BaseCompletion._parameter_constraints,
     }
 
-    # Kept for `partial_fit` and `recommend`: where values were observed, call by call;
-    # how many calls had the same coordinates; the guarantee of one call; bounds, levels
-    # and variance of the noise of the fit.
-    _observed: list[Any]
-    _n_uses: int
-    _single: PrivacyGuarantee
-    _randomized: tuple[Any, Any, float]
+    def _form(self, n_modes):
+        return CPForm(self.rank)
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        perturbation: str = "auto",
-        unit: str = "entry",
-        value_bounds: tuple[float, float] | None = None,
-        levels: ArrayLike | None = None,
-        level_prior: ArrayLike | None = None,
-        shape: Sequence[int] | None = None,
-        calibration: str = "sound",
-        biases: bool = True,
-        n_pattern_components: int = 8,
-        smooth_modes: Sequence[int] | None = None,
-        max_iter: int = 25,
-        gradient_clip: float = 0.5,
-        learning_rate: float = 0.005,
-        regularization: float = 0.01,
-        random_state: int | None = None,
-    ) -> None:
-        self.rank = rank
-        self.epsilon = epsilon
-        self.delta = delta
-        self.perturbation = perturbation
-        self.unit = unit
-        self.value_bounds = value_bounds
-        self.levels = levels
-        self.level_prior = level_prior
-        self.shape = shape
-        self.calibration = calibration
-        self.biases = biases
-        self.n_pattern_components = n_pattern_components
-        self.smooth_modes = smooth_modes
-        self.max_iter = max_iter
-        self.gradient_clip = gradient_clip
-        self.learning_rate = learning_rate
-        self.regularization = regularization
-        self.random_state = random_state
-
-    def _solver(self, problem, streaming):
-        name = self.perturbation
-        if self.calibration == "published":
-            return PublishedPerturbation(problem, name)
-        if name == "auto" and not streaming:
-            return choose_perturbation(problem)
-        if name == "auto":
-            name = "input"
-        if name in ("statistics", "output"):
-            return BlockPerturbation(problem, name)
-        return _SOLVERS[name](problem)
-
-    def _planned_guarantee(self, fitted=None):
-        from ..privacy._events import PureDpEvent
-
-        values, epsilon = self._plan(), float(self.epsilon)
-        if not math.isfinite(values.guarantee.epsilon):
-            return values.guarantee
-        if self.calibration == "published" and self.perturbation in PUBLISHED:
-            return published_guarantee(self.perturbation, epsilon)
-        if self.perturbation == "input":
-            return values.guarantee
-        event, delta = PureDpEvent(epsilon), 0.0
-        if self.perturbation == "gradient":
-            delta = float(self.delta)
-            event = GradientPerturbation.planned_event(epsilon, delta)
-        statement = "What is computed from the values is randomised, whatever they are."
-        return entry_guarantee(event, statement, _PLANNED, delta=delta)
-
-    def _can_partial_fit(self):
-        asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
-        # Every sound fit to randomised values has it, and no other.
-        can_go_on = hasattr(self, "residual_variance_")
-        if not asked or (self.__sklearn_is_fitted__() and not can_go_on):
-            raise AttributeError(
-                'partial_fit is there for perturbation="input" alone, where every '
-                "value is randomised for itself."
-            )
-        return True
-
-    @available_if(_can_partial_fit)
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Randomise the values of new entries and take them into the model.
-
-        With ``perturbation="auto"``, a stream that begins here takes "input", since
-        that alone can go on; what else `fit` has taken cannot.
-
-        The posterior of the model so far is the prior of what follows; only the rows
-        of the factors that the new entries touch change, and the learned precisions
-        and the variance do not. Fitting to all entries at once is more accurate.
-
-        **Guarantee.** Every value is randomised in the call that it is passed to, once
-        under `epsilon`, so that values of different entries do not add up. Coordinates
-        that come back in a later call may be of the same value again: then
-        `privacy_guarantee_` counts all the calls that had them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_observed, n_modes)
-            Coordinates of the new entries. Where `shape` is not declared, new indices
-            make the tensor larger.
-        y : array-like of shape (n_observed,)
-            Their values, finite.
-
-        Returns
-        -------
-        self : CPCompletion
-
-        Raises
-        ------
-        ValueError
-            Before anything is drawn: as `fit`, and if parameters of the model or the
-            range of the values are not those of the fit.
-        """
-        fitted = self.__sklearn_is_fitted__()
-        if y is None:
-            raise ValueError("partial_fit takes coordinates X and their values y.")
-        where, values = self._check_entries(
-            X, y, self._declared_shape(), reset=not fitted
-        )
-        if not fitted:
-            return self._fit(where, values, self._shape_of(where), streaming=True)
-        self._validate_params()
-        self._check_unchanged()
-        *domain, noise_then = self._randomized
-        randomizer = self._plan(bounds=self.value_bounds_)
-        if domain != [randomizer.bounds, randomizer.levels]:
-            raise ValueError("value_bounds and levels must be those of the fit.")
-        observed = [*self._observed, where]
-        recurring = times_recurring([*map(as_coordinates, observed)])
-        uses = max(self._n_uses, recurring)
-        total = together(self._single, randomizer.guarantee)
-        # Before anything is drawn, so that an interrupted call counts.
-        self._observed, self._n_uses, self._single = observed, uses, total
-        total = repeated(total, uses)
-        if math.isinf(self.epsilon):
-            self.privacy_guarantee_ = total
-            released = randomizer.clip(values)
-        else:
-            with self._release(randomizer.guarantee, total) as source:
-                released = randomizer.randomize(values, source)
-        del values
-        released -= self.offset_
-        noise = self.noise_variance_
-        if randomizer.noise_variance != noise_then:
-            # Another epsilon than in the fit.
-            noise = randomizer.noise_variance + self.residual_variance_
-        model = update_structured_cp(
-            self._model, where, released,
-            noise_variance=noise, max_iter=self.max_iter,
-            n_threads=effective_n_threads(),
-        )  # fmt: skip
-        self._publish(model, self.max_iter)
-        return self
-
-    def _publish(self, model, n_iter):
-        """Set the attributes that describe a model."""
+    def _decomposition(self, model):
         from tensorly.cp_tensor import CPTensor
 
-        self._model = model
-        self.factors_ = model.factors
-        self.decomposition_ = CPTensor((np.ones(model.held.shape[1]), model.factors))
-        self.shape_ = model.shape
-        if not math.isnan(model.noise_variance):
-            self.noise_variance_ = model.noise_variance
-        self.n_iter_ = n_iter
-
-    def _check_unchanged(self):
-        """Refuse to go on with a model that has other columns than declared."""
-        n_modes = len(self.shape_)
-        smooth_modes = check_modes(self.smooth_modes, n_modes, "smooth_modes")
-        if not self._model.has_columns(self.rank, self.biases, smooth_modes):
-            raise ValueError(
-                "rank, biases and smooth_modes must be those of the fit; call fit to "
-                "change them."
-            )
+        return CPTensor((np.ones(model.held.shape[1]), model.factors))
 
     def _check_rank(self, shape):
         if self.rank == 0 and not self.biases:

@@ -34,7 +34,7 @@ class Problem:
         Whether the domain was declared, not read off the values.
     epsilon, delta : float
         Budget of one entry; `delta` is for solvers with Gaussian noise.
-    rank : int
+    form : CPForm or TuckerForm
     biases : bool
     smooth_modes : tuple of int
     n_components : int
@@ -43,6 +43,8 @@ class Problem:
     gradient_clip : float
     learning_rate, regularization : float
         Of the published algorithms.
+    core_regularization : float
+        Of the published algorithms, where there is a core.
     n_threads : int
     """
 
@@ -52,7 +54,7 @@ class Problem:
     declared: bool
     epsilon: float
     delta: float
-    rank: int
+    form: Any
     biases: bool
     smooth_modes: tuple[int, ...]
     n_components: int
@@ -61,6 +63,12 @@ class Problem:
     learning_rate: float
     regularization: float
     n_threads: int
+    core_regularization: float = 0.0
+
+    @property
+    def rank(self):
+        """Number of terms, or the least of the modes' ranks."""
+        return self.form.rank
 
     @property
     def n_entries(self):

@@ -2,8 +2,9 @@
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.callback import CallbackSupportMixin
 
-from .._sklearn_compat import effective_n_threads, fit_context
+from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
 from .._validation import (
     check_bounds,
     check_level_prior,
@@ -21,26 +22,108 @@ from .._validation import (
 )
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
-from ._input import LARGEST_TABLE, plan_entry_randomizer
+from ._auto import choose_perturbation
+from ._blocks import BlockPerturbation
+from ._gradient import GradientPerturbation
+from ._input import (
+    LARGEST_TABLE,
+    InputPerturbation,
+    entry_guarantee,
+    plan_entry_randomizer,
+)
 from ._observed import ObservedMixin
+from ._partial import PartialFitMixin
 from ._problem import Problem
+from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
 from ._queries import QueriesMixin
+from ._sums import SumsPerturbation
 
 __all__ = ["BaseCompletion"]
+
+_PLANNED = "the budget, which no fit exceeds"
+_SOLVERS = {
+    "input": InputPerturbation,
+    "gradient": GradientPerturbation,
+    "sums": SumsPerturbation,
+}
 
 
 class BaseCompletion(
     CallbackSupportMixin,
     ObservedMixin,
     QueriesMixin,
+    PartialFitMixin,
     PrivateEstimatorMixin,
     RegressorMixin,
     BaseEstimator,
 ):
     """Base of completions; a subclass plans solvers and publishes models."""
 
-    epsilon: float
-    calibration: str
+    _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "perturbation": [
+            StrOptions({"auto", "input", "gradient", "output", "statistics", "sums"})
+        ],
+        "unit": [StrOptions({"entry"})],
+        "value_bounds": ["array-like", None],
+        "levels": ["array-like", None],
+        "level_prior": ["array-like", None],
+        "shape": ["array-like", None],
+        "calibration": [StrOptions({"sound", "published"})],
+        "biases": ["boolean"],
+        "n_pattern_components": [Interval(Integral, 0, None, closed="left")],
+        "smooth_modes": ["array-like", None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "gradient_clip": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "regularization": [Interval(Real, 0, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    rank: Any
+    _model: Any
+
+    def __init__(
+        self,
+        rank: int,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        perturbation: str = "auto",
+        unit: str = "entry",
+        value_bounds: tuple[float, float] | None = None,
+        levels: ArrayLike | None = None,
+        level_prior: ArrayLike | None = None,
+        shape: Sequence[int] | None = None,
+        calibration: str = "sound",
+        biases: bool = True,
+        n_pattern_components: int = 8,
+        smooth_modes: Sequence[int] | None = None,
+        max_iter: int = 25,
+        gradient_clip: float = 0.5,
+        learning_rate: float = 0.005,
+        regularization: float = 0.01,
+        random_state: int | None = None,
+    ) -> None:
+        self.rank = rank
+        self.epsilon = epsilon
+        self.delta = delta
+        self.perturbation = perturbation
+        self.unit = unit
+        self.value_bounds = value_bounds
+        self.levels = levels
+        self.level_prior = level_prior
+        self.shape = shape
+        self.calibration = calibration
+        self.biases = biases
+        self.n_pattern_components = n_pattern_components
+        self.smooth_modes = smooth_modes
+        self.max_iter = max_iter
+        self.gradient_clip = gradient_clip
+        self.learning_rate = learning_rate
+        self.regularization = regularization
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -67,7 +150,7 @@ class BaseCompletion(
 
         Returns
         -------
-        self : CPCompletion
+        self : object
 
         Raises
         ------
@@ -97,7 +180,7 @@ class BaseCompletion(
 
         Returns
         -------
-        self : CPCompletion
+        self : object
 
         Raises
         ------
@@ -180,7 +263,33 @@ class BaseCompletion(
 
     def _solver(self, problem, streaming):
         """What randomises and fits, for a problem; `streaming` if more is to come."""
-        raise NotImplementedError
+        name = self.perturbation
+        if self.calibration == "published":
+            return PublishedPerturbation(problem, name)
+        if name == "auto" and not streaming:
+            return choose_perturbation(problem)
+        if name == "auto":
+            name = "input"
+        if name in ("statistics", "output"):
+            return BlockPerturbation(problem, name)
+        return _SOLVERS[name](problem)
+
+    def _planned_guarantee(self, fitted=None):
+        from ..privacy._events import PureDpEvent
+
+        values, epsilon = self._plan(), float(self.epsilon)
+        if not math.isfinite(values.guarantee.epsilon):
+            return values.guarantee
+        if self.calibration == "published" and self.perturbation in PUBLISHED:
+            return published_guarantee(self.perturbation, epsilon)
+        if self.perturbation == "input":
+            return values.guarantee
+        event, delta = PureDpEvent(epsilon), 0.0
+        if self.perturbation == "gradient":
+            delta = float(self.delta)
+            event = GradientPerturbation.planned_event(epsilon, delta)
+        statement = "What is computed from the values is randomised, whatever they are."
+        return entry_guarantee(event, statement, _PLANNED, delta=delta)
 
     def _source(self, solver, guarantee):
         """Random streams for a solver, its release recorded; none if it needs none."""
@@ -189,12 +298,35 @@ class BaseCompletion(
             return nullcontext()
         return self._release(guarantee)
 
+    def _publish(self, model, n_iter):
+        """Set the attributes that describe a model."""
+        self._model = model
+        self.factors_ = model.factors
+        self.decomposition_ = self._decomposition(model)
+        self.shape_ = model.shape
+        if not math.isnan(model.noise_variance):
+            self.noise_variance_ = model.noise_variance
+        self.n_iter_ = n_iter
+
+    def _form(self, n_modes):
+        """The form of the decomposition."""
+        raise NotImplementedError
+
+    def _decomposition(self, model):
+        """A model in TensorLy's form."""
+        raise NotImplementedError
+
+    def _check_rank(self, shape):
+        """Refuse a rank that is larger than can be fitted to a shape."""
+        raise NotImplementedError
+
     def _problem(self, where, values, shape):
         """All that a solver has to know, but the values."""
         return Problem(
             where=where, shape=shape, values=self._plan(values),
             declared=self.value_bounds is not None or self.levels is not None,
-            epsilon=float(self.epsilon), delta=float(self.delta), rank=self.rank,
+            epsilon=float(self.epsilon), delta=float(self.delta),
+            form=self._form(len(shape)),
             biases=bool(self.biases),
             smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
             n_components=self.n_pattern_components, max_iter=self.max_iter,

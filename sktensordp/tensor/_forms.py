@@ -68,7 +68,12 @@ class TuckerForm:
     ranks: tuple[int, ...]
 
     def __bool__(self):
-        return all(self.ranks)
+        return self.rank > 0
+
+    @property
+    def rank(self):
+        """The least of the ranks: so many terms any two modes can have."""
+        return min(self.ranks)
 
     def blocks(self, shape):
         """Numbers of rows and of columns of every block; see `CPForm`."""

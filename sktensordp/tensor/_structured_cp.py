@@ -66,14 +66,14 @@ class StructuredCP:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [self.means[r][:-1] for r in self.rows]
 
-    def has_columns(self, rank, biases, smooth_modes):
+    def has_columns(self, form, biases, smooth_modes):
         """Whether a fit with these options has the same columns and ties."""
         n_modes = len(self.shape)
-        n_features = self.held.shape[1] - rank - (n_modes if biases else 0)
+        n_features = self.held.shape[1] - form.rank - (n_modes if biases else 0)
         if n_features < 0:
             return False
         features = np.empty((0, n_features))
-        held, _, _, tie = _columns(n_modes, rank, biases, smooth_modes, features)
+        held, _, _, tie = _columns(n_modes, form.rank, biases, smooth_modes, features)
         return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
 
     def predict(self, coordinates):

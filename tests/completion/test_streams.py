@@ -16,7 +16,7 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp import _random
-from sktensordp.completion import CPCompletion, _cp, _input
+from sktensordp.completion import CPCompletion, _input, _partial
 from sktensordp.privacy import compose, privacy_of
 
 SHAPE = (30, 20, 4)
@@ -92,7 +92,7 @@ def streams(monkeypatch):
 def released(monkeypatch):
     """Copies of the randomised values of every call, as the fits are given them."""
     shown, complete = [], _input.InputPerturbation.complete
-    update = _cp.update_structured_cp
+    update = _partial.update_structured_cp
 
     def first(self, values, *args):
         shown.append(values.copy())
@@ -103,7 +103,7 @@ def released(monkeypatch):
         return update(model, where, values, **options)
 
     monkeypatch.setattr(_input.InputPerturbation, "complete", first)
-    monkeypatch.setattr(_cp, "update_structured_cp", later)
+    monkeypatch.setattr(_partial, "update_structured_cp", later)
     return shown
 
 
@@ -757,7 +757,7 @@ def interrupted(model, monkeypatch, where, *args):
 
 
 POINTS = {
-    "update": (_cp, "update_structured_cp"),
+    "update": (_partial, "update_structured_cp"),
     "drawing": (_random.NoiseSource, "stream"),
     "randomize": (_input.EntryRandomizer, "_randomize_block"),
 }

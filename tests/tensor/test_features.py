@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sktensordp.tensor import (
+    CPForm,
     DenseEntries,
     SparseEntries,
     fit_biases_to_sums,
@@ -100,10 +101,10 @@ def test_updates_leave_features_and_grow_with_the_unknown_one():
 def test_other_features_are_other_columns():
     where, values, _, features, _ = problem()
     model = fit(where, values, rank=2, features=features)
-    assert model.has_columns(2, True, ())
+    assert model.has_columns(CPForm(2), True, ())
     for rank in (0, 1, 3, 4, 9):
-        assert not model.has_columns(rank, True, ())
-    assert not model.has_columns(2, False, ())
+        assert not model.has_columns(CPForm(rank), True, ())
+    assert not model.has_columns(CPForm(2), False, ())
 
 
 def test_biases_from_sums_follow_features():
