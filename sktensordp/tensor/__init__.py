@@ -9,27 +9,39 @@ from ._pattern import pattern_features
 from ._point_model import point_model
 from ._row_posterior import row_posterior
 from ._structured_cp import StructuredCP, max_cp_rank
+from ._structured_tucker import StructuredTucker, point_tucker_model
 from ._sums import fit_biases_to_sums
-from ._updates import update_structured_cp
+from ._updates import update_structured_cp, update_structured_tucker
 from ._variational import continue_structured_cp, fit_structured_cp
+from ._variational_tucker import (
+    check_tucker_size,
+    continue_structured_tucker,
+    fit_structured_tucker,
+)
 
 __all__ = [
     "CPForm",
     "DenseEntries",
     "SparseEntries",
     "StructuredCP",
+    "StructuredTucker",
     "TuckerForm",
+    "check_tucker_size",
     "continue_structured_cp",
+    "continue_structured_tucker",
     "cp_to_dense",
     "descend",
     "fit_biases_to_sums",
     "fit_structured_cp",
+    "fit_structured_tucker",
     "group_by_mode",
     "max_cp_rank",
     "mode_products",
     "pattern_features",
     "point_model",
+    "point_tucker_model",
     "row_posterior",
     "times_recurring",
     "update_structured_cp",
+    "update_structured_tucker",
 ]

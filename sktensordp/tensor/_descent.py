@@ -1,22 +1,26 @@
-"""The published fit of a CP: stochastic gradient descent, entry by entry."""
+"""The published fit of a CP or a Tucker: stochastic gradient descent by entries."""
+
+from itertools import pairwise
 
 import numpy as np
+
+from ._forms import TuckerForm
 
 __all__ = ["descend"]
 
 
 def descend(
     coordinates, values, factors, *, rate, ridge, n_passes, clip=1.0, noise=None,
-    on_pass=None,
+    on_pass=None, form=None, core_ridge=0.0,
 ):  # fmt: skip
-    """Fit a CP to entries by stochastic gradient descent.
+    """Fit a decomposition to entries by stochastic gradient descent.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int
     values : ndarray of shape (n,)
-    factors : list of ndarray of shape (size, rank)
-        Where to start.
+    factors : list of ndarray of shape (n_rows, n_columns)
+        Where to start: the blocks of the form.
     rate, ridge : float
         Of the descent, and of the squared norms of the rows that an entry meets.
     n_passes : int
@@ -25,29 +29,72 @@ def descend(
         Largest norm of the gradients of the rows of the last mode.
     noise : callable, default=None
         Maps the number of a pass to what is added to these gradients, an array of shape
-        (n, rank). Without it they are not clipped either.
+        (n, rank of the last mode). Without it they are not clipped either.
     on_pass : callable, default=None
         Called after every pass with its number; true ends the descent.
+    form : CPForm or TuckerForm, default=None
+        A CP by default.
+    core_ridge : float, default=0.0
+        Of the squared norm of a Tucker's core.
 
     Returns
     -------
-    factors : list of ndarray of shape (size, rank)
+    factors : list of ndarray of shape (n_rows, n_columns)
         After the last pass that left them finite.
     n_passes : int
         So many passes did.
     """
-    from ._kernels import sgd_pass
-
-    sizes = [len(factor) for factor in factors]
-    rows = coordinates + np.cumsum([0, *sizes[:-1]])
-    stacked, values = np.concatenate(factors), np.asarray(values, dtype=float)
-    nothing = np.empty((0, stacked.shape[1]))
+    state = _State(coordinates, factors, form)
+    values = np.asarray(values, dtype=float)
+    nothing = np.empty((0, factors[coordinates.shape[1] - 1].shape[1]))
     for n_done in range(n_passes):
-        before = stacked.copy()
+        before = state.blocks()
         drawn = nothing if noise is None else noise(n_done)
-        sgd_pass(rows, values, stacked, rate, ridge, clip, drawn)
-        if not np.all(np.isfinite(stacked)):
-            return np.split(before, np.cumsum(sizes)[:-1]), n_done
+        state.descend(values, rate, ridge, core_ridge, clip, drawn)
+        after = state.blocks()
+        if not all(np.all(np.isfinite(block)) for block in after):
+            return before, n_done
         if on_pass is not None and on_pass(n_done):
-            return np.split(stacked, np.cumsum(sizes)[:-1]), n_done + 1
-    return np.split(stacked, np.cumsum(sizes)[:-1]), n_passes
+            return after, n_done + 1
+    return state.blocks(), n_passes
+
+
+class _State:
+    """Blocks as the kernels have them: rows of all modes in one array, and a core."""
+
+    def __init__(self, coordinates, factors, form):
+        n_modes = coordinates.shape[1]
+        own = factors[:n_modes]
+        ends = np.cumsum([0, *(len(factor) for factor in own)])
+        self._rows = coordinates + ends[:-1]
+        self._parts = [slice(*pair) for pair in pairwise(ends.tolist())]
+        self._ranks = np.array([factor.shape[1] for factor in own])
+        self._stacked = np.zeros((ends[-1], max(self._ranks)))
+        for part, factor in zip(self._parts, own, strict=True):
+            self._stacked[part, : factor.shape[1]] = factor
+        self._core = self._cells = None
+        if isinstance(form, TuckerForm):
+            self._core = factors[-1].ravel().copy()
+            self._cells = np.argwhere(np.ones(form.ranks))
+
+    def blocks(self):
+        """A copy of the blocks."""
+        found = [
+            self._stacked[part, :rank].copy()
+            for part, rank in zip(self._parts, self._ranks, strict=True)
+        ]
+        return found if self._core is None else [*found, self._core[np.newaxis].copy()]
+
+    def descend(self, values, rate, ridge, core_ridge, clip, noise):
+        """One pass; see `sgd_pass` and `sgd_tucker_pass`."""
+        if self._core is None:
+            from ._kernels import sgd_pass
+
+            sgd_pass(self._rows, values, self._stacked, rate, ridge, clip, noise)
+            return
+        from ._kernels_tucker import sgd_tucker_pass
+
+        sgd_tucker_pass(
+            self._rows, values, self._stacked, self._ranks, self._core, self._cells,
+            rate, ridge, core_ridge, clip, noise,
+        )  # fmt: skip

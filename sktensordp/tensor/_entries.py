@@ -43,21 +43,21 @@ class SparseEntries:
         self.energy = float(np.sum(values**2, dtype=float))
         n_modes = len(shape)
         offsets = np.concatenate([[0], np.cumsum(shape)[:-1]]).astype(np.int32)
-        self._groups = [None] * n_modes
+        self.groups = [None] * n_modes
         for mode, starts, order in group_by_mode(coordinates, shape):
             others = np.empty((len(values), n_modes - 1), dtype=np.int32)
             for column, other in enumerate(np.delete(np.arange(n_modes), mode)):
                 others[:, column] = coordinates[:, other][order]
                 others[:, column] += offsets[other]
-            self._groups[mode] = starts, others, values[order]
+            self.groups[mode] = starts, others, values[order]
 
     def observed(self, mode):
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
-        return np.diff(self._groups[mode][0]) > 0
+        return np.diff(self.groups[mode][0]) > 0
 
     def ranges(self, mode, n_threads):
         """Ranges of rows with about equal work, enough for the threads."""
-        starts = self._groups[mode][0]
+        starts = self.groups[mode][0]
         work = starts + _SOLVE_COST * np.arange(len(starts))
         shared = n_threads > 1 and work[-1] > _LEAST_WORK
         n = max(8 * n_threads, len(starts) // _BLOCK) if shared else 1
@@ -90,7 +90,7 @@ class SparseEntries:
         n_columns = means.shape[1]
         gram = np.empty((last - first, n_columns * (n_columns + 1) // 2))
         projection = np.empty((last - first, n_columns))
-        sums = *self._groups[mode], means
+        sums = *self.groups[mode], means
         if moments is None:
             point_sums(first, last, *sums, gram, projection)
         else:
@@ -113,8 +113,8 @@ class DenseEntries:
         self.dtype = values.dtype
         self.n_entries = int(np.count_nonzero(mask))
         self.energy = float(np.sum(values**2, dtype=float))
-        self._values = np.ascontiguousarray(values)
-        self._mask = np.ascontiguousarray(mask, dtype=values.dtype)
+        self.values = np.ascontiguousarray(values)
+        self.mask = np.ascontiguousarray(mask, dtype=values.dtype)
         modes = range(values.ndim)
         self._observed = [
             mask.any(axis=tuple(k for k in modes if k != mode)) for mode in modes
@@ -132,8 +132,8 @@ class DenseEntries:
         """Sums over the entries of all rows of a mode; see `SparseEntries.sums`."""
         if moments is None:
             moments = packed_squares(means)
-        gram = _contract(self._mask, mode, [moments[r] for r in rows])
-        projection = _contract(self._values, mode, [means[r] for r in rows])
+        gram = _contract(self.mask, mode, [moments[r] for r in rows])
+        projection = _contract(self.values, mode, [means[r] for r in rows])
         return gram.astype(float), projection.astype(float)
 
 

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._point_model import point_model
+
 __all__ = ["CPForm", "TuckerForm"]
+
+# Shorter columns are next to nothing; squares of axes, beside those of the largest.
+_SHORTEST, _SHORTEST_AXIS = 1e-150, 1e-14
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,40 @@ class CPForm:
         others = [k for k in range(len(factors)) if k != block]
         return math.prod(factors[k][rows[k]] for k in others)
 
+    def moments(self, block, moments, core=None):
+        """Second moment of one and the regressors of a block, if rows are independent.
+
+        Parameters
+        ----------
+        block : int
+        moments : list of ndarray of shape (1 + n_columns, 1 + n_columns)
+            Second moments of one and the rows of every mode; that of `block` is not
+            read.
+
+        Returns
+        -------
+        moment : ndarray of shape (1 + n_columns, 1 + n_columns)
+        """
+        return math.prod(m for k, m in enumerate(moments) if k != block)
+
+    def centre(self, block):
+        """What the rows of a block are around where nothing is known of them.
+
+        Modes after the second modulate the product of the first two.
+        """
+        return np.full(self.rank, float(block > 1))
+
+    def normalize(self, block, factors):
+        """Give the columns of a block that was fitted a mean square of one, in place.
+
+        A fit of another block makes up for their lengths.
+        """
+        factors[block] = factors[block] / _lengths(factors[block])
+
+    def point_model(self, shape, noise_variance, dtype, *, biases=None, blocks=None):
+        """A model of given biases and blocks; see `sktensordp.tensor.point_model`."""
+        return point_model(shape, noise_variance, dtype, biases=biases, factors=blocks)
+
 
 @dataclass(frozen=True)
 class TuckerForm:
@@ -86,19 +125,88 @@ class TuckerForm:
 
     def regressors(self, block, factors, rows):
         """Coefficients of an entry's row of a block; see `CPForm.regressors`."""
+        # By elementwise operations, so that what an entry gets does not depend on those
+        # it is computed with, as it may in products of matrices; entries come last, so
+        # that these operations are on long vectors.
         n_modes, n = len(self.ranks), len(rows[0])
+        own = [None if k == block else factors[k].T[:, rows[k]] for k in range(n_modes)]
         if block == n_modes:
-            found = np.ones((n, 1))
-            for factor, r in zip(factors, rows[:-1], strict=False):
-                found = found[:, :, np.newaxis] * factor[r][:, np.newaxis]
-                found = found.reshape(n, -1)
-            return found
-        # The mode of the block first, so that the others go one by one from the end.
-        core = np.moveaxis(factors[-1].reshape(self.ranks), block, 0)
+            found = np.ones((1, n))
+            for columns in own:
+                found = (found[:, np.newaxis] * columns).reshape(-1, n)
+            return np.ascontiguousarray(found.T)
         others = [k for k in range(n_modes) if k != block]
-        last = others.pop()
-        found = factors[last][rows[last]] @ core.reshape(-1, core.shape[-1]).T
+        found = self._core(factors).transpose(block, *others).reshape(-1, 1)
         for k in reversed(others):
-            found = found.reshape(n, -1, self.ranks[k])
-            found = np.einsum("nrk,nk->nr", found, factors[k][rows[k]])
-        return found
+            found = found.reshape(-1, self.ranks[k], found.shape[-1])
+            found = sum(found[:, r] * own[k][r] for r in range(self.ranks[k]))
+        return np.ascontiguousarray(found.T)
+
+    def moments(self, block, moments, core):
+        """See `CPForm.moments`; the core is of shape (1, product of the ranks)."""
+        others = [k for k in range(len(self.ranks)) if k != block]
+        mean, square = np.ones(1), np.ones((1, 1))
+        for k in others:
+            mean = np.kron(mean, moments[k][0, 1:])
+            square = np.kron(square, moments[k][1:, 1:])
+        if block < len(self.ranks):
+            core = core.reshape(self.ranks).transpose(block, *others)
+            core = core.reshape(self.ranks[block], -1)
+            mean, square = core @ mean, core @ square @ core.T
+        return np.block([
+            [np.ones((1, 1)), mean[np.newaxis]], [mean[:, np.newaxis], square]
+        ])  # fmt: skip
+
+    def _core(self, factors):
+        return factors[-1].reshape(self.ranks)
+
+    def centre(self, block):
+        """What the rows of a block are around; see `CPForm.centre`.
+
+        The core is around one that makes pairs of the columns of the first two modes,
+        which the first column of every other mode modulates.
+        """
+        if block == len(self.ranks):
+            core = np.zeros(self.ranks)
+            for term in range(min(self.ranks[:2])):
+                core[term, term, *[0] * (len(self.ranks) - 2)] = 1.0
+            return core.ravel()
+        centre = np.zeros(self.ranks[block])
+        centre[0] = float(block > 1)
+        return centre
+
+    def normalize(self, block, factors):
+        """Give a block that was fitted orthogonal columns of mean square one, in place.
+
+        The core makes up for it, and is brought to the length of a CP of so many terms,
+        with which regressors are as long as the columns. See `CPForm.normalize`.
+        """
+        core = self._core(factors)
+        if block < len(self.ranks):
+            own = factors[block] / _largest(factors[block])
+            squares, axes = np.linalg.eigh(own.T @ own / len(own))
+            lengths = np.sqrt(np.maximum(squares, _SHORTEST_AXIS))
+            factors[block] = own @ axes / lengths
+            turned = np.tensordot(lengths[:, np.newaxis] * axes.T, core, (1, block))
+            core = np.moveaxis(turned, 0, block)
+        core = core / _largest(core)
+        core *= math.sqrt(self.rank / max(np.sum(core**2), 1.0))
+        factors[-1] = core.reshape(1, -1)
+
+    def point_model(self, shape, noise_variance, dtype, *, biases=None, blocks=None):
+        """A model of given biases and blocks; see `point_tucker_model`."""
+        from ._structured_tucker import point_tucker_model
+
+        parts = {}
+        if blocks is not None:
+            parts = {"factors": blocks[:-1], "core": self._core(blocks)}
+        return point_tucker_model(shape, noise_variance, dtype, biases=biases, **parts)
+
+
+def _lengths(block):
+    """Roots of the mean squares of the columns."""
+    return np.maximum(np.sqrt(np.mean(block**2, axis=0)), _SHORTEST)
+
+
+def _largest(block):
+    return max(np.abs(block).max(), _SHORTEST)

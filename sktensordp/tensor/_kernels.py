@@ -18,6 +18,7 @@ __all__ = [
     "moment_sums",
     "point_sums",
     "sgd_pass",
+    "sgd_step",
     "solve_rows",
 ]
 
@@ -360,6 +361,36 @@ def model_variance(rows, means, covariances, variance, linear):
 
 
 @_compiled
+def sgd_step(own, regressors, value, rate, ridge, clip, noise, gradient):
+    """Move a row along the gradient of (y - regressors . own)^2 + ridge ||own||^2.
+
+    Parameters
+    ----------
+    own : ndarray of shape (rank,), float64
+        Written.
+    regressors : ndarray of shape (rank,), float64
+    value, rate, ridge, clip : float
+    noise : ndarray of shape (rank,) or (0,), float64
+        Added to the clipped gradient; if it is empty, that is not clipped either.
+    gradient : ndarray of shape (rank,), float64
+        Written.
+    """
+    error = value
+    for r in range(own.size):
+        error -= regressors[r] * own[r]
+    length = 0.0
+    for r in range(own.size):
+        gradient[r] = 2.0 * (ridge * own[r] - error * regressors[r])
+        length += gradient[r] ** 2
+    if noise.size > 0:
+        shrink = 1.0 / max(1.0, np.sqrt(length) / clip)
+        for r in range(own.size):
+            gradient[r] = shrink * gradient[r] + noise[r]
+    for r in range(own.size):
+        own[r] -= rate * gradient[r]
+
+
+@_compiled
 def sgd_pass(rows, values, factors, rate, ridge, clip, noise):
     """One pass of stochastic gradient descent over the entries, in their order.
 
@@ -383,21 +414,13 @@ def sgd_pass(rows, values, factors, rate, ridge, clip, noise):
     product, gradient = np.empty(rank), np.empty(rank)
     for e in range(values.size):
         for m in range(n_modes):
-            own = factors[rows[e, m]]
-            error = values[e]
             for r in range(rank):
                 product[r] = 1.0
                 for k in range(n_modes):
                     if k != m:
                         product[r] *= factors[rows[e, k], r]
-                error -= product[r] * own[r]
-            length = 0.0
-            for r in range(rank):
-                gradient[r] = 2.0 * (ridge * own[r] - error * product[r])
-                length += gradient[r] ** 2
+            drawn = noise[:0, 0]
             if m == n_modes - 1 and noise.shape[0] > 0:
-                shrink = 1.0 / max(1.0, np.sqrt(length) / clip)
-                for r in range(rank):
-                    gradient[r] = shrink * gradient[r] + noise[e, r]
-            for r in range(rank):
-                own[r] -= rate * gradient[r]
+                drawn = noise[e]
+            own = factors[rows[e, m]]
+            sgd_step(own, product, values[e], rate, ridge, clip, drawn, gradient)

@@ -1,13 +1,15 @@
-"""New observations for a fitted structured CP, whose posterior becomes their prior."""
+"""New observations for a fitted model, whose posterior becomes their prior."""
+
+import dataclasses
 
 import numpy as np
 
 from ._algebra import packed_squares
 from ._entries import SparseEntries
-from ._structured_cp import StructuredCP
 from ._variational import _Fit
+from ._variational_tucker import _TuckerFit
 
-__all__ = ["update_structured_cp"]
+__all__ = ["update_structured_cp", "update_structured_tucker"]
 
 
 def update_structured_cp(
@@ -32,66 +34,127 @@ def update_structured_cp(
     -------
     model : StructuredCP
     """
-    grown = np.maximum(model.shape, coordinates.max(axis=0) + 1).tolist()
-    model = _grow(model, tuple(grown))
-    # The rows that the observations touch are a small tensor of their own.
-    local, touched = np.empty_like(coordinates, order="F"), []
-    for mode, r in enumerate(model.rows):
-        seen, local[:, mode] = np.unique(coordinates[:, mode], return_inverse=True)
-        touched.append(seen + r.start)
-    shape = tuple(len(t) for t in touched)
-    touched = np.concatenate(touched)
-    entries = SparseEntries(local, values.astype(model.means.dtype), shape)
+    model = _grow_cp(model, _grown_shape(model, coordinates))
+    entries, touched = _touched(model, coordinates, values, model.means.dtype)
+    at = np.concatenate([t + r.start for t, r in zip(touched, model.rows, strict=True)])
     nothing = np.zeros(model.held.shape)
     fit = _Fit(entries, model.held, nothing, nothing, nothing)
     noise = model.noise_variance if noise_variance is None else noise_variance
-    fit.start(model.means[touched], model.covariances[touched], noise)
-    fit.known = [
-        _as_sums(fit.means[r], model.covariances[touched][r], ~held, fit.noise)
-        for r, held in zip(fit.rows, model.held, strict=True)
-    ]
-    fit.sweep(max_iter, n_threads)
+    fit.start(model.means[at], model.covariances[at], noise)
+    _go_on(fit, max_iter, n_threads)
     means, covariances = model.means.copy(), model.covariances.copy()
-    means[touched] = fit.means
-    covariances[touched] = fit.covariances
-    return StructuredCP(
-        model.shape, model.held, means, covariances,
-        model.prior_mean, model.precision, model.tie, model.noise_variance,
+    means[at] = fit.means
+    covariances[at] = fit.covariances
+    return dataclasses.replace(model, means=means, covariances=covariances)
+
+
+def update_structured_tucker(
+    model, coordinates, values, *, max_iter, noise_variance=None, n_threads=1
+):
+    """Take new observations into a model; its core stays as it is.
+
+    Parameters
+    ----------
+    model : StructuredTucker
+    coordinates, values, max_iter, noise_variance, n_threads
+        See `update_structured_cp`.
+
+    Returns
+    -------
+    model : StructuredTucker
+    """
+    model = _grow_tucker(model, _grown_shape(model, coordinates))
+    entries, touched = _touched(model, coordinates, values, model.core.dtype)
+    nothing = [np.zeros(size) for size in model.columns.sizes]
+    fit = _TuckerFit(
+        entries, model.columns, nothing, nothing, nothing,
+        model.core[model.columns.free_core],
     )  # fmt: skip
+    fit.learns_core = False
+    noise = model.noise_variance if noise_variance is None else noise_variance
+    fit.start(
+        [m[at] for m, at in zip(model.means, touched, strict=True)],
+        [c[at] for c, at in zip(model.covariances, touched, strict=True)], noise,
+    )  # fmt: skip
+    _go_on(fit, max_iter, n_threads)
+    means = [m.copy() for m in model.means]
+    covariances = [c.copy() for c in model.covariances]
+    for mode, at in enumerate(touched):
+        means[mode][at], covariances[mode][at], _ = fit.posterior(mode)
+    return dataclasses.replace(model, means=means, covariances=covariances)
 
 
-def _grow(model, shape):
+def _grown_shape(model, coordinates):
+    grown = np.maximum(model.shape, coordinates.max(axis=0) + 1)
+    return tuple(grown.tolist())
+
+
+def _touched(model, coordinates, values, dtype):
+    """The observations as a small tensor of the rows that they touch, and these."""
+    local, touched = np.empty_like(coordinates, order="F"), []
+    for mode in range(len(model.shape)):
+        seen, local[:, mode] = np.unique(coordinates[:, mode], return_inverse=True)
+        touched.append(seen)
+    shape = tuple(len(t) for t in touched)
+    return SparseEntries(local, values.astype(dtype), shape), touched
+
+
+def _go_on(fit, max_iter, n_threads):
+    """Sweeps under the posterior that a fit has started from, as its prior."""
+    fit.known = []
+    for mode, held in enumerate(fit.held):
+        means, covariances, _ = fit.posterior(mode)
+        fit.known.append(_as_sums(means, covariances, ~held, fit.noise))
+    fit.go_on(max_iter, n_threads)
+
+
+def _grow_cp(model, shape):
     """The model for a larger shape: new rows are as the prior has them."""
-    if shape == model.shape:
-        return model
-    means, covariances = [], []
-    for mode, (r, size) in enumerate(zip(model.rows, shape, strict=True)):
-        mean, covariance = model.means[r], model.covariances[r]
-        n_new = size - len(mean) + 1
-        new_mean = np.repeat(mean[-1:], n_new, axis=0)
-        new_covariance = np.repeat(covariance[-1:], n_new, axis=0)
-        if model.tie[mode].any():
-            # Each new row is tied to the one before it, and that to the last row.
-            total = model.precision[mode] + model.tie[mode]
-            weight = model.tie[mode] / total
-            pull = packed_squares(weight[np.newaxis])[0]
-            last_mean, last_covariance = mean[-2], covariance[-2]
-            own = np.zeros(covariance.shape[1])
-            diagonal = np.flatnonzero(np.equal(*np.triu_indices(len(weight))))
-            own[diagonal] = np.where(model.held[mode], 0.0, 1 / total)
-            for row in range(n_new):
-                prior = model.prior_mean[mode]
-                last_mean = np.where(
-                    model.held[mode], prior, prior + weight * (last_mean - prior)
-                )
-                last_covariance = pull * last_covariance + own
-                new_mean[row], new_covariance[row] = last_mean, last_covariance
-        means += [mean[:-1], new_mean, mean[-1:]]
-        covariances += [covariance[:-1], new_covariance, covariance[-1:]]
-    return StructuredCP(
-        shape, model.held, np.concatenate(means), np.concatenate(covariances),
-        model.prior_mean, model.precision, model.tie, model.noise_variance,
+    grown = [
+        _grow(
+            model.means[r], model.covariances[r], size, model.held[mode],
+            model.prior_mean[mode], model.precision[mode], model.tie[mode],
+        )
+        for mode, (r, size) in enumerate(zip(model.rows, shape, strict=True))
+    ]  # fmt: skip
+    means, covariances = map(np.concatenate, zip(*grown, strict=True))
+    return dataclasses.replace(model, shape=shape, means=means, covariances=covariances)
+
+
+def _grow_tucker(model, shape):
+    """The model for a larger shape; see `_grow_cp`."""
+    grown = map(
+        _grow, model.means, model.covariances, shape, model.held, model.prior_mean,
+        model.precision, model.tie,
     )  # fmt: skip
+    means, covariances = map(list, zip(*grown, strict=True))
+    return dataclasses.replace(model, shape=shape, means=means, covariances=covariances)
+
+
+def _grow(mean, covariance, size, held, prior_mean, precision, tie):
+    """Means and covariances of a mode with so many rows, and the additional one."""
+    n_new = size - len(mean) + 1
+    new_mean = np.repeat(mean[-1:], n_new, axis=0)
+    new_covariance = np.repeat(covariance[-1:], n_new, axis=0)
+    if tie.any():
+        # Each new row is tied to the one before it, and that to the last row.
+        total = precision + tie
+        weight = tie / total
+        pull = packed_squares(weight[np.newaxis])[0]
+        last_mean, last_covariance = mean[-2], covariance[-2]
+        own = np.zeros(covariance.shape[1])
+        diagonal = np.flatnonzero(np.equal(*np.triu_indices(len(weight))))
+        own[diagonal] = np.where(held, 0.0, 1 / total)
+        for row in range(n_new):
+            last_mean = np.where(
+                held, prior_mean, prior_mean + weight * (last_mean - prior_mean)
+            )
+            last_covariance = pull * last_covariance + own
+            new_mean[row], new_covariance[row] = last_mean, last_covariance
+    return (
+        np.concatenate([mean[:-1], new_mean, mean[-1:]]),
+        np.concatenate([covariance[:-1], new_covariance, covariance[-1:]]),
+    )
 
 
 def _as_sums(means, covariances, free, noise):

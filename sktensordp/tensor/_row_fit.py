@@ -1,0 +1,293 @@
+"""What variational fits of rows share, whatever the decomposition.
+
+Rows of a mode are solved for, given the others, from sums over their entries; the
+precisions of their prior are learned from their posterior.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from ._algebra import packed_squares
+from ._chain import path_eigenvalues, solve_chain
+from ._entries import SparseEntries
+
+__all__ = ["RowFit", "start_rows"]
+
+# How far rows start from their prior mean: in the first two modes, in the others.
+_START_SCALES = 0.05, 0.2
+# Variational sweeps before precisions are learned: from the first one on, columns that
+# have hardly left the start would be taken for superfluous.
+_FIXED_SWEEPS = 3
+_PRECISION_LIMITS = (1e-6, 1e6)
+
+
+class RowFit:
+    """The state of a fit: prior and noise, and, in a subclass, the posterior.
+
+    Parameters
+    ----------
+    entries : SparseEntries or DenseEntries
+    held, prior_mean, precision, tie : array-like by mode of ndarray of (n_columns,)
+    is_bias : array-like by mode of ndarray of shape (n_columns,), bool
+        Columns that are free in one mode alone.
+    weights : slice
+        Columns of the first mode whose prior means are learned.
+    """
+
+    def __init__(self, entries, held, prior_mean, precision, tie, is_bias, weights):
+        self.entries = entries
+        self.held, self.prior_mean = held, prior_mean
+        self.precision, self.tie = precision, tie
+        self._is_bias, self._weights = is_bias, weights
+        self.known = None
+        self.noise = None
+
+    def posterior(self, mode):
+        """Means, covariances and second moments of the rows of a mode, to write to.
+
+        Second moments have no rows where rows have no covariances.
+        """
+        raise NotImplementedError
+
+    def take_covariances(self):
+        """From here on rows have covariances."""
+        raise NotImplementedError
+
+    def sums(self, mode, part):
+        """Expected sums of b b^T and of y b over the entries of some rows of a mode."""
+        raise NotImplementedError
+
+    def learn(self, *, max_iter, noise_floor, n_threads, on_sweep, n_point_sweeps=0):
+        """Sweeps over the modes that learn prior and noise; returns their number."""
+        n_modes = len(self.entries.shape)
+        with self.threads(n_threads) as pool:
+            for n_iter in range(1, max_iter + 1):
+                if n_iter == n_point_sweeps + 1:
+                    self.take_covariances()
+                error, cross = self.sweep(pool, n_threads)
+                self._learn_mean_weights()
+                self.noise = max(error / self.entries.n_entries, noise_floor)
+                if n_iter > n_point_sweeps + _FIXED_SWEEPS:
+                    for mode in range(n_modes):
+                        self.learn_prior(mode, cross[mode])
+                if on_sweep is not None and on_sweep(n_iter - 1):
+                    break
+        return n_iter
+
+    def go_on(self, max_iter, n_threads):
+        """Sweeps over the modes that learn neither prior nor noise."""
+        with self.threads(n_threads) as pool:
+            for _ in range(max_iter):
+                self.sweep(pool, n_threads)
+
+    def sweep(self, pool, n_threads):
+        """All modes, one after the other.
+
+        Returns
+        -------
+        error : float
+            Expected squared error of all entries under the posterior.
+        cross : list of ndarray of shape (n_rows - 1, n_columns) or None
+            Where neighbours are tied, the covariances of neighbours.
+        """
+        modes = range(len(self.entries.shape))
+        found = [self.update(mode, pool, n_threads) for mode in modes]
+        return found[-1][0], [cross for _, cross in found]
+
+    def threads(self, n_threads):
+        """Threads of our own; the small products of a sparse fit get no others."""
+        return _Threads(n_threads, isinstance(self.entries, SparseEntries))
+
+    def update(self, mode, pool, n_threads):
+        """Posterior of the rows of one mode, given the others.
+
+        Returns
+        -------
+        error : float
+            Expected squared error of all entries under the posterior.
+        cross : ndarray of shape (n_rows - 1, n_columns) or None
+            Where neighbours are tied, the covariances of neighbours.
+        """
+        from ._kernels import solve_rows
+
+        means, covariances, moments = self.posterior(mode)
+        free = np.flatnonzero(~self.held[mode])
+        if self.tie[mode].any():
+            return self._update_chain(mode, free, means, covariances, moments)
+        fitted = np.empty(len(means))
+
+        def run(part):
+            solve_rows(
+                *self._known_and_sums(mode, part), free, self.prior_mean[mode],
+                self.precision[mode], self.noise, means[part], covariances[part],
+                moments[part], fitted[part],
+            )  # fmt: skip
+
+        list(self.by_parts(run, mode, pool, n_threads))
+        return self.entries.energy + fitted.sum(), None
+
+    def by_parts(self, run, mode, pool, n_threads):
+        """What a function answers to the slices that make up the rows of a mode."""
+        ends = self.entries.ranges(mode, n_threads).tolist()
+        parts = [slice(*pair) for pair in pairwise(ends)]
+        return (map if len(parts) == 1 else pool.map)(run, parts)
+
+    def _known_and_sums(self, mode, part):
+        gram, projection = self.sums(mode, part)
+        if self.known is not None:
+            known_gram, known_projection = self.known[mode]
+            gram += known_gram[part]
+            projection += known_projection[part]
+        return gram, projection
+
+    def _update_chain(self, mode, free, means, covariances, moments):
+        packed, projection = self._known_and_sums(mode, slice(0, len(means)))
+        n_columns = means.shape[1]
+        pairs = np.triu_indices(n_columns)
+        gram = np.empty((len(means), n_columns, n_columns))
+        gram[:, *pairs] = gram[:, *pairs[::-1]] = packed
+        own = self.precision[mode][free]
+        precision = gram[:, free[:, np.newaxis], free] / self.noise + np.diag(own)
+        # Columns that are held move over to the right-hand side.
+        held = np.flatnonzero(self.held[mode])
+        moved = gram[:, free[:, np.newaxis], held] * means[:, np.newaxis, held]
+        rest = projection[:, free] - moved.sum(axis=2)
+        shift = rest / self.noise + own * self.prior_mean[mode][free]
+        mean, covariance, cross = solve_chain(precision, shift, self.tie[mode][free])
+        means[:, free] = mean
+        moment = means[:, :, np.newaxis] * means[:, np.newaxis, :].astype(float)
+        if len(moments):
+            spread = np.zeros_like(moment)
+            spread[:, free[:, np.newaxis], free] = covariance
+            moment += spread
+            covariances[:] = spread[:, *pairs]
+            moments[:] = moment[:, *pairs]
+        error = np.sum(gram * moment) - 2 * np.sum(projection * means)
+        neighbours = np.zeros((len(means) - 1, n_columns))
+        neighbours[:, free] = cross
+        return self.entries.energy + error, neighbours
+
+    def _learn_mean_weights(self):
+        """Prior means of the weights of features, from the posterior of the rows."""
+        means = self.posterior(0)[0][self.entries.observed(0), self._weights]
+        self.prior_mean[0][self._weights] = means.mean(axis=0, dtype=float)
+
+    def learn_prior(self, mode, cross):
+        """Precisions of the prior of every free column, from the posterior of its rows.
+
+        A precision is multiplied by the ratio of what the prior expects of a sum of
+        squares to what the posterior does; for rows that are not tied this is the step
+        of expectation maximisation, otherwise one that increases the same bound. Under
+        heavy noise that step hardly moves, so biases take MacKay's fixed point
+        instead: what the posterior leaves of the prior's expectation over the squares
+        of the means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
+        """
+        free, tied = ~self.held[mode], self.tie[mode].any()
+        seen = slice(None) if tied else self.entries.observed(mode)
+        means, covariances, _ = self.posterior(mode)
+        means = means[seen].astype(float)
+        if len(means) < 2:
+            return  # A single row tells nothing of how rows differ.
+        variances = covariances[seen][:, _diagonal(means.shape[1])].astype(float)
+        deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
+        precision, tie = self.precision[mode], self.tie[mode]
+        strength = np.outer(np.zeros(len(means)), tie) + precision
+        if tied:
+            path = path_eigenvalues(len(means))[:, np.newaxis]
+            strength += path * tie
+            spread = variances[1:] + variances[:-1] - 2 * cross
+            expected = (path / strength).sum(axis=0)
+            change = (np.diff(means, axis=0) ** 2).sum(axis=0)
+            learned = self._ratio(mode, tie, expected, change, spread.sum(axis=0))
+            self.tie[mode] = np.where(free, learned, 0.0)
+        expected = (1 / strength).sum(axis=0)
+        learned = self._ratio(
+            mode, precision, expected, deviation, variances.sum(axis=0)
+        )
+        self.precision[mode] = np.where(free, learned, precision)
+
+    def _ratio(self, mode, precision, expected, squares, variances):
+        least = 1e-9 * expected
+        learned = precision * np.where(
+            self._is_bias[mode],
+            np.maximum(expected - variances, least) / np.maximum(squares, 1e-300),
+            expected / np.maximum(squares + variances, 1e-300),
+        )
+        return np.clip(learned, *_PRECISION_LIMITS)
+
+    def write_rows(self, mode, factor, means, covariances):
+        """The posterior of a mode and, last, of an unknown row, times a factor.
+
+        Parameters
+        ----------
+        mode : int
+        factor : ndarray of shape (n_columns,)
+        means : ndarray of shape (n_rows + 1, n_columns)
+            Written.
+        covariances : ndarray of shape (n_rows + 1, P)
+            Written.
+        """
+        own_means, own_covariances, _ = self.posterior(mode)
+        means[:-1], means[-1] = own_means, self.prior_mean[mode]
+        covariances[:-1], covariances[-1] = own_covariances, 0.0
+        variance = np.where(self.held[mode], 0.0, self._prior_variance(mode))
+        covariances[-1, _diagonal(len(factor))] = variance
+        means *= factor.astype(means.dtype)
+        covariances *= packed_squares(factor[np.newaxis]).astype(means.dtype)
+
+    def _prior_variance(self, mode):
+        path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
+        return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
+
+
+@lru_cache(maxsize=1)
+def _blas():
+    """The libraries of linear algebra, looked for once."""
+    return ThreadpoolController()
+
+
+class _Threads:
+    """A pool of threads, and, within it, BLAS on one thread where that is asked for."""
+
+    def __init__(self, n_threads, limit_blas):
+        self._pool = ThreadPoolExecutor(n_threads)
+        self._limit = 1 if limit_blas else None
+
+    def __enter__(self):
+        self._limits = _blas().limit(limits=self._limit, user_api="blas")
+        return self._pool
+
+    def __exit__(self, *_):
+        self._pool.shutdown()
+        self._limits.restore_original_limits()
+
+
+def start_rows(shape, held, prior_mean):
+    """Fixed starting point: the fit is a function of the values alone.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    held, prior_mean : array-like by mode of ndarray of shape (n_columns,)
+
+    Returns
+    -------
+    means : list of ndarray of shape (size of the mode, n_columns)
+        One where columns are held.
+    """
+    start = np.random.default_rng(0)
+    means = []
+    for mode, size in enumerate(shape):
+        drawn = start.standard_normal((size, len(held[mode])))
+        drawn = prior_mean[mode] + _START_SCALES[mode > 1] * drawn
+        means.append(np.where(held[mode], 1.0, drawn))
+    return means
+
+
+def _diagonal(n_columns):
+    """Where squares are among the upper triangle of a matrix, row by row."""
+    return np.flatnonzero(np.equal(*np.triu_indices(n_columns)))
