@@ -9,7 +9,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sktensordp.completion
 import sktensordp.mechanisms
-from sktensordp.completion import BiScaler, CoordinateEncoder, CPCompletion
+from sktensordp.completion import (
+    BiScaler,
+    CoordinateEncoder,
+    CPCompletion,
+    TuckerCompletion,
+)
 from sktensordp.mechanisms import (
     GaussianMechanism,
     IndependentDirectionalNoise,
@@ -36,6 +41,9 @@ NOISE_FREE = [
     CPCompletion(rank=1, epsilon=math.inf, perturbation="gradient", max_iter=3),
     CPCompletion(rank=1, epsilon=math.inf, perturbation="statistics"),
     CPCompletion(rank=1, epsilon=math.inf, perturbation="output", biases=False),
+    TuckerCompletion(rank=0, epsilon=math.inf),
+    TuckerCompletion(rank=1, epsilon=math.inf, biases=False),
+    TuckerCompletion(rank=0, epsilon=math.inf, perturbation="sums"),
     BiScaler(math.inf),
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),
@@ -59,6 +67,14 @@ NOISY = {
         "check_fit_idempotent": FRESH_NOISE,
     },
     CPCompletion(rank=0, epsilon=4.0, perturbation="sums", value_bounds=(-100, 100)): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    TuckerCompletion(1, epsilon=4.0, levels=[-2, -1, 0, 1, 2], biases=False): {
+        "check_supervised_y_2d": FRESH_NOISE,
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    TuckerCompletion(1, epsilon=4.0, perturbation="sums", value_bounds=(-9, 9)): {
         "check_supervised_y_2d": FRESH_NOISE,
         "check_fit_idempotent": FRESH_NOISE,
     },

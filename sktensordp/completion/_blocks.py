@@ -1,7 +1,8 @@
 """Perturbation of statistics and of output: biases from sums, then factors by blocks.
 
 A block is the rows of one mode, fitted by ridge regression of what the biases leave of
-the values on factors of the other modes that are public or were released before. Either
+the values on factors of the other modes that are public or were released before; the
+core of a Tucker decomposition is a block of one row, which all entries are in. Either
 the right-hand sides of the normal equations get noise ("statistics") or their solutions
 do ("output"). Both are linear in the values, with weights that are known:
 
@@ -20,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..tensor import point_model, row_posterior
+from ..tensor import CPForm, point_model, row_posterior
 from ._input import entry_guarantee
 from ._noisy_sums import plan_laplace_sums, row_sums
 from ._problem import ALL_ELSE, Outcome, Problem, Solver
@@ -34,9 +35,11 @@ _SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
 _RESIDUAL_CLIP = 0.5
 # The ridge is what would be right for rows of this variance, in half ranges squared.
 _ROW_VARIANCE = 0.05
-# Where factors start at random, every mode is fitted once, and again for so much more
-# epsilon; at most so often.
+# Where factors start at random, every block is fitted once, and again for so much more
+# epsilon, times the length of its rows in ranks; at most so often.
 _EPSILON_OF_ROUND, _MOST_ROUNDS = 16, 8
+# Numbers among the regressors that are held at once.
+_LARGEST_CHUNK = 2**21
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 _STATEMENTS = {
     "statistics": "the right-hand sides of regressions on what was known before",
@@ -46,7 +49,7 @@ _STATEMENTS = {
 
 @dataclass(frozen=True, eq=False)
 class BlockPerturbation(Solver):
-    """Randomise regressions of one mode after the other.
+    """Randomise regressions of one block after the other.
 
     Attributes
     ----------
@@ -68,27 +71,34 @@ class BlockPerturbation(Solver):
         return features is not None and features.shape[1] > 0
 
     @cached_property
-    def _modes(self):
-        """The modes whose rows are fitted, one after the other."""
+    def _form(self):
+        """What is fitted: a sum over features, or the form that is asked for."""
+        if self.uses_features:
+            return CPForm(self.problem.features.shape[1])
+        return self.problem.form
+
+    @cached_property
+    def _blocks(self):
+        """The blocks that are fitted, one after the other."""
         if self.uses_features:
             return [0]
-        if not self.problem.rank:
+        if not self._form:
             return []
-        rounds = min(max(self.problem.epsilon / _EPSILON_OF_ROUND, 1), _MOST_ROUNDS)
-        return int(rounds) * [*range(len(self.problem.shape))]
+        least = _EPSILON_OF_ROUND * self._n_columns / self._form.rank
+        rounds = min(max(self.problem.epsilon / least, 1), _MOST_ROUNDS)
+        return int(rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
 
     @property
     def _n_columns(self):
-        return (
-            self.problem.features.shape[1] if self.uses_features else self.problem.rank
-        )
+        """The most that a block has."""
+        return max(n for _, n in self._form.blocks(self.problem.shape))
 
     @cached_property
     def sums(self):
         """What comes before the blocks."""
         problem = self.problem
         share = 1.0
-        if self._modes:
+        if self._blocks:
             share = _SHARE_OF_SUMS if problem.biases else _SHARE_OF_MEAN
         return (SumsPerturbation if problem.biases else MeanPerturbation)(
             problem, share
@@ -110,7 +120,7 @@ class BlockPerturbation(Solver):
     def _noise(self):
         problem = self.problem
         return plan_laplace_sums(
-            (1 - self.sums.share) * problem.epsilon, n_releases=len(self._modes),
+            (1 - self.sums.share) * problem.epsilon, n_releases=len(self._blocks),
             n_changed=self._n_columns, n_entries=problem.n_entries,
         )  # fmt: skip
 
@@ -120,7 +130,7 @@ class BlockPerturbation(Solver):
         from dp_accounting import dp_event
 
         problem, first = self.problem, self.sums.guarantee
-        if not self._modes or math.isinf(problem.epsilon):
+        if not self._blocks or math.isinf(problem.epsilon):
             return first
         return entry_guarantee(
             dp_event.ComposedDpEvent([self.sums.event, self._noise.event]),
@@ -146,18 +156,18 @@ class BlockPerturbation(Solver):
         ridge = outcome.model.noise_variance / problem.scale**2 / _ROW_VARIANCE
         variance = outcome.model.noise_variance / clip**2
         factors = self._start()
-        for step, mode in enumerate(self._modes, start=1):
-            block = _Block(problem, mode, factors)
+        rows = self._form.rows(problem.coordinates)
+        for step, number in enumerate(self._blocks, start=1):
+            block = _Block(self._form, number, factors, rows)
             if self.name == "output":
                 block.solve(ridge)
             sums = block.release(residuals, self._noise, part and part(step))
-            found = block.posterior(sums, self._noise, variance)
-            if step < len(self._modes):
+            factors[number] = block.posterior(sums, self._noise, variance)
+            if step < len(self._blocks):
                 # A direction for the blocks that follow, whatever its length.
-                found /= np.maximum(np.sqrt(np.mean(found**2, axis=0)), 1e-150)
-            factors[mode] = found
-        if self._modes:
-            factors[self._modes[-1]] *= clip
+                self._form.normalize(number, factors)
+        if self._blocks:
+            factors[self._blocks[-1]] *= clip
         return outcome, factors, values.dtype
 
     def complete(self, released, on_sweep):
@@ -167,43 +177,41 @@ class BlockPerturbation(Solver):
         if problem.biases:
             model = outcome.model
             biases = [model.means[r, mode] for mode, r in enumerate(model.rows)]
-        parts = {}
-        if self._modes and self.uses_features:
-            parts = {"features": problem.features, "weights": factors[0]}
-        elif self._modes:
-            parts = {"factors": factors}
-        model = point_model(
+        make, parts = problem.form.point_model, {}
+        if self._blocks and self.uses_features:
+            make, parts = point_model, {"features": problem.features}
+            parts["weights"] = factors[0]
+        elif self._blocks:
+            parts = {"blocks": factors}
+        model = make(
             problem.shape, outcome.model.noise_variance, dtype, biases=biases, **parts
         )
-        return Outcome(model, outcome.offset, max(len(self._modes), 1))
+        return Outcome(model, outcome.offset, max(len(self._blocks), 1))
 
     def _start(self):
         """Factors that are public: features, or a fixed random start."""
-        shape, n_columns = self.problem.shape, self._n_columns
+        blocks = self._form.blocks(self.problem.shape)
         if self.uses_features:
-            factors = [np.ones((size, n_columns)) for size in shape]
+            factors = [np.ones(block) for block in blocks]
             factors[1] = self.problem.features[:-1]
             return factors
         start = np.random.default_rng(0)
-        return [start.standard_normal((size, n_columns)) for size in shape]
+        return [start.standard_normal(block) for block in blocks]
 
 
 class _Block:
-    """Linear sums of residuals in the rows of one mode."""
+    """Linear sums of residuals in the rows of one block."""
 
-    def __init__(self, problem, mode, factors):
-        self.rows = problem.coordinates[:, mode]
-        self._others = [
-            (problem.coordinates[:, other], factor)
-            for other, factor in enumerate(factors)
-            if other != mode
-        ]
-        self.shape = problem.shape[mode], factors[mode].shape[1]
+    def __init__(self, form, number, factors, rows):
+        self._form, self._number = form, number
+        self._factors, self._all_rows = factors, rows
+        self.rows, self.shape = rows[number], factors[number].shape
         self._solved = None
 
     def regressors(self, part):
         """Regressors h of the entries of a slice."""
-        return math.prod(factor[rows[part]] for rows, factor in self._others)
+        rows = [own[part] for own in self._all_rows]
+        return self._form.regressors(self._number, self._factors, rows)
 
     def weights(self, part):
         """Weights q of the entries of a slice."""
@@ -215,6 +223,10 @@ class _Block:
     def _products(self, left, right):
         """Sums over the entries of a row of the products of two vectors."""
         n_rows, n_columns = self.shape
+        if n_rows == 1:
+            size = max(_LARGEST_CHUNK // n_columns, 1)
+            slices = [slice(at, at + size) for at in range(0, len(self.rows), size)]
+            return sum(left(part).T @ right(part) for part in slices)[np.newaxis]
 
         def products(part):
             outer = left(part)[:, :, np.newaxis] * right(part)[:, np.newaxis, :]
@@ -237,14 +249,18 @@ class _Block:
             norms = np.abs(self.weights(part)).sum(axis=1)
             np.maximum.at(largest, self.rows[part], norms)
 
-        for start in range(0, len(self.rows), 2**18):
-            look(slice(start, start + 2**18))
+        size = max(_LARGEST_CHUNK // self.shape[1], 1)
+        for start in range(0, len(self.rows), size):
+            look(slice(start, start + size))
         # Residuals are in [-1, 1], so that contributions are of length 1/2 at most.
         self.unit = np.where(largest > 0, 2 * largest, 1.0)
 
         def contributions(part):
             scaled = residuals[part] / self.unit[self.rows[part]]
-            return self.weights(part) * scaled[:, np.newaxis]
+            found = self.weights(part) * scaled[:, np.newaxis]
+            # Also where weights cancel, and what is left of them is of rounding.
+            excess = np.maximum(2 * np.abs(found).sum(axis=1), 1.0)
+            return found / excess[:, np.newaxis]
 
         return noise.release([(self.rows, self.shape, contributions)], source)[0]
 

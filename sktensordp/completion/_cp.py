@@ -6,101 +6,24 @@ import numpy as np
 
 from .._sklearn_compat import Interval
 from ..tensor import CPForm, max_cp_rank
+from ._docs import with_shared_text
 from ._shell import BaseCompletion
 
 __all__ = ["CPCompletion"]
 
 
+@with_shared_text
 class CPCompletion(BaseCompletion):
     """Differentially private completion of a sparse tensor by biases and a CP.
 
-    The observed entries are rows of coordinates with their values, or a dense tensor
-    with NaN for the unobserved. What is computed from the values is randomised, so that
-    the fitted object reveals no more than `epsilon` (and, for gradients, `delta`) of
-    any of them; a model of biases and a CP is fitted to that.
-
-    **Who is protected.** Neighbouring data sets differ in the value of one observed
-    entry. Which entries are observed (the coordinates) is public.
+    $summary
 
     Parameters
     ----------
     rank : int
         Number of CP terms; 0 fits biases alone.
-    epsilon : float, default=1.0
-        Budget of one entry. ``float("inf")`` adds no noise.
-    delta : float, default=1e-6
-        Budget of one entry where there is Gaussian noise: in "gradient" alone.
-    perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
-            default="auto"
-        What is randomised.
-
-        - "input": every value, on its own. The fit is variational: from the randomised
-          values it learns how much to shrink every column, so that there is no
-          regularisation to tune. Best from about epsilon 3 on.
-        - "sums": the sum of the values in every row of every mode, which determine the
-          biases; `rank` and `max_iter` are not used. Best at small epsilon.
-        - "statistics": sums as above, and the right-hand sides of regressions of what
-          the biases leave: of the first mode's rows on features of the pattern, or,
-          where the pattern has none, of one mode after the other on factors of the
-          others, as in alternating least squares.
-        - "output": the same with noise on the solutions of ridge regressions.
-        - "gradient": the sum of all entries' clipped gradients, in each of `max_iter`
-          iterations.
-        - "auto": "input", "sums" or "statistics", whichever has the least expected
-          error. It follows from the coordinates, the domain and the budget alone;
-          `perturbation_` tells.
-    unit : {"entry"}, default="entry"
-        What is protected: the value of one entry.
-    value_bounds : tuple of (float, float), default=None
-        Public range of the values. Values are clipped to it, and so are
-        predictions. If neither this nor `levels` is given, the range is read off
-        the values with a ``PrivacyLeakWarning``, and the guarantee is void.
-    levels : array-like of shape (n_levels,), default=None
-        Public scale of the values, ascending, for example ``[1, 2, 3, 4, 5]``;
-        values are rounded to the nearest level. Up to 20 levels are randomised by
-        the table of least variance, more by discrete Laplace noise. Without
-        `levels`, Laplace noise on a lattice is added.
-    level_prior : array-like of shape (n_levels,), default=None
-        Public guess of the levels' probabilities, under which the table of up to 20
-        levels has least variance; uniform by default. It must not come from the same
-        values.
-    shape : tuple of int, default=None
-        Sizes of the modes; one more than the largest coordinates by default.
-        Declare it to cross-validate on coordinates, since a fold may lack the
-        largest of them and what lies outside the shape is not predicted.
-    calibration : {"sound", "published"}, default="sound"
-        "published" is Algorithm 1 ("input"), 2 ("gradient") or 3 ("output") of [1]_ to
-        the letter: stochastic gradient descent on a CP of the values as they are,
-        without biases or offset. The claims for "gradient" and "output" do not hold:
-        a fit warns with ``UnsoundClaimWarning``, and `privacy_guarantee_` says what is
-        true.
-    biases : bool, default=True
-        Whether each mode has a bias.
-    n_pattern_components : int, default=8
-        Largest number of components of the pattern of the coordinates, which is public,
-        that serve as features of the second mode's rows. Next to their numbers of
-        entries, these are the leading components of which rows of the first mode have
-        entries with them, as far as they stand out from chance; rows of the first mode
-        have weights for them. At 0, nothing is read off the pattern.
-    smooth_modes : sequence of int, default=None
-        Modes whose neighbouring indices are alike, as bins of time are. Their prior
-        ties every index to the next one, as strongly as the randomised values say.
-        For "input" alone.
-    max_iter : int, default=25
-        Number of sweeps of the fit over the modes, or of iterations.
-    gradient_clip : float, default=0.5
-        Largest norm of the gradient of one entry. In the sound "gradient", of the
-        derivatives by all biases and factors together, for values over half their
-        range; in Algorithm 2, of those by the last factor, and in Algorithm 3 the
-        Lipschitz constant, which the paper does not give.
-    learning_rate : float, default=0.005
-        Of the published algorithms.
-    regularization : float, default=0.01
-        Weight of the factors' squared norms in the published algorithms.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two fits of one object.
+    $parameters
+    $random_state
 
     Attributes
     ----------
@@ -108,47 +31,15 @@ class CPCompletion(BaseCompletion):
         Of everything that the fitted object reveals.
     decomposition_ : tensorly.cp_tensor.CPTensor
         The fitted model without its offset: the bias columns, one a mode, come
-        first, then the CP terms, then the features of the pattern with their weights.
+        first, then the CP terms, then features with their weights. Where `unit` is a
+        mode, it has one row there: of a unit of which nothing is known.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
-        The factors of `decomposition_`.
-    offset_ : float
-        Mean of the values, as far as known; 0 in the published algorithms.
-    shape_ : tuple of int
-        Sizes of the modes.
-    value_bounds_ : tuple of (float, float)
-        Range of the predictions.
-    perturbation_ : str
-        The perturbation taken.
-    noise_variance_ : float
-        Variance of what was fitted (randomised values, or values) around the model, as
-        learned or supposed; not in the published algorithms.
-    residual_variance_ : float
-        Variance of the values, before they were randomised, around the model, as
-        learned from the randomised ones; for "input" alone.
-    n_iter_ : int
-        Number of sweeps or iterations that were run.
-    n_features_in_ : int
-        Number of modes.
+        The factors of `decomposition_`; where `unit` is a mode, None there.
+    $attributes
 
     Notes
     -----
-    The guarantee of "input" is Theorem 1 of [1]_ with a public range, for exact
-    samplers of discrete laws in the place of floating-point noise; that of "sums",
-    "statistics" and "output" is the Laplace mechanism's, its releases composed [2]_;
-    that of "gradient" the Gaussian mechanism's [3]_. Proofs and fits are described in
-    ``doc/completion.md``. Two entries at the same coordinates are two observations,
-    each protected on its own.
-
-    Callbacks of scikit-learn are told of every sweep or iteration; they are not passed
-    the data.
-
-    References
-    ----------
-    .. [1] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
-       Completion", 2022.
-    .. [2] Dwork, McSherry, Nissim and Smith, "Calibrating Noise to Sensitivity in
-       Private Data Analysis", 2006.
-    .. [3] Dong, Roth and Su, "Gaussian Differential Privacy", 2022.
+    $notes
 
     Examples
     --------
@@ -171,13 +62,13 @@ class CPCompletion(BaseCompletion):
         **BaseCompletion._parameter_constraints,
     }
 
-    def _form(self, n_modes):
+    def _form(self, order):
         return CPForm(self.rank)
 
     def _decomposition(self, model):
         from tensorly.cp_tensor import CPTensor
 
-        return CPTensor((np.ones(model.held.shape[1]), model.factors))
+        return CPTensor((np.ones(model.factors[0].shape[1]), model.factors))
 
     def _check_rank(self, shape):
         if self.rank == 0 and not self.biases:

@@ -1,10 +1,11 @@
 """Perturbation of gradients: descent along noisy sums of clipped gradients.
 
 The gradient of an entry's squared error is r_e J_e, with the residual r_e and the
-derivatives J_e of the prediction by all biases and factors together; J_e is a function
-of what was released before. It is clipped to length C as a whole, so that replacing the
-value moves the sum of all gradients by 2 C at most. In every iteration, Gaussian noise
-is given to that sum, in all of its coordinates; every iteration counts.
+derivatives J_e of the prediction by all parameters together: biases, factors, and the
+core of a Tucker decomposition; J_e is a function of what was released before. It is
+clipped to length C as a whole, so that replacing the value moves the sum of all
+gradients by 2 C at most. In every iteration, Gaussian noise is given to that sum, in
+all of its coordinates; every iteration counts.
 
 This is Algorithm 2 of Wei, Li, Mao and Wang (2022) as it must be: there, one factor of
 three gets noise and the iterations are not counted.
@@ -16,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..tensor import point_model
+from ..tensor import CPForm
 from ._input import entry_guarantee
 from ._noisy_sums import plan_gaussian_sums, planned_event, row_sums
 from ._problem import ALL_ELSE, Outcome, Problem, Solver
@@ -27,6 +28,8 @@ __all__ = ["GradientPerturbation"]
 _SHARE_OF_MEAN = 0.05
 # Prior variances of biases and factors, and of the residuals, in half ranges squared.
 _BIAS_VARIANCE, _FACTOR_VARIANCE, _RESIDUAL_VARIANCE = 0.04, 0.04, 0.2
+# Wider, the core would have the scale that the priors of the factors keep from these.
+_CORE_VARIANCE = 0.04
 _START_SCALE = 0.2
 _STEP = 0.5
 _LEAST_CURVATURE = 1e-6
@@ -68,12 +71,13 @@ class GradientPerturbation(Solver):
     @cached_property
     def _noise(self):
         problem = self.problem
-        n_columns = problem.rank + problem.biases
+        shapes = [(rows, sum(columns)) for rows, *columns in _blocks(problem)]
         return plan_gaussian_sums(
             (1 - _SHARE_OF_MEAN) * problem.epsilon, problem.delta,
             within=problem.epsilon, n_releases=problem.max_iter,
-            n_cells=problem.max_iter * sum(problem.shape) * n_columns,
-            n_changed=len(problem.shape) * n_columns, n_entries=problem.n_entries,
+            n_cells=problem.max_iter * sum(math.prod(shape) for shape in shapes),
+            n_changed=sum(n_columns for _, n_columns in shapes),
+            n_entries=problem.n_entries,
         )  # fmt: skip
 
     @cached_property
@@ -127,53 +131,90 @@ class GradientPerturbation(Solver):
         """The parameters as a model."""
         mean, parameters, n_iter, dtype = released
         problem, model = self.problem, {}
-        n_biases = int(problem.biases)
         if problem.biases:
             model["biases"] = [
-                problem.scale * np.append(own[:, 0], 0.0) for own in parameters
+                problem.scale * np.append(own[:, 0], 0.0)
+                for own in parameters[: len(problem.shape)]
             ]
-        if problem.rank:
-            factors = [own[:, n_biases:] for own in parameters]
-            model["factors"] = [problem.scale * factors[0], *factors[1:]]
+        if problem.form:
+            blocks = [
+                own[:, n_biases:]
+                for own, (_, n_biases, _) in zip(
+                    parameters, _blocks(problem), strict=True
+                )
+            ]
+            model["blocks"] = [problem.scale * blocks[0], *blocks[1:]]
         variance = _RESIDUAL_VARIANCE * problem.scale**2
-        model = point_model(problem.shape, variance, dtype, **model)
+        model = problem.form.point_model(problem.shape, variance, dtype, **model)
         return Outcome(model, mean.offset, n_iter)
 
 
+def _form(problem):
+    # Biases alone have no core either.
+    return problem.form or CPForm(0)
+
+
+def _blocks(problem):
+    """Numbers of rows, of biases and of other columns of every block."""
+    return [
+        (n_rows, int(problem.biases and number < len(problem.shape)), n_columns)
+        for number, (n_rows, n_columns) in enumerate(
+            _form(problem).blocks(problem.shape)
+        )
+    ]
+
+
 class _Descent:
-    """Biases and factors, their gradients, and where they move; in half ranges."""
+    """Biases and blocks, their gradients, and where they move; in half ranges."""
 
     def __init__(self, problem, noise_variance):
-        self.rows, self.clip = problem.coordinates.T, problem.gradient_clip
-        self._n_biases = n_biases = int(problem.biases)
+        self._form, self.clip = _form(problem), problem.gradient_clip
+        self.rows = self._form.rows(problem.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._passed = []
         start = np.random.default_rng(0)
-        self.parameters, self._centres = [], []
+        self.parameters, self._centres, self._n_biases, self._prior = [], [], [], []
         # Of the noise, if all iterations were about the same sums.
         self._noise = 4 * self.clip**2 * noise_variance / problem.max_iter
-        is_bias = np.arange(n_biases + problem.rank) < n_biases
-        self._prior = np.where(is_bias, _BIAS_VARIANCE, _FACTOR_VARIANCE)
-        for mode, size in enumerate(problem.shape):
-            # Modes after the second modulate the product of the first two.
-            centre = np.where(is_bias, 0.0, float(mode > 1))
-            own = _START_SCALE * start.standard_normal((size, len(is_bias)))
+        for number, (n_rows, n_biases, n_columns) in enumerate(_blocks(problem)):
+            is_bias = np.arange(n_biases + n_columns) < n_biases
+            centre = np.r_[np.zeros(n_biases), self._form.centre(number)]
+            is_core = number == len(problem.shape)
+            variance = _CORE_VARIANCE if is_core else _FACTOR_VARIANCE
+            # It is around a public core, whose factors start at random.
+            scale = 0.0 if is_core else _START_SCALE
+            own = scale * start.standard_normal((n_rows, len(is_bias)))
             self.parameters.append(np.where(is_bias, 0.0, own + centre))
             self._centres.append(centre)
+            self._n_biases.append(n_biases)
+            self._prior.append(np.where(is_bias, _BIAS_VARIANCE, variance))
 
-    def _derivative(self, mode, part):
-        """Of the predictions of a slice of the entries by their rows of one mode."""
-        rows = [own[r[part]] for own, r in zip(self.parameters, self.rows, strict=True)]
-        del rows[mode]
-        found = math.prod(rows)
-        found[:, : self._n_biases] = 1.0
-        return found
+    @property
+    def _factors(self):
+        return [
+            own[:, n_biases:]
+            for own, n_biases in zip(self.parameters, self._n_biases, strict=True)
+        ]
+
+    def _regressors(self, block, part):
+        rows = [own[part] for own in self.rows]
+        return self._form.regressors(block, self._factors, rows)
+
+    def _derivative(self, block, part):
+        """Of the predictions of a slice of the entries by their rows of one block."""
+        found = self._regressors(block, part)
+        return np.hstack([np.ones((len(found), self._n_biases[block])), found])
 
     def _predicted(self, part):
-        rows = [own[r[part]] for own, r in zip(self.parameters, self.rows, strict=True)]
-        factors = math.prod(own[:, self._n_biases :] for own in rows)
-        biases = sum(own[:, : self._n_biases] for own in rows)
-        return factors.sum(axis=1) + biases.sum(axis=1)
+        last = len(self.rows) - 1
+        found = self._regressors(last, part)
+        found *= self._factors[last][self.rows[last][part]]
+        biases = np.zeros(len(found))
+        for own, rows, n in zip(
+            self.parameters, self.rows, self._n_biases, strict=True
+        ):
+            biases += own[rows[part], :n].sum(axis=1)
+        return found.sum(axis=1) + biases
 
     def parts(self, values):
         """Contributions to the sum of all gradients, of length 1/2 at most each."""
@@ -181,23 +222,25 @@ class _Descent:
         for start in range(0, len(values), _CHUNK):
             part = slice(start, start + _CHUNK)
             squares = [
-                (self._derivative(mode, part) ** 2).sum(axis=1)
-                for mode in range(len(self.rows))
+                (self._derivative(block, part) ** 2).sum(axis=1)
+                for block in range(len(self.rows))
             ]
             length = np.maximum(np.sqrt(sum(squares)), _SHORTEST)
             residual = values[part] - self._predicted(part)
             clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
             weights[part] = clipped / (2 * length)
 
-        def of_mode(mode):
-            return lambda part: self._derivative(mode, part) * weights[part, np.newaxis]
+        def of_block(block):
+            return lambda part: (
+                self._derivative(block, part) * weights[part, np.newaxis]
+            )
 
-        return self._sums_of(of_mode)
+        return self._sums_of(of_block)
 
     def _sums_of(self, contributions):
         return [
-            (rows, own.shape, contributions(mode))
-            for mode, (rows, own) in enumerate(
+            (rows, own.shape, contributions(block))
+            for block, (rows, own) in enumerate(
                 zip(self.rows, self.parameters, strict=True)
             )
         ]
@@ -205,16 +248,16 @@ class _Descent:
     def move(self, sums):
         """One step, in the unit of the curvature, which is public."""
 
-        def squares(mode):
-            return lambda part: self._derivative(mode, part) ** 2
+        def squares(block):
+            return lambda part: self._derivative(block, part) ** 2
 
         curvatures = [row_sums(*part) for part in self._sums_of(squares)]
-        for mode, own in enumerate(self.parameters):
+        for block, own in enumerate(self.parameters):
             # As strong as the noise makes it right where there is so much curvature.
-            curvature = np.maximum(curvatures[mode], _LEAST_CURVATURE)
-            ridge = (_RESIDUAL_VARIANCE + self._noise / curvature) / self._prior
-            pull = ridge * (own - self._centres[mode])
-            own += _STEP * (2 * self.clip * sums[mode] - pull) / (curvature + ridge)
+            curvature = np.maximum(curvatures[block], _LEAST_CURVATURE)
+            ridge = (_RESIDUAL_VARIANCE + self._noise / curvature) / self._prior[block]
+            pull = ridge * (own - self._centres[block])
+            own += _STEP * (2 * self.clip * sums[block] - pull) / (curvature + ridge)
         self._passed.append([own.copy() for own in self.parameters])
         del self._passed[: -self._n_averaged]
 

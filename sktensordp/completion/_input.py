@@ -18,7 +18,12 @@ from .._sklearn_compat import effective_n_threads
 from ..noise import categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._table import level_table
-from ..tensor import fit_structured_cp
+from ..tensor import (
+    TuckerForm,
+    check_tucker_size,
+    fit_structured_cp,
+    fit_structured_tucker,
+)
 from ._problem import Outcome, Problem, Solver
 from ._uncertainty import residual_variance
 
@@ -36,6 +41,8 @@ _BLOCK = 2**16
 LARGEST_TABLE = 20
 # Fewer steps than these would be seen in sums.
 _LEAST_STEPS = 2**10
+# A variance around a model that is this part of another is taken to be less.
+_CLEARLY_LESS = 0.98
 
 
 @dataclass(frozen=True)
@@ -225,7 +232,7 @@ def entry_guarantee(
 
 @dataclass(frozen=True, eq=False)
 class InputPerturbation(Solver):
-    """Randomise every value; biases and CP are fitted to the randomised values.
+    """Randomise every value; the model is fitted to the randomised values.
 
     Attributes
     ----------
@@ -234,6 +241,16 @@ class InputPerturbation(Solver):
 
     problem: Problem
     name = "input"
+
+    def __post_init__(self):
+        if self._fits_tucker:
+            problem = self.problem
+            check_tucker_size(problem.form.ranks, problem.biases, problem.features)
+
+    @property
+    def _fits_tucker(self):
+        # Biases alone are a CP.
+        return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
 
     @property
     def guarantee(self):
@@ -253,14 +270,34 @@ class InputPerturbation(Solver):
 
     def complete(self, released, on_sweep):
         """Fit the model to randomised values, which are overwritten."""
-        problem, scale = self.problem, self.problem.scale
+        problem = self.problem
         offset = float(np.clip(released.mean(dtype=float), *problem.values.bounds))
+        model, n_iter = self._fit(released, offset, on_sweep)
+        if not problem.biases:
+            # What has no biases may have no offset either, such as a CP of few terms.
+            plain, n_plain = self._fit(released, 0.0, None)
+            if plain.noise_variance < _CLEARLY_LESS * model.noise_variance:
+                model, n_iter, offset = plain, n_plain, 0.0
+        released -= offset
+        residual = residual_variance(
+            problem.values, model, offset, problem.coordinates, released,
+            problem.entries, problem.n_threads,
+        )  # fmt: skip
+        return Outcome(model, offset, n_iter, residual)
+
+    def _fit(self, released, offset, on_sweep):
+        """The model of what an offset leaves, and the number of sweeps."""
+        problem, scale = self.problem, self.problem.scale
         # In place, then back: nothing else is as large.
         released -= offset
         released /= scale
-        model, n_iter = fit_structured_cp(
+        if self._fits_tucker:
+            fit, size = fit_structured_tucker, {"ranks": problem.form.ranks}
+        else:
+            fit, size = fit_structured_cp, {"rank": problem.rank}
+        found = fit(
             problem.entries(released),
-            rank=problem.rank,
+            **size,
             biases=problem.biases,
             value_scale=scale,
             noise_floor=problem.values.noise_variance,
@@ -271,8 +308,5 @@ class InputPerturbation(Solver):
             on_sweep=on_sweep,
         )
         released *= scale
-        residual = residual_variance(
-            problem.values, model, offset, problem.coordinates, released,
-            problem.entries, problem.n_threads,
-        )  # fmt: skip
-        return Outcome(model, offset, n_iter, residual)
+        released += offset
+        return found

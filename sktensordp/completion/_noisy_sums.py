@@ -83,8 +83,11 @@ class NoisySums:
         sums : list of ndarray of shape (n_rows, n_columns)
         """
         step = None if self.lattice is None else self.lattice.step
-        sums = [row_sums(*part, step) for part in parts]
-        if step is None:
+        return self.randomize([row_sums(*part, step) for part in parts], source)
+
+    def randomize(self, sums, source):
+        """Sums of whole steps with noise; see `release`."""
+        if self.lattice is None:
             return sums
         flat = np.concatenate([s.ravel() for s in sums])
         for block, start in enumerate(range(0, len(flat), _BLOCK)):

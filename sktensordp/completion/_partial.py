@@ -9,7 +9,12 @@ from sklearn.utils.metaestimators import available_if
 from .._sklearn_compat import effective_n_threads, fit_context
 from .._validation import check_modes
 from ..privacy import PrivacyGuarantee
-from ..tensor import times_recurring, update_structured_cp
+from ..tensor import (
+    StructuredTucker,
+    times_recurring,
+    update_structured_cp,
+    update_structured_tucker,
+)
 from ._streams import as_coordinates, repeated, together
 
 __all__ = ["PartialFitMixin"]
@@ -20,6 +25,7 @@ class PartialFitMixin:
 
     epsilon: float
     perturbation: str
+    unit: str | int
     calibration: str
     max_iter: int
     biases: bool
@@ -51,6 +57,7 @@ class PartialFitMixin:
 
     def _can_partial_fit(self):
         asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
+        asked = asked and self.unit == "entry"
         # Every sound fit to randomised values has it, and no other.
         can_go_on = hasattr(self, "residual_variance_")
         if not asked or (self.__sklearn_is_fitted__() and not can_go_on):
@@ -128,7 +135,9 @@ class PartialFitMixin:
         if randomizer.noise_variance != noise_then:
             # Another epsilon than in the fit.
             noise = randomizer.noise_variance + self.residual_variance_
-        model = update_structured_cp(
+        is_tucker = isinstance(self._model, StructuredTucker)
+        update = update_structured_tucker if is_tucker else update_structured_cp
+        model = update(
             self._model, where, released,
             noise_variance=noise, max_iter=self.max_iter,
             n_threads=effective_n_threads(),
@@ -140,7 +149,9 @@ class PartialFitMixin:
         """Refuse to go on with a model that has other columns than declared."""
         n_modes = len(self.shape_)
         smooth_modes = check_modes(self.smooth_modes, n_modes, "smooth_modes")
-        if not self._model.has_columns(self._form(n_modes), self.biases, smooth_modes):
+        if not self._model.has_columns(
+            self._form(range(n_modes)), self.biases, smooth_modes
+        ):
             raise ValueError(
                 "rank, biases and smooth_modes must be those of the fit; call fit to "
                 "change them."

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import DenseEntries, SparseEntries, StructuredCP, pattern_features
+from ..tensor import DenseEntries, SparseEntries, pattern_features
 from ._streams import as_coordinates
 
 __all__ = ["ALL_ELSE", "Outcome", "Problem", "Solver"]
@@ -46,6 +46,8 @@ class Problem:
     core_regularization : float
         Of the published algorithms, where there is a core.
     n_threads : int
+    side_information : ndarray of shape (shape[1] + 1, n_features), default=None
+        Public features of the rows of the second mode; last, of an unknown one.
     """
 
     where: np.ndarray
@@ -63,6 +65,7 @@ class Problem:
     learning_rate: float
     regularization: float
     n_threads: int
+    side_information: Any = None
     core_regularization: float = 0.0
 
     @property
@@ -84,10 +87,16 @@ class Problem:
 
     @cached_property
     def features(self):
-        """Features of the rows of the second mode, from the coordinates; or none."""
-        if not (self.biases and self.n_components):
-            return None
-        return pattern_features(self.coordinates, self.shape, self.n_components)
+        """Public features of the rows of the second mode, or none.
+
+        Those that were declared, and those of the coordinates.
+        """
+        found = [] if self.side_information is None else [self.side_information]
+        if self.biases and self.n_components:
+            found.append(
+                pattern_features(self.coordinates, self.shape, self.n_components)
+            )
+        return np.concatenate(found, axis=1) if found else None
 
     @property
     def scale(self):
@@ -112,18 +121,21 @@ class Outcome:
 
     Attributes
     ----------
-    model : StructuredCP
+    model : StructuredCP, StructuredTucker or SharedModel
         Without the offset.
     offset : float
     n_iter : int
     residual_variance : float, default=None
         Of the values around the model, where it was found.
+    perturbation : str, default=None
+        What was done, where the solver has chosen it.
     """
 
-    model: StructuredCP
+    model: Any
     offset: float
     n_iter: int
     residual_variance: Any = None
+    perturbation: str | None = None
 
 
 class Solver:

@@ -1,9 +1,10 @@
 """The three algorithms of Wei, Li, Mao and Wang (2022), to the letter.
 
-A CP without biases or offset is fitted to the values as they are by stochastic gradient
-descent (Eq. 6). Algorithm 1 gives the values Laplace noise before, Algorithm 2 the
-gradients of the last factor, Algorithm 3 the last factor at the end. The claims of the
-latter two do not hold: the other factors are updated from the raw values and released.
+A CP or a Tucker decomposition without biases or offset is fitted to the values as they
+are by stochastic gradient descent (Eq. 6 and 7). Algorithm 1 gives the values Laplace
+noise before, Algorithm 2 the gradients of the last factor, Algorithm 3 the last factor
+at the end. The claims of the latter two do not hold: the other factors, and the core,
+are updated from the raw values and released.
 """
 
 import math
@@ -14,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..tensor import descend, point_model
+from ..tensor import descend
 from ._input import domain_lattice, entry_guarantee
 from ._problem import Outcome, Problem, Solver
 
@@ -29,21 +30,22 @@ _INPUT = (
 )
 _CLAIMS = {
     "gradient": (
-        "Only the gradients of the last factor got noise, while the other factors were "
-        "updated from the values as they are, and are released; the claim does not "
-        "count the passes over the data either."
+        "Only the gradients of the last factor got noise, while all other factors, and "
+        "the core of a Tucker decomposition, were updated from the values as they are, "
+        "and are released; the claim does not count the passes over the data either."
     ),
     "output": (
-        "Only the last factor got noise, after the descent, while the others leave as "
-        "they were fitted to the values; the sensitivity that the claim rests on is a "
-        "theorem about convex costs, which this is not."
+        "Only the last factor got noise, after the descent, while all other factors, "
+        "and the core of a Tucker decomposition, leave as they were fitted to the "
+        "values; the sensitivity that the claim rests on is a theorem about convex "
+        "costs, which this is not."
     ),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedPerturbation(Solver):
-    """Fit a CP by one of the published algorithms.
+    """Fit a decomposition by one of the published algorithms.
 
     Attributes
     ----------
@@ -63,8 +65,8 @@ class PublishedPerturbation(Solver):
             )
         if self.problem.rank == 0 or self.problem.smooth_modes:
             raise ValueError(
-                'calibration="published" fits a CP of rank 1 or more, without smooth '
-                "modes."
+                'calibration="published" fits decompositions of rank 1 or more, '
+                "without smooth modes."
             )
 
     @property
@@ -93,11 +95,12 @@ class PublishedPerturbation(Solver):
         )
 
     def release(self, values, source, on_sweep):
-        """The factors, from the values: all that these algorithms do with them."""
+        """The blocks, from the values: all that these algorithms do with them."""
         problem = self.problem
-        private, rank = math.isfinite(problem.epsilon), problem.rank
+        private, last = math.isfinite(problem.epsilon), len(problem.shape) - 1
         start = _generator(source, 0)
-        factors = [start.random((size, rank)) for size in problem.shape]
+        factors = [start.random(block) for block in problem.form.blocks(problem.shape)]
+        rank = factors[last].shape[1]
         dtype, values = values.dtype, problem.values.clip(values.astype(float))
         if self.name == "input" and private:
             values = self._lattice.randomize(values, source.part(1).stream(0))
@@ -121,6 +124,7 @@ class PublishedPerturbation(Solver):
             problem.coordinates, values, factors, rate=problem.learning_rate,
             ridge=problem.regularization, n_passes=problem.max_iter,
             clip=problem.gradient_clip, noise=noise, on_pass=on_pass,
+            form=problem.form, core_ridge=problem.core_regularization,
         )  # fmt: skip
         if n_iter < problem.max_iter and not stopped:
             warnings.warn(
@@ -134,15 +138,16 @@ class PublishedPerturbation(Solver):
             # paper does not give.
             sensitivity = 2 * problem.max_iter * problem.gradient_clip
             scale = sensitivity * problem.learning_rate / problem.epsilon
-            factors[-1] = factors[-1] + _spherical(
-                _generator(source, 1), factors[-1].shape, scale
+            factors[last] = factors[last] + _spherical(
+                _generator(source, 1), factors[last].shape, scale
             )
         return factors, max(n_iter, 1), dtype
 
     def complete(self, released, on_sweep):
-        """The factors as a model."""
-        factors, n_iter, dtype = released
-        model = point_model(self.problem.shape, math.nan, dtype, factors=factors)
+        """The blocks as a model."""
+        blocks, n_iter, dtype = released
+        problem = self.problem
+        model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
         return Outcome(model, 0.0, n_iter)
 
 

@@ -23,7 +23,9 @@ class QueriesMixin:
 
     fit: Any
     _model: Any
-    _observed: list[Any]
+    # What answers, and where values were observed.
+    _answering: Any
+    _seen: list[Any]
     shape_: tuple[int, ...]
     offset_: float
     value_bounds_: tuple[float, float]
@@ -62,7 +64,7 @@ class QueriesMixin:
             raise ValueError(
                 f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
             )
-        return np.clip(self.offset_ + self._model.dense(), *self.value_bounds_)
+        return np.clip(self.offset_ + self._answering.dense(), *self.value_bounds_)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
@@ -98,7 +100,7 @@ class QueriesMixin:
         coordinates = check_coordinates(
             X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
         )
-        mean = self.offset_ + self._model.predict(coordinates)
+        mean = self.offset_ + self._answering.predict(coordinates)
         mean = np.clip(mean, *self.value_bounds_, out=mean)
         if not return_std:
             return mean
@@ -166,7 +168,7 @@ class QueriesMixin:
         best = np.full((len(asked), k), -1, dtype=np.int64)
         for start in range(0, len(asked), _UNITS):
             part = asked[start : start + _UNITS]
-            scores = self._model.slices(part, 1)
+            scores = self._answering.slices(part, 1)
             for unit, item in self._seen_items(part[:, 0]):
                 scores[unit, item] = -np.inf
             n_best = min(k, n_items)
@@ -185,7 +187,7 @@ class QueriesMixin:
         wanted = np.zeros(self.shape_[0] + 1, dtype=bool)
         wanted[units] = True
         wanted[-1] = False
-        for where in self._observed:
+        for where in self._seen:
             where = as_coordinates(where)
             # An interrupted `partial_fit` may have had others.
             where = where[np.all(where < self.shape_, axis=1)]

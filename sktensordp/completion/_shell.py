@@ -36,7 +36,9 @@ from ._partial import PartialFitMixin
 from ._problem import Problem
 from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
 from ._queries import QueriesMixin
+from ._streams import as_coordinates
 from ._sums import SumsPerturbation
+from ._unit_level import UNPROTECTED, UnitLevelMixin
 
 __all__ = ["BaseCompletion"]
 
@@ -53,6 +55,7 @@ class BaseCompletion(
     ObservedMixin,
     QueriesMixin,
     PartialFitMixin,
+    UnitLevelMixin,
     PrivateEstimatorMixin,
     RegressorMixin,
     BaseEstimator,
@@ -65,11 +68,12 @@ class BaseCompletion(
         "perturbation": [
             StrOptions({"auto", "input", "gradient", "output", "statistics", "sums"})
         ],
-        "unit": [StrOptions({"entry"})],
+        "unit": [StrOptions({"entry"}), Interval(Integral, 0, None, closed="left")],
         "value_bounds": ["array-like", None],
         "levels": ["array-like", None],
         "level_prior": ["array-like", None],
         "shape": ["array-like", None],
+        "side_information": [dict, None],
         "calibration": [StrOptions({"sound", "published"})],
         "biases": ["boolean"],
         "n_pattern_components": [Interval(Integral, 0, None, closed="left")],
@@ -86,16 +90,17 @@ class BaseCompletion(
 
     def __init__(
         self,
-        rank: int,
+        rank: int | Sequence[int],
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         perturbation: str = "auto",
-        unit: str = "entry",
+        unit: str | int = "entry",
         value_bounds: tuple[float, float] | None = None,
         levels: ArrayLike | None = None,
         level_prior: ArrayLike | None = None,
         shape: Sequence[int] | None = None,
+        side_information: dict[int, ArrayLike] | None = None,
         calibration: str = "sound",
         biases: bool = True,
         n_pattern_components: int = 8,
@@ -115,6 +120,7 @@ class BaseCompletion(
         self.levels = levels
         self.level_prior = level_prior
         self.shape = shape
+        self.side_information = side_information
         self.calibration = calibration
         self.biases = biases
         self.n_pattern_components = n_pattern_components
@@ -228,7 +234,7 @@ class BaseCompletion(
         solver = self._solver(problem, streaming)
         guarantee = solver.guarantee
         self._forget()
-        for name in ("_model", "_observed"):
+        for name in ("_model", "_observed", "_local"):
             vars(self).pop(name, None)
         if solver.unsound and math.isfinite(problem.epsilon):
             warnings.warn(
@@ -246,24 +252,32 @@ class BaseCompletion(
 
         with self._source(solver, guarantee) as source:
             released = solver.release(values, source, on_sweep)
-        self._observed, self._n_uses, self._single = [where], 1, guarantee
+        # Where a unit is protected, so is which entries it has.
+        self._observed = [] if self._protects_units else [where]
+        self._n_uses, self._single = 1, guarantee
         self._dense = where.dtype == bool
         domain = problem.values
         self._randomized = domain.bounds, domain.levels, domain.noise_variance
-        # From here on nothing touches the values: all is post-processing.
-        del values
+        # From here on nothing that is published touches the values: all is
+        # post-processing.
         outcome = solver.complete(released, on_sweep)
         self.offset_, self.value_bounds_ = outcome.offset, domain.bounds
-        self.perturbation_ = solver.name
+        self.perturbation_ = outcome.perturbation or solver.name
         if outcome.residual_variance is not None:
             self.residual_variance_ = outcome.residual_variance
-        self._publish(outcome.model, outcome.n_iter)
+        if self._protects_units:
+            self._share(outcome, shape)
+            self._keep_rows(where, values)
+        else:
+            self._publish(outcome.model, outcome.n_iter)
         context.call_on_fit_task_end(estimator=self)
         return self
 
     def _solver(self, problem, streaming):
         """What randomises and fits, for a problem; `streaming` if more is to come."""
         name = self.perturbation
+        if self._protects_units:
+            return self._unit_solver(problem)
         if self.calibration == "published":
             return PublishedPerturbation(problem, name)
         if name == "auto" and not streaming:
@@ -277,6 +291,8 @@ class BaseCompletion(
     def _planned_guarantee(self, fitted=None):
         from ..privacy._events import PureDpEvent
 
+        if self._protects_units:
+            return self._planned_unit_guarantee()
         values, epsilon = self._plan(), float(self.epsilon)
         if not math.isfinite(values.guarantee.epsilon):
             return values.guarantee
@@ -301,15 +317,15 @@ class BaseCompletion(
     def _publish(self, model, n_iter):
         """Set the attributes that describe a model."""
         self._model = model
-        self.factors_ = model.factors
         self.decomposition_ = self._decomposition(model)
+        self.factors_ = self.decomposition_.factors
         self.shape_ = model.shape
         if not math.isnan(model.noise_variance):
             self.noise_variance_ = model.noise_variance
         self.n_iter_ = n_iter
 
-    def _form(self, n_modes):
-        """The form of the decomposition."""
+    def _form(self, order):
+        """The form of the decomposition, its modes in an order."""
         raise NotImplementedError
 
     def _decomposition(self, model):
@@ -321,12 +337,19 @@ class BaseCompletion(
         raise NotImplementedError
 
     def _problem(self, where, values, shape):
-        """All that a solver has to know, but the values."""
+        """All that a solver has to know, but the values; the unit's mode first."""
+        n_modes = len(shape)
+        declared = self._check_unit(n_modes)
+        order = self._modes_from_unit(n_modes)
+        side_information = self._side_features(shape, order[1])
+        if self._protects_units:
+            where = as_coordinates(where)[:, order]
         return Problem(
-            where=where, shape=shape, values=self._plan(values),
-            declared=self.value_bounds is not None or self.levels is not None,
+            where=where, shape=tuple(shape[k] for k in order),
+            values=self._plan(values),
+            declared=declared and not (self.value_bounds is self.levels is None),
             epsilon=float(self.epsilon), delta=float(self.delta),
-            form=self._form(len(shape)),
+            form=self._form(order), side_information=side_information,
             biases=bool(self.biases),
             smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
             n_components=self.n_pattern_components, max_iter=self.max_iter,
@@ -387,6 +410,8 @@ class BaseCompletion(
         return (low, high) if low < high else (low - 0.5, high + 0.5)
 
     def _unprotected(self):
+        if self._protects_units:
+            return [*super()._unprotected(), *UNPROTECTED]
         return [
             *super()._unprotected(),
             "Which entries are observed (the coordinates) is public: it is published "

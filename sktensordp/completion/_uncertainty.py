@@ -10,7 +10,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
-from ..tensor import continue_structured_cp
+from ..tensor import (
+    StructuredTucker,
+    continue_structured_cp,
+    continue_structured_tucker,
+)
 
 __all__ = ["residual_variance"]
 
@@ -39,7 +43,7 @@ def residual_variance(
     Parameters
     ----------
     randomizer : EntryRandomizer
-    model : StructuredCP
+    model : StructuredCP or StructuredTucker
         Fitted to the values.
     offset : float
         Taken off the values.
@@ -60,7 +64,9 @@ def residual_variance(
     variance, linear = model.variance(coordinates)
     signs = np.random.default_rng(0).integers(0, 2, len(values), dtype=np.int8) * 2 - 1
     move = signs * values.dtype.type(_MOVE * math.sqrt(model.noise_variance))
-    moved = continue_structured_cp(
+    is_tucker = isinstance(model, StructuredTucker)
+    go_on = continue_structured_tucker if is_tucker else continue_structured_cp
+    moved = go_on(
         model, make_entries(values + move), max_iter=_SWEEPS, n_threads=n_threads
     )
     move = move[compared].astype(float)

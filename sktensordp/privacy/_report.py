@@ -152,8 +152,12 @@ def _collect_pipeline(pipeline, like):
 _NOTHING = object()
 
 
-def _times_used(search, releases_in_transform):
-    """How often one record goes into the releases of one candidate, at most."""
+def _times_used(search, releases_in_transform, of_a_mode):
+    """How often one record goes into the releases of one candidate, at most.
+
+    Everything at one index of a mode may be in all parts of a partition, unless the
+    groups of the search say otherwise, which cannot be seen afterwards.
+    """
     from sklearn.model_selection import (
         GroupKFold,
         KFold,
@@ -165,7 +169,7 @@ def _times_used(search, releases_in_transform):
     partitions = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
     n_splits = search.n_splits_
     each_tested_once = search.cv is None or isinstance(search.cv, (int, *partitions))
-    fits = n_splits - 1 if each_tested_once else n_splits
+    fits = n_splits - 1 if each_tested_once and not of_a_mode else n_splits
     if not releases_in_transform:
         return fits
     # Training parts are transformed in the fit, and again for a training score.
@@ -183,7 +187,8 @@ def _collect_search(search):
         candidate = clone(search.estimator).set_params(**params)
         found, left_out = _collect(candidate, best)
         for what, count, one in found:
-            times = _times_used(search, what.startswith("transform of "))
+            of_a_mode = isinstance(one.unit, int)
+            times = _times_used(search, what.startswith("transform of "), of_a_mode)
             releases.append((f"candidate {params}: {what}", count * times, one))
         unprotected += left_out
     if not releases:

@@ -17,6 +17,7 @@ from sktensordp.completion import CPCompletion, _blocks, _noisy_sums, _sums
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.noise import LaplaceLattice
+from sktensordp.tensor import TuckerForm
 
 
 def borrowed():
@@ -38,10 +39,13 @@ FEATURES = np.array([[0.3, -1.0], [0.0, 0.0], [20.0, 0.5], [0.01, 0.02], [0.0, 0
 CONFIDENCE = 1 - 1e-4
 
 
-def solver(name, order, **params):
+def solver(name, order, form="cp", **params):
     where, shape = WHERE[order], SHAPES[order]
     params = {"n_pattern_components": 0, **params}
-    return solver_of(make(name, shape=shape, **params), where, shape)
+    ranks = None
+    if form == "tucker":
+        ranks = tools.RANKS[order] if params.get("rank", 2) else (0,) * order
+    return solver_of(make(name, shape=shape, **params), where, shape, ranks)
 
 
 def with_features(name, order, features, **params):
@@ -78,18 +82,21 @@ def check_sensitivity(of, order, factor, **options):
     )
     noise = start.noise[0]
     assert all(one is noise for one in start.noise)
-    n_columns = start.exact[0][0].shape[1]
+    n_columns = max(sums.shape[1] for (sums,) in start.exact)
     return largest / noise.lattice.step / unit_steps(noise, n_columns)
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.0, 1e3])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("domain", [*DOMAINS])
+@pytest.mark.parametrize("form", ["cp", "tucker"])
 @pytest.mark.parametrize("name", NAMES)
-def test_one_value_moves_the_sums_by_one(name, domain, order, factor):
+def test_one_value_moves_the_sums_by_one(name, form, domain, order, factor):
     """In L1, for all entries and trajectories; of the row of the value alone."""
-    used = check_sensitivity(solver(name, order, **DOMAINS[domain]), order, factor)
-    assert len(used) == order
+    of = solver(name, order, form, **DOMAINS[domain])
+    used = check_sensitivity(of, order, factor)
+    # Every mode, and the core, whose one row all values are in.
+    assert len(used) == order + (form == "tucker")
     assert np.all(used <= 1)
     # So that nothing is wasted. Noise may put all residuals on one side; and around
     # their mean alone, those of one side do not reach the clip.
@@ -115,6 +122,9 @@ def test_one_value_moves_the_sums_of_features_by_one(name, order):
 def test_twice_the_contributions_would_be_noticed(name, order):
     for of in (solver(name, order), with_features(name, order, FEATURES)):
         assert check_sensitivity(of, order, 0.0, wrong=2.0).max() > 1.5
+    # In every block of a Tucker, the core included.
+    of = solver(name, order, "tucker")
+    assert check_sensitivity(of, order, 0.0, wrong=2.0).min() > 1.5
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,7 +149,8 @@ def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("order", [2, 3])
-def test_releases_are_those_of_the_event(order, biases, name):
+@pytest.mark.parametrize("form", ["cp", "tucker"])
+def test_releases_are_those_of_the_event(form, order, biases, name):
     planned = {}
 
     def plan(*args, **sizes):
@@ -147,11 +158,13 @@ def test_releases_are_those_of_the_event(order, biases, name):
         return _noisy_sums.plan_laplace_sums(*args, **sizes)
 
     with mock.patch.object(_blocks, "plan_laplace_sums", plan):
-        of = solver(name, order, biases=biases)
+        of = solver(name, order, form, biases=biases)
         values = np.linspace(0, 1, len(WHERE[order]))
         found = tools.run(of, values)
     n_releases = len(found.exact)
-    assert n_releases == order == planned["n_releases"]
+    assert n_releases == planned["n_releases"]
+    sizes = [sums.shape for (sums,) in found.exact]
+    assert sizes == of.problem.form.blocks(SHAPES[order])
     assert planned["n_entries"] == len(values)
     for _, changed in tools.neighbours_of(values):
         other = tools.run(of, changed, follow=found)
@@ -186,9 +199,10 @@ def test_with_features_one_release_is_counted(name):
     assert of.guarantee.epsilon == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.parametrize("form", ["cp", "tucker"])
 @pytest.mark.parametrize("name", NAMES)
-def test_biases_alone_have_all_of_the_budget(name):
-    of = solver(name, 2, rank=0)
+def test_biases_alone_have_all_of_the_budget(name, form):
+    of = solver(name, 2, form, rank=0)
     found = tools.run(of, np.linspace(0, 1, 8))
     assert not found.exact
     assert [count for _, count in tools.leaves(of.guarantee.event)] == [2]
@@ -320,6 +334,121 @@ def test_infinite_epsilon_is_the_fit_without_noise(name, dtype, params, monkeypa
     silent = make(name, epsilon=200.0, **params).fit(COORDINATES, values)
     np.testing.assert_allclose(silent.predict(COORDINATES), free, atol=2e-3)
     assert silent.privacy_guarantee_.epsilon <= 200.0
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_infinite_epsilon_is_a_tucker_without_noise(name, biases, monkeypatch):
+    shape, ranks = TENSOR.shape, (2, 3, 2)
+
+    def fitted(epsilon):
+        model = make(name, epsilon=epsilon, biases=biases, n_pattern_components=0)
+        of = solver_of(model, COORDINATES, shape, ranks)
+        return tools.predicted(of, VALUES), len(of._blocks)
+
+    (free, n_blocks) = fitted(math.inf)
+    noiseless(monkeypatch)
+    # Enough for as many rounds.
+    (silent, n_others) = fitted(2000.0)
+    assert n_blocks == n_others == 8 * 4
+    np.testing.assert_allclose(silent, free, atol=2e-3)
+    assert np.std(free) > 0.03
+
+
+def test_rounds_of_tuckers_come_later():
+    """In ranks, rows of the core are longer: 27 numbers, not 3, for a rank of three."""
+    for epsilon, rounds in ((0.1, 1), (287.0, 1), (288.0, 2), (math.inf, 8)):
+        model = make(epsilon=epsilon, perturbation="statistics", n_pattern_components=0)
+        of = solver_of(model, COORDINATES, TENSOR.shape, (3, 3, 3))
+        assert of._blocks == rounds * [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", [1e4, math.inf])
+def test_a_tucker_tensor_is_found(name, epsilon):
+    """By blocks alone, from a start at random, with little noise and without."""
+    shares = []
+    for seed in range(6):
+        made = make_low_rank_tensor(decomposition="tucker", random_state=seed)
+        model = make(name, epsilon=epsilon, biases=False)
+        of = solver_of(model, made.data, made.shape, (3, 3, 3))
+        found = tools.predicted(of, made.target)
+        truth = made.truth[tuple(made.data.T)]
+        shares.append(np.std(found - truth) / np.std(truth))
+    assert np.mean(shares) < 0.5
+    assert max(shares) < 0.95
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 1000.0, math.inf])
+def test_tuckers_stay_finite(name, epsilon):
+    """Also of values that are all the same, and of one entry."""
+    for order in (2, 3):
+        n, ranks = len(WHERE[order]), tools.RANKS[order]
+        for values in (np.linspace(0, 1, n), np.full(n, 0.5), np.ones(1)):
+            for biases in (True, False):
+                model = make(
+                    name, epsilon=epsilon, biases=biases, n_pattern_components=0
+                )
+                where = WHERE[order][: len(values)]
+                of = solver_of(model, where, SHAPES[order], ranks)
+                assert np.all(np.isfinite(tools.predicted(of, values)))
+
+
+def test_regressors_do_not_depend_on_what_they_are_computed_with():
+    """Bit for bit, where they cancel: lengths are known from other slices."""
+    rng, form = np.random.default_rng(0), TuckerForm((2, 3, 4, 2))
+    shape = (5, 6, 4, 3)
+    blocks = [rng.standard_normal(block) for block in form.blocks(shape)]
+    for own in blocks:
+        own[:, -1] = -own[:, :-1].sum(axis=1)
+    where = np.column_stack([rng.integers(0, n, 50) for n in shape])
+    rows = form.rows(where)
+    for block in range(5):
+        whole = form.regressors(block, blocks, rows)
+        for size in (1, 7):
+            parts = [
+                form.regressors(block, blocks, [own[at : at + size] for own in rows])
+                for at in range(0, 50, size)
+            ]
+            np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_what_rounding_adds_to_weights_is_cut_off(monkeypatch):
+    """Weights that come out longer than when their lengths were found."""
+    weights = _blocks._Block.weights
+
+    def longer(block, part):
+        found = weights(block, part)
+        return found * (1.0 if part.stop > len(WHERE[3]) else 1.7)
+
+    monkeypatch.setattr(_blocks._Block, "weights", longer)
+    used = check_sensitivity(solver("statistics", 3, "tucker"), 3, 0.0)
+    assert 0.9 < used.max() <= 1
+
+
+def test_normalizing_a_tucker_leaves_its_direction():
+    """Its values but for their scale; and columns are orthogonal, of mean square 1."""
+    rng = np.random.default_rng(0)
+    form, where = TuckerForm((2, 3, 2)), WHERE[3]
+    blocks = [rng.standard_normal(block) for block in form.blocks(SHAPES[3])]
+    # Of two directions alone.
+    blocks[1][:, 2] = blocks[1][:, 0] + 1e-3 * blocks[1][:, 1]
+    rows = form.rows(where)
+
+    def values():
+        return np.sum(form.regressors(3, blocks, rows) * blocks[3], axis=1)
+
+    before = values()
+    for block in range(4):
+        form.normalize(block, blocks)
+        scale = np.linalg.norm(values()) / np.linalg.norm(before)
+        np.testing.assert_allclose(values(), scale * before, rtol=1e-6, atol=1e-9)
+        assert np.sum(blocks[3] ** 2) == pytest.approx(2)
+    for block, n_directions in enumerate((2, 2, 2)):
+        gram = blocks[block].T @ blocks[block] / SHAPES[3][block]
+        expected = np.r_[np.zeros(len(gram) - n_directions), np.ones(n_directions)]
+        np.testing.assert_allclose(gram, np.diag(expected), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

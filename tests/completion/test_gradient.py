@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sktensordp import _random
 from sktensordp.audit import audit_estimator, audit_mechanism
 from sktensordp.completion import CPCompletion, _gradient, _noisy_sums, _sums
+from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import compose, privacy_of
@@ -35,9 +36,12 @@ WHERE, SHAPES, make, solver_of = tools.WHERE, tools.SHAPES, tools.make, tools.so
 CONFIDENCE = 1 - 1e-4
 
 
-def solver(order, monkeypatch=None, **params):
+def solver(order, form="cp", **params):
     where, shape = WHERE[order], SHAPES[order]
-    return solver_of(make(shape=shape, **params), where, shape)
+    ranks = None
+    if form == "tucker":
+        ranks = tools.RANKS[order] if params.get("rank", 2) else (0,) * order
+    return solver_of(make(shape=shape, **params), where, shape, ranks)
 
 
 # --- what one value moves ----------------------------------------------------------
@@ -54,15 +58,18 @@ DOMAINS = {
 @pytest.mark.parametrize("factor", [0.0, 1.0, 1e3])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("domain", [*DOMAINS])
-def test_one_value_moves_the_sums_by_one(domain, order, factor):
-    """In L2, all modes of a release together, for all entries and trajectories.
+@pytest.mark.parametrize("form", ["cp", "tucker"])
+def test_one_value_moves_the_sums_by_one(form, domain, order, factor):
+    """In L2, all blocks of a release together, for all entries and trajectories.
 
     With the noise of the trajectory left out, as it is, and a thousand times as large.
     """
-    of = solver(order, **DOMAINS[domain])
+    of = solver(order, form, **DOMAINS[domain])
     start, largest = tools.largest_distance(of, WHERE[order], 2, factor=factor)
     noise = start.noise[0]
-    n_changed = order * start.exact[0][0].shape[1]
+    n_changed = sum(part.shape[1] for part in start.exact[0])
+    if form == "tucker" and of.problem.form:
+        assert [part.shape[0] for part in start.exact[0]] == [*SHAPES[order], 1]
     bound = 1 + noise.lattice.step * math.sqrt(n_changed)
     assert np.all(largest <= bound * (1 + 1e-12))
     # Each release is about as sensitive as it may be, so that nothing is wasted; with
@@ -76,15 +83,17 @@ def test_one_value_moves_the_sums_by_one(domain, order, factor):
 
 
 @pytest.mark.parametrize("order", [2, 3])
-def test_twice_the_contributions_would_be_noticed(order):
+@pytest.mark.parametrize("form", ["cp", "tucker"])
+def test_twice_the_contributions_would_be_noticed(form, order):
     start, largest = tools.largest_distance(
-        solver(order, rank=2), WHERE[order], 2, factor=0.0, wrong=2.0
+        solver(order, form, rank=2), WHERE[order], 2, factor=0.0, wrong=2.0
     )
     (mu,) = tools.gaussian_mus(start.noise[0].event)
     assert np.linalg.norm(largest) / start.noise[0].lattice.sigma > 1.5 * mu
 
 
-def test_clipping_each_mode_for_itself_would_be_noticed(monkeypatch):
+@pytest.mark.parametrize("form", ["cp", "tucker"])
+def test_clipping_each_mode_for_itself_would_be_noticed(form, monkeypatch):
     """As is usual for each layer; the whole is then longer."""
     parts = _gradient._Descent.parts
 
@@ -101,14 +110,34 @@ def test_clipping_each_mode_for_itself_would_be_noticed(monkeypatch):
         return found
 
     monkeypatch.setattr(_gradient._Descent, "parts", by_mode)
-    _, largest = tools.largest_distance(solver(3, rank=2), WHERE[3], 2)
+    _, largest = tools.largest_distance(solver(3, form, rank=2), WHERE[3], 2)
     assert largest.max() > 1.4
+
+
+def test_a_core_that_is_left_out_of_the_clipping_would_be_noticed(monkeypatch):
+    """Its gradient is no part of the length, and released all the same."""
+    parts = _gradient._Descent.parts
+
+    def without_core(descent, values):
+        derivative = descent._derivative
+        with mock.patch.object(
+            descent, "_derivative", lambda block, p: derivative(block, p) * (block < 3)
+        ):
+            return parts(descent, values)
+
+    monkeypatch.setattr(_gradient, "_START_SCALE", 1.0)
+    _, right = tools.largest_distance(solver(3, "tucker", biases=False), WHERE[3], 2)
+    assert right.max() < 1 + 1e-3
+    monkeypatch.setattr(_gradient._Descent, "parts", without_core)
+    _, largest = tools.largest_distance(solver(3, "tucker", biases=False), WHERE[3], 2)
+    assert largest.max() > 1.2
 
 
 @pytest.mark.parametrize("max_iter", [1, 4])
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("order", [2, 3])
-def test_releases_and_cells_are_those_of_the_event(order, biases, max_iter):
+@pytest.mark.parametrize("form", ["cp", "tucker"])
+def test_releases_and_cells_are_those_of_the_event(form, order, biases, max_iter):
     planned = {}
 
     def plan(*args, **sizes):
@@ -116,7 +145,7 @@ def test_releases_and_cells_are_those_of_the_event(order, biases, max_iter):
         return _noisy_sums.plan_gaussian_sums(*args, **sizes)
 
     with mock.patch.object(_gradient, "plan_gaussian_sums", plan):
-        of = solver(order, biases=biases, max_iter=max_iter)
+        of = solver(order, form, biases=biases, max_iter=max_iter)
         values = np.linspace(0, 1, len(WHERE[order]))
         found = tools.run(of, values)
         n_releases = len(found.exact)
@@ -262,6 +291,95 @@ def test_infinite_epsilon_is_the_fit_without_noise(biases, dtype, monkeypatch):
     silent = make(epsilon=1.0, biases=biases, max_iter=5).fit(COORDINATES, values)
     np.testing.assert_allclose(silent.predict(COORDINATES), free, atol=2e-4)
     assert silent.privacy_guarantee_.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_infinite_epsilon_is_a_tucker_without_noise(biases, monkeypatch):
+    # Of rank one, so that there is something to find.
+    rows, columns, layers = np.sign(np.random.default_rng(0).standard_normal((3, 7)))
+    where = COORDINATES
+    values = 0.5 + 0.5 * rows[where[:, 0]] * columns[where[:, 1]] * layers[where[:, 2]]
+    options = {"biases": biases, "max_iter": 30}
+    shape, ranks = TENSOR.shape, (2, 3, 2)
+    free = solver_of(make(epsilon=math.inf, **options), where, shape, ranks)
+    free = tools.predicted(free, values)
+    assert np.std(free) > 0.03
+    noiseless(monkeypatch)
+    silent = solver_of(make(epsilon=1.0, **options), where, shape, ranks)
+    np.testing.assert_allclose(tools.predicted(silent, values), free, atol=2e-3)
+
+
+def test_a_tucker_starts_as_a_cp_of_two_modes():
+    """Its core has ones on its diagonal."""
+    of = solver(2, epsilon=math.inf)
+    other = solver_of(make(epsilon=math.inf), WHERE[2], SHAPES[2], (2, 2))
+    values = np.linspace(-1, 1, len(WHERE[2]))
+    one = _gradient._Descent(of.problem, 0.0)
+    two = _gradient._Descent(other.problem, 0.0)
+    for mine, theirs in zip(one.parameters, two.parameters, strict=False):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_allclose(one._predicted(slice(None)), two._predicted(slice(None)))
+    mine, theirs = one.parts(values), two.parts(values)
+    assert (len(mine), len(theirs)) == (2, 3)
+    for block in range(2):
+        a, b = (parts[block][2](slice(None)) for parts in (mine, theirs))
+        # In the same direction; those of the core shorten all others where they clip.
+        share = np.linalg.norm(b, axis=1) / np.linalg.norm(a, axis=1)
+        np.testing.assert_allclose(a * share[:, np.newaxis], b, rtol=1e-9)
+        assert np.all(share <= 1 + 1e-12)
+
+
+def test_gradients_are_those_of_the_cost():
+    """By differences in every number of every block, where nothing is clipped."""
+    of = solver(3, "tucker", gradient_clip=1e6, max_iter=2)
+    descent = _gradient._Descent(of.problem, 0.0)
+    values = np.linspace(-1, 1, len(WHERE[3]))
+    descent.move([np.ones_like(own) * 1e-7 for own in descent.parameters])
+
+    def cost():
+        return np.sum((values - descent._predicted(slice(None))) ** 2)
+
+    for block, (rows, shape, of_part) in enumerate(descent.parts(values)):
+        gradient = 2 * descent.clip * _noisy_sums.row_sums(rows, shape, of_part)
+        own = descent.parameters[block]
+        for index in np.ndindex(own.shape):
+            before, costs = own[index], []
+            for step in (1e-6, -1e-6):
+                own[index] = before + step
+                costs.append(cost())
+            own[index] = before
+            slope = (costs[0] - costs[1]) / 2e-6
+            assert -2 * gradient[index] == pytest.approx(slope, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [200.0, math.inf])
+def test_a_tucker_of_a_tensor_is_better_than_its_mean(epsilon):
+    for seed in range(3):
+        made = make_low_rank_tensor(
+            decomposition="tucker", snr=math.inf, random_state=seed
+        )
+        # That most values are in: beside all of the range, their variance is small.
+        bounds = made.truth.mean() + np.array([-0.1, 0.1])
+        values = made.target.clip(*bounds)
+        model = make(
+            rank=3, epsilon=epsilon, value_bounds=bounds, max_iter=50, gradient_clip=1.0
+        )
+        of = solver_of(model, made.data, made.shape, (3, 3, 3))
+        left = values - tools.predicted(of, values)
+        assert np.std(left) < 0.95 * np.std(values)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 300.0, math.inf])
+@pytest.mark.parametrize("clip", [1e-12, 1.0, 1e6])
+def test_tuckers_stay_finite(epsilon, clip):
+    for order in (2, 3):
+        for rank in (0, 2):
+            of = solver(
+                order, "tucker", epsilon=epsilon, gradient_clip=clip, max_iter=30,
+                rank=rank,
+            )  # fmt: skip
+            values = np.linspace(0, 1, len(WHERE[order]))
+            assert np.all(np.isfinite(tools.predicted(of, values)))
 
 
 def test_it_learns():

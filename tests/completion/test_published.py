@@ -1,10 +1,12 @@
 """The published algorithms: to the letter, and what of their claims is true."""
 
 import importlib.util
+import itertools
 import math
 import pickle
 import struct
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -18,9 +20,11 @@ from sklearn.model_selection import GridSearchCV
 from sktensordp import _random
 from sktensordp.audit import audit_estimator
 from sktensordp.completion import CPCompletion, _published
+from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from sktensordp.noise import LaplaceLattice
 from sktensordp.privacy import privacy_of
+from sktensordp.tensor import TuckerForm, descend
 
 
 def borrowed(folder, name):
@@ -224,6 +228,290 @@ def test_starts_are_uniform():
     together = np.concatenate([start.ravel() for start in starts])
     assert stats.kstest(together, "uniform").pvalue > 1e-6
     assert [start.shape for start in starts] == [(n, 4) for n in SHAPES[3]]
+
+
+# --- to the letter, for Tucker -----------------------------------------------------
+
+RANKS = {2: (2, 3), 3: (2, 3, 2)}
+
+
+def tucker_reference(
+    where, values, blocks, *, rate, ridge, core_ridge, n_passes, clip, noise,
+    core_first=False,
+):  # fmt: skip
+    """Algorithm 2 of Wei, Li, Mao and Wang (2022) on the cost of Eq. 7, in lists.
+
+    Without noise it is the descent of Algorithms 1 and 3. An entry's cost is
+    (x - sum_pqt g_pqt a_p b_q c_t)^2 + ridge (|a|^2 + |b|^2 + |c|^2) plus
+    core_ridge |G|^2; lines 4, 5, 8 and 9 move a, b, c and G, in this order.
+    """
+    *factors, core = blocks
+    rows = [[list(map(float, row)) for row in factor] for factor in factors]
+    ranks = [factor.shape[1] for factor in factors]
+    cells = list(itertools.product(*map(range, ranks)))
+    core = dict(zip(cells, core.ravel().tolist(), strict=True))
+
+    def product(met, cell, without=None):
+        return math.prod(
+            row[r]
+            for k, (row, r) in enumerate(zip(met, cell, strict=True))
+            if k != without
+        )
+
+    def error(met, value):
+        return value - sum(core[cell] * product(met, cell) for cell in cells)
+
+    def move_core(met, value):
+        left = error(met, value)
+        for cell in cells:
+            gradient = -2 * left * product(met, cell) + 2 * core_ridge * core[cell]
+            core[cell] -= rate * gradient
+
+    for step in range(n_passes):
+        drawn = None if noise is None else noise(step).tolist()
+        entries = zip(where.tolist(), values.tolist(), strict=True)
+        for entry, (index, value) in enumerate(entries):
+            met = [rows[k][i] for k, i in enumerate(index)]
+            if core_first:
+                move_core(met, value)
+            for mode, own in enumerate(met):
+                left = error(met, value)
+                gradient = [
+                    -2 * left * sum(
+                        core[cell] * product(met, cell, mode)
+                        for cell in cells
+                        if cell[mode] == r
+                    )
+                    + 2 * ridge * own[r]
+                    for r in range(ranks[mode])
+                ]  # fmt: skip
+                if mode == len(met) - 1 and drawn is not None:
+                    length = math.sqrt(sum(g * g for g in gradient))
+                    gradient = [g / max(1.0, length / clip) for g in gradient]
+                    gradient = [
+                        g + e for g, e in zip(gradient, drawn[entry], strict=True)
+                    ]
+                for r in range(ranks[mode]):
+                    own[r] -= rate * gradient[r]
+            if not core_first:
+                move_core(met, value)
+    core = np.array([[core[cell] for cell in cells]])
+    return [*(np.array(factor) for factor in rows), core]
+
+
+def tucker_start(order, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.random(b) for b in TuckerForm(RANKS[order]).blocks(SHAPES[order])]
+
+
+TUCKER_OPTIONS = {
+    "rate": 0.05, "ridge": 0.3, "core_ridge": 0.2, "n_passes": 2, "clip": 0.3
+}  # fmt: skip
+
+
+def largest_difference(found, expected):
+    return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("order", [2, 3])
+def test_every_step_of_a_tucker_is_the_published_one(order, noisy):
+    start = tucker_start(order)
+    drawn = np.random.default_rng(1).standard_normal((2, 25, RANKS[order][-1]))
+    # One entry more at a time; and all of them again.
+    for n, n_passes in [*((n, 1) for n in range(1, 26)), (25, 2)]:
+        options = {
+            **TUCKER_OPTIONS, "n_passes": n_passes,
+            "noise": (lambda step, n=n: drawn[step, :n]) if noisy else None,
+        }  # fmt: skip
+        where, values = WHERE[order][:n], VALUES[:n]
+        found, _ = descend(
+            where, values, start, form=TuckerForm(RANKS[order]), **options
+        )
+        expected = tucker_reference(where, values, start, **options)
+        assert largest_difference(found, expected) < 1e-11
+    # Where it starts is left as it was.
+    assert largest_difference(start, tucker_start(order)) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"core_ridge": 0.1},
+        {"ridge": 0.15},
+        {"rate": 0.025},
+        {"clip": 0.6},
+        {"n_passes": 1},
+        {"core_first": True},
+        {"noise": lambda _: np.zeros((25, 2))},
+    ],
+)
+def test_the_comparison_of_tuckers_sees_what_is_wrong(change):
+    drawn = np.random.default_rng(1).standard_normal((2, 25, 2))
+    options = {**TUCKER_OPTIONS, "noise": lambda step: drawn[step]}
+    start = tucker_start(3)
+    found, _ = descend(WHERE[3], VALUES, start, form=TuckerForm(RANKS[3]), **options)
+    wrong = tucker_reference(WHERE[3], VALUES, start, **{**options, **change})
+    assert largest_difference(found, wrong) > 1e-3
+
+
+class TuckerFit:
+    """A solver for a Tucker decomposition, to be fitted as an estimator is."""
+
+    def __init__(self, name, order, **params):
+        core = params.pop("core_regularization", 0.02)
+        self.model, self.order = make(name, **params), order
+        self._change = {"core_regularization": core, "form": TuckerForm(RANKS[order])}
+
+    def solver(self, where):
+        problem = self.model._problem(where.astype(np.int32), None, SHAPES[self.order])
+        return _published.PublishedPerturbation(
+            replace(problem, **self._change), self.model.perturbation
+        )
+
+    def fit(self, where, values):
+        solver, source = self.solver(where), _random.NoiseSource(0, 0)
+        released = solver.release(values, source, lambda _: False)
+        self.blocks, self.n_iter, _ = released
+        self.outcome = solver.complete(released, None)
+        return self
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_algorithms_for_tucker(name, order):
+    """What gets noise is the values, gradients of the last factor, or that factor."""
+    fit = TuckerFit(
+        name, order, regularization=0.05, learning_rate=0.02, gradient_clip=0.1,
+        epsilon=0.5, core_regularization=0.2,
+    )  # fmt: skip
+    starts, noisy, rows = drawn_by(fit, WHERE[order], VALUES)
+    rank = RANKS[order][-1]
+    assert [start.shape for start in starts] == fit._change["form"].blocks(
+        SHAPES[order]
+    )
+    assert len(noisy) == (name == "input")
+    drawn = {
+        "input": [],
+        "gradient": 3 * [((25, rank), 2 * 0.1 / 0.5)],
+        "output": [((SHAPES[order][-1], rank), 2 * 3 * 0.1 * 0.02 / 0.5)],
+    }
+    assert [shape for _, (shape, _) in rows] == [shape for shape, _ in drawn[name]]
+    for (_, (_, scale)), (_, expected) in zip(rows, drawn[name], strict=True):
+        assert scale == pytest.approx(expected, rel=1e-14)
+    expected = tucker_reference(
+        WHERE[order], noisy[0] if noisy else VALUES, starts, rate=0.02, ridge=0.05,
+        core_ridge=0.2, n_passes=3, clip=0.1,
+        noise=(lambda step: rows[step][0]) if name == "gradient" else None,
+    )  # fmt: skip
+    if name == "output":
+        expected[order - 1] += rows[0][0]
+    for found, block in zip(fit.blocks, expected, strict=True):
+        np.testing.assert_allclose(found, block, rtol=1e-9)
+    assert fit.outcome.offset == 0
+
+
+def test_starts_of_tuckers_are_uniform():
+    starts, _, _ = drawn_by(TuckerFit("input", 3), WHERE[3], VALUES)
+    together = np.concatenate([start.ravel() for start in starts])
+    assert stats.kstest(together, "uniform").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_of_a_tucker_is_its_blocks(name):
+    fit = TuckerFit(name, 3).fit(WHERE[3], VALUES)
+    *factors, core = fit.blocks
+    rows = [f[i] for f, i in zip(factors, WHERE[3].T, strict=True)]
+    expected = np.einsum("pqt,ep,eq,et->e", core.reshape(RANKS[3]), *rows)
+    np.testing.assert_allclose(fit.outcome.model.predict(WHERE[3]), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_infinite_epsilon_is_a_tucker_without_noise(name):
+    free = TuckerFit(name, 3, epsilon=math.inf)
+    starts, noisy, rows = drawn_by(free, WHERE[3], VALUES)
+    assert not noisy
+    assert not rows
+    expected = tucker_reference(
+        WHERE[3], VALUES, starts, rate=0.005, ridge=0.01, core_ridge=0.02, n_passes=3,
+        clip=1.0, noise=None,
+    )  # fmt: skip
+    for found, block in zip(free.blocks, expected, strict=True):
+        np.testing.assert_allclose(found, block, rtol=1e-9)
+    with (
+        mock.patch.object(
+            _published, "_spherical", lambda _, shape, __: np.zeros(shape)
+        ),
+        mock.patch.object(LaplaceLattice, "randomize", lambda _, values, __: values),
+    ):
+        silent = TuckerFit(name, 3, gradient_clip=1e9).fit(WHERE[3], VALUES)
+    for one, two in zip(free.blocks, silent.blocks, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_claims_for_tuckers_are_those_for_cps(name):
+    """What is false leaves the core without noise, too."""
+    solver = TuckerFit(name, 3).solver(WHERE[3])
+    cp = _published.published_guarantee(name, 1.0, solver._lattice)
+    assert solver.guarantee == cp
+    assert solver.unsound == (name in FALSE)
+    assert (solver.guarantee.epsilon == math.inf) == (name in FALSE)
+    assert ("the core of a Tucker" in solver.guarantee.statement) == (name in FALSE)
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_one_pass_of_a_tucker_reveals_the_value(name):
+    """Exactly, from the first factor."""
+    fit = TuckerFit(
+        name, 3, max_iter=1, epsilon=1e-3, regularization=0.0, core_regularization=0.0
+    )
+    where = np.array([[2, 3, 1]])
+    starts, _, _ = drawn_by(fit, where, np.array([0.7234567]))
+    a, b, c = (start[i] for start, i in zip(starts[:3], where[0], strict=True))
+    h = np.einsum("pqt,q,t->p", starts[3].reshape(RANKS[3]), b, c)
+    moved = (fit.blocks[0][2] - a) / 0.005
+    np.testing.assert_allclose(moved / (2 * h) + h @ a, 0.7234567, atol=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e3, 1e150])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tucker_that_diverges_ends_finite_and_warns(name, rate):
+    clip = 0.5 if name == "output" else 1e300 / rate
+    fit = TuckerFit(name, 3, learning_rate=rate, gradient_clip=clip, max_iter=20)
+    with pytest.warns(ConvergenceWarning, match="smaller learning_rate"):
+        fit.fit(WHERE[3], VALUES)
+    assert all(np.all(np.isfinite(block)) for block in fit.blocks)
+    assert fit.n_iter >= 1
+
+
+def test_a_tucker_can_be_stopped():
+    solver = TuckerFit("input", 3, max_iter=9, epsilon=math.inf).solver(WHERE[3])
+    asked = []
+
+    def stop(step):
+        asked.append(step)
+        return step == 1
+
+    source = _random.NoiseSource(0, 0)
+    blocks, n_iter, _ = solver.release(VALUES, source, stop)
+    assert asked == [0, 1]
+    assert n_iter == 2
+    two = TuckerFit("input", 3, max_iter=2, epsilon=math.inf).fit(WHERE[3], VALUES)
+    assert largest_difference(blocks, two.blocks) == 0
+
+
+def test_a_tucker_finds_a_tensor_of_low_rank():
+    """The simulation of Section 5.1 without noise, in four times as many passes."""
+    made = make_low_rank_tensor(decomposition="tucker", snr=math.inf, random_state=0)
+    form = TuckerForm((3, 3, 3))
+    rng = np.random.default_rng(0)
+    blocks, _ = descend(
+        made.data, made.target, [rng.random(b) for b in form.blocks(made.shape)],
+        rate=0.005, ridge=0.001, core_ridge=0.0001, n_passes=400, form=form,
+    )  # fmt: skip
+    found = np.sum(form.regressors(3, blocks, form.rows(made.data)) * blocks[3], axis=1)
+    assert np.std(found - made.target) < 0.7 * np.std(made.target)
 
 
 # --- claims ------------------------------------------------------------------------

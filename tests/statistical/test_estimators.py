@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 import sktensordp
 from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
-from sktensordp.completion import BiScaler, CPCompletion
+from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.mechanisms import (
     GaussianMechanism,
@@ -48,6 +48,12 @@ CASES = {
         ),
         "sums": (
             CPCompletion(0, perturbation="sums", value_bounds=(0, 1)), X, LOW, HIGH,
+        ),
+    },
+    "TuckerCompletion": {
+        "table": (TuckerCompletion(1, levels=[0, 0.5, 1], max_iter=2), X, LOW, HIGH),
+        "sums": (
+            TuckerCompletion(0, perturbation="sums", value_bounds=(0, 1)), X, LOW, HIGH,
         ),
     },
     "BiScaler": {"sums": (BiScaler(value_bounds=(0, 1)), X, LOW, HIGH)},
