@@ -51,6 +51,45 @@ def test_complete_ratings(tmp_path, source):
     assert printed.count("differential privacy for the value of one") == 10
 
 
+@pytest.mark.parametrize("source", ["default", "file"])
+def test_user_privacy(tmp_path, source):
+    arguments = ["--epsilons", "1", "32", "--rank", "3", "--random-state", "0"]
+    arguments += ["--users", "1000"]
+    if source == "file":
+        ratings = make_ratings(300, 50, 9000, random_state=0, levels=[1, 2, 3, 4, 5])
+        rows = [
+            f'"u{u}",i{i},{r:g}'
+            for (u, i), r in zip(ratings.data, ratings.target, strict=True)
+        ]
+        path, features = tmp_path / "ratings.csv", tmp_path / "features.csv"
+        path.write_text("\n".join(["user,item,rating", *rows]))
+        rows = [f"i{i},{i % 2},{i / 10}" for i in range(45)]
+        features.write_text("\n".join(["item,odd,number", *rows]))
+        arguments += ["--ratings", path, "--levels", "1", "5", "1", "--per-user", "3"]
+        arguments += ["--features", features]
+    printed = run(tmp_path, "user_privacy.py", *arguments)
+    rows = re.findall(r"^(.*?) {2,}(\d\.\d{3})$", printed, flags=re.MULTILINE)
+    error = {name: float(value) for name, value in rows[:5]}
+    mean, own = error["global mean"], error["user's own mean, no budget"]
+    assert error["CP with biases, no noise"] < error["biases, no noise"] < own < mean
+    n_methods = 5 if source == "file" else 3
+    table = {
+        epsilon: list(map(float, row.split()))
+        for epsilon, row in re.findall(
+            rf"^(1|32|inf) ((?: +\d\.\d{{3}}){{{n_methods}}})$", printed, re.MULTILINE
+        )
+    }
+    assert len(table) == 3
+    assert table["32"][0] < table["1"][0] < mean
+    assert table["32"][0] < own
+    for sums, statistics, auto, *_ in table.values():
+        assert auto < min(sums, statistics) + 0.02
+    assert (
+        "(epsilon = 32, delta = 1e-05)-differential privacy for everything" in printed
+    )
+    assert "at one index of mode 0 (add-or-remove)" in printed
+
+
 def test_simulation_study(tmp_path):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
     arguments += ["--missing", "0.5", "--epsilon", "64"]
