@@ -90,8 +90,10 @@ def test_user_privacy(tmp_path, source):
     assert "at one index of mode 0 (add-or-remove)" in printed
 
 
-def test_simulation_study(tmp_path):
+@pytest.mark.parametrize("decomposition", ["cp", "tucker"])
+def test_simulation_study(tmp_path, decomposition):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
+    arguments += ["--decomposition", decomposition]
     arguments += ["--missing", "0.5", "--epsilon", "64"]
     printed = run(tmp_path, "simulation_study.py", *arguments)
     rows = re.findall(

@@ -65,6 +65,18 @@ def test_guide(capsys):
     assert printed.startswith("(epsilon = 3.924, delta = 2e-06)-differential privacy")
 
 
+def test_guide_to_users(capsys):
+    """A search with whole users held out: the guarantee, and what the search cost."""
+    text = (ROOT / "doc" / "users.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names = {}
+    exec(compile(code, "users.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "differential privacy for everything at one index of mode 0" in printed
+    assert "All releases together" in printed
+    assert set(names["search"].best_params_) == {"epsilon", "rank"}
+
+
 def test_guide_to_completion(tmp_path, monkeypatch):
     """Ids and values from a file in batches, later bins, deviations, films to see."""
     pd = pytest.importorskip("pandas")

@@ -1,5 +1,6 @@
 """Raw columns of a table of observations to coordinates of a tensor."""
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Self
 
@@ -34,6 +35,10 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Calendar bins: hours, days, weeks from Monday, months or years, in UTC. Times
         are seconds since 1970 or datetimes. A bin before the first or after the
         last one that `fit` has seen is unknown.
+    categories : list of (array-like of shape (n_ids,) or None), default=None
+        For every column of ids, those that there are, by index: a public catalogue,
+        such as all films on offer and all numbers of accounts. `fit` then learns
+        nothing of the column, and refuses other ids. None learns it from the data.
 
     Attributes
     ----------
@@ -52,9 +57,11 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    The encoder is not private: the ids and the times that occur, the vocabulary and
-    the edges of the bins, are published with it. That suits the protection of
-    values at public coordinates, the unit "entry".
+    What the encoder learns is not private: the ids and the times that occur, the
+    vocabulary and the edges of the bins, are published with it. That suits the
+    protection of values at public coordinates, the unit "entry". Where everything of a
+    user is protected, declare `categories`; if not, ``privacy_of`` of a pipeline finds
+    that nothing is.
 
     Examples
     --------
@@ -72,11 +79,18 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "time_bins": [Interval(Integral, 1, None, closed="left"), None],
         "freq": [StrOptions({"h", "D", "W", "M", "Y"}), None],
+        "categories": [list, tuple, None],
     }
 
-    def __init__(self, time_bins: int | None = None, freq: str | None = None) -> None:
+    def __init__(
+        self,
+        time_bins: int | None = None,
+        freq: str | None = None,
+        categories: Sequence[ArrayLike | None] | None = None,
+    ) -> None:
         self.time_bins = time_bins
         self.freq = freq
+        self.categories = categories
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -103,8 +117,8 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If both `time_bins` and `freq` are given, if something is missing, or if
-            the last column cannot be read as times.
+            If both `time_bins` and `freq` are given, if something is missing, if the
+            last column cannot be read as times, or if an id is not among `categories`.
         """
         return self._learn(X, first=True)
 
@@ -138,12 +152,16 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )  # fmt: skip
         ids, times = self._split(X)
         # All that may fail comes before anything is changed.
-        learned = [_distinct(column) for column in ids.T]
-        if not first:
-            for k, (known, new) in enumerate(
-                zip(self.categories_, learned, strict=True)
-            ):
-                learned[k] = _extended(known, new)
+        declared = self._declared(ids.shape[1])
+        learned = []
+        for k, (catalogue, column) in enumerate(zip(declared, ids.T, strict=True)):
+            if catalogue is None:
+                own = _distinct(column)
+                learned.append(own if first else _extended(self.categories_[k], own))
+            elif np.any(_index_of(catalogue, column) == _UNKNOWN):
+                raise ValueError(f"Some ids of column {k} are not among categories.")
+            else:
+                learned.append(catalogue)
         shape = tuple(map(len, learned))
         if self.time_bins is not None:
             if first:
@@ -188,6 +206,23 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             columns += [bins]
         return np.column_stack(columns)
 
+    def _declared(self, n_columns):
+        """The catalogue of every column of ids, or None where it is learned."""
+        if self.categories is None:
+            return [None] * n_columns
+        if len(self.categories) != n_columns:
+            raise ValueError(
+                f"categories must have one item for each of {n_columns} columns of "
+                f"ids, got {len(self.categories)}."
+            )
+        return [None if one is None else _catalogue(one) for one in self.categories]
+
+    @property
+    def _publishes_ids(self):
+        """Whether something is learned from the data, and published."""
+        learned = self.categories is None or any(c is None for c in self.categories)
+        return learned or self._has_time
+
     @property
     def _has_time(self):
         return self.time_bins is not None or self.freq is not None
@@ -201,6 +236,8 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X[:, :-1], _seconds(X[:, -1])
 
     def _unprotected(self):
+        if not self._publishes_ids:
+            return ["The catalogue of ids that was declared is public."]
         return [
             "The ids and times that occur are public: CoordinateEncoder publishes "
             "them as its vocabulary and its bins."
@@ -234,6 +271,14 @@ def _distinct(column):
     distinct = np.empty(len(ids), dtype=object)
     distinct[:] = ids
     return distinct
+
+
+def _catalogue(ids):
+    """Declared ids, by index."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or not len(ids) or len(_distinct(ids)) != len(ids):
+        raise ValueError("A catalogue in categories is a list of distinct ids.")
+    return ids
 
 
 def _extended(known, ids):

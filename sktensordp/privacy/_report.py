@@ -145,7 +145,27 @@ def _collect_pipeline(pipeline, like):
         releases += found
         unprotected += left_out
         protected |= getattr(step, "_released_by", None) == "transform"
-    return releases, unprotected
+    return releases + _published_ids(pipeline, releases), unprotected
+
+
+def _published_ids(pipeline, releases):
+    """What steps publish of who is there, where everything of a user is protected."""
+    from dp_accounting import dp_event
+
+    of_users = [one for _, _, one in releases if isinstance(one.unit, int)]
+    published = []
+    for _, step in pipeline.steps if of_users else ():
+        if getattr(step, "_publishes_ids", False):
+            name = type(step).__name__
+            guarantee = PrivacyGuarantee.of(
+                dp_event.NonPrivateDpEvent(),
+                unit=of_users[0].unit,
+                relation=of_users[0].relation,
+                statement=f"{name} publishes the ids that occur; declare categories.",
+                source="not private",
+            )
+            published.append((f"fit of {name}", 1, guarantee))
+    return published
 
 
 # Stands for a fitted object that there is not.

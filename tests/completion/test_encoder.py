@@ -1,12 +1,17 @@
 """CoordinateEncoder: ids, times, and what it does not know."""
 
 import datetime
+import math
 import pickle
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
-from sktensordp.completion import CoordinateEncoder
+from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.datasets import make_ratings
+from sktensordp.privacy import privacy_of
 
 DAY = 86400
 
@@ -195,3 +200,97 @@ def test_frames_of_ids_and_times(ids):
     assert list(encoder.get_feature_names_out()) == ["user", "item", "time"]
     in_seconds = frame.assign(time=np.arange(30) * 86_400)
     np.testing.assert_array_equal(encoder.transform(in_seconds), expected)
+
+
+# --- public catalogues ----------------------------------------------------------------
+
+TABLE = [["bob", "up", 0], ["ann", "heat", 90000], ["bob", "heat", 90001]]
+USERS, FILMS = ["eve", "bob", "ann"], np.array(["heat", "alien", "up"])
+
+
+def test_a_catalogue_has_the_order_that_it_was_given_in():
+    encoder = CoordinateEncoder(freq="D", categories=[USERS, FILMS]).fit(TABLE)
+    assert encoder.shape_ == (3, 3, 2)
+    np.testing.assert_array_equal(
+        encoder.transform(TABLE), [[1, 2, 0], [2, 0, 1], [1, 0, 1]]
+    )
+    found = encoder.transform([["eve", "alien", 0], ["dan", "up", 0]])
+    np.testing.assert_array_equal(found, [[0, 1, 0], [-1, 2, 0]])
+
+
+def test_what_is_declared_does_not_depend_on_the_data():
+    one, other = (
+        CoordinateEncoder(categories=[USERS, FILMS]).fit(rows)
+        for rows in ([["bob", "up"]], [["ann", "heat"], ["eve", "up"]])
+    )
+    for a, b in zip(one.categories_, other.categories_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert one.shape_ == other.shape_ == (3, 3)
+
+
+def test_one_column_may_be_learned():
+    encoder = CoordinateEncoder(categories=[None, FILMS]).fit(
+        [row[:2] for row in TABLE]
+    )
+    assert encoder.shape_ == (2, 3)
+    encoder.partial_fit([["zoe", "alien"]])
+    assert encoder.shape_ == (3, 3)
+    np.testing.assert_array_equal(encoder.transform([["zoe", "up"]]), [[2, 2]])
+
+
+def test_integers_in_a_catalogue():
+    encoder = CoordinateEncoder(categories=[[30, 10, 20], range(4)])
+    np.testing.assert_array_equal(
+        encoder.fit_transform([[10, 3], [30, 0]]), [[1, 3], [0, 0]]
+    )
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_an_id_that_is_in_no_catalogue_is_refused_and_not_shown(fitted):
+    encoder = CoordinateEncoder(categories=[USERS, FILMS])
+    if fitted:
+        encoder.fit([["bob", "up"]])
+    with pytest.raises(ValueError, match="ids of column 1 are not among") as caught:
+        encoder.partial_fit([["bob", "secret film"]])
+    assert "secret" not in str(caught.value)
+    assert hasattr(encoder, "shape_") == fitted
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [
+        ([USERS], "one item for each of 2 columns"),
+        ([USERS, FILMS, None], "one item for each of 2 columns"),
+        ([USERS, ["up", "heat", "up"]], "distinct ids"),
+        ([USERS, []], "distinct ids"),
+        ([USERS, [FILMS]], "distinct ids"),
+    ],
+)
+def test_wrong_catalogues_are_refused(categories, message):
+    with pytest.raises(ValueError, match=message):
+        CoordinateEncoder(categories=categories).fit([["bob", "up"]])
+
+
+def test_a_learned_vocabulary_voids_what_protects_users():
+    """Who is there is published: privacy_of says so, unless all is declared."""
+    ratings = make_ratings(60, 20, 800, random_state=0)
+    users, items = (range(size) for size in ratings.shape)
+
+    def pipeline(unit, **params):
+        model = CPCompletion(
+            0, unit=unit, epsilon=2.0, levels=ratings.levels, shape=ratings.shape,
+            random_state=0,
+        )  # fmt: skip
+        found = make_pipeline(CoordinateEncoder(**params), model)
+        return found.fit(ratings.data, ratings.target)
+
+    assert privacy_of(pipeline("entry")).guarantee.epsilon <= 2
+    assert math.isinf(privacy_of(pipeline(0)).guarantee.epsilon)
+    half = pipeline(0, categories=[users, None])
+    assert math.isinf(privacy_of(half).guarantee.epsilon)
+    report = privacy_of(pipeline(0, categories=[users, items]))
+    assert report.guarantee.epsilon <= 2
+    assert "was declared is public" in " ".join(report.unprotected)
+    search = GridSearchCV(half, {"cpcompletion__epsilon": [1.0]}, cv=2)
+    search.fit(ratings.data, ratings.target)
+    assert math.isinf(privacy_of(search).guarantee.epsilon)
