@@ -3,9 +3,10 @@
 Their Section 5.1, for CP, and for Tucker with ``--decomposition tucker``: tensors of
 20 x 20 x 20 and rank 3, scaled to [0, 1], with as much noise as signal; 80% of the
 observed entries are fitted, and the error is that to the noise-free tensor at the other
-20%. On the left epsilon varies, on the right the share of entries that are missing. The published algorithms, at the published settings,
-are beside the sound ones of this package. What Algorithms 2 and 3 claim is false: their
-curves stand at a *claimed* epsilon and are dashed, and no epsilon holds for them.
+20%. On the left epsilon varies, on the right the share of entries that are missing. The
+published algorithms, at the published settings, are beside the sound ones of this
+package. What Algorithms 2 and 3 claim is false: their curves stand at a *claimed*
+epsilon and are dashed, and no epsilon holds for them.
 
 The paper does not give its clipping constant; 0.1 is taken, about the gradient of one
 entry. The public range is (0, 1): values that noise moved out of it are clipped, which

@@ -42,7 +42,7 @@ LARGEST_TABLE = 20
 # Fewer steps than these would be seen in sums.
 _LEAST_STEPS = 2**10
 # A variance around a model that is this part of another is taken to be less.
-_CLEARLY_LESS = 0.98
+_CLEARLY_LESS = 0.9
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,11 @@ class TuckerCompletion(BaseCompletion):
 
     Notes
     -----
-    Where a fiftieth or more of a tensor of three or more modes is observed, "input"
-    starts at a truncated higher-order singular value decomposition of the randomised
-    values; otherwise, near a matrix factorisation of the first two modes, which the
-    others modulate. Its time grows with the square of the product of all ranks but
-    one.
+    Where a fiftieth or more of a tensor of three or more modes is observed, and noise
+    is less than four fifths of the values' variance, "input" starts at a truncated
+    higher-order singular value decomposition of the randomised values; otherwise, near
+    a matrix factorisation of the first two modes, which the others modulate. Its time
+    grows with the square of the product of all ranks but one.
 
     $notes
 

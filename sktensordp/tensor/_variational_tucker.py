@@ -36,9 +36,9 @@ __all__ = [
 
 # Of every element of the core; the scale of factors is what it determines.
 _CORE_PRECISION = 100.0
-# From this share of observed entries on, and up to this size, the start is a
-# decomposition of the whole tensor.
-_LEAST_DENSITY, _LARGEST_START = 0.02, 2**24
+# From this share of observed entries on, up to this size, and up to this share of noise
+# in the values, the start is a decomposition of the whole tensor.
+_LEAST_DENSITY, _LARGEST_START, _MOST_NOISE = 0.02, 2**24, 0.8
 _BIAS_ROUNDS, _SUBSPACE_ROUNDS, _MORE_VECTORS = 5, 8, 8
 # Pairs of elements of the core are held in memory.
 _LARGEST_CORE = 12_000
@@ -110,9 +110,11 @@ def fit_structured_tucker(
     core = TuckerForm(columns.ranks).centre(len(ranks)).reshape(ranks)
     fit = _TuckerFit(entries, columns, *prior, core)
     fit.start_at_prior(features)
-    if _has_hosvd(entries) and any(ranks):
+    energy = entries.energy / entries.n_entries
+    # Little else than noise would be taken for factors.
+    if any(ranks) and _has_hosvd(entries) and floor < _MOST_NOISE * energy:
         fit.start_at_hosvd()
-    fit.noise = max(entries.energy / entries.n_entries, floor)
+    fit.noise = max(energy, floor)
     n_iter = fit.learn(
         max_iter=max_iter, noise_floor=floor, n_threads=n_threads, on_sweep=on_sweep
     )
