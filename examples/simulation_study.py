@@ -20,7 +20,9 @@ auto do (0.064; 0.040 and 0.042 at 16, 0.022 and 0.023 at 64, 0.021 without nois
 Gradient, output, statistics and sums find little but the mean, at any epsilon, and the
 published algorithms less: in 100 passes their descent is at 0.072 without noise. That
 Algorithm 2 stays close to its baseline means no more than that the baseline has found
-nothing. At epsilon 4 auto takes input (0.071), where sums (0.069) were better.
+nothing. At epsilon 4 auto takes input (0.071), where sums (0.069) were better. For
+Tucker (10 realisations) it is 0.068 for the mean, and 0.061, 0.031 and 0.019 for input
+and auto at epsilon 8, 16 and 64, 0.019 without noise, 0.069 for the published descent.
 """
 
 import argparse
