@@ -90,8 +90,8 @@ shape : tuple of int, default=None
     largest of them and what lies outside the shape is not predicted. Where `unit` is
     a mode, it must be declared, and public, as are the indices' meanings: read off the
     coordinates, with a ``PrivacyLeakWarning``, it voids the guarantee.
-side_information : dict of {int: array-like of shape (shape[mode], n_features)}, \\
-        default=None
+side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \\
+        list of these and None, default=None
     Public features of the rows of a mode, such as genres of films: of the second mode,
     or, where `unit` is a mode, of the first one other than that. Every row of the first
     mode, or every unit, has weights for them, with a mean that all share. They cost no

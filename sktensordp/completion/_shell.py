@@ -73,7 +73,7 @@ class BaseCompletion(
         "levels": ["array-like", None],
         "level_prior": ["array-like", None],
         "shape": ["array-like", None],
-        "side_information": [dict, None],
+        "side_information": [dict, list, tuple, None],
         "calibration": [StrOptions({"sound", "published"})],
         "biases": ["boolean"],
         "n_pattern_components": [Interval(Integral, 0, None, closed="left")],
@@ -100,7 +100,9 @@ class BaseCompletion(
         levels: ArrayLike | None = None,
         level_prior: ArrayLike | None = None,
         shape: Sequence[int] | None = None,
-        side_information: dict[int, ArrayLike] | None = None,
+        side_information: dict[int, ArrayLike]
+        | Sequence[ArrayLike | None]
+        | None = None,
         calibration: str = "sound",
         biases: bool = True,
         n_pattern_components: int = 8,

@@ -101,7 +101,9 @@ class TuckerCompletion(BaseCompletion):
         levels: ArrayLike | None = None,
         level_prior: ArrayLike | None = None,
         shape: Sequence[int] | None = None,
-        side_information: dict[int, ArrayLike] | None = None,
+        side_information: dict[int, ArrayLike]
+        | Sequence[ArrayLike | None]
+        | None = None,
         calibration: str = "sound",
         biases: bool = True,
         n_pattern_components: int = 8,

@@ -94,7 +94,15 @@ class UnitLevelMixin:
 
     def _side_features(self, shape, mode):
         """Declared features of the rows of a mode, centred and scaled; last, zeros."""
-        declared = dict(self.side_information or {})
+        declared = self.side_information or {}
+        if not isinstance(declared, dict):
+            if len(declared) != len(shape):
+                raise ValueError(
+                    f"side_information must have one item for each of {len(shape)} "
+                    f"modes, got {len(declared)}."
+                )
+            declared = {k: rows for k, rows in enumerate(declared) if rows is not None}
+        declared = dict(declared)
         rows = np.zeros((shape[mode], 0))
         if mode in declared:
             rows = np.asarray(declared.pop(mode), dtype=float)

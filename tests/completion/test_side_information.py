@@ -86,6 +86,14 @@ def test_a_feature_that_is_the_same_for_all_says_nothing(case):
     assert error(other) == pytest.approx(error(one), abs=0.02)
 
 
+def test_a_list_has_an_item_for_every_mode():
+    one, other = (
+        make(unit=0, side_information=given).fit(X, Y).predict(X)
+        for given in ({1: FEATURES}, [None, FEATURES.tolist()])
+    )
+    np.testing.assert_array_equal(one, other)
+
+
 def test_an_unknown_item_has_no_features():
     model = make(unit=0).fit(X, Y)
     (found,) = model.predict([[3, -1]])
@@ -104,6 +112,8 @@ WRONG = {
     "nan": ({1: np.where(FEATURES > 6, np.nan, FEATURES)}, "must be finite"),
     "other mode": ({0: np.ones((SHAPE[0], 2))}, "serves the rows of mode 1"),
     "no mode": ({5: FEATURES}, "serves the rows of mode 1"),
+    "too short": ([FEATURES], "one item for each of 2 modes"),
+    "in the wrong place": ([FEATURES, None], "serves the rows of mode 1"),
 }
 
 
