@@ -52,9 +52,6 @@ CASES = {
     },
     "TuckerCompletion": {
         "table": (TuckerCompletion(1, levels=[0, 0.5, 1], max_iter=2), X, LOW, HIGH),
-        "sums": (
-            TuckerCompletion(0, perturbation="sums", value_bounds=(0, 1)), X, LOW, HIGH,
-        ),
     },
     "BiScaler": {"sums": (BiScaler(value_bounds=(0, 1)), X, LOW, HIGH)},
 }  # fmt: skip
