@@ -36,7 +36,7 @@ of one observed entry; which entries are observed (the coordinates) is public. W
 user: it is there, or nothing of it is (add or remove). What is released (factors of
 items and of time) then keeps (`epsilon`, `delta`). Users' own factors are computed
 from their own entries and from what is released; they serve `predict` in this process
-and leave with no attribute, copy or pickle, so that whatever all others get to know
+and leave with no public attribute, deep copy or pickle, so that whatever all others get to know
 keeps it too (joint differential privacy)."""
 
 _PARAMETERS = """\
@@ -135,7 +135,8 @@ random_state : int or None, default=None
 
 _ATTRIBUTES = """\
 offset_ : float
-    Mean of the values, as far as known; 0 in the published algorithms.
+    Mean of the values, as far as known; 0 in the published algorithms, and in "input"
+    without biases where values are fitted clearly better as they are.
 shape_ : tuple of int
     Sizes of the modes.
 value_bounds_ : tuple of (float, float)

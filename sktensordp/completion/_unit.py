@@ -32,16 +32,16 @@ _WHAT = {
 }
 
 
-def unit_guarantee(event, problem_unit, name, *, delta, void_for=None):
+def unit_guarantee(event, unit, name, *, delta, void_for=None):
     """Guarantee of what is computed from everything of a unit.
 
     Parameters
     ----------
     event : dp_accounting.DpEvent
-    problem_unit : int
+    unit : int
         The mode.
-    name : str
-        The perturbation.
+    name : {"sums", "statistics"}
+        The perturbation, or the most that it may do.
     delta : float
         Where to state the epsilon.
     void_for : float, default=None
@@ -54,7 +54,7 @@ def unit_guarantee(event, problem_unit, name, *, delta, void_for=None):
     """
     from dp_accounting import dp_event
 
-    what, claimed = _WHAT.get(name, _WHAT["statistics"]), None
+    what, claimed = _WHAT[name], None
     statement = (
         f"{what} were given Gaussian noise, every unit's contribution to all of them "
         "being bounded; a unit's own row is computed from its entries and from them, "
@@ -69,7 +69,7 @@ def unit_guarantee(event, problem_unit, name, *, delta, void_for=None):
             "protects nobody; declare value_bounds or levels, and shape."
         )
     return PrivacyGuarantee.of(
-        event, delta=delta, unit=problem_unit, relation="add-or-remove",
+        event, delta=delta, unit=unit, relation="add-or-remove",
         statement=statement, source=_SOURCE, claimed=claimed,
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Completions that protect everything of a unit, as of a user: who gets to know what.
 
 What is released is shared by all. The rows of units are computed from their own entries
-and stay in the process; they serve predictions, and leave with no copy or pickle.
+and stay in the process; they serve predictions, and leave with no deep copy or pickle.
 """
 
 import math

@@ -9,7 +9,7 @@ import tensorly as tl
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.datasets import make_ratings
+from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.exceptions import UnsoundClaimWarning
 
 RATINGS = make_ratings(150, 60, 5000, random_state=0)
@@ -111,3 +111,29 @@ def test_a_tensor_equals_its_entries(form, unit):
         completed[tuple(where.T)], sparse.predict(where), rtol=1e-9
     )
     assert completed.shape == SHAPES[3]
+
+
+@pytest.mark.parametrize("model", [CPCompletion, TuckerCompletion])
+def test_no_biases_and_no_constant(model):
+    """A tensor of two terms is found by two, although its mean is far from zero."""
+    start = np.random.default_rng(0)
+    tensor = np.einsum("ir,jr,kr->ijk", *(start.random((9, 2)) for _ in range(3)))
+    fit = model(2, epsilon=math.inf, biases=False, max_iter=100).fit(tensor)
+    assert fit.offset_ == 0
+    error = np.linalg.norm(fit.transform(tensor) - tensor)
+    assert error < 1e-3 * np.linalg.norm(tensor)
+    # With noise that hides it, values stay around their mean.
+    noisy = model(2, epsilon=0.5, biases=False, value_bounds=(0, 2), random_state=0)
+    assert noisy.fit(tensor).offset_ != 0
+
+
+def test_noise_is_not_taken_for_the_factors_of_a_tucker():
+    made = make_low_rank_tensor(decomposition="tucker", random_state=0)
+    model = TuckerCompletion(
+        4, perturbation="input", biases=False, epsilon=0.5, value_bounds=(0, 1),
+        shape=made.truth.shape, random_state=0,
+    )  # fmt: skip
+    predicted = model.fit(made.data, made.target).predict(made.data)
+    truth = made.truth[tuple(made.data.T)]
+    error = root_mean_squared_error(truth, predicted)
+    assert error < 2 * np.std(truth)
