@@ -36,8 +36,8 @@ of one observed entry; which entries are observed (the coordinates) is public. W
 user: it is there, or nothing of it is (add or remove). What is released (factors of
 items and of time) then keeps (`epsilon`, `delta`). Users' own factors are computed
 from their own entries and from what is released; they serve `predict` in this process
-and leave with no public attribute, deep copy or pickle, so that whatever all others get to know
-keeps it too (joint differential privacy)."""
+and leave with no public attribute, deep copy or pickle, so that whatever all others
+get to know keeps it too (joint differential privacy)."""
 
 _PARAMETERS = """\
 epsilon : float, default=1.0
