@@ -221,25 +221,25 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         return super().get_feature_names_out(input_features)
 
     def _is_declared(self):
-        declared = (self.bounds, self.norm_bound, self.sensitivity)
-        return any(d is not None for d in declared)
+        return any(value is not None for value in self._declarations().values())
+
+    def _declarations(self):
+        """What the parameters say of the domain; a mechanism may lack some of them."""
+        names = ("bounds", "norm_bound", "sensitivity")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     def _domain(self, shape, X):
         """Sensitivity set, and whether it was declared."""
-        domain = declared_set(
-            shape,
-            bounds=self.bounds,
-            norm_bound=self.norm_bound,
-            sensitivity=self.sensitivity,
-        )
+        declarations = self._declarations()
+        domain = declared_set(shape, **declarations)
         if domain is not None:
             return domain, True
         low, high = (0.0, 1.0) if X is None else (float(X.min()), float(X.max()))
         if math.isfinite(self.epsilon):
             warnings.warn(
-                "Neither bounds, norm_bound nor sensitivity is given, so the range of "
-                "the samples is read off the private data. No finite epsilon holds "
-                "for this release; declare one of them to protect the samples.",
+                f"The domain of the samples is not declared ({', '.join(declarations)}"
+                f"), so their range is read off the private data. No finite epsilon "
+                f"holds for this release; declare it to protect the samples.",
                 PrivacyLeakWarning,
                 stacklevel=5,
             )
@@ -291,7 +291,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             event = dp_event.NonPrivateDpEvent()
             statement += (
                 ". The range of the samples was read off the samples themselves, "
-                "which protects nobody; declare bounds, norm_bound or sensitivity."
+                "which protects nobody; declare their domain."
             )
         fields = {
             "unit": "sample",
