@@ -17,12 +17,14 @@ from sktensordp.completion import (
 )
 from sktensordp.mechanisms import (
     GaussianMechanism,
+    HybridMechanism,
     IndependentDirectionalNoise,
     JohnsonLindenstrauss,
     LaplaceMechanism,
     MatrixGaussian,
     MatrixMechanism,
     MatrixVariateGaussian,
+    TensorRandomizedResponse,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
@@ -55,6 +57,8 @@ NOISE_FREE = [
     UnimodalDirectionalNoise(math.inf, bounds=(-10, 10), norm_bound=20.0),
     IndependentDirectionalNoise(math.inf, sensitivity=1.0),
     MatrixMechanism(math.inf),
+    HybridMechanism(math.inf),
+    TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
 ]
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
 MATRICES = [MatrixGaussian(), MatrixVariateGaussian(), JohnsonLindenstrauss()]
@@ -114,6 +118,8 @@ NOISY = {
         2.0, bounds=(0, 3), calibration="published"
     ): OF_TRANSFORMERS,
     MatrixMechanism(2.0): OF_TRANSFORMERS,
+    HybridMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
 }
 
 

@@ -1,20 +1,24 @@
 """Transformers that add noise to samples, or randomise them, under a guarantee."""
 
 from ._directional import MatrixGaussian, TensorVariateGaussian
+from ._hybrid import HybridMechanism
 from ._iid import GaussianMechanism, LaplaceMechanism
 from ._matrix_mechanism import MatrixMechanism
 from ._matrix_variate import MatrixVariateGaussian
 from ._projections import JohnsonLindenstrauss
+from ._randomized_response import TensorRandomizedResponse
 from ._unimodal import IndependentDirectionalNoise, UnimodalDirectionalNoise
 
 __all__ = [
     "GaussianMechanism",
+    "HybridMechanism",
     "IndependentDirectionalNoise",
     "JohnsonLindenstrauss",
     "LaplaceMechanism",
     "MatrixGaussian",
     "MatrixMechanism",
     "MatrixVariateGaussian",
+    "TensorRandomizedResponse",
     "TensorVariateGaussian",
     "UnimodalDirectionalNoise",
 ]

@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, fit_context, wants_frame
 from ..base import PrivateEstimatorMixin
-from ..exceptions import PrivacyLeakWarning
+from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import CALLERS_RELATION
 from ..privacy._sensitivity import declared_set
 from ._noise import Clipping
 
-__all__ = ["NoiseMechanism", "ReleasingTransformer"]
+__all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer"]
 
 _DTYPES = (np.float64, np.float32)
 
@@ -105,14 +105,7 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
             Before anything is drawn: if `X` has another shape, or NaN or infinite
             values.
         """
-        check_is_fitted(self)
-        array = self._validated(X, reset=False)
-        if self._shape_of(array) != self.sample_shape_:
-            raise ValueError(
-                f"The samples have shape {self._shape_of(array)}, but "
-                f"{type(self).__name__} was fitted to samples of shape "
-                f"{self.sample_shape_}."
-            )
+        array = self._samples(X)
         shape = (len(array), *self._output_shape(array))
         if len(shape) > 2 and wants_frame(self):
             raise ValueError(
@@ -123,6 +116,18 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
         # What was fitted decides, not a parameter that was set afterwards.
         with self._release(self.privacy_guarantee_) as source:
             return self._plan.randomize(samples, source).reshape(shape)
+
+    def _samples(self, X):
+        """Samples of the shape seen in `fit`."""
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        if self._shape_of(array) != self.sample_shape_:
+            raise ValueError(
+                f"The samples have shape {self._shape_of(array)}, but "
+                f"{type(self).__name__} was fitted to samples of shape "
+                f"{self.sample_shape_}."
+            )
+        return array
 
     def _validated(self, X, **options):
         try:
@@ -177,6 +182,7 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
+            warnings.simplefilter("ignore", UnsoundClaimWarning)
             return self._plan_release(fitted.sample_shape_, None)[1]
 
     def _unprotected(self):
@@ -272,11 +278,15 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             source="not private",
         )
 
+    def _claims(self):
+        """Epsilon and delta that the parameters stand for, or that a paper claims."""
+        return float(self.epsilon), float(getattr(self, "delta", 0.0))
+
     def _guarantee(self, event, domain, declared):
         """Guarantee of one call of `transform`."""
         from dp_accounting import dp_event
 
-        asked = (float(self.epsilon), float(getattr(self, "delta", 0.0)))
+        asked = float(self.epsilon), float(getattr(self, "delta", 0.0))
         relation = "replace-one"
         statement = f"One call of transform, for each sample: {self._noise_name}"
         if domain.sensitivity is not None:
@@ -300,8 +310,45 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             "source": self._source,
         }
         if not declared:
-            return PrivacyGuarantee.of(event, claimed=asked, **fields)
+            return PrivacyGuarantee.of(event, claimed=self._claims(), **fields)
         if getattr(self, "calibration", "sound") != "sound":
-            return PrivacyGuarantee.of(event, delta=asked[1], claimed=asked, **fields)
+            return PrivacyGuarantee.of(
+                event, delta=asked[1], claimed=self._claims(), **fields
+            )
         # Raises if the event does not keep what was asked for.
         return PrivacyGuarantee(event=event, epsilon=asked[0], delta=asked[1], **fields)
+
+
+class LocalMechanism(NoiseMechanism):
+    """A mechanism for boxes whose noise depends on the value that it protects."""
+
+    _parameter_constraints: ClassVar = {
+        name: constraint
+        for name, constraint in NoiseMechanism._parameter_constraints.items()
+        if name not in ("delta", "norm_bound", "sensitivity")
+    }
+
+    def variance(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Variance of every entry that `transform` would release of these samples.
+
+        Nothing is released, and no noise is drawn. The variance tells something of the
+        values: it is for public ones, and not to be published for private ones.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Public samples of the shape seen in `fit`; finite.
+
+        Returns
+        -------
+        variance : ndarray of the shape of `X`
+            In squared units of the entries.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape, or NaN or infinite values.
+        """
+        array = self._samples(X)
+        samples = array.reshape(len(array), -1)
+        return self._plan.variance(samples).reshape(array.shape)

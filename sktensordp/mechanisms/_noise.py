@@ -14,7 +14,7 @@ from ..noise import GaussianLattice, LaplaceLattice
 from ..privacy._sensitivity import SensitivitySet
 from ..tensor import mode_products
 
-__all__ = ["AddedNoise", "Clipping", "WhitenedNoise"]
+__all__ = ["AddedNoise", "Clipping", "WhitenedNoise", "for_each_tile", "sample_parts"]
 
 _TILE = 2**16
 
@@ -24,15 +24,15 @@ def _parts(size, length):
     return [slice(i, min(i + length, size)) for i in range(0, size, length)]
 
 
-def _sample_parts(samples):
+def sample_parts(samples):
     n_samples, n_entries = samples.shape
     return _parts(n_samples, max(1, _TILE // n_entries))
 
 
-def _for_each_tile(function, samples):
+def for_each_tile(function, samples):
     """Call function(number, rows, columns) for all tiles, on the available threads."""
     columns = _parts(samples.shape[1], _TILE)
-    tiles = [(rows, part) for rows in _sample_parts(samples) for part in columns]
+    tiles = [(rows, part) for rows in sample_parts(samples) for part in columns]
     n_threads = min(effective_n_threads(), len(tiles))
     with ThreadPoolExecutor(n_threads) as pool:
         # list() raises what a thread raised.
@@ -54,8 +54,12 @@ class Clipping:
             part = None if fractions is None else fractions[rows]
             out[rows, columns] = self.domain.clip(samples[rows, columns], columns, part)
 
-        _for_each_tile(work, samples)
+        for_each_tile(work, samples)
         return out
+
+    def variance(self, samples):
+        """No entry has any."""
+        return np.zeros(samples.shape)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class AddedNoise:
             if out.dtype != np.float64:
                 out[rows, columns] = target
 
-        _for_each_tile(work, samples)
+        for_each_tile(work, samples)
         return out
 
 
@@ -141,7 +145,7 @@ class WhitenedNoise:
         """
         fractions = self.domain.segments(samples)
         everything, number, out = slice(None), 0, None
-        for rows in _sample_parts(samples):
+        for rows in sample_parts(samples):
             part = None if fractions is None else fractions[rows]
             block = self.domain.clip(samples[rows], everything, part)
             block -= self.centre

@@ -5,7 +5,12 @@ by their low-order bits (Mironov 2012). Noise is an integer multiple of a public
 step, and discrete laws are sampled exactly from random bits.
 """
 
-from ._discrete import categorical, discrete_laplace, discrete_laplace_variance
+from ._discrete import (
+    bernoulli,
+    categorical,
+    discrete_laplace,
+    discrete_laplace_variance,
+)
 from ._lattice import (
     GaussianLattice,
     LaplaceLattice,
@@ -16,6 +21,7 @@ from ._lattice import (
 __all__ = [
     "GaussianLattice",
     "LaplaceLattice",
+    "bernoulli",
     "categorical",
     "discrete_laplace",
     "discrete_laplace_variance",

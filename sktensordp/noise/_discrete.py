@@ -10,7 +10,7 @@ import operator
 
 import numpy as np
 
-__all__ = ["categorical", "discrete_laplace", "discrete_laplace_variance"]
+__all__ = ["bernoulli", "categorical", "discrete_laplace", "discrete_laplace_variance"]
 
 _MAX_DENOMINATOR = 2**50
 
@@ -129,7 +129,31 @@ def categorical(bits, weights, rows):
     cumulative = np.cumsum(weights, axis=1).astype(np.uint64)
     draws = _below(bits, cumulative[0, -1], rows.size)
     columns = np.empty(rows.size, dtype=np.int64)
-    for row in range(len(cumulative)):
-        chosen = rows == row
+    # Stable sorts of 16-bit integers take linear time.
+    small = rows.astype(np.uint16) if len(weights) <= 2**16 else rows
+    order = np.argsort(small, kind="stable")
+    ends = np.cumsum(np.bincount(rows, minlength=len(weights)))
+    for row, chosen in enumerate(np.split(order, ends[:-1])):
         columns[chosen] = np.searchsorted(cumulative[row], draws[chosen], side="right")
     return columns
+
+
+def bernoulli(bits, numerators, denominator, size):
+    """Events of probability `numerators` / `denominator`, independent of one another.
+
+    Parameters
+    ----------
+    bits : bit generator
+        Source of 64-bit words (``random_raw``).
+    numerators : int or ndarray of int
+        From 0 to `denominator`; broadcasts to `size`.
+    denominator : int
+        Below 2**63.
+    size : tuple of int
+
+    Returns
+    -------
+    happened : ndarray of shape `size`, bool
+    """
+    draws = _below(bits, denominator, math.prod(size)).reshape(size)
+    return draws < np.asarray(numerators, dtype=np.uint64)

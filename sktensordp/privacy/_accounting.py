@@ -5,6 +5,7 @@ Three regimes, decided by the events alone:
 - pure events at delta = 0: their epsilons add up;
 - Gaussian events: mu-GDP composes in closed form, mu^2 = sum mu_i^2;
 - one release of random projections: its own curve;
+- where a release shows everything with some probability, that probability is a delta;
 - everything else: one privacy-loss distribution (PLD) per kind of event, built from
   that event's own dominating pair, and then composed by dp-accounting. No
   neighbouring relation is passed through: an event stands for one comparison of
@@ -12,7 +13,8 @@ Three regimes, decided by the events alone:
 
 A PLD carries an absolute rounding error near 1e-15 a convolution and cannot see a
 tiny delta. Where basic composition (pure epsilons summed, plus the closed Gaussian
-curve) is the smaller of the two upper bounds, it is the answer.
+curve) or the optimal composition of pure releases is the smaller upper bound, it is
+the answer.
 """
 
 import math
@@ -24,7 +26,12 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy.optimize import minimize_scalar
 
-from ._events import ProjectionDpEvent, PureDpEvent, SamplerResidualDpEvent
+from ._events import (
+    ProjectionDpEvent,
+    PureDpEvent,
+    RevealingDpEvent,
+    SamplerResidualDpEvent,
+)
 from ._gaussian import gaussian_delta, gaussian_epsilon
 from ._johnson_lindenstrauss import projection_delta
 from ._pld import (
@@ -34,6 +41,7 @@ from ._pld import (
     pure_epsilon,
     refuse_negative,
 )
+from ._randomized_response import optimal_composition_delta
 
 __all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
 
@@ -41,6 +49,8 @@ __all__ = ["compose_events", "event_delta", "event_epsilon", "event_renyi"]
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 # Beyond the largest nothing is protected; below the smallest mu is taken to be it.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
+# The optimal composition is a sum over as many terms as there are releases.
+_MOST_TERMS = 2**17
 
 
 def compose_events(events):
@@ -50,7 +60,9 @@ def compose_events(events):
 
 def event_epsilon(event, delta):
     """Smallest epsilon known to hold at `delta`; infinity where there is none."""
-    return _epsilon(_read(event), delta)
+    ledger = _read(event)
+    left = (delta - ledger.revealed) / (1 - ledger.revealed) if ledger.private else -1
+    return _epsilon(ledger, left) if left >= 0 else math.inf
 
 
 @lru_cache(maxsize=256)
@@ -85,6 +97,11 @@ def event_delta(event, epsilon):
     ledger = _read(event)
     if not ledger.private:
         return 1.0
+    return min(1.0, ledger.revealed + (1 - ledger.revealed) * _delta(ledger, epsilon))
+
+
+def _delta(ledger, epsilon):
+    """Delta at `epsilon` where nothing is shown outright."""
     if not ledger.has_residual:
         return _ideal_delta(ledger, epsilon)
     start = 2 * ledger.residual_epsilon
@@ -129,6 +146,8 @@ class _Ledger:
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
     private: bool = True
+    # Log of the probability that no release shows everything.
+    log_hidden: float = 0.0
 
     def __hash__(self):
         kinds = (self.pure, self.sampled, self.projections)
@@ -155,6 +174,12 @@ class _Ledger:
         return self.residual_epsilon > 0 or self.residual_delta > 0
 
     @property
+    def revealed(self):
+        """Probability that some release shows everything; a sampler may raise it."""
+        shown = -math.expm1(self.log_hidden)
+        return min(1.0, shown * math.exp(min(self.residual_epsilon, 700.0)))
+
+    @property
     def slack(self):
         """What is added to a delta that comes out of a PLD: its FFTs are rounded."""
         releases = self.pure + self.sampled + self.projections
@@ -164,7 +189,7 @@ class _Ledger:
 def _read(event):
     ledger = _Ledger()
     _add(ledger, event, 1)
-    if ledger.whole_mu > _LARGEST_MU:
+    if ledger.whole_mu > _LARGEST_MU or ledger.revealed == 1:
         ledger.private = False
     return ledger
 
@@ -191,6 +216,12 @@ def _add(ledger, event, count):
         _add_sampled(ledger, event, count)
     elif isinstance(event, ProjectionDpEvent):
         ledger.projections[event] += count
+    elif isinstance(event, RevealingDpEvent):
+        if event.probability == 1:
+            ledger.private = False
+        else:
+            ledger.log_hidden += count * math.log1p(-event.probability)
+            _add(ledger, event.event, count)
     elif isinstance(event, SamplerResidualDpEvent):
         ledger.residual_epsilon += count * event.epsilon
         ledger.residual_delta += count * event.delta
@@ -212,7 +243,8 @@ def _add_sampled(ledger, event, count):
     Whatever is close for every sample is close on average, so that a residual stays
     what it is. A pure epsilon becomes ln(1 + q (e^epsilon - 1)). Where Gaussian and
     pure noise are about one sample, both tell whether a record is in it, and their
-    amplified laws do not compose as if they were apart: they are not amplified.
+    amplified laws do not compose as if they were apart: they are not amplified. Nor
+    are releases that show everything with some probability.
     """
     rate = event.sampling_probability
     if not 0 <= rate <= 1:
@@ -224,7 +256,8 @@ def _add_sampled(ledger, event, count):
         raise NotImplementedError(
             "There is no privacy accounting for samples of samples or of projections."
         )
-    if rate == 1 or not inner.private or (inner.mu and inner.pure):
+    both = inner.mu and inner.pure
+    if rate == 1 or not inner.private or both or inner.revealed:
         _add(ledger, event.event, count)
         return
     ledger.residual_epsilon += count * inner.residual_epsilon
@@ -249,6 +282,8 @@ def _ideal_epsilon(ledger, delta):
     if delta == 0:
         return math.inf
     basic = pure + (gaussian_epsilon(mu, delta) if mu else 0.0)
+    if ledger.closed_form and mu == 0:
+        basic = _optimal_epsilon(ledger, delta)
     if ledger.projections:
         if pure == mu == 0 and ledger.projections.total() == 1:
             return _projection_epsilon(*ledger.projections, delta)
@@ -276,6 +311,8 @@ def _ideal_delta(ledger, epsilon):
             (event,) = ledger.pure
             return float(hockey_stick(event, np.array([epsilon]))[0])
     basic = gaussian_delta(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
+    if ledger.closed_form and mu == 0:
+        basic = _optimal_delta(ledger, epsilon)
     if ledger.projections:
         if pure == mu == 0 and ledger.projections.total() == 1:
             (event,) = ledger.projections
@@ -290,10 +327,37 @@ def _ideal_delta(ledger, epsilon):
     return min(basic, found + ledger.slack)
 
 
+def _optimal_delta(ledger, epsilon):
+    """Delta at `epsilon` of pure releases, by the optimal composition theorem."""
+    n_releases = ledger.pure.total()
+    if epsilon >= ledger.pure_epsilon:
+        return 0.0
+    if n_releases > _MOST_TERMS:
+        return 1.0
+    largest = max(pure_epsilon(event) for event in ledger.pure)
+    return optimal_composition_delta(largest, n_releases, epsilon)
+
+
+def _optimal_epsilon(ledger, delta):
+    """Inverse of that in `epsilon`, from above."""
+    low, high = 0.0, ledger.pure_epsilon
+    if _optimal_delta(ledger, low) <= delta:
+        return low
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if _optimal_delta(ledger, middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 def event_renyi(event, order):
     """Renyi divergence of ideal noise at `order` > 1, for pure and Gaussian events."""
     ledger = _read(event)
-    if not ledger.private:
+    if not ledger.private or ledger.revealed:
         return math.inf
     if not ledger.closed_form:
         raise NotImplementedError(

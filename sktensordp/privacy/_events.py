@@ -6,12 +6,16 @@ only when a guarantee is made.
 """
 
 import attrs
-from attrs.validators import ge, gt
+from attrs.validators import and_, ge, gt, instance_of, le
 from dp_accounting import DpEvent
+
+from ._randomized_response import LevelLaw
 
 __all__ = [
     "ProjectionDpEvent",
     "PureDpEvent",
+    "RandomizedResponseDpEvent",
+    "RevealingDpEvent",
     "SamplerResidualDpEvent",
     "TableDpEvent",
 ]
@@ -50,6 +54,38 @@ class TableDpEvent(DpEvent):
     def _check_weights(self, _, weights):
         if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
             raise ValueError("The weights must be >= 0 and all rows have one sum.")
+
+
+@attrs.frozen
+class RandomizedResponseDpEvent(DpEvent):
+    """One level of a scale, kept or moved.
+
+    Attributes
+    ----------
+    law : LevelLaw
+        How it moves.
+    keep : float
+        Probability that it is kept instead, in [0, 1].
+    """
+
+    law: LevelLaw = attrs.field(validator=instance_of(LevelLaw))
+    keep: float = attrs.field(validator=and_(ge(0), le(1)))
+
+
+@attrs.frozen
+class RevealingDpEvent(DpEvent):
+    """A release that shows everything with some probability, and else does less.
+
+    Attributes
+    ----------
+    probability : float
+        That nothing is protected, in [0, 1].
+    event : DpEvent
+        What the release does otherwise.
+    """
+
+    probability: float = attrs.field(validator=and_(ge(0), le(1)))
+    event: DpEvent = attrs.field(validator=instance_of(DpEvent))
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-from ._events import PureDpEvent, TableDpEvent
+from ._events import PureDpEvent, RandomizedResponseDpEvent, TableDpEvent
 from ._johnson_lindenstrauss import projection_delta
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
 _PLD_CELLS, _MOST_CELLS = 40_000, 400_000
 PURE_EVENTS = (
     PureDpEvent,
+    RandomizedResponseDpEvent,
     TableDpEvent,
     dp_event.LaplaceDpEvent,
     dp_event.DiscreteLaplaceDpEvent,
@@ -49,6 +50,8 @@ def pure_epsilon(event):
     if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
         refuse_negative(event.noise_parameter, event.sensitivity)
         return event.noise_parameter * event.sensitivity
+    if isinstance(event, RandomizedResponseDpEvent):
+        return event.law.epsilon(event.keep) * (1 + 4e-15)
     columns = list(zip(*event.weights, strict=True))
     if any(0 in column and any(column) for column in columns):
         return math.inf
@@ -72,6 +75,8 @@ def hockey_stick(event, epsilon):
         delta = -np.expm1((inside - bound) / 2)
     elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
         delta = _discrete_laplace_stick(event, inside)
+    elif isinstance(event, RandomizedResponseDpEvent):
+        delta = event.law.hockey_stick(event.keep, inside)
     else:
         delta = _table_stick(event, inside)
     delta = np.where(epsilon < -bound, -np.expm1(np.minimum(epsilon, 0)), delta)

@@ -29,6 +29,7 @@ ADDED = [  # to samples of shape (2, n)
     ms.UnimodalDirectionalNoise(sensitivity=1.0),
     ms.IndependentDirectionalNoise(mode=-1, **BOX, **CLAIM),
     ms.MatrixVariateGaussian(row_covariance=[[2, 1], [1, 2]], **BOX),
+    ms.TensorRandomizedResponse(n_levels=33, **BOX),
 ]
 MM = ms.MatrixMechanism(workload=[np.tril(np.ones((2, 2))), np.eye(3)])
 JL = ms.JohnsonLindenstrauss(n_projections=4, norm_bound=1.0)
@@ -84,7 +85,9 @@ def test_guarantee(mechanism):
     assert guarantee.claimed == (asked if published else None)
     assert (guarantee.epsilon < asked[0], guarantee.delta) == (published, asked[1])
     callers = "any change within the declared sensitivity"
-    assert guarantee.relation == (callers if mechanism.sensitivity else "replace-one")
+    assert guarantee.relation == (
+        callers if getattr(mechanism, "sensitivity", None) else "replace-one"
+    )
     assert guarantee.unit == "sample"
 
 
@@ -101,8 +104,10 @@ def test_no_two_calls_share_their_noise(mechanism, random_state):
     assert np.array_equal(outputs[0], again) == (random_state is not None)
     if random_state is None:
         outputs += [again, *(c.transform(X) for c in copies)]
+    # Noise on 33 levels may agree by chance: false-alarm rate 1e-6 for 30 entries.
+    least = 0.5 if isinstance(mechanism, ms.TensorRandomizedResponse) else 0.9
     for i, one in enumerate(outputs):
-        assert all(np.mean(one != other) > 0.9 for other in outputs[:i])
+        assert all(np.mean(one != other) > least for other in outputs[:i])
 
 
 @OF_ADDED
@@ -169,7 +174,8 @@ def test_no_noise_equals_clipping(mechanism):
     X = 3 * RNG.random((5, 2, 3)) - 1
     expected = np.clip(X, 0, 1) if mechanism.bounds else X
     lengths = np.linalg.norm(expected, axis=(1, 2), keepdims=True)
-    expected = expected * np.minimum(1, (mechanism.norm_bound or math.inf) / lengths)
+    radius = getattr(mechanism, "norm_bound", None) or math.inf
+    expected = expected * np.minimum(1, radius / lengths)
     free = clone(mechanism).set_params(epsilon=math.inf).fit(X)
     np.testing.assert_allclose(free.transform(X), expected, rtol=1e-12)
     assert n_releases(free) == 1  # a release without noise is one

@@ -27,9 +27,11 @@ from scipy.stats import binom, laplace, norm
 from sktensordp.privacy import _accounting, _pld
 from sktensordp.privacy._events import (
     PureDpEvent,
+    RandomizedResponseDpEvent,
     SamplerResidualDpEvent,
     TableDpEvent,
 )
+from sktensordp.privacy._randomized_response import LevelLaw
 from sktensordp.privacy._table import level_table
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
@@ -40,6 +42,22 @@ KARY = ((8, 1, 1), (1, 8, 1), (1, 1, 8))
 THREE_ROWS = ((10, 5, 3, 2), (4, 6, 6, 4), (2, 3, 5, 10))
 TWO_ROWS = ((7, 2, 1), (3, 3, 4))
 LEVELS = level_table((1.0, 2.0, 3.0, 4.0, 5.0), 1.0).weights
+
+
+def response(noise, n_levels, rate, keep):
+    """Randomised response on levels, and one law for each ordered pair of levels."""
+    event = RandomizedResponseDpEvent(LevelLaw(noise, n_levels, rate), keep)
+    outside = 60 if noise == "geometric" else 0
+    outputs = np.arange(-outside, n_levels + outside)
+    rows = []
+    for level in range(n_levels):
+        apart = np.abs(outputs - level)
+        if noise == "wrapped":
+            apart = np.minimum(apart, n_levels - apart)
+        weights = np.exp(-rate * apart ** (2 if noise == "gaussian" else 1))
+        rows.append((1 - keep) * weights / weights.sum() + keep * (outputs == level))
+    return event, lambda d: d.table_pairs(rows)
+
 
 # An event and the laws that it may follow: one, or one for each ordered pair of rows.
 RELEASES = {
@@ -59,6 +77,10 @@ RELEASES = {
     "three rows": (TableDpEvent(THREE_ROWS), lambda d: d.table_pairs(THREE_ROWS)),
     "levels": (TableDpEvent(LEVELS), lambda d: d.table_pairs(LEVELS)),
     "two rows": (TableDpEvent(TWO_ROWS), lambda d: d.table_pairs(TWO_ROWS)),
+    "truncated Laplace": response("laplace", 3, 0.3, 0.1),
+    "truncated Gaussian": response("gaussian", 3, 0.2, 0.02),
+    "wrapped": response("wrapped", 3, 0.4, 0.3),
+    "two-sided geometric": response("geometric", 3, 0.7, 0.05),
 }
 # The steps of the losses that lie on a lattice, by which to compose twenty of them.
 STEPS = {
@@ -73,6 +95,7 @@ STEPS = {
     "integers 3": 1.0,
 }
 PARTNERS = ["pure 0.5", "laplace 1", "integers 0.85", "k-ary", "three rows", "levels"]
+PARTNERS += ["truncated Laplace"]
 TIGHT = [name for name in RELEASES if name != "two rows"]
 
 _SHARES = (0.0, 0.1, 0.3, 0.6, 0.9, 0.99)

@@ -23,12 +23,14 @@ from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.mechanisms import (
     GaussianMechanism,
+    HybridMechanism,
     IndependentDirectionalNoise,
     JohnsonLindenstrauss,
     LaplaceMechanism,
     MatrixGaussian,
     MatrixMechanism,
     MatrixVariateGaussian,
+    TensorRandomizedResponse,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
@@ -127,7 +129,22 @@ TRANSFORMERS = {
             JohnsonLindenstrauss(delta=1e-5, n_projections=8, norm_bound=1.0), ONE_ROW,
         ),
     },
+    "TensorRandomizedResponse": {
+        noise: (TensorRandomizedResponse(**BOX, n_levels=5, noise=noise), CORNERS)
+        for noise in ("laplace", "gaussian", "geometric", "wrapped")
+    } | {
+        "weights and delta": (
+            TensorRandomizedResponse(**GAUSSIAN_BOX, n_levels=3, weights=[1, 0.5, 0]),
+            CORNERS,
+        ),
+        "far apart on a circle": (
+            TensorRandomizedResponse(**BOX, n_levels=4, noise="wrapped"),
+            (np.zeros((3, 2)), np.full((3, 2), 2 / 3)),
+        ),
+    },
+    "HybridMechanism": {"box": (HybridMechanism(**BOX), CORNERS)},
 }  # fmt: skip
+NOT_GAUSSIAN = JohnsonLindenstrauss, TensorRandomizedResponse
 EPSILONS = (0.7, 2.5)
 RELEASES = [
     pytest.param(*case, epsilon, id=f"{name}, {kind}, epsilon = {epsilon}")
@@ -222,7 +239,7 @@ def run_rows(mechanism, x, x_neighbour, pytestconfig, epsilon):
         x, x_neighbour, epsilon=epsilon, delta=delta, confidence=CONFIDENCE,
         n_trials=100 * pytestconfig.getoption("--audit-trials"), batched=True,
         log_likelihood_ratio=score(mechanism, x, x_neighbour),
-        gaussian=delta > 0 and not isinstance(mechanism, JohnsonLindenstrauss),
+        gaussian=delta > 0 and not isinstance(mechanism, NOT_GAUSSIAN),
     )  # fmt: skip
 
 

@@ -1,0 +1,590 @@
+"""Randomised response for tensors of levels, as it must be, and as published."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn_compat import Interval, StrOptions
+from ..exceptions import UnsoundClaimWarning
+from ..noise import (
+    GaussianLattice,
+    LaplaceLattice,
+    bernoulli,
+    categorical,
+    discrete_laplace,
+    gaussian_lattice,
+    laplace_lattice,
+)
+from ..privacy._sensitivity import SensitivitySet
+from ._base import LocalMechanism
+from ._levels import LevelDesign, design_levels
+from ._noise import for_each_tile
+
+__all__ = ["TensorRandomizedResponse"]
+
+_MOST_LEVELS = 1024
+# The probabilities of keeping are multiples of the reciprocals.
+_KEEP_TOTAL, _PUBLISHED_TOTAL = 2**52, 2**60
+# A Gaussian lattice that is asked for little is clipped where e^-400 is left.
+_LOG_TAIL = 400.0
+_LEAST_SHOWN = 1e-300
+
+
+class TensorRandomizedResponse(LocalMechanism):
+    """Randomised response on a public grid of levels, for whole tensors.
+
+    Every entry is put on a level of its range; with some probability the level is kept,
+    and otherwise it moves by truncated noise, so that every output is possible from
+    every level. One call of `transform` is (`epsilon`, `delta`)-differentially private
+    for each sample, all of its entries together: a sample may be replaced by any other
+    in the declared domain. In the local model, a sample is what one person sends.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Budget of a sample, of all its entries, at one call of `transform`.
+        ``float("inf")`` clips and does no more.
+    delta : float, default=0.0
+        With 0, the budget is pure, and the entries share it by adding up; with more,
+        an entry may spend what the optimal composition theorem [2]_ or, where that is
+        more, the privacy-loss distribution of the chosen law grants it.
+    bounds : tuple of (low, high), default=None
+        Public range of the entries: numbers, or arrays that broadcast to a sample.
+        Samples are clipped to it.
+    n_levels : int, default=None
+        Number k of levels, evenly spaced over the range of every entry; from 2 to 1024,
+        and more for ``noise="geometric"``. A value between two levels goes to one of
+        them at random, so that its mean stays. None means 2, the least that there can
+        be and, where an entry can spend little, hardly ever worse than more; and, for
+        ``calibration="published"``, that values are not put on a grid.
+    noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
+        Law of the moves over d steps of the grid, with s for 1 / `scale`:
+        "laplace" is exp(-s d) and "gaussian" exp(-s^2 d^2 / 2) on the k levels;
+        "wrapped" is exp(-s d) for levels on a circle, the last next to the first;
+        "geometric" is exp(-s d) on all integers, beyond the grid too.
+    weights : array-like, default=None
+        Sensitivities in [0, 1], public; an entry of weight w is kept with probability
+        (1 - w) p. An array that broadcasts to a sample, or one with fewer axes, over
+        the first modes: a matrix of shape (A, B) for samples of shape (A, B, 3).
+    keep_probability : float, default=None
+        p, in [0, 1). None chooses it.
+    scale : float, default=None
+        Scale of the moves, in steps of the grid; infinite for moves to all levels alike
+        (k-ary randomised response). None chooses it. What is chosen spends the budget
+        with the least expected squared error of a sample.
+    debias : bool, default=True
+        Whether an output stands for the number that makes the mean of the release the
+        sample, instead of for its level. Without effect for "geometric", which is
+        unbiased as it is.
+    calibration : {"sound", "published"}, default="sound"
+        "published" is Algorithms 1 and 2 of [1]_, which keep an entry or add continuous
+        Laplace or Gaussian noise to it. Their claim, pure `epsilon`, is false at every
+        size: `fit` warns with ``UnsoundClaimWarning``, and the guarantee says what
+        holds at `delta`.
+    tensor_shape : tuple of int, default=None
+        Shape of a sample, for samples passed as rows of features.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: it repeats the noise in every clone, although
+        never in two calls of one object.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Of one call of `transform`.
+    keep_probability_ : float
+        p, for an entry of weight 0.
+    scale_ : float
+        Scale of the moves, in steps of the grid; for "published" that of the noise, in
+        units of the entries.
+    noise_variance_ : float or ndarray of the sample's shape
+        Largest variance of a released entry, over its range.
+    expected_squared_error_ : float
+        Largest expected squared error of a sample, summed over its entries.
+    sample_shape_ : tuple of int
+        Shape of a sample.
+    n_features_in_ : int
+        Size of the first axis of a sample.
+
+    Notes
+    -----
+    With a law of the moves w(d), mass C = sum of w over the outputs from the first
+    level, and loss L = -ln w(span) over the largest distance, an entry is
+    (L + ln(1 + p C / (1 - p)))-DP, and no two levels are told apart more easily than
+    the two that are furthest apart (the proof is in doc/local.md). Probabilities are
+    multiples of 2^-52 and 2^-60 and sampled exactly from random bits; how far the
+    rounded law is from the stated one is part of the guarantee.
+
+    Theorem 1 of [1]_ divides the probability of an entry that is kept by a density. An
+    output that equals its input is impossible from any other input, so that no pure
+    epsilon holds, and for large tensors next to nothing is kept: what is left is noise
+    for a budget of `epsilon` for every entry.
+
+    References
+    ----------
+    .. [1] Yuan, Tang, Huang and Wang, "Local differential privacy for tensors in
+       distributed computing systems", 2025, Algorithms 1 and 2, Theorems 1 to 3.
+    .. [2] Kairouz, Oh and Viswanath, "The composition theorem for differential
+       privacy", 2017, Theorem 3.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.mechanisms import TensorRandomizedResponse
+    >>> X = np.zeros((3, 4, 4))
+    >>> response = TensorRandomizedResponse(
+    ...     4.0, delta=1e-5, bounds=(0, 16), n_levels=17).fit(X)
+    >>> response.transform(X).shape
+    (3, 4, 4)
+    >>> round(response.keep_probability_, 3), round(response.scale_, 1)
+    (0.007, 38.2)
+    >>> print(response.privacy_guarantee_)
+    (epsilon = 4, delta = 1e-05)-differential privacy for one row of X (replace-one).
+    One call of transform, for each sample: levels that are kept or moved by truncated
+    Laplace noise, after clipping to the declared domain. [Kairouz, Oh and Viswanath
+    (2017), Theorem 3.3, and the losses of the law]
+    """
+
+    _parameter_constraints: ClassVar = {
+        **LocalMechanism._parameter_constraints,
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "n_levels": [Interval(Integral, 2, 2**20, closed="both"), None],
+        "noise": [StrOptions({"laplace", "gaussian", "geometric", "wrapped"})],
+        "weights": ["array-like", None],
+        "keep_probability": [Interval(Real, 0, 1, closed="left"), None],
+        "scale": [Interval(Real, 0, None, closed="right"), None],
+        "debias": ["boolean"],
+        "calibration": [StrOptions({"sound", "published"})],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 0.0,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        n_levels: int | None = None,
+        noise: str = "laplace",
+        weights: ArrayLike | None = None,
+        keep_probability: float | None = None,
+        scale: float | None = None,
+        debias: bool = True,
+        calibration: str = "sound",
+        tensor_shape: tuple[int, ...] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.n_levels = n_levels
+        self.noise = noise
+        self.weights = weights
+        self.keep_probability = keep_probability
+        self.scale = scale
+        self.debias = debias
+        self.calibration = calibration
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+    @property
+    def keep_probability_(self):
+        """Probability that an entry of weight 0 is kept."""
+        return self._fitted("keep")
+
+    @property
+    def scale_(self):
+        """Scale of the moves or of the noise."""
+        return self._fitted("scale")
+
+    def _fitted(self, name):
+        check_is_fitted(self, "sample_shape_")
+        if not hasattr(self._plan, name):
+            raise AttributeError("With epsilon = inf nothing is randomised.")
+        return getattr(self._plan, name)
+
+    @property
+    def _source(self):
+        if self.calibration == "published":
+            return (
+                "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; the truth by the "
+                "probability of keeping an entry and the divergence of the noise"
+            )
+        if self.delta == 0:
+            return "losses of the law, added up"
+        return (
+            "Kairouz, Oh and Viswanath (2017), Theorem 3.3, and the losses of the law"
+        )
+
+    @property
+    def _noise_name(self):
+        if self.calibration == "published":
+            return f"entries that are kept or receive {self.noise.title()} noise"
+        names = {
+            "laplace": "truncated Laplace",
+            "gaussian": "truncated Gaussian",
+            "geometric": "two-sided geometric",
+            "wrapped": "wrapped Laplace",
+        }
+        return f"levels that are kept or moved by {names[self.noise]} noise"
+
+    def _claims(self):
+        if self.calibration == "published":
+            return float(self.epsilon), 0.0
+        return super()._claims()
+
+    def _design(self, shape):
+        """Shares 1 - weight of the kinds of entries, and the kind of each entry."""
+        if self.calibration == "published":
+            given = {
+                "noise": self.noise not in ("laplace", "gaussian"),
+                "keep_probability": self.keep_probability is not None,
+                "scale": self.scale is not None,
+                "bounds": self.bounds is not None
+                and any(np.ndim(bound) for bound in self.bounds),
+            }
+            wrong = [name for name, is_wrong in given.items() if is_wrong]
+            if wrong:
+                raise ValueError(
+                    f"calibration='published' has Laplace or Gaussian noise, whose "
+                    f"scale and probability of keeping follow from epsilon and one "
+                    f"range for all entries; it does not take this {wrong[0]}."
+                )
+        elif self.noise != "geometric" and (self.n_levels or 2) > _MOST_LEVELS:
+            raise ValueError(
+                f"noise={self.noise!r} has at most {_MOST_LEVELS} levels, got "
+                f"{self.n_levels}; noise='geometric' takes more."
+            )
+        if self.noise == "geometric" and self.scale == math.inf:
+            raise ValueError("noise='geometric' has no moves of infinite scale.")
+        if self.weights is None:
+            return np.ones(1), None
+        return np.unique(1 - _entry_weights(self.weights, shape), return_inverse=True)
+
+    def _noise(self, shape, domain, design):
+        shares, kinds = design
+        publish = self.calibration == "published"
+        plan, event = (self._publish if publish else self._sound)(domain, shares, kinds)
+        variance, error = plan.noise_variance, plan.expected_squared_error
+        return plan, event, _of_shape(variance, shape), error
+
+    def _sound(self, domain, shares, kinds):
+        counts = np.array([domain.n_entries]) if kinds is None else np.bincount(kinds)
+        rate = self.scale
+        if rate is not None:
+            rate = 0.5 / rate**2 if self.noise == "gaussian" else 1 / rate
+        design = design_levels(
+            self.noise,
+            self.n_levels or 2,
+            shares,
+            counts,
+            self.debias,
+            float(self.epsilon),
+            float(self.delta),
+            keep=self.keep_probability,
+            rate=rate,
+        )
+        return LevelResponse.of(design, domain, kinds), design.event
+
+    def _publish(self, domain, shares, kinds):
+        from dp_accounting import dp_event
+
+        from ..privacy._events import RevealingDpEvent, SamplerResidualDpEvent
+
+        epsilon, size, width = float(self.epsilon), domain.n_entries, domain.width
+        lattice: LaplaceLattice | GaussianLattice
+        if self.noise == "laplace":
+            scale = width / epsilon
+            density = 0.5 / scale
+            lattice = laplace_lattice(domain.low, domain.high, epsilon)
+            one = dp_event.DiscreteLaplaceDpEvent(lattice.rate, lattice.n_steps)
+            event, tail = dp_event.SelfComposedDpEvent(one, size), 0.0
+        else:
+            scale = width / math.sqrt(2 * epsilon)
+            density = 1 / (scale * math.sqrt(2 * math.pi))
+            lattice = gaussian_lattice(scale, size, 1.0, 1e-6, domain.low, width)
+            noise = dp_event.GaussianDpEvent(1 / math.sqrt(2 * epsilon * size))
+            # Cell by cell the sampler is as close to ideal noise as this, but where
+            # noise is clipped from the one or the other input.
+            close = lattice.residual_epsilon * max(1, math.sqrt(size / 2 / _LOG_TAIL))
+            event = dp_event.ComposedDpEvent([noise, SamplerResidualDpEvent(close, 0)])
+            reach = lattice.clip - math.sqrt(2 * epsilon)
+            tail = min(1.0, 2 * size * math.exp(float(log_ndtr(-reach))))
+        # p / (1 - p) = e^-(I - 1) epsilon, times the largest density of the noise.
+        odds = math.exp(-(size - 1) * epsilon) * density
+        keeps = odds / (1 + odds) * shares
+        counts = np.array([size]) if kinds is None else np.bincount(kinds)
+        with np.errstate(divide="ignore"):
+            log_hidden = float(counts @ np.log1p(-keeps)) + math.log1p(-tail)
+        # Never nothing, however small: no pure epsilon holds.
+        shown = max(-math.expm1(log_hidden), _LEAST_SHOWN)
+        event = RevealingDpEvent(shown, event)
+        plan = PublishedResponse(domain, lattice, keeps, kinds, self.n_levels, scale)
+        return plan, event
+
+    def _guarantee(self, event, domain, declared):
+        found = super()._guarantee(event, domain, declared)
+        if self.calibration == "published" and declared:
+            warnings.warn(
+                f"Yuan, Tang, Huang and Wang claim epsilon = {self.epsilon:g} for what "
+                f"is released; what holds is epsilon = {found.epsilon:.6g} at delta = "
+                f"{found.delta:g}. privacy_guarantee_ says so.",
+                UnsoundClaimWarning,
+                stacklevel=5,
+            )
+        return found
+
+
+def _entry_weights(weights, shape):
+    """Weights of all entries, flat."""
+    try:
+        found = np.asarray(weights, dtype=float)
+        if found.ndim < len(shape):
+            found = found.reshape(found.shape + (1,) * (len(shape) - found.ndim))
+        found = np.broadcast_to(found, shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"weights must be an array of numbers for samples of shape {shape}, or for "
+            f"their first modes, got shape {np.shape(weights)}."
+        ) from error
+    if not np.all((found >= 0) & (found <= 1)):
+        raise ValueError("weights must be in [0, 1].")
+    return found.ravel()
+
+
+def _of_shape(value, shape):
+    return float(value) if np.ndim(value) == 0 else value.reshape(shape)
+
+
+def _columns_of(values, columns):
+    return values if np.ndim(values) == 0 else values[columns]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelResponse:
+    """Samples put on levels, each kept or moved.
+
+    Attributes
+    ----------
+    domain : SensitivitySet
+    n_levels : int
+    keep, scale : float
+        Of an entry of weight 0.
+    thresholds : ndarray of shape (n_kinds,), int
+        Probability of keeping, in units of 2^-52.
+    kinds : int or ndarray of shape (n_entries,)
+        The kind of each entry.
+    moves : ndarray of shape (n_levels, n_levels), int64, or (int, int)
+        Weights of the moves; the rate of two-sided geometric noise as a fraction.
+    outputs, means, variances : ndarray of shape (n_kinds, n_levels)
+        What each output stands for, and mean and variance of what is released of each
+        level; in levels.
+    """
+
+    domain: SensitivitySet
+    n_levels: int
+    keep: float
+    scale: float
+    thresholds: np.ndarray
+    kinds: int | np.ndarray
+    moves: np.ndarray | tuple[int, int]
+    outputs: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+
+    @classmethod
+    def of(cls, design: LevelDesign, domain, kinds):
+        """The plan that carries out a design."""
+        law = design.law
+        scale = 1 / law.rate if law.rate else math.inf
+        if law.noise == "gaussian":
+            scale = math.sqrt(scale / 2)
+        moves = design.moves
+        return cls(
+            domain,
+            law.n_levels,
+            float(design.keeps.max()) if kinds is None else design.keep,
+            scale,
+            (design.keeps * _KEEP_TOTAL).astype(np.int64),
+            0 if kinds is None else kinds,
+            law.rate.as_integer_ratio() if moves is None else moves,
+            design.outputs,
+            *design.moments(),
+        )
+
+    @property
+    def step(self):
+        """Distance of two levels, in units of the entries."""
+        return self.domain.width / (self.n_levels - 1)
+
+    @property
+    def noise_variance(self):
+        """Largest variance of an entry over its range."""
+        squares = self.variances + self.means**2
+        # Between two levels both moments are linear, and the variance is a parabola.
+        middle = _halfway(squares) - _halfway(self.means) ** 2
+        largest = _largest_between(self.variances, middle)
+        return _columns_of(largest, self.kinds) * self.step**2
+
+    @property
+    def expected_squared_error(self):
+        """Largest of a sample."""
+        levels = np.arange(self.n_levels)
+        errors = self.variances + (self.means - levels) ** 2
+        squares = self.variances + self.means**2
+        between = levels[:-1] + 0.5
+        middle = _halfway(squares) - 2 * between * _halfway(self.means) + between**2
+        error = _columns_of(_largest_between(errors, middle), self.kinds)
+        error = np.broadcast_to(error * self.step**2, self.domain.n_entries)
+        return float(error.sum())
+
+    def variance(self, samples):
+        """Exact variance of what is released of each entry."""
+        lower, upper, share = self._around(samples, slice(None))
+        kinds = np.broadcast_to(self.kinds, samples.shape[1:])
+
+        def between(moment):
+            return moment[kinds, lower] * (1 - share) + moment[kinds, upper] * share
+
+        squares = between(self.variances + self.means**2)
+        return (squares - between(self.means) ** 2) * self.step**2
+
+    def randomize(self, samples, source):
+        """Released samples.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, n_entries), float32 or float64
+        source : NoiseSource
+
+        Returns
+        -------
+        released : ndarray of the shape and type of `samples`
+        """
+        out = np.empty_like(samples)
+
+        def work(number, rows, columns):
+            bits = source.stream(number)
+            kinds = _columns_of(self.kinds, columns)
+            lower, upper, share = self._around(samples[rows, columns], columns)
+            up = np.random.Generator(bits).random(share.shape) < share
+            levels = np.where(up, upper, lower)
+            kept = bernoulli(bits, self.thresholds[kinds], _KEEP_TOTAL, levels.shape)
+            found = np.where(kept, levels, self._moved(levels, bits))
+            if not isinstance(self.moves, tuple):
+                found = self.outputs[np.broadcast_to(kinds, found.shape), found]
+            step = _columns_of(self.step, columns)
+            out[rows, columns] = _columns_of(self.domain.low, columns) + found * step
+
+        for_each_tile(work, samples)
+        return out
+
+    def _around(self, block, columns):
+        """The two levels around each value, and the way from the lower to it."""
+        position = self.domain.clip(block, columns, None)
+        position -= _columns_of(self.domain.low, columns)
+        position /= _columns_of(self.step, columns)
+        lower = np.clip(np.floor(position), 0, self.n_levels - 2).astype(np.int64)
+        return lower, lower + 1, np.clip(position - lower, 0, 1)
+
+    def _moved(self, levels, bits):
+        if isinstance(self.moves, tuple):
+            noise = discrete_laplace(bits, *self.moves, levels.size)
+            return levels + noise.reshape(levels.shape)
+        return categorical(bits, self.moves, levels.ravel()).reshape(levels.shape)
+
+
+def _halfway(values):
+    return (values[:, 1:] + values[:, :-1]) / 2
+
+
+def _largest_between(ends, middle):
+    """Largest value of the parabolas through two neighbouring ends and their middle."""
+    left, right = ends[:, :-1], ends[:, 1:]
+    bend = 2 * middle - left - right  # a quarter of -second derivative, times two
+    slope = right - left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.clip(0.5 + slope / (4 * bend), 0, 1)
+    at = np.where(bend > 0, at, 0.5)
+    inside = left + slope * at + 2 * bend * at * (1 - at)
+    return np.maximum(ends.max(axis=1), inside.max(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedResponse:
+    """Entries that are kept as they are, or receive continuous noise.
+
+    Attributes
+    ----------
+    domain : SensitivitySet
+    lattice : LaplaceLattice or GaussianLattice
+    keeps : ndarray of shape (n_kinds,)
+        Probability of keeping, by kind of entry.
+    kinds : ndarray of shape (n_entries,) or None
+        The kind of each entry; None where there is one kind.
+    n_levels : int or None
+        Levels that values are rounded to beforehand.
+    scale : float
+        Of the noise.
+    """
+
+    domain: SensitivitySet
+    lattice: LaplaceLattice | GaussianLattice
+    keeps: np.ndarray
+    kinds: np.ndarray | None
+    n_levels: int | None
+    scale: float
+
+    @property
+    def keep(self):
+        """Probability of keeping an entry of least weight."""
+        return float(self.keeps.max())
+
+    @property
+    def _entry_keeps(self):
+        return self.keeps[0] if self.kinds is None else self.keeps[self.kinds]
+
+    @property
+    def noise_variance(self):
+        """Variance of an entry."""
+        if isinstance(self.lattice, LaplaceLattice):
+            variance = self.lattice.noise_variance
+        else:
+            variance = self.lattice.sigma**2
+        return variance * (1 - self._entry_keeps)
+
+    @property
+    def expected_squared_error(self):
+        """Of a sample, beyond what rounding to levels costs."""
+        entries = np.broadcast_to(self.noise_variance, self.domain.n_entries)
+        return float(entries.sum())
+
+    def variance(self, samples):
+        """Variance of what is released of each entry."""
+        return np.broadcast_to(self.noise_variance, samples.shape).copy()
+
+    def randomize(self, samples, source):
+        """Released samples, of the shape and type of `samples`."""
+        out = np.empty_like(samples)
+        thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
+
+        def work(number, rows, columns):
+            bits = source.stream(number)
+            block = self.domain.clip(samples[rows, columns], columns, None)
+            if self.n_levels is not None:
+                step = self.domain.width / (self.n_levels - 1)
+                index = np.rint((block - self.domain.low) / step)
+                block = self.domain.low + index * step
+            part = _columns_of(thresholds, columns)
+            kept = bernoulli(bits, part, _PUBLISHED_TOTAL, block.shape)
+            noisy = self.lattice.randomize(block, bits, columns)
+            out[rows, columns] = np.where(kept, block, noisy)
+
+        for_each_tile(work, samples)
+        return out

@@ -1,0 +1,201 @@
+"""The hybrid mechanism for one bounded value, exact on integers.
+
+The mechanism of Wang et al., "Collecting and analyzing multidimensional data with
+local differential privacy" (2019), Section III. A value is an index j in {0, ..., J}
+of its range [-1, 1]. What is drawn is an integer whose law is known exactly, and what
+is released is a function of that integer, so that no floating-point error is part of
+the law.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from ._discrete import _below
+
+__all__ = ["HYBRID_FROM", "LARGEST_EPSILON", "HybridLaw", "hybrid_law", "subsets"]
+
+# ln of the paper's e^eps*, Lemma 3: below it, two points alone are better.
+_ROOT = 405 * math.sqrt(241)
+HYBRID_FROM = math.log(
+    (2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT) - 5) / 27
+)
+# Beyond this, the window would be no more than some thousands of cells.
+LARGEST_EPSILON = 40.0
+
+_N_STEPS = 2**40
+# Probabilities are integers over this.
+_UNIT = 2**62
+_DECIMALS = Context(prec=60, rounding=ROUND_CEILING)
+
+
+@dataclass(frozen=True)
+class HybridLaw:
+    """A mixture of two laws, each pure: which one was drawn may be known.
+
+    With probability `mixture`, the Piecewise mechanism: a uniform position in the
+    window {j, ..., j + W - 1} with probability `focus`, else a uniform one of all
+    N = J + W positions. Otherwise the two-point mechanism of Duchi, Jordan and
+    Wainwright: Bernoulli(j / J) with probability `honesty`, else a fair coin. Either
+    is then scaled to have the mean 2 j / J - 1.
+
+    Parameters
+    ----------
+    n_steps : int
+        J, the last index.
+    window : int
+        W, at least 1.
+    mixture, focus, honesty : int
+        Probabilities, as integers over 2**62; the last two in (0, 2**62).
+    """
+
+    n_steps: int
+    window: int
+    mixture: int
+    focus: int
+    honesty: int
+
+    @property
+    def n_positions(self):
+        """How many positions the Piecewise mechanism has: N."""
+        return self.n_steps + self.window
+
+    @property
+    def ratio(self):
+        """Largest ratio of an outcome's probabilities under two indices: a Fraction."""
+        two_point = Fraction(_UNIT + self.honesty, _UNIT - self.honesty)
+        if self.mixture == 0:
+            return two_point
+        odds = Fraction(self.focus, _UNIT - self.focus)
+        piecewise = 1 + odds * Fraction(self.n_positions, self.window)
+        return max(piecewise, two_point)
+
+    @property
+    def epsilon(self):
+        """The pure epsilon that is realised, rounded up."""
+        ratio = self.ratio
+        above = _DECIMALS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+        # ln is rounded to the nearest, whatever the context says.
+        exact = _DECIMALS.next_plus(_DECIMALS.ln(above))
+        nearest = float(exact)
+        return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+    @property
+    def variance_coefficients(self):
+        """c0 and c2, Fractions: the variance of a release at t is c0 + c2 t^2.
+
+        The case J -> infinity is Lemma 1 of the paper.
+        """
+        alpha, beta = Fraction(self.mixture, _UNIT), Fraction(self.focus, _UNIT)
+        honesty = Fraction(self.honesty, _UNIT)
+        # A uniform law on n neighbouring integers has the variance (n^2 - 1) / 12;
+        # the means of the two parts are J t / 2 apart.
+        spread = beta * (self.window**2 - 1) + (1 - beta) * (self.n_positions**2 - 1)
+        piecewise = spread / (3 * beta**2 * self.n_steps**2)
+        c0 = alpha * piecewise + (1 - alpha) / honesty**2
+        return c0, alpha * (1 - beta) / beta - (1 - alpha)
+
+    def randomize(self, index, bits):
+        """A release for every index, of mean 2 j / J - 1.
+
+        Parameters
+        ----------
+        index : ndarray of shape (n,), uint64
+            In [0, J].
+        bits : bit generator
+            Source of 64-bit words (``random_raw``).
+
+        Returns
+        -------
+        released : ndarray of shape (n,), float64
+        """
+        released = np.empty(index.size)
+        piecewise = _below(bits, _UNIT, index.size) < self.mixture
+        position = self._position(index[piecewise], bits)
+        beta = self.focus / _UNIT
+        mean = ((1 - beta) * (self.n_positions - 1) + beta * (self.window - 1)) / 2
+        released[piecewise] = 2 * (position - mean) / (beta * self.n_steps) - 1
+        ones = self._bit(index[~piecewise], bits)
+        released[~piecewise] = np.where(ones, 1.0, -1.0) / (self.honesty / _UNIT)
+        return released
+
+    def _position(self, index, bits):
+        position = np.empty(index.size, dtype=np.uint64)
+        inside = _below(bits, _UNIT, index.size) < self.focus
+        n_inside = np.count_nonzero(inside)
+        position[inside] = index[inside] + _below(bits, self.window, n_inside)
+        anywhere = _below(bits, self.n_positions, index.size - n_inside)
+        position[~inside] = anywhere
+        return position
+
+    def _bit(self, index, bits):
+        honest = _below(bits, _UNIT, index.size) < self.honesty
+        threshold = np.where(honest, index * np.uint64(2), np.uint64(self.n_steps))
+        return _below(bits, 2 * self.n_steps, index.size) < threshold
+
+
+def hybrid_law(epsilon, n_steps=_N_STEPS):
+    """Law for one value under pure `epsilon`, as close to it as integers come.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive; above 40, it is taken as 40.
+    n_steps : int, default=2**40
+        Number of steps from one end of the range to the other.
+
+    Returns
+    -------
+    law : HybridLaw
+        Its ``epsilon`` is at most the one asked for.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` is not positive, or too small to be represented.
+    """
+    if not epsilon > 0:
+        raise ValueError(f"The hybrid mechanism needs epsilon > 0, got {epsilon!r}.")
+    epsilon = min(float(epsilon), LARGEST_EPSILON)
+    # Below e^epsilon: exp is rounded to the nearest, whatever the context says.
+    power = Fraction(_DECIMALS.next_minus(_DECIMALS.exp(Decimal(epsilon))))
+    window = max(1, round(n_steps * math.exp(-epsilon / 2)))
+    odds = (power - 1) * Fraction(window, n_steps + window)
+    focus = math.floor(_UNIT * odds / (1 + odds))
+    honesty = math.floor(_UNIT * (power - 1) / (power + 1))
+    if min(focus, honesty) < 1:
+        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+    mixture = 0.0 if epsilon <= HYBRID_FROM else -math.expm1(-epsilon / 2)
+    return HybridLaw(n_steps, window, round(mixture * _UNIT), focus, honesty)
+
+
+def subsets(bits, n_rows, n_entries, size):
+    """Uniform subsets of {0, ..., n_entries - 1}, one for every row.
+
+    Parameters
+    ----------
+    bits : bit generator
+        Source of 64-bit words (``random_raw``).
+    n_rows, n_entries, size : int
+        1 <= size <= n_entries.
+
+    Returns
+    -------
+    chosen : ndarray of shape (n_rows, size), int64
+        In no particular order.
+    """
+    if size == n_entries:
+        return np.broadcast_to(np.arange(n_entries), (n_rows, n_entries))
+    chosen = np.empty((n_rows, size), dtype=np.int64)
+    open_rows = np.arange(n_rows)
+    while open_rows.size:
+        words = bits.random_raw(open_rows.size * n_entries).reshape(-1, n_entries)
+        order = np.argpartition(words, (size - 1, size), axis=1)[:, : size + 1]
+        chosen[open_rows] = order[:, :size]
+        # A row in which a word of the subset occurs outside of it is drawn again.
+        last = np.take_along_axis(words, order[:, size - 1 :], axis=1)
+        open_rows = open_rows[last[:, 0] == last[:, 1]]
+    return chosen

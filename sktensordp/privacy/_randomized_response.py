@@ -1,0 +1,141 @@
+"""Randomised response on a scale of levels: a level is kept, or moved at random.
+
+With probability `keep` the level stays what it is; otherwise it moves from x to y with
+probability proportional to w(distance of x and y). Every output is possible from every
+level, so that the loss is bounded, and among all pairs of levels the two that are
+furthest apart are the easiest to tell apart, at every epsilon: doc/local.md has the
+proof.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln
+
+__all__ = ["LevelLaw", "optimal_composition_delta"]
+
+
+@dataclass(frozen=True)
+class LevelLaw:
+    """How a level that is not kept moves.
+
+    Parameters
+    ----------
+    noise : {"laplace", "gaussian", "geometric", "wrapped"}
+        w(d) = exp(-rate d) for "laplace", "geometric" and "wrapped", exp(-rate d^2) for
+        "gaussian". Levels 0, ..., k - 1 move among themselves, by their distance, and
+        for "wrapped" by that around the circle; "geometric" moves to any integer.
+    n_levels : int
+        k, at least 2.
+    rate : float
+        At least 0; positive for "geometric". With 0, all levels are equally likely.
+    """
+
+    noise: str
+    n_levels: int
+    rate: float
+
+    @staticmethod
+    def span_of(noise, n_levels):
+        """Loss of the two furthest levels where nothing is kept, in units of `rate`."""
+        if noise == "wrapped":
+            return n_levels // 2
+        return (n_levels - 1) ** 2 if noise == "gaussian" else n_levels - 1
+
+    @property
+    def span(self):
+        """Loss of the two furthest levels where nothing is kept, in units of `rate`."""
+        return self.span_of(self.noise, self.n_levels)
+
+    @cached_property
+    def mass(self):
+        """Sum of w over the outputs, from level 0."""
+        if self.noise == "geometric":
+            return 1 / math.tanh(self.rate / 2)
+        return math.fsum(self._from_first)
+
+    @cached_property
+    def _from_first(self):
+        steps = np.arange(self.n_levels, dtype=float)
+        if self.noise == "wrapped":
+            steps = np.minimum(steps, self.n_levels - steps)
+        elif self.noise == "gaussian":
+            steps **= 2
+        return np.exp(-self.rate * steps)
+
+    def epsilon(self, keep):
+        """Pure epsilon of one entry that is kept with probability `keep`."""
+        if keep == 1:
+            return math.inf
+        return self.span * self.rate + math.log1p(keep * self.mass / (1 - keep))
+
+    def keep(self, epsilon):
+        """Probability of keeping under pure `epsilon`; 0 where the moves use it up."""
+        odds = math.expm1(max(epsilon - self.span * self.rate, 0.0)) / self.mass
+        return odds / (1 + odds)
+
+    def moves(self):
+        """Probabilities of the moves, row by row, but for "geometric".
+
+        Returns
+        -------
+        moves : ndarray of shape (n_levels, n_levels)
+        """
+        levels = np.arange(self.n_levels)
+        apart = np.abs(np.subtract.outer(levels, levels))
+        weights = self._from_first[apart]
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def extreme_pair(self, keep):
+        """Output probabilities from the two levels that are furthest apart.
+
+        Returns
+        -------
+        first, last : ndarray of shape (n_outputs,)
+            For "geometric", all outputs below the scale are one output here, and all
+            above it: within each, the loss is the same.
+        """
+        if self.noise == "geometric":
+            a, k = math.exp(-self.rate), self.n_levels
+            inside = np.exp(-self.rate * np.arange(k)) * -math.expm1(-self.rate)
+            ends = a, math.exp(-self.rate * k)
+            first = np.concatenate([ends[:1], inside, ends[1:]]) / (1 + a) * (1 - keep)
+            first[1] += keep
+            return first, first[::-1]
+        first = self._from_first / self.mass * (1 - keep)
+        last = np.roll(first, self.span) if self.noise == "wrapped" else first[::-1]
+        first, last = first.copy(), last.copy()
+        first[0] += keep
+        last[self.n_levels // 2 if self.noise == "wrapped" else -1] += keep
+        return first, last
+
+    def hockey_stick(self, keep, epsilon):
+        """Largest divergence of one entry's outputs, at an array of epsilons."""
+        first, last = self.extreme_pair(keep)
+        loss = np.log(first) - np.log(last)
+        order = np.argsort(-loss)
+        upper = np.append(0.0, np.cumsum(first[order]))
+        lower = np.append(0.0, np.cumsum(last[order]))
+        n = np.searchsorted(-loss[order], -epsilon, side="left")
+        return upper[n] - np.exp(epsilon) * lower[n]
+
+
+def optimal_composition_delta(pure_epsilon, n_releases, epsilon):
+    """Delta at `epsilon` of any `n_releases` releases, each of pure `pure_epsilon`.
+
+    The sum over i of C(n, i) [e^(i e0) - e^(epsilon + (n - i) e0)]_+ / (1 + e^e0)^n
+    (Kairouz, Oh and Viswanath, "The composition theorem for differential privacy",
+    2017, Theorem 3.3).
+    """
+    moved = np.arange(n_releases + 1)
+    log_mass = gammaln(n_releases + 1) - gammaln(moved + 1)
+    log_mass -= gammaln(n_releases - moved + 1)
+    log_mass += moved * pure_epsilon - n_releases * np.logaddexp(0, pure_epsilon)
+    loss = (2 * moved - n_releases) * pure_epsilon
+    kept = loss > epsilon
+    found = np.exp(log_mass[kept]) * -np.expm1(epsilon - loss[kept])
+    # The log-gammas lose up to 2^-52 of themselves.
+    rounding = 1 + 1e-15 * (16 + n_releases * math.log(n_releases + 1))
+    return min(1.0, math.fsum(found) * rounding)

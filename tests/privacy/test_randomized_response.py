@@ -1,0 +1,216 @@
+"""The losses of randomised response: formulas, the worst pair, composition."""
+
+import json
+import math
+from itertools import pairwise, product
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+
+from sktensordp.privacy._accounting import event_delta, event_epsilon
+from sktensordp.privacy._events import (
+    PureDpEvent,
+    RandomizedResponseDpEvent,
+    RevealingDpEvent,
+)
+from sktensordp.privacy._pld import pure_epsilon
+from sktensordp.privacy._randomized_response import (
+    LevelLaw,
+    optimal_composition_delta,
+)
+
+ORACLE = json.loads(Path(__file__).with_name("response_oracle.json").read_text())
+NOISES = {"trunc": "laplace", "wrap": "wrapped", "gauss": "gaussian"}
+KEEPS = (0.0, 1e-4, 0.03, 0.4, 0.9)
+
+
+def distance(noise, x, y, k):
+    d = abs(x - y)
+    if noise == "wrapped":
+        return min(d, k - d)
+    return d * d if noise == "gaussian" else d
+
+
+def channel(noise, k, keep, rate):
+    """P(y | x), from its definition; the geometric one on 50 levels either side."""
+    outputs = range(-50, k + 50) if noise == "geometric" else range(k)
+    rows = []
+    for x in range(k):
+        weights = np.array(
+            [math.exp(-rate * distance(noise, x, y, k)) for y in outputs]
+        )
+        row = (1 - keep) * weights / weights.sum()
+        row[list(outputs).index(x)] += keep
+        rows.append(row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("case", ORACLE["tldp_discrete"])
+def test_pure_epsilon_against_the_oracle(case):
+    law = LevelLaw(NOISES[case["kind"]], case["k"], float(case["s"]))
+    keep, epsilon = float(case["p"]), float(case["eps0"])
+    assert law.epsilon(keep) == pytest.approx(epsilon, rel=1e-14)
+    assert law.mass == pytest.approx(float(case["C"]), rel=1e-14)
+    assert law.keep(epsilon) == pytest.approx(keep, rel=1e-12, abs=1e-14)
+
+
+def test_two_sided_geometric_against_the_oracle():
+    (case,) = ORACLE["tldp_geometric_untruncated"]
+    law = LevelLaw("geometric", case["k"], float(case["s"]))
+    assert law.epsilon(float(case["p"])) == pytest.approx(
+        float(case["eps0"]), rel=1e-14
+    )
+
+
+def laws():
+    for noise in ("laplace", "gaussian", "wrapped", "geometric"):
+        for k, epsilon in product((2, 3, 4, 5, 8), (0.05, 1.0, 6.0)):
+            for share in (0.0, 0.4, 1.0):
+                rate = share * epsilon / LevelLaw.span_of(noise, k)
+                if rate or noise != "geometric":
+                    # On 50 levels beyond the scale the rest is below 1e-16.
+                    rate = max(rate, 0.75) if noise == "geometric" else rate
+                    yield LevelLaw(noise, k, rate)
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+def test_no_pair_of_levels_is_worse_than_the_two_furthest_apart(keep):
+    # The theorem of doc/local.md, over all pairs of levels and many epsilons.
+    for law in laws():
+        table = channel(law.noise, law.n_levels, keep, law.rate)
+        bound = law.epsilon(keep)
+        ratios = np.log(table.max(axis=0) / table.min(axis=0))
+        assert ratios.max() == pytest.approx(bound, rel=1e-9)
+        epsilons = np.linspace(-bound, bound, 31)[:, None]
+        worst = np.zeros(31)
+        for upper, lower in product(table, table):
+            excess = np.maximum(upper - np.exp(epsilons) * lower, 0).sum(axis=1)
+            worst = np.maximum(worst, excess)
+        ours = law.hockey_stick(keep, epsilons.ravel())
+        np.testing.assert_allclose(ours, worst, rtol=1e-10, atol=1e-12)
+
+
+def test_keeping_more_reveals_more():
+    for law in laws():
+        bound = law.epsilon(KEEPS[-1])
+        epsilons = np.linspace(-bound, bound, 31)
+        curves = [law.hockey_stick(keep, epsilons) for keep in KEEPS]
+        for less, more in pairwise(curves):
+            assert np.all(more >= less - 1e-15)
+
+
+def test_moves_are_the_law():
+    for noise in ("laplace", "gaussian", "wrapped"):
+        law = LevelLaw(noise, 5, 0.3)
+        np.testing.assert_allclose(law.moves(), channel(noise, 5, 0.0, 0.3), rtol=1e-14)
+
+
+@pytest.mark.parametrize("case", ORACLE["kov"])
+def test_optimal_composition_against_the_oracle(case):
+    found = optimal_composition_delta(
+        float(case["eps0"]), case["I"], float(case["eps"])
+    )
+    exact = float(case["delta"])
+    assert exact * (1 - 1e-14) <= found <= exact * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("case", ORACLE["kov_eps0_for"])
+def test_what_the_optimal_composition_allows(case):
+    # At the oracle's pure epsilon of an entry, delta is spent and no more.
+    found = optimal_composition_delta(case["eps0"], case["I"], case["eps"])
+    assert found == pytest.approx(float(case["delta"]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pure", "n", "epsilon"), [(0.3, 3, 0.1), (1e-3, 2000, 0.2), (2.0, 50, 60.0)]
+)
+def test_optimal_composition_in_many_digits(pure, n, epsilon):
+    with mpmath.workdps(60):
+        e = mpmath.mpf(pure)
+        terms = [
+            mpmath.binomial(n, i)
+            * max(mpmath.e ** (i * e) - mpmath.e ** (epsilon + (n - i) * e), 0)
+            for i in range(n + 1)
+        ]
+        exact = mpmath.fsum(terms) / (1 + mpmath.e**e) ** n
+        found = optimal_composition_delta(pure, n, epsilon)
+        assert exact <= found * (1 + mpmath.mpf(2) ** -50)
+        assert found <= exact * (1 + 1e-8)
+
+
+def test_many_releases_at_a_delta_below_any_grid():
+    # A privacy-loss distribution cannot see this delta; the theorem can.
+    event = dp_event.SelfComposedDpEvent(PureDpEvent(0.01), 1000)
+    found = event_epsilon(event, 1e-30)
+    assert found < 5  # a PLD leaves nothing but the sum, 10
+    assert optimal_composition_delta(0.01, 1000, found) <= 1e-30
+    assert optimal_composition_delta(0.01, 1000, found * (1 - 1e-6)) > 1e-30
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "wrapped", "geometric"])
+def test_a_law_is_tighter_than_the_theorem_for_all_laws(noise):
+    law = LevelLaw(noise, 16, 0.1 / LevelLaw.span_of(noise, 16))
+    event = RandomizedResponseDpEvent(law, law.keep(0.2))
+    together = dp_event.SelfComposedDpEvent(event, 100)
+    assert pure_epsilon(event) == pytest.approx(0.2)
+    by_theorem = optimal_composition_delta(0.2, 100, 3.0)
+    assert event_delta(together, 3.0) < 0.9 * by_theorem
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"law": "laplace", "keep": 0.1}, {"keep": -0.1}, {"keep": 1.1}]
+)
+def test_events_refuse_what_is_no_law(wrong):
+    fields = {"law": LevelLaw("laplace", 3, 0.1), "keep": 0.1, **wrong}
+    with pytest.raises((ValueError, TypeError)):
+        RandomizedResponseDpEvent(**fields)
+
+
+class TestRevealing:
+    """A release that shows everything with some probability."""
+
+    def test_published_response_against_the_oracle(self):
+        for case in ORACLE["tldp_published"]:
+            n, claim = case["I"], float(case["eps"])
+            laplace = dp_event.SelfComposedDpEvent(
+                dp_event.LaplaceDpEvent(1 / claim), n
+            )
+            gaussian = dp_event.GaussianDpEvent(1 / math.sqrt(2 * claim * n))
+            for name, noise in (("L", laplace), ("G", gaussian)):
+                event = RevealingDpEvent(float(case[f"atom_{name}"]), noise)
+                exact = float(case[f"eps_at_1e-5_{name}"])
+                # Laplace losses are on a grid that rounds them up by up to 0.05%.
+                found = event_epsilon(event, 1e-5)
+                assert exact * (1 - 1e-9) <= found
+                assert found <= exact * (1 + 5e-4)
+                delta = case[f"delta_at_claim_{name}"]
+                if not str(delta).startswith("1 "):
+                    found, exact = event_delta(event, claim), float(delta)
+                    assert exact * (1 - 1e-9) <= found <= exact * (1 + 2e-5)
+
+    @pytest.mark.parametrize("share", [0.0, 1e-6, 0.2])
+    def test_by_enumeration(self, share, divergence):
+        # Two releases; each shows its input with probability `share`, and else is
+        # binary randomised response. What is shown is an output of its own.
+        law, e = divergence.response(0.7), 0.7
+        event = RevealingDpEvent(share, PureDpEvent(e))
+        for count in (1, 2, 3):
+            composed = dp_event.SelfComposedDpEvent(event, count)
+            hidden = divergence.power(law, count)
+            for epsilon in (0.0, 0.3, 1.0):
+                shown = 1 - (1 - share) ** count
+                exact = shown + (1 - shown) * divergence.stick(hidden, epsilon)
+                found = event_delta(composed, epsilon)
+                assert exact * (1 - 1e-12) - 1e-15 <= found <= exact + 1e-5
+            total = 1 - (1 - share) ** count
+            if total:
+                assert event_epsilon(composed, total * 0.99) == math.inf
+                assert math.isfinite(event_epsilon(composed, total * 1.01))
+
+    def test_everything_shown(self):
+        event = RevealingDpEvent(1.0, PureDpEvent(0.1))
+        assert event_delta(event, 5.0) == 1
+        assert event_epsilon(event, 0.5) == math.inf
