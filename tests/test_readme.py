@@ -65,6 +65,15 @@ def test_guide(capsys):
     assert printed.startswith("(epsilon = 3.924, delta = 2e-06)-differential privacy")
 
 
+def test_guide_to_local_privacy(capsys):
+    """What is claimed and what holds for randomised response of 784 entries."""
+    text = (ROOT / "doc" / "local.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(compile(code, "local.md", "exec"), {})
+    printed = capsys.readouterr().out.split("\n")
+    assert printed[:3] == ["(1.0, 0.0)", "382.3", "1.0 1e-05"]
+
+
 def test_guide_to_users(capsys):
     """A search with whole users held out: the guarantee, and what the search cost."""
     text = (ROOT / "doc" / "users.md").read_text()

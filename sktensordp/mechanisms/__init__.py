@@ -5,6 +5,8 @@ from ._hybrid import HybridMechanism
 from ._iid import GaussianMechanism, LaplaceMechanism
 from ._matrix_mechanism import MatrixMechanism
 from ._matrix_variate import MatrixVariateGaussian
+from ._mean import MeanEstimate, mean
+from ._privunit import PrivUnit
 from ._projections import JohnsonLindenstrauss
 from ._randomized_response import TensorRandomizedResponse
 from ._unimodal import IndependentDirectionalNoise, UnimodalDirectionalNoise
@@ -18,7 +20,10 @@ __all__ = [
     "MatrixGaussian",
     "MatrixMechanism",
     "MatrixVariateGaussian",
+    "MeanEstimate",
+    "PrivUnit",
     "TensorRandomizedResponse",
     "TensorVariateGaussian",
     "UnimodalDirectionalNoise",
+    "mean",
 ]

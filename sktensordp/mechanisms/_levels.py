@@ -224,7 +224,7 @@ def design_levels(
             keep = design(0.0, rate).law.keep(budget)
             return design(keep, rate, *kinds)
 
-        found = _best(shared, noise, _few(shares, counts), epsilon, delta)
+        found = _best(shared, noise, n_levels, _few(shares, counts), epsilon, delta)
     if found is None:
         given = {"keep_probability": keep, "scale": rate}
         given = " and ".join(name for name, value in given.items() if value is not None)
@@ -275,7 +275,7 @@ def _largest(make, start, epsilon, delta):
     return make(math.exp(at))
 
 
-def _best(shared, noise, kinds, epsilon, delta):
+def _best(shared, noise, n_levels, kinds, epsilon, delta):
     """The design that errs least, of those that a search over shares suggests.
 
     What an entry may spend depends on the law. To choose the share of the moves, it is
@@ -300,6 +300,9 @@ def _best(shared, noise, kinds, epsilon, delta):
             return _total_error(shared(share, rule(share), *kinds))
 
         tried = _SHARES[1:] if noise == "geometric" else _SHARES
+        if n_levels == 2 and noise != "geometric":
+            # All shares are the same law; this one heeds weights.
+            tried = tried[:1]
         errors = [error(share) for share in tried]
         i = int(np.argmin(errors))
         ends = tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)]

@@ -30,6 +30,7 @@ from sktensordp.mechanisms import (
     MatrixGaussian,
     MatrixMechanism,
     MatrixVariateGaussian,
+    PrivUnit,
     TensorRandomizedResponse,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
@@ -143,6 +144,10 @@ TRANSFORMERS = {
         ),
     },
     "HybridMechanism": {"box": (HybridMechanism(**BOX), CORNERS)},
+    "PrivUnit": {
+        "box": (PrivUnit(**BOX), CORNERS),
+        "ball": (PrivUnit(norm_bound=1.0), ENDS),
+    },
 }  # fmt: skip
 NOT_GAUSSIAN = JohnsonLindenstrauss, TensorRandomizedResponse
 EPSILONS = (0.7, 2.5)

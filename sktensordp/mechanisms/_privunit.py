@@ -1,0 +1,298 @@
+"""PrivUnit: a whole sample under pure local privacy, by one random direction."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from .._sklearn_compat import effective_n_threads
+from ..noise._cap import CapSampler
+from ..privacy._privunit import PrivUnitDesign, cap_log_odds, privunit_design
+from ..privacy._sensitivity import SensitivitySet
+from ._base import NoiseMechanism
+from ._noise import sample_parts
+
+__all__ = ["CalibratedCap", "PrivUnit", "calibrated_cap"]
+
+# Caps smaller than this are aimed at; in larger ones, rejection costs less.
+_SMALL = 1 / 8
+_FINENESS = range(8, 41)
+# Relative errors of the masses, the weight and the acceptance probabilities.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class CalibratedCap:
+    """PrivUnit on the sphere, with a sampler that keeps what is asked for.
+
+    Attributes
+    ----------
+    design : PrivUnitDesign
+        Its epsilon is what the sampler's residual leaves.
+    sampler : CapSampler
+    residual : float
+        Pure epsilon by which the sampler differs from the design.
+    """
+
+    design: PrivUnitDesign
+    sampler: CapSampler
+    residual: float
+
+    @property
+    def epsilon(self):
+        """Pure epsilon of a release."""
+        return self.design.epsilon + self.residual
+
+    def estimates(self, units, bits):
+        """Unbiased estimates of unit vectors.
+
+        Parameters
+        ----------
+        units : ndarray of shape (n, D)
+            Unit vectors, to some D roundoffs. Not NaN.
+        bits : bit generator
+            Source of 64-bit words.
+
+        Returns
+        -------
+        estimates : ndarray of shape (n, D)
+            With covariance `design.variance` times the identity.
+        """
+        points = self.sampler.draw(units, bits)
+        lengths = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
+        points /= lengths * self.design.scale
+        return points
+
+
+def calibrated_cap(dimension, epsilon):
+    """PrivUnit on the unit sphere of R^`dimension` under pure `epsilon`.
+
+    Parameters
+    ----------
+    dimension : int
+        At least 2.
+    epsilon : float
+        Finite, at least 1e-100.
+
+    Returns
+    -------
+    calibrated : CalibratedCap
+        Of epsilon at most `epsilon`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or the sampler's residual would take more
+        than half of `epsilon`.
+    """
+    nominal = epsilon
+    while nominal >= epsilon / 2:
+        design = privunit_design(dimension, nominal)
+        aimed = design.log_mass < math.log(_SMALL)
+        # Rounded so that the cap is never chosen with higher odds.
+        other = math.ceil(float(expit(-design.log_odds)) * 2**62)
+        weight = 2**62 - max(1, other)
+        cap = (dimension, design.cosine, design.gap, weight)
+        samplers = [CapSampler(*cap, fineness, aimed) for fineness in _FINENESS]
+        residual, sampler = min(
+            ((_residual(one), one) for one in samplers), key=lambda pair: pair[0]
+        )
+        if nominal + residual <= epsilon:
+            return CalibratedCap(design, sampler, residual)
+        nominal = min(epsilon - residual, math.nextafter(nominal, 0))
+    raise ValueError(
+        f"epsilon = {epsilon:g} cannot be honoured on the sphere of R^{dimension}: the "
+        f"sampler's error would take more than half of it."
+    )
+
+
+def _residual(sampler):
+    """What a release costs beyond its design, at most (doc/privunit.md)."""
+    dimension = sampler.dimension
+    masses = cap_log_odds(dimension, *sampler.outer)
+    masses -= cap_log_odds(dimension, *sampler.inner)
+    return sampler.residual + masses + _ROUNDING
+
+
+@dataclass(frozen=True)
+class LiftedRelease:
+    """Clipped samples, lifted to a sphere, released by PrivUnit and put back.
+
+    Attributes
+    ----------
+    domain : SensitivitySet
+    centre : float or ndarray of shape (n_entries,)
+    radius : float
+        Of a ball around the centre that holds the domain.
+    cap : CalibratedCap
+        Of dimension n_entries + 1.
+    """
+
+    domain: SensitivitySet
+    centre: float | np.ndarray
+    radius: float
+    cap: CalibratedCap
+
+    def randomize(self, samples, source):
+        """Unbiased estimates of the clipped samples.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, n_entries), float32 or float64
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of the shape and type of `samples`
+        """
+        fractions = self.domain.segments(samples)
+        out = np.empty_like(samples)
+
+        def work(tile):
+            number, rows = tile
+            part = None if fractions is None else fractions[rows]
+            block = self.domain.clip(samples[rows], slice(None), part)
+            units = self._lifted(block)
+            noisy = self.cap.estimates(units, source.stream(number))[:, :-1]
+            noisy *= self.radius
+            noisy += self.centre
+            out[rows] = noisy
+
+        tiles = list(enumerate(sample_parts(samples)))
+        with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
+            # list() raises what a thread raised.
+            list(pool.map(work, tiles))
+        return out
+
+    def _lifted(self, block):
+        """Unit vectors whose first entries are (x - centre) / radius."""
+        units = np.empty((len(block), block.shape[1] + 1))
+        inner = np.subtract(block, self.centre, out=units[:, :-1])
+        inner /= self.radius
+        length = np.sqrt(np.square(inner).sum(axis=1))
+        inner /= np.maximum(length, 1.0)[:, np.newaxis]
+        length = np.minimum(length, 1.0)
+        units[:, -1] = np.sqrt((1 - length) * (1 + length))
+        units /= np.sqrt(np.square(units).sum(axis=1, keepdims=True))
+        return units
+
+
+class PrivUnit(NoiseMechanism):
+    """One random direction near the sample's: optimal under pure local privacy.
+
+    One call of `transform` is epsilon-differentially private for each sample: a
+    sample may be replaced by any other in the declared domain. The released tensor
+    is an unbiased estimate of the clipped sample, whose error has the same variance
+    in every entry and does not depend on the sample. It is far from every sample:
+    average many, for its error falls with their number.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Budget of a sample at one call of `transform`. ``float("inf")`` clips and adds
+        no noise.
+    bounds : tuple of (low, high), default=None
+        Public range of the entries: numbers, or arrays that broadcast to a sample.
+        Samples are clipped to it.
+    norm_bound : float, default=None
+        Samples are clipped to this Euclidean norm.
+    tensor_shape : tuple of int, default=None
+        Shape of a sample, for samples passed as rows of features.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: it repeats the noise in every clone, although
+        never in two calls of one object.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Of one call of `transform`.
+    noise_variance_ : float
+        Variance of the error in an entry, in squared units of the entries.
+    expected_squared_error_ : float
+        Expected squared error of a sample, summed over its entries.
+    sample_shape_ : tuple of int
+        Shape of a sample.
+    n_features_in_ : int
+        Size of the first axis of a sample.
+
+    Notes
+    -----
+    A sample x of d entries in the ball of radius R around c is the unit vector
+    u = ((x - c) / R, sqrt(1 - |x - c|^2 / R^2)) of R^(d + 1). For `bounds` the ball
+    is the one around the box; with `norm_bound` as well, the smaller of the two. A
+    vector v is drawn uniformly from the cap <u, v> >= g with probability p, else from
+    its complement, and c + R v / m is released without its last entry. The
+    variance is R^2 (1 / m^2 - 1) / (d + 1); g minimises it, and there g = m.
+
+    What is drawn is a point of a public lattice, whose direction is v. The point's
+    law is that of PrivUnit up to a factor e^+-r, which is taken off epsilon: r is
+    about 1e-3 for a thousand entries. An epsilon beyond some 45, for which the cap in
+    few dimensions is a needle, may be refused. The time that a call takes depends on
+    the noise. The proof is in doc/privunit.md.
+
+    If neither `bounds` nor `norm_bound` is declared, the range is read off the
+    samples with a ``PrivacyLeakWarning``, and the guarantee is void.
+
+    References
+    ----------
+    .. [1] Bhowmick, Duchi, Freudiger, Kapoor and Rogers, "Protection against
+       reconstruction and its applications in private federated learning", 2018,
+       Algorithm 1, Theorem 1 and Lemma 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.mechanisms import PrivUnit
+    >>> X = np.zeros((3, 2, 2))
+    >>> mechanism = PrivUnit(2.0, bounds=(-1, 1)).fit(X)
+    >>> mechanism.transform(X).shape
+    (3, 2, 2)
+    >>> print(mechanism.privacy_guarantee_)
+    (epsilon = 2, delta = 0)-differential privacy for one row of X (replace-one). One
+    call of transform, for each sample: PrivUnit's direction of a lattice point, after
+    clipping to the declared domain. [Bhowmick et al. (2018), Theorem 1]
+    """
+
+    _source = "Bhowmick et al. (2018), Theorem 1"
+    _noise_name = "PrivUnit's direction of a lattice point"
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        norm_bound: float | None = None,
+        tensor_shape: tuple[int, ...] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.norm_bound = norm_bound
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+    def _noise(self, shape, domain, design):
+        from ..privacy._events import PureDpEvent
+
+        cap = calibrated_cap(domain.n_entries + 1, float(self.epsilon))
+        centre, radius = _ball(domain)
+        plan = LiftedRelease(domain, centre, radius, cap)
+        variance = cap.design.variance * radius**2
+        event = PureDpEvent(cap.epsilon)
+        return plan, event, variance, variance * domain.n_entries
+
+
+def _ball(domain):
+    """Centre and radius of a ball that holds the domain."""
+    radius = math.inf if domain.norm_bound is None else domain.norm_bound
+    if domain.has_box:
+        halves = domain.widths / 2
+        around = float(halves.max())
+        around *= float(np.linalg.norm(halves / around))
+        if around < radius:
+            return domain.low + domain.width / 2, around
+    return 0.0, radius

@@ -1,0 +1,174 @@
+"""PrivUnit's parameters: pure functions, exact where the mass of the cap underflows.
+
+The cap {v : <u, v> >= g} of the unit sphere of R^D has the share q of its area. With
+a = (D - 1) / 2, Y = 1 - g^2 and an exponential variate V,
+
+    q = Y^a E[1/t] / (2 a B(a, 1/2)),    t^2 = g^2 + Y (1 - exp(-V / a)),
+
+t being distributed as the cosine in the cap, weighted by t. The expectation is smooth
+and is all that has to be integrated.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betaincc, betaln, expit, log_expit
+
+__all__ = ["PrivUnitDesign", "cap_log_odds", "privunit_design"]
+
+# Above this, -a log Y keeps the integrand's singularities away from the real line.
+_LEAST_EXPONENT = 0.25
+
+
+def _gauss_legendre(order, end):
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    return end * (nodes + 1) / 2, end * weights / 2
+
+
+# For the root of the exponential variate, whose density is 2 w exp(-w^2).
+_ROOTS, _WEIGHTS = _gauss_legendre(80, 6.5)
+_WEIGHTS = _WEIGHTS * 2 * _ROOTS * np.exp(-(_ROOTS**2))
+
+
+@dataclass(frozen=True)
+class PrivUnitDesign:
+    """The cap that minimises PrivUnit's variance.
+
+    Attributes
+    ----------
+    dimension : int
+        D, of the space whose unit sphere holds the inputs and the outputs.
+    epsilon : float
+        Pure epsilon of the ideal mechanism.
+    cosine : float
+        g: the cap holds the v with <u, v> >= g.
+    gap : float
+        1 - g, to full relative precision.
+    log_mass : float
+        Logarithm of q, the share of the sphere that is in the cap.
+    """
+
+    dimension: int
+    epsilon: float
+    cosine: float
+    gap: float
+    log_mass: float
+
+    @property
+    def log_odds(self):
+        """Log-odds of p, the probability with which the output is in the cap."""
+        return self.epsilon + self.log_mass - math.log1p(-math.exp(self.log_mass))
+
+    @property
+    def scale(self):
+        """m: the expectation of v is m u; equal to `cosine` at the optimum."""
+        return self.cosine
+
+    @property
+    def variance(self):
+        """Variance of each coordinate of v / m, whatever u: (1 / m^2 - 1) / D."""
+        return self.gap * (1 + self.cosine) / self.cosine**2 / self.dimension
+
+
+def privunit_design(dimension, epsilon):
+    """The design for the unit sphere of R^`dimension`.
+
+    p = e^epsilon q / (1 - q + e^epsilon q) exhausts epsilon for every g; g maximises
+    m, which is where m(g) = g. At that point the covariance of v / m is the same in
+    every direction and for every u.
+
+    Parameters
+    ----------
+    dimension : int
+        At least 2.
+    epsilon : float
+        Finite, at least 1e-100.
+
+    Returns
+    -------
+    design : PrivUnitDesign
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or g so near to 1 that 1 - g is no number.
+
+    References
+    ----------
+    .. [1] Bhowmick, Duchi, Freudiger, Kapoor and Rogers, "Protection against
+       reconstruction and its applications in private federated learning", 2018,
+       Algorithm 1 and Lemma 4.1.
+    """
+    if not (dimension >= 2 and 1e-100 <= epsilon < math.inf):
+        raise ValueError(
+            f"PrivUnit needs a dimension >= 2 and a finite epsilon >= 1e-100, got "
+            f"{dimension} and {epsilon:g}."
+        )
+    log_growth = epsilon + math.log(-math.expm1(-epsilon))  # of e^epsilon - 1
+
+    def log_ratio(logit):
+        """Logarithm of m / g, for the logit of g: it decreases where it is 0."""
+        log_mass, log_mean = _cap(dimension, expit(logit), expit(-logit))
+        return log_expit(log_mass + log_growth) - log_mean
+
+    low, high = min(0.0, math.log(epsilon)) - 40, min(epsilon + 20, 700.0)
+    if log_ratio(high) > 0:
+        raise ValueError(f"epsilon = {epsilon:g} makes PrivUnit's cap a point.")
+    logit = brentq(log_ratio, low, high, xtol=1e-14, maxiter=500)
+    cosine, gap = float(expit(logit)), float(expit(-logit))
+    log_mass = _cap(dimension, cosine, gap)[0]
+    return PrivUnitDesign(int(dimension), float(epsilon), cosine, gap, log_mass)
+
+
+def cap_log_odds(dimension, cosine, gap):
+    """Log-odds of the share of the sphere in a cap.
+
+    Parameters
+    ----------
+    dimension : int
+        At least 2.
+    cosine : float
+        In [-1, 1].
+    gap : float
+        1 - cosine, to full relative precision.
+
+    Returns
+    -------
+    log_odds : float
+    """
+    if cosine < 0:
+        return -cap_log_odds(dimension, -cosine, 2 - gap)
+    if gap == 0:
+        return -math.inf
+    log_mass = _cap(dimension, cosine, gap)[0]
+    return log_mass - math.log1p(-math.exp(log_mass))
+
+
+def _cap(dimension, cosine, gap):
+    """Logarithms of q and of g E[1/t], for g >= 0."""
+    a = (dimension - 1) / 2
+    if cosine < 0.5:
+        log_y = math.log1p(-(cosine**2))
+    else:
+        log_y = math.log(gap) + math.log1p(cosine)
+    log_factor = a * log_y - math.log(2 * a) - _log_beta(a)
+    log_cosine = math.log(cosine) if cosine > 0 else -math.inf
+    if -a * log_y < _LEAST_EXPONENT:
+        log_mass = math.log(0.5 * float(betaincc(0.5, a, cosine**2)))
+        return log_mass, log_cosine + log_mass - log_factor
+    # 1 - g E[1/t] = E[(t - g) / t], with t - g = (t^2 - g^2) / (t + g).
+    more = -gap * (2 - gap) * np.expm1(-(_ROOTS**2) / a)
+    t = np.sqrt(cosine**2 + more)
+    log_mean = math.log1p(-float(_WEIGHTS @ (more / (t * (t + cosine)))))
+    return log_factor + log_mean - log_cosine, log_mean
+
+
+def _log_beta(a):
+    """Logarithm of B(a, 1/2); SciPy's loses digits at large a."""
+    if a < 30:
+        return float(betaln(a, 0.5))
+    x = 1 / a
+    series = x * (1 / 8 - x**2 * (1 / 192 - x**2 * (1 / 640 - x**2 * 17 / 14336)))
+    return 0.5 * math.log(math.pi * x) + series

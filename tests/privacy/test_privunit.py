@@ -1,0 +1,140 @@
+"""PrivUnit's parameters: oracles computed apart, the optimum, and extreme sizes."""
+
+import json
+import math
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.special import betainc
+
+from sktensordp.privacy._privunit import cap_log_odds, privunit_design
+
+# Copied from the project's oracles, which mpmath computed with 40 digits.
+ORACLE = json.loads(Path(__file__).with_name("privunit_oracle.json").read_text())
+
+
+def ideal_scale(dimension, epsilon, cosine):
+    """m by the formula of the paper, for the p that exhausts epsilon."""
+    a = (dimension - 1) / 2
+    q = betainc(a, 0.5, 1 - cosine**2) / 2
+    p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
+    height = (1 - cosine**2) ** a / (2 * a * float(mp.beta(0.5, a)))
+    return height * (p / q - (1 - p) / (1 - q))
+
+
+@pytest.mark.parametrize(
+    "row", ORACLE["encoding"], ids=lambda r: f"{r['d']}-{r['eps']}"
+)
+def test_oracle_of_encoding(row):
+    design = privunit_design(row["d"], float(row["eps"]))
+    found = {
+        "gamma_opt": design.cosine,
+        "q_cap_uniform_mass": math.exp(design.log_mass),
+        "p_cap_prob": 1 / (1 + math.exp(-design.log_odds)),
+        "m": design.scale,
+        "cov_a": design.variance,
+        # The cosine t of v and u has E[t^2] = (1 + (D - 1) g m) / D.
+        "E_t2": (1 + (row["d"] - 1) * design.cosine * design.scale) / row["d"],
+    }
+    for name, value in found.items():
+        assert_allclose(value, float(row[name]), rtol=1e-13, err_msg=name)
+    log_mass = float(mp.log(mp.mpf(row["q_cap_uniform_mass"])))
+    assert_allclose(design.log_mass, log_mass, rtol=1e-13)
+    assert float(row["cov_b"]) == 1
+
+
+@pytest.mark.parametrize("row", ORACLE["local"], ids=lambda r: f"{r['d']}-{r['eps']}")
+def test_oracle_of_local_mechanisms(row):
+    """Its g comes from a flat maximum, hence with half the digits."""
+    design = privunit_design(row["d"], row["eps"])
+    assert_allclose(design.scale, float(row["privunit_m"]), rtol=1e-12)
+    assert_allclose(design.cosine, row["privunit_gamma"], rtol=1e-6)
+    assert_allclose(math.exp(design.log_mass), float(row["privunit_q"]), rtol=1e-6)
+    expected = float(row["privunit_mse_unit"])
+    assert_allclose(design.variance * row["d"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 10, 785])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+def test_the_cosine_maximises_the_scale(dimension, epsilon):
+    design = privunit_design(dimension, epsilon)
+    best = ideal_scale(dimension, epsilon, design.cosine)
+    assert_allclose(best, design.cosine, rtol=1e-10)
+    others = design.cosine * np.array([0.5, 0.9, 0.99, 1.01, 1.1])
+    others = np.append(others[others < 1], (1 + design.cosine) / 2)
+    assert max(ideal_scale(dimension, epsilon, g) for g in others) < best
+
+
+@pytest.mark.parametrize("dimension", [4, 30])
+@pytest.mark.parametrize("epsilon", [0.5, 5.0])
+def test_moments_by_quadrature(dimension, epsilon):
+    design = privunit_design(dimension, epsilon)
+    q, p = math.exp(design.log_mass), 1 / (1 + math.exp(-design.log_odds))
+    area = float(mp.beta(0.5, (dimension - 1) / 2))
+
+    def moment(power):
+        def term(t):
+            return t**power * (1 - t * t) ** ((dimension - 3) / 2) / area
+
+        inside, outside = quad(term, design.cosine, 1), quad(term, -1, design.cosine)
+        return p / q * inside[0] + (1 - p) / (1 - q) * outside[0]
+
+    assert_allclose([moment(0), moment(1)], [1, design.scale], rtol=1e-8)
+    # Along u and across it, the variance of v / m is the same.
+    along = moment(2) / design.scale**2 - 1
+    across = (1 - moment(2)) / (dimension - 1) / design.scale**2
+    assert_allclose([along, across], design.variance, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 5, 30, 785, 10**6])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 4.0, 60.0, 500.0])
+def test_extremes_against_arbitrary_precision(dimension, epsilon):
+    design = privunit_design(dimension, epsilon)
+    with mp.workdps(350):  # 1 - g may be 1e-145
+        a, small = mp.mpf(dimension - 1) / 2, design.cosine < 0.5
+        g = mp.mpf(design.cosine) if small else 1 - mp.mpf(design.gap)
+        y = 1 - g * g
+
+        def term(w):
+            squared = y * mp.exp(-w * w / a)
+            t = mp.sqrt(1 - squared)
+            return 2 * w * mp.exp(-w * w) * (squared / y) / (t * (1 + t))
+
+        # E[1 / t - 1] / Y, for which 40 digits are enough.
+        with mp.workdps(40):
+            width = mp.sqrt(a) * g
+            points = [0, *(s * width for s in (1, 4) if s * width < 12), 3, 12]
+            mean = mp.quad(term, sorted(points))
+        mean = 1 + y * mean
+        log_q = a * mp.log(y) - mp.log(2 * a * mp.beta(a, 0.5)) + mp.log(mean)
+        odds = mp.exp(log_q) * mp.expm1(epsilon)
+        m = odds / (1 + odds) / mean
+        ratio = m / g if small else (1 - m) / (1 - g)
+    assert_allclose(design.log_mass, float(log_q), rtol=1e-13, atol=1e-13)
+    assert_allclose(float(ratio), 1, rtol=1e-11)
+    assert design.variance > 0
+
+
+@pytest.mark.parametrize("dimension", [2, 7, 1000])
+def test_log_odds_of_caps(dimension):
+    cosines = np.array([-1, -0.6, -0.05, 0, 0.05, 0.6, 1])
+    found = [cap_log_odds(dimension, g, 1 - g) for g in cosines]
+    assert_allclose(found, -np.array(found)[::-1], rtol=1e-13)
+    assert found[0] == math.inf
+    assert np.all(np.diff(found) < 0)
+    q = betainc((dimension - 1) / 2, 0.5, 1 - 0.05**2) / 2
+    assert_allclose(found[4], math.log(q / (1 - q)), rtol=1e-10)
+
+
+def test_what_has_no_design():
+    for dimension, epsilon in [(1, 1.0), (3, 0.0), (3, math.inf), (3, math.nan)]:
+        with pytest.raises(ValueError, match="needs a dimension"):
+            privunit_design(dimension, epsilon)
+    with pytest.raises(ValueError, match="cap a point"):
+        privunit_design(2, 1e6)
+    # In many dimensions, the cap is no point.
+    assert privunit_design(10**6, 1e5).cosine < 0.5
