@@ -21,7 +21,7 @@ _RATE_UNIT = 2.0**-44
 _ROUNDING = 1e-13
 # Entries with different weights are accounted for in so many groups at most, each by
 # the entry that is kept most often.
-_MOST_GROUPS = 8
+_MOST_GROUPS = 6
 # Bias that rounding leaves, in levels; more means that a system could not be solved.
 _UNBIASED = 1e-7
 _SHARES = np.linspace(0.0, 1.0, 13)
@@ -269,9 +269,9 @@ def _largest(make, start, epsilon, delta):
         high = low
     else:
         return None
-    at = brentq(lambda x: np.clip(excess(x), -50, 50), low, high, xtol=1e-7)
+    at = brentq(lambda x: np.clip(excess(x), -50, 50), low, high, xtol=1e-6)
     while excess(at) > 0:
-        at -= 1e-7
+        at -= 1e-6
     return make(math.exp(at))
 
 

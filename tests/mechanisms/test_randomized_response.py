@@ -378,7 +378,7 @@ class TestLaw:
         # Every output is one of the numbers that the levels stand for.
         response = fitted(2.0, (50,), n_levels=4, random_state=0)
         X = np.random.default_rng(0).random((400, 50))
-        outputs = response._plan.outputs[0] / 3
+        outputs = response._plan.outputs[0] * response._plan.step
         assert np.isin(response.transform(X), outputs).all()
 
     def test_infinite_epsilon_clips_alone(self):
