@@ -98,6 +98,14 @@ class LevelDesign:
         total = self.residual * int(self.counts.sum())
         return dp_event.ComposedDpEvent([*parts, SamplerResidualDpEvent(total, 0.0)])
 
+    def keeps_budget(self, epsilon, delta):
+        """Whether the release of a whole sample is (epsilon, delta)-DP, both ways."""
+        from ..privacy._accounting import event_epsilon
+
+        if self.excess(epsilon, delta) > 0:
+            return False
+        return event_epsilon(self.event, delta) <= epsilon
+
     def excess(self, epsilon, delta):
         """How far the release of a whole sample is beyond (epsilon, delta)-DP.
 
@@ -209,7 +217,7 @@ def design_levels(
     span = LevelLaw.span_of(noise, n_levels)
     if keep is not None and rate is not None:
         found = design(keep, rate)
-        found = found if found.excess(epsilon, delta) <= 0 else None
+        found = found if found.keeps_budget(epsilon, delta) else None
     elif rate is not None:
         found = largest(
             lambda odds: design(odds / (1 + odds), rate), math.exp(_LARGEST)
@@ -261,7 +269,7 @@ def _largest(make, start, epsilon, delta):
         return make(math.exp(log_parameter)).excess(epsilon, delta)
 
     high = math.log(start)
-    if excess(high) <= 0:
+    if make(start).keeps_budget(epsilon, delta):
         return make(start)
     for low in high - math.log(2) * np.arange(1, 80):
         if excess(low) <= 0:
@@ -270,8 +278,10 @@ def _largest(make, start, epsilon, delta):
     else:
         return None
     at = brentq(lambda x: np.clip(excess(x), -50, 50), low, high, xtol=1e-6)
-    while excess(at) > 0:
-        at -= 1e-6
+    shortfall = 1e-6
+    while not make(math.exp(at)).keeps_budget(epsilon, delta):
+        at -= shortfall
+        shortfall *= 2
     return make(math.exp(at))
 
 

@@ -284,6 +284,8 @@ def _ideal_epsilon(ledger, delta):
     basic = pure + (gaussian_epsilon(mu, delta) if mu else 0.0)
     if ledger.closed_form and mu == 0:
         basic = _optimal_epsilon(ledger, delta)
+        if ledger.pure.total() == 1:
+            return basic
     if ledger.projections:
         if pure == mu == 0 and ledger.projections.total() == 1:
             return _projection_epsilon(*ledger.projections, delta)
@@ -303,13 +305,10 @@ def _ideal_delta(ledger, epsilon):
     """Delta at `epsilon` of the composition without its samplers' residuals."""
     pure, mu = ledger.pure_epsilon, ledger.whole_mu
     if ledger.closed_form:
-        if mu == 0 and epsilon >= pure:
-            return 0.0
+        if mu == 0 and (epsilon >= pure or ledger.pure.total() == 1):
+            return _optimal_delta(ledger, epsilon)
         if not ledger.pure:
             return gaussian_delta(epsilon, mu)
-        if mu == 0 and ledger.pure.total() == 1:
-            (event,) = ledger.pure
-            return float(hockey_stick(event, np.array([epsilon]))[0])
     basic = gaussian_delta(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
     if ledger.closed_form and mu == 0:
         basic = _optimal_delta(ledger, epsilon)
@@ -328,10 +327,13 @@ def _ideal_delta(ledger, epsilon):
 
 
 def _optimal_delta(ledger, epsilon):
-    """Delta at `epsilon` of pure releases, by the optimal composition theorem."""
+    """Delta at `epsilon` of pure releases: of one exactly, of more by the theorem."""
     n_releases = ledger.pure.total()
     if epsilon >= ledger.pure_epsilon:
         return 0.0
+    if n_releases == 1:
+        (event,) = ledger.pure
+        return float(hockey_stick(event, np.array([epsilon]))[0])
     if n_releases > _MOST_TERMS:
         return 1.0
     largest = max(pure_epsilon(event) for event in ledger.pure)
