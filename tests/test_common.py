@@ -8,12 +8,18 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sktensordp.completion
+import sktensordp.encoding
 import sktensordp.mechanisms
 from sktensordp.completion import (
     BiScaler,
     CoordinateEncoder,
     CPCompletion,
     TuckerCompletion,
+)
+from sktensordp.encoding import (
+    PrivacyAgnosticEncoder,
+    TaskAgnosticEncoder,
+    TaskAwareEncoder,
 )
 from sktensordp.mechanisms import (
     GaussianMechanism,
@@ -58,6 +64,9 @@ NOISE_FREE = [
     UnimodalDirectionalNoise(math.inf, bounds=(-10, 10), norm_bound=20.0),
     IndependentDirectionalNoise(math.inf, sensitivity=1.0),
     MatrixMechanism(math.inf),
+    TaskAwareEncoder(math.inf),
+    TaskAgnosticEncoder(math.inf, clip=0.9),
+    PrivacyAgnosticEncoder(math.inf),
     HybridMechanism(math.inf),
     PrivUnit(math.inf, norm_bound=1000.0),
     TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
@@ -122,6 +131,13 @@ NOISY = {
     MatrixMechanism(2.0): OF_TRANSFORMERS,
     HybridMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     PrivUnit(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    TaskAwareEncoder(4.0): {"check_fit_idempotent": FRESH_NOISE},
+    TaskAgnosticEncoder(4.0, mechanism="gaussian", delta=1e-6): {
+        "check_fit_idempotent": FRESH_NOISE,
+    },
+    PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): {
+        "check_fit_idempotent": FRESH_NOISE,
+    },
     TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
 }
 
@@ -153,7 +169,11 @@ def test_every_exported_estimator_is_checked():
     checked = {type(e).__name__ for e in [*NOISE_FREE, *NOISY, *MATRICES]}
     exported = {
         name
-        for module in (sktensordp.completion, sktensordp.mechanisms)
+        for module in (
+            sktensordp.completion,
+            sktensordp.encoding,
+            sktensordp.mechanisms,
+        )
         for name in module.__all__
         if hasattr(getattr(module, name), "fit")
     }

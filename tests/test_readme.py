@@ -74,6 +74,15 @@ def test_guide_to_local_privacy(capsys):
     assert printed[:3] == ["(1.0, 0.0)", "382.3", "1.0 1e-05"]
 
 
+def test_guide_to_encoding(capsys):
+    """Loads of households: what is expected, and what strangers' codes come to."""
+    text = (ROOT / "doc" / "encoding.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(compile(code, "encoding.md", "exec"), {})
+    *_, expected, measured = capsys.readouterr().out.split()
+    assert 0.2 < float(expected) < float(measured) + 0.05 < 0.5
+
+
 def test_guide_to_users(capsys):
     """A search with whole users held out: the guarantee, and what the search cost."""
     text = (ROOT / "doc" / "users.md").read_text()

@@ -21,6 +21,11 @@ import sktensordp
 from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
 from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
+from sktensordp.encoding import (
+    PrivacyAgnosticEncoder,
+    TaskAgnosticEncoder,
+    TaskAwareEncoder,
+)
 from sktensordp.mechanisms import (
     GaussianMechanism,
     HybridMechanism,
@@ -149,6 +154,20 @@ TRANSFORMERS = {
         "ball": (PrivUnit(norm_bound=1.0), ENDS),
     },
 }  # fmt: skip
+# Encoders are fitted to people who consent; neighbours are two rows far from them.
+CONSENTING = np.random.default_rng(0).normal(size=(100, 3))
+FAR = np.array([1e9, 1e9, 0.0]), np.array([-1e9, -1e9, 0.0])
+CODE = {"task": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]], "output": "code"}
+ENCODERS = {
+    "TaskAwareEncoder": [
+        TaskAwareEncoder(mechanism=name, delta=delta, **CODE)
+        for name, delta in (
+            ("laplace", 0), ("l2", 0), ("privunit", 0), ("gaussian", 1e-5),
+        )
+    ],
+    "TaskAgnosticEncoder": [TaskAgnosticEncoder(**CODE)],
+    "PrivacyAgnosticEncoder": [PrivacyAgnosticEncoder(mechanism="l2", **CODE)],
+}  # fmt: skip
 NOT_GAUSSIAN = JohnsonLindenstrauss, TensorRandomizedResponse
 EPSILONS = (0.7, 2.5)
 RELEASES = [
@@ -163,7 +182,8 @@ AUDITS = [
     for kind, case in cases.items()
     for epsilon in EPSILONS
 ]
-CONFIDENCE = 1 - FALSE_ALARMS / (len(AUDITS) + len(RELEASES))
+N_ENCODERS = len(EPSILONS) * sum(map(len, ENCODERS.values()))
+CONFIDENCE = 1 - FALSE_ALARMS / (len(AUDITS) + len(RELEASES) + N_ENCODERS)
 
 
 def private_estimators():
@@ -180,7 +200,7 @@ def private_estimators():
 
 
 def test_no_estimator_is_forgotten():
-    assert private_estimators() == set(CASES) | set(TRANSFORMERS)
+    assert private_estimators() == set(CASES) | set(TRANSFORMERS) | set(ENCODERS)
 
 
 def run(model, coordinates, y, y_neighbour, pytestconfig, **claim):
@@ -300,3 +320,26 @@ def test_one_run_on_real_size(epsilon, levels):
     )
     assert report.violated == math.isinf(epsilon), report
     assert report.epsilon_lower > 0.5, report
+
+
+@pytest.mark.parametrize("share", [1, 6], ids=["as claimed", "six times the epsilon"])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(
+    "encoder", [e for encoders in ENCODERS.values() for e in encoders], ids=str
+)
+def test_encoder_keeps_its_guarantee(encoder, epsilon, share, pytestconfig):
+    """For rows that no fit has seen; the audit would notice six times the epsilon."""
+    encoder = clone(encoder).set_params(epsilon=share * epsilon, random_state=0)
+    encoder.fit(CONSENTING)
+
+    def draw(row, n):
+        return encoder.transform(np.repeat(row[np.newaxis], n, axis=0))
+
+    direction = draw(FAR[1], 5000).mean(axis=0) - draw(FAR[0], 5000).mean(axis=0)
+    report = audit_mechanism(
+        draw, *FAR, epsilon=epsilon, delta=encoder.delta, confidence=CONFIDENCE,
+        n_trials=100 * pytestconfig.getoption("--audit-trials"), batched=True,
+        log_likelihood_ratio=lambda rows: rows @ direction,
+        gaussian=encoder.delta > 0,
+    )  # fmt: skip
+    assert report.violated == (share > 1), report

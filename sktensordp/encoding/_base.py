@@ -1,0 +1,337 @@
+"""The shell of the encoders: fit on consenting data, privatise, decode."""
+
+import functools
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from .._sklearn_compat import Interval, StrOptions, fit_context, wants_frame
+from ..exceptions import UnsoundClaimWarning
+from ..mechanisms._base import ReleasingTransformer
+from ._client import ClientPlan, EncoderClient
+from ._code_noise import PURE, code_noise, no_noise
+from ._guarantee import encoder_guarantee
+from ._linear import linear_problem, plain_code, whitening
+from ._published import published_code
+from ._search import best_clip, clip_levels
+from ._task import task_matrix
+
+__all__ = ["LinearEncoder"]
+
+
+class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
+    """A linear encoder for a linear task, noise on the code, and the best decoder.
+
+    A subclass says in `_encoder` which encoder is taken.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "epsilon": ReleasingTransformer._parameter_constraints["epsilon"],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "task": "no_validation",
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "mechanism": [StrOptions({*PURE, "gaussian", "auto"})],
+        "clip": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
+        "calibration": [StrOptions({"sound", "published"})],
+        "output": [StrOptions({"decoded", "code"})],
+        "tensor_shape": ["array-like", None],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn encoder and decoder from data of people who consent, or public data.
+
+        What is learned is not private towards these people. Nothing is drawn.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            At least two samples; finite.
+        y : array-like of shape (n_samples,) or (n_samples, m), default=None
+            What the task predicts. Read only if `task` is None.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the task is not linear, does not fit the samples or does not vary, or
+            the mechanism cannot keep epsilon and delta.
+        """
+        array = self._validated(X, reset=True, ensure_min_samples=2)
+        shape = self._shape_of(array)
+        if self.calibration == "published" and (
+            self.mechanism not in ("laplace", "auto") or self.clip != "auto"
+        ):
+            raise ValueError(
+                "calibration='published' is Laplace noise on a code that is not "
+                "clipped; mechanism must be 'laplace' or 'auto', and clip 'auto'."
+            )
+        rows = array.reshape(len(array), -1)
+        white = whitening(rows)
+        task = task_matrix(self.task, rows, y, white)
+        problem = linear_problem(rows, task, white)
+        # Small products: threads would cost more than they save.
+        with threadpool_limits(1):
+            code, noise = self._designed(problem)
+        guarantee = self._guarantee(noise.name, noise.event)
+        self._forget()
+        decoder = white.scale[:, np.newaxis] * (white.root @ code.decoder)
+        matrix = code.encoder @ white.inverse / code.unit
+        self._plan = ClientPlan(white.mean, white.scale, matrix, noise.plan)
+        self._decoder = decoder, white.mean - decoder @ code.centre
+        self._fitted_shape = array.shape[1:]
+        self.sample_shape_ = shape
+        self.task_ = task
+        self.n_components_ = len(code.encoder)
+        self.mechanism_ = noise.name
+        self.clip_ = code.radius
+        self.noise_variance_ = noise.variance
+        self.expected_task_loss_ = code.loss
+        self.task_variance_ = problem.variance
+        self.privacy_guarantee_ = guarantee
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Estimates of the samples from their noisy codes, fresh at every call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`; finite.
+
+        Returns
+        -------
+        estimates : ndarray of the shape of `X`
+            What `decode` makes of `privatize`; with ``output="code"`` the code
+            itself, of shape (n_samples, n_components_). Of the type of `X`, if that
+            is float32 or float64; else float64.
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: if `X` has another shape, or NaN or infinite
+            values.
+        """
+        array = self._samples(X)
+        decoded = self.output == "decoded"
+        if decoded and array.ndim > 2 and wants_frame(self):
+            raise ValueError(
+                f"Samples of shape {array.shape[1:]} do not fit into a data frame; "
+                f"set_output serves 2-D output alone."
+            )
+        code = self._released(array)
+        return self.decode(code).reshape(array.shape) if decoded else code
+
+    def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
+        """The person's half: noisy codes, with fresh noise at every call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`; finite.
+
+        Returns
+        -------
+        code : ndarray of shape (n_samples, n_components_)
+            In units of the clip radius, as `decode` takes it.
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: if `X` has another shape, or NaN or infinite
+            values.
+        """
+        return self._released(self._samples(X))
+
+    def decode(self, Z: ArrayLike) -> NDArray[np.floating]:
+        """The server's half: estimates of samples from noisy codes.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_samples, n_components_)
+            What `privatize` returned.
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_samples, ...)
+            The linear estimates with the least expected task loss, in the shape of
+            the samples passed to `fit`.
+        """
+        check_is_fitted(self)
+        code = check_array(Z, dtype=(np.float64, np.float32))
+        if code.shape[1] != self.n_components_:
+            raise ValueError(
+                f"Codes have {self.n_components_} components, got {code.shape[1]}."
+            )
+        decoder, offset = self._decoder
+        rows = code.astype(float) @ decoder.T + offset
+        return rows.astype(code.dtype).reshape(-1, *self._fitted_shape)
+
+    def client(self, random_state: int | None = None) -> EncoderClient:
+        """What runs at a person's side, for shipping: it privatises on its own.
+
+        Parameters
+        ----------
+        random_state : int or None, default=None
+            Of the client. An int is for tests and papers alone.
+
+        Returns
+        -------
+        client : EncoderClient
+            With `privatize`; of a size that depends on the shape of a sample and the
+            number of components alone.
+        """
+        check_is_fitted(self)
+        guarantee = self.privacy_guarantee_
+        return EncoderClient(self._plan, self.sample_shape_, guarantee, random_state)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None):
+        """Names of the output's columns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Those seen in `fit` by default.
+
+        Returns
+        -------
+        names : ndarray of str
+            Those of the input, or of the class and the component where the output
+            is the code.
+
+        Raises
+        ------
+        ValueError
+            If decoded samples are not rows of features.
+        """
+        check_is_fitted(self)
+        if self.output == "code":
+            name = type(self).__name__.lower()
+            names = [f"{name}{i}" for i in range(self.n_components_)]
+            return np.asarray(names, dtype=object)
+        if self._fitted_shape != (self.n_features_in_,):
+            raise ValueError(
+                f"Samples of shape {self._fitted_shape} have no feature names; pass "
+                f"rows of features and tensor_shape to have them."
+            )
+        return super().get_feature_names_out(input_features)
+
+    def _released(self, array):
+        rows = array.reshape(len(array), -1)
+        # What was fitted decides, not a parameter that was set afterwards.
+        with self._release(self.privacy_guarantee_) as source:
+            return self._plan.randomize(rows, source)
+
+    def _encoder(self, problem, ratio):
+        """The encoder for noise of so much more variance than all of the code has.
+
+        Parameters
+        ----------
+        problem : LinearProblem
+        ratio : float
+            c; 0 for no noise.
+
+        Returns
+        -------
+        encoder : ndarray of shape (Z, r)
+        """
+        raise NotImplementedError
+
+    def _searched(self, problem, noise, level):
+        """Code and noise, with what is free in the encoder searched for.
+
+        Parameters
+        ----------
+        problem : LinearProblem
+        noise : callable
+            Maps a number of components to a CodeNoise.
+        level : float or None
+            Clip level; None to search for it.
+        """
+        encoder = self._encoder(problem, 0.0)
+        chosen = noise(len(encoder))
+        return best_clip(problem, encoder, chosen, clip_levels(level)), chosen
+
+    def _improved(self, problem, code, noise):
+        """The code, with less loss if what the search left out can lessen it."""
+        return code
+
+    def _designed(self, problem):
+        """Code and noise, chosen by the expected loss."""
+        epsilon = float(self.epsilon)
+        level = None if self.clip == "auto" else float(self.clip)
+        if math.isinf(epsilon):
+            encoder = self._encoder(problem, 0.0)
+            none = no_noise(len(encoder), clipped=level is not None)
+            if level is None:
+                return plain_code(problem, encoder, 0.0), none
+            return best_clip(problem, encoder, none, clip_levels(level)), none
+        if self.calibration == "published":
+            warnings.warn(
+                "calibration='published' takes the sensitivity from the fitting data. "
+                "No finite epsilon holds for samples that lie elsewhere; "
+                "calibration='sound' clips the code, and loses less.",
+                UnsoundClaimWarning,
+                stacklevel=4,
+            )
+            return published_code(problem, self._encoder, epsilon)
+        found, refusal = [], None
+        for name in PURE if self.mechanism == "auto" else (self.mechanism,):
+            noise = functools.partial(
+                code_noise, name, epsilon=epsilon, delta=float(self.delta)
+            )
+            try:
+                found.append(self._searched(problem, functools.cache(noise), level))
+            except ValueError as error:
+                refusal = error
+        if refusal is not None and not found:
+            raise refusal
+        code, chosen = min(found, key=lambda pair: pair[0].loss)
+        if level is None:
+            code = self._improved(problem, code, chosen)
+        return code, chosen
+
+    def _guarantee(self, mechanism, event):
+        return encoder_guarantee(
+            mechanism,
+            event,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            calibration=self.calibration,
+        )
+
+    def _planned_guarantee(self, fitted=None):
+        from dp_accounting import dp_event
+
+        from ..privacy._events import PureDpEvent
+
+        if math.isinf(self.epsilon) or self.calibration == "published":
+            return self._guarantee("none", dp_event.NonPrivateDpEvent())
+        if self.mechanism != "gaussian":
+            return self._guarantee(self.mechanism, PureDpEvent(float(self.epsilon)))
+        if not hasattr(fitted, "sample_shape_"):
+            return super()._planned_guarantee(fitted)
+        # The number of components is chosen in the fit; the residual grows with it.
+        most = math.prod(fitted.sample_shape_)
+        noise = code_noise("gaussian", most, float(self.epsilon), float(self.delta))
+        return self._guarantee("gaussian", noise.event)
+
+    def _unprotected(self):
+        return [
+            *super()._unprotected(),
+            f"What {type(self).__name__} learned in its fit (encoder, decoder, clip "
+            f"radius, expected loss): fit it to public data or to those of people who "
+            f"consent.",
+        ]

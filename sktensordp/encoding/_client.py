@@ -1,0 +1,133 @@
+"""The part of a fitted encoder that runs where a person's data are."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validation import check_numeric
+from ..base import PrivateEstimatorMixin
+from ..privacy import PrivacyGuarantee
+from ._whitening import standardized
+
+__all__ = ["ClientPlan", "EncoderClient"]
+
+
+@dataclass(frozen=True)
+class ClientPlan:
+    """Encode, clip and randomise: all that is done with a sample.
+
+    Attributes
+    ----------
+    mean, scale : ndarray of shape (n,)
+        What standardises the entries of a sample.
+    matrix : ndarray of shape (Z, n)
+        Encoder of a standardised sample, in units of the clip radius.
+    noise : object
+        Its `randomize` clips codes to the unit ball and releases them.
+    """
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    noise: Any
+
+    def randomize(self, rows, source):
+        """Noisy codes of samples.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, n), float32 or float64
+            Finite.
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of shape (n_samples, Z), of the type of `rows`
+        """
+        # Numbers however large end in the ball: no product is NaN.
+        codes = standardized(rows, self.mean, self.scale) @ self.matrix.T
+        noisy = self.noise.randomize(codes, source)
+        return noisy.astype(rows.dtype, copy=False)
+
+
+class EncoderClient(PrivateEstimatorMixin):
+    """What runs at a person's side: from samples to what may leave the device.
+
+    An encoder's `client` makes it. It holds the encoding matrix, the clip radius and
+    the noise, and neither fitting data nor the decoder; pickle it to ship it.
+
+    Parameters
+    ----------
+    plan : ClientPlan
+        What is done with a sample.
+    sample_shape : tuple of int
+        Shape of a sample.
+    guarantee : PrivacyGuarantee
+        Of one call of `privatize`.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Of one call of `privatize`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.encoding import TaskAwareEncoder
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> encoder = TaskAwareEncoder(4.0, task=[[1.0, 1.0, 0.0]]).fit(X)
+    >>> client = encoder.client()
+    >>> client.privatize([[0.5, -0.5, 1e300]]).shape
+    (1, 1)
+    """
+
+    def __init__(
+        self,
+        plan: ClientPlan,
+        sample_shape: tuple[int, ...],
+        guarantee: PrivacyGuarantee,
+        random_state: int | None = None,
+    ) -> None:
+        self.plan = plan
+        self.sample_shape = sample_shape
+        self.random_state = random_state
+        self.privacy_guarantee_ = guarantee
+
+    def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Noisy codes of samples, with fresh noise at every call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples as the encoder's `fit` took them, or as rows; finite.
+
+        Returns
+        -------
+        code : ndarray of shape (n_samples, n_components)
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: if `X` has another shape, or NaN or infinite
+            values.
+        """
+        check_numeric(X, "X")
+        array = np.asarray(X)
+        if array.dtype != np.float32:
+            array = array.astype(float)
+        shape = self.sample_shape
+        if array.shape[1:] not in (shape, (math.prod(shape),)) or not len(array):
+            raise ValueError(
+                f"X must hold samples of shape {shape}, got an array of shape "
+                f"{array.shape}."
+            )
+        if not np.all(np.isfinite(array)):
+            raise ValueError("X must not contain NaN or infinity.")
+        with self._release(self.privacy_guarantee_) as source:
+            return self.plan.randomize(array.reshape(len(array), -1), source)

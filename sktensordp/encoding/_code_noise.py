@@ -1,0 +1,181 @@
+"""The mechanisms that a code in the unit ball is released by."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..mechanisms._gaussian_noise import diagonal_noise
+from ..mechanisms._noise import AddedNoise, Clipping, for_each_tile
+from ..mechanisms._privunit import LiftedRelease, calibrated_cap
+from ..noise import LaplaceLattice, laplace_lattice
+from ..privacy import gaussian_mu
+from ..privacy._sensitivity import SensitivitySet
+from ._knorm import KNormLattice, knorm_lattice
+from ._linear import code_norms
+
+__all__ = ["PURE", "BallNoise", "CodeNoise", "code_noise", "fixed_noise", "no_noise"]
+
+PURE = ("laplace", "l2", "privunit")
+
+_EPS = float(np.finfo(float).eps)
+# Entries of a code beyond this are moved to it, so that no square overflows.
+_HUGE = 1e140
+
+
+@dataclass(frozen=True)
+class BallNoise:
+    """Codes moved into the unit ball of a norm, plus noise on a lattice.
+
+    Attributes
+    ----------
+    order : {1, 2}
+        Of the norm.
+    lattice : LaplaceLattice or KNormLattice
+    """
+
+    order: int
+    lattice: LaplaceLattice | KNormLattice
+
+    def randomize(self, samples, source):
+        """Noisy codes.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, Z), float64
+            Any numbers, also infinite ones; not NaN.
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of shape (n_samples, Z)
+        """
+        out = np.empty_like(samples)
+
+        def work(number, rows, columns):
+            block = np.clip(samples[rows], -_HUGE, _HUGE)
+            norms = code_norms(block, self.order)
+            block /= np.maximum(norms, 1.0)[:, np.newaxis]
+            out[rows] = self.lattice.randomize(block, source.stream(number))
+
+        # Whole rows: a code has few entries.
+        for_each_tile(work, samples)
+        return out
+
+
+@dataclass(frozen=True)
+class CodeNoise:
+    """One way to release codes, and what it does.
+
+    Attributes
+    ----------
+    name : str
+    plan : BallNoise, AddedNoise, LiftedRelease or Clipping
+        Its `randomize` releases codes.
+    event : dp_accounting.DpEvent
+        What one release of a code is, for accounting.
+    variance : float
+        Of the noise in an entry, whatever the code; the ball has radius 1.
+    order : {1, 2}
+        Of the norm that codes are clipped by.
+    """
+
+    name: str
+    plan: BallNoise | AddedNoise | LiftedRelease | Clipping
+    event: Any
+    variance: float
+    order: int
+
+
+def code_noise(name, n_entries, epsilon, delta):
+    """A mechanism for codes in the unit ball.
+
+    Parameters
+    ----------
+    name : {"laplace", "l2", "gaussian", "privunit"}
+    n_entries : int
+        Z.
+    epsilon, delta : float
+        To keep; only "gaussian" makes use of delta.
+
+    Returns
+    -------
+    noise : CodeNoise
+
+    Raises
+    ------
+    ValueError
+        If the mechanism cannot keep them.
+    """
+    from ..privacy._events import PureDpEvent
+
+    plan: BallNoise | AddedNoise | LiftedRelease
+    ball = SensitivitySet(n_entries, norm_bound=1.0)
+    if name == "gaussian":
+        if not delta > 0:
+            raise ValueError("mechanism='gaussian' needs a delta > 0.")
+        sigma = ball.l2 / gaussian_mu(epsilon, delta)
+        found = diagonal_noise(ball, sigma, epsilon, delta, rescale=True)
+        variance = float(found.lattice.sigma) ** 2
+        return CodeNoise(name, found.plan, found.event, variance, 2)
+    if name == "laplace":
+        laplace = laplace_lattice(
+            -math.inf, math.inf, epsilon, n_cells=n_entries, l1=ball.diameter
+        )
+        event = PureDpEvent(laplace.epsilon)
+        plan = BallNoise(1, laplace)
+        return CodeNoise(name, plan, event, laplace.noise_variance, 1)
+    if name == "l2":
+        knorm = knorm_lattice(n_entries, epsilon)
+        event = PureDpEvent(knorm.epsilon)
+        return CodeNoise(name, BallNoise(2, knorm), event, knorm.variance, 2)
+    cap = _largest_cap(n_entries + 1, epsilon)
+    plan = LiftedRelease(ball, 0.0, 1.0, cap)
+    event = PureDpEvent(cap.epsilon)
+    return CodeNoise(name, plan, event, cap.design.variance, 2)
+
+
+def _largest_cap(dimension, epsilon):
+    """PrivUnit; in few dimensions it cannot spend a very large epsilon."""
+    while True:
+        try:
+            return calibrated_cap(dimension, epsilon)
+        except ValueError:
+            if epsilon < 1:
+                raise
+        epsilon *= 0.8
+
+
+def fixed_noise(n_entries, epsilon, sensitivity):
+    """Laplace noise for codes that are not clipped, as published.
+
+    Parameters
+    ----------
+    n_entries : int
+    epsilon : float
+    sensitivity : float
+        L1 distance of two codes that the noise stands for.
+
+    Returns
+    -------
+    noise : CodeNoise
+        Of no finite epsilon for arbitrary codes.
+    """
+    from dp_accounting import dp_event
+
+    lattice = laplace_lattice(
+        -math.inf, math.inf, epsilon, n_cells=n_entries, l1=sensitivity
+    )
+    plan = AddedNoise(SensitivitySet(n_entries), lattice)
+    event = dp_event.NonPrivateDpEvent()
+    return CodeNoise("laplace", plan, event, lattice.noise_variance, 1)
+
+
+def no_noise(n_entries, *, clipped):
+    """Codes as they are, or clipped to the unit ball: what epsilon = inf leaves."""
+    from dp_accounting import dp_event
+
+    domain = SensitivitySet(n_entries, norm_bound=1.0 if clipped else None)
+    event = dp_event.NonPrivateDpEvent()
+    return CodeNoise("none", Clipping(domain), event, 0.0, 2)

@@ -1,0 +1,99 @@
+"""What is computed from a sample, as a matrix."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .._validation import check_numeric
+
+__all__ = ["task_matrix"]
+
+# Ridge penalties to choose from, on standardised columns.
+_PENALTIES = np.logspace(-4, 5, 19)
+
+
+def task_matrix(task, rows, y, white):
+    """K of a task K x, in the original columns.
+
+    Parameters
+    ----------
+    task : None, array-like of shape (m, n) or fitted linear model
+        None learns K from `y`, and takes the identity where there is none.
+    rows : ndarray of shape (n_samples, n)
+        The fitting data.
+    y : array-like of shape (n_samples,) or (n_samples, m), or None
+        Read only if `task` is None.
+    white : Whitening
+        Of `rows`.
+
+    Returns
+    -------
+    matrix : ndarray of shape (m, n)
+
+    Raises
+    ------
+    ValueError
+        If the task is not linear or does not fit the samples.
+    """
+    n_features = rows.shape[1]
+    if task is None:
+        return np.eye(n_features) if y is None else _learned(rows, y, white)
+    if hasattr(task, "predict") or hasattr(task, "value_and_gradient"):
+        matrix = _of_model(task, n_features, white)
+    else:
+        check_numeric(task, "task")
+        matrix = np.asarray(task, dtype=float)
+    if matrix.ndim != 2 or matrix.shape[1] != n_features or not len(matrix):
+        raise ValueError(
+            f"task must be a matrix with one column for each of the {n_features} "
+            f"entries of a sample, got shape {matrix.shape}."
+        )
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError("task must hold finite numbers.")
+    return matrix
+
+
+def _learned(rows, y, white):
+    """Ridge regression of y, its penalty chosen by leaving one sample out."""
+    from sklearn.linear_model import RidgeCV
+
+    check_numeric(y, "y")
+    target = np.asarray(y, dtype=float)
+    if target.ndim not in (1, 2) or len(target) != len(rows):
+        raise ValueError(
+            f"y must have one number, or one row of numbers, for each of the "
+            f"{len(rows)} samples, got shape {target.shape}."
+        )
+    if not np.all(np.isfinite(target)):
+        raise ValueError("y must not contain NaN or infinity.")
+    model = RidgeCV(alphas=_PENALTIES).fit(white.standardize(rows), target)
+    return np.atleast_2d(model.coef_) / white.scale
+
+
+def _of_model(model, n_features, white):
+    """Coefficients of a fitted model, after a look at whether they are all of it."""
+    name = type(model).__name__
+    refusal = (
+        f"{name} is no linear task: pass a matrix or a fitted linear regression, "
+        f"whose predictions are coef_ x + intercept_."
+    )
+    if is_classifier(model) or not hasattr(model, "coef_"):
+        raise ValueError(refusal)
+    matrix = np.atleast_2d(np.asarray(model.coef_, dtype=float))
+    if matrix.ndim != 2 or matrix.shape[1] != n_features:
+        return matrix
+    probes = white.mean + np.outer([-2.0, -1.0, 0.0, 1.0, 2.0], white.scale)
+    with warnings.catch_warnings():
+        # Models fitted to a data frame warn of columns without names.
+        warnings.simplefilter("ignore")
+        found = np.reshape(model.predict(probes), (len(probes), -1))
+    intercept = getattr(model, "intercept_", 0.0)
+    if not isinstance(intercept, Real):
+        intercept = np.asarray(intercept, dtype=float)
+    expected = probes @ matrix.T + intercept
+    size = np.abs(expected).max() + np.abs(matrix * white.scale).max()
+    if found.shape != expected.shape or np.abs(found - expected).max() > 1e-4 * size:
+        raise ValueError(refusal)
+    return matrix
