@@ -7,5 +7,11 @@ people who consent; what is learned is not private towards them.
 
 from ._benchmarks import PrivacyAgnosticEncoder, TaskAgnosticEncoder
 from ._task_aware import TaskAwareEncoder
+from ._torch_task import TorchTask
 
-__all__ = ["PrivacyAgnosticEncoder", "TaskAgnosticEncoder", "TaskAwareEncoder"]
+__all__ = [
+    "PrivacyAgnosticEncoder",
+    "TaskAgnosticEncoder",
+    "TaskAwareEncoder",
+    "TorchTask",
+]

@@ -3,6 +3,7 @@
 import functools
 import math
 import warnings
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -17,14 +18,74 @@ from .._sklearn_compat import Interval, StrOptions, fit_context, wants_frame
 from ..exceptions import UnsoundClaimWarning
 from ..mechanisms._base import ReleasingTransformer
 from ._client import ClientPlan, EncoderClient
-from ._code_noise import PURE, code_noise, no_noise
+from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
 from ._linear import linear_problem, plain_code, whitening
 from ._published import published_code
 from ._search import best_clip, clip_levels
 from ._task import task_matrix
 
-__all__ = ["LinearEncoder"]
+__all__ = ["FittedCode", "LinearEncoder", "warn_of_published"]
+
+
+def warn_of_published(stacklevel):
+    """Say that no finite epsilon holds."""
+    warnings.warn(
+        "calibration='published' takes the sensitivity from the fitting data. No "
+        "finite epsilon holds for samples that lie elsewhere; calibration='sound' "
+        "bounds the code, and loses less.",
+        UnsoundClaimWarning,
+        stacklevel=stacklevel,
+    )
+
+
+@dataclass(frozen=True)
+class AffineDecoder:
+    """Estimates of samples: matrix y + offset, for a noisy code y.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, Z)
+    offset : ndarray of shape (n,)
+    """
+
+    matrix: NDArray[np.float64]
+    offset: NDArray[np.float64]
+
+    def decode(self, code):
+        """Estimates, of shape (n_samples, n)."""
+        return code @ self.matrix.T + self.offset
+
+
+@dataclass(frozen=True)
+class FittedCode:
+    """What a fit finds.
+
+    Attributes
+    ----------
+    plan : ClientPlan or LearnedPlan
+        The person's half.
+    decoder : AffineDecoder or LearnedEncoder
+        The server's half.
+    noise : CodeNoise
+    n_components : int
+        Entries of a code.
+    radius : float
+        Of the ball that codes are clipped to.
+    loss, variance : float
+        Expected task loss, and that of the mean in place of every sample.
+    task : ndarray of shape (m, n) or None
+        K of a linear task.
+    """
+
+    plan: Any
+    decoder: Any
+    noise: CodeNoise
+    n_components: int
+    radius: float
+    loss: float
+    variance: float
+    task: NDArray[np.float64] | None
 
 
 class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
@@ -46,6 +107,12 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
+    def __sklearn_clone__(self):
+        copy = super().__sklearn_clone__()
+        # A fitted model that is the task stays fitted.
+        copy.task = self.task
+        return copy
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn encoder and decoder from data of people who consent, or public data.
@@ -57,7 +124,8 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         X : array-like of shape (n_samples, ...)
             At least two samples; finite.
         y : array-like of shape (n_samples,) or (n_samples, m), default=None
-            What the task predicts. Read only if `task` is None.
+            What the task predicts, numbers or labels. Read only if `task` is None, or
+            has no outputs of its own.
 
         Returns
         -------
@@ -79,27 +147,19 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
                 "clipped; mechanism must be 'laplace' or 'auto', and clip 'auto'."
             )
         rows = array.reshape(len(array), -1)
-        white = whitening(rows)
-        task = task_matrix(self.task, rows, y, white)
-        problem = linear_problem(rows, task, white)
-        # Small products: threads would cost more than they save.
-        with threadpool_limits(1):
-            code, noise = self._designed(problem)
-        guarantee = self._guarantee(noise.name, noise.event)
+        found = self._fitted(rows, y)
+        guarantee = self._guarantee(found.noise.name, found.noise.event)
         self._forget()
-        decoder = white.scale[:, np.newaxis] * (white.root @ code.decoder)
-        matrix = code.encoder @ white.inverse / code.unit
-        self._plan = ClientPlan(white.mean, white.scale, matrix, noise.plan)
-        self._decoder = decoder, white.mean - decoder @ code.centre
+        self._plan, self._decoder = found.plan, found.decoder
         self._fitted_shape = array.shape[1:]
         self.sample_shape_ = shape
-        self.task_ = task
-        self.n_components_ = len(code.encoder)
-        self.mechanism_ = noise.name
-        self.clip_ = code.radius
-        self.noise_variance_ = noise.variance
-        self.expected_task_loss_ = code.loss
-        self.task_variance_ = problem.variance
+        self.task_ = found.task
+        self.n_components_ = found.n_components
+        self.mechanism_ = found.noise.name
+        self.clip_ = found.radius
+        self.noise_variance_ = found.noise.variance
+        self.expected_task_loss_ = found.loss
+        self.task_variance_ = found.variance
         self.privacy_guarantee_ = guarantee
         return self
 
@@ -175,8 +235,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
             raise ValueError(
                 f"Codes have {self.n_components_} components, got {code.shape[1]}."
             )
-        decoder, offset = self._decoder
-        rows = code.astype(float) @ decoder.T + offset
+        rows = self._decoder.decode(code.astype(float))
         return rows.astype(code.dtype).reshape(-1, *self._fitted_shape)
 
     def client(self, random_state: int | None = None) -> EncoderClient:
@@ -234,6 +293,27 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         with self._release(self.privacy_guarantee_) as source:
             return self._plan.randomize(rows, source)
 
+    def _fitted(self, rows, y):
+        """Encoder, decoder and noise for the task, from the fitting data."""
+        white = whitening(rows)
+        task = task_matrix(self.task, rows, y, white)
+        problem = linear_problem(rows, task, white)
+        # Small products: threads would cost more than they save.
+        with threadpool_limits(1):
+            code, noise = self._designed(problem)
+        matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
+        encoder = code.encoder @ white.inverse / code.unit
+        return FittedCode(
+            ClientPlan(white.mean, white.scale, encoder, noise.plan),
+            AffineDecoder(matrix, white.mean - matrix @ code.centre),
+            noise,
+            len(code.encoder),
+            code.radius,
+            code.loss,
+            problem.variance,
+            task,
+        )
+
     def _encoder(self, problem, ratio):
         """The encoder for noise of so much more variance than all of the code has.
 
@@ -279,13 +359,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
                 return plain_code(problem, encoder, 0.0), none
             return best_clip(problem, encoder, none, clip_levels(level)), none
         if self.calibration == "published":
-            warnings.warn(
-                "calibration='published' takes the sensitivity from the fitting data. "
-                "No finite epsilon holds for samples that lie elsewhere; "
-                "calibration='sound' clips the code, and loses less.",
-                UnsoundClaimWarning,
-                stacklevel=4,
-            )
+            warn_of_published(stacklevel=5)
             return published_code(problem, self._encoder, epsilon)
         found, refusal = [], None
         for name in PURE if self.mechanism == "auto" else (self.mechanism,):

@@ -10,6 +10,8 @@ from .._validation import check_numeric
 
 __all__ = ["task_matrix"]
 
+# Integers are labels where there are no more different ones.
+_MOST_CLASSES = 20
 # Ridge penalties to choose from, on standardised columns.
 _PENALTIES = np.logspace(-4, 5, 19)
 
@@ -24,7 +26,7 @@ def task_matrix(task, rows, y, white):
     rows : ndarray of shape (n_samples, n)
         The fitting data.
     y : array-like of shape (n_samples,) or (n_samples, m), or None
-        Read only if `task` is None.
+        Read only if `task` is None. Labels stand for an indicator of every class.
     white : Whitening
         Of `rows`.
 
@@ -59,8 +61,7 @@ def _learned(rows, y, white):
     """Ridge regression of y, its penalty chosen by leaving one sample out."""
     from sklearn.linear_model import RidgeCV
 
-    check_numeric(y, "y")
-    target = np.asarray(y, dtype=float)
+    target = _targets(y)
     if target.ndim not in (1, 2) or len(target) != len(rows):
         raise ValueError(
             f"y must have one number, or one row of numbers, for each of the "
@@ -70,6 +71,22 @@ def _learned(rows, y, white):
         raise ValueError("y must not contain NaN or infinity.")
     model = RidgeCV(alphas=_PENALTIES).fit(white.standardize(rows), target)
     return np.atleast_2d(model.coef_) / white.scale
+
+
+def _targets(y):
+    """Numbers to predict: `y` itself, or an indicator of every class in it."""
+    labels = np.asarray(y)
+    if labels.ndim == 1 and labels.dtype.kind in "OUSbiu":
+        try:
+            classes, found = np.unique(labels, return_inverse=True)
+        except TypeError as error:
+            raise ValueError("y must hold numbers or labels of one kind.") from error
+        if labels.dtype.kind not in "iu" or len(classes) <= _MOST_CLASSES:
+            if len(classes) < 2:
+                raise ValueError("y must hold at least two different values.")
+            return np.eye(len(classes))[found]
+    check_numeric(y, "y")
+    return np.asarray(y, dtype=float)
 
 
 def _of_model(model, n_features, white):

@@ -1,14 +1,12 @@
 """Local randomisation of a few sampled entries: the hybrid mechanism."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn_compat import effective_n_threads
 from ..noise._piecewise import (
     HYBRID_FROM,
     LARGEST_EPSILON,
@@ -18,7 +16,7 @@ from ..noise._piecewise import (
 )
 from ..privacy._sensitivity import SensitivitySet
 from ._base import LocalMechanism
-from ._noise import Clipping, sample_parts
+from ._noise import Clipping, for_each_sample_part
 
 __all__ = ["HybridMechanism"]
 
@@ -96,8 +94,7 @@ class SampledEntries:
         centre = (self.domain.low + self.domain.high) / 2
         reach = self.domain.width / 2 * (self.domain.n_entries / self.n_sampled)
 
-        def work(part):
-            number, rows = part
+        def work(number, rows):
             bits, block, target = source.stream(number), samples[rows], out[rows]
             chosen = subsets(bits, *block.shape, self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
@@ -106,10 +103,7 @@ class SampledEntries:
             noisy = _of(centre, chosen) + _of(reach, chosen) * t
             np.put_along_axis(target, chosen, noisy, axis=1)
 
-        parts = list(enumerate(sample_parts(samples)))
-        with ThreadPoolExecutor(min(effective_n_threads(), len(parts))) as pool:
-            # list() raises what a thread raised.
-            list(pool.map(work, parts))
+        for_each_sample_part(work, samples)
         return out
 
     def variance(self, samples):

@@ -14,7 +14,14 @@ from ..noise import GaussianLattice, LaplaceLattice
 from ..privacy._sensitivity import SensitivitySet
 from ..tensor import mode_products
 
-__all__ = ["AddedNoise", "Clipping", "WhitenedNoise", "for_each_tile", "sample_parts"]
+__all__ = [
+    "AddedNoise",
+    "Clipping",
+    "WhitenedNoise",
+    "for_each_sample_part",
+    "for_each_tile",
+    "sample_parts",
+]
 
 _TILE = 2**16
 
@@ -24,7 +31,17 @@ def _parts(size, length):
     return [slice(i, min(i + length, size)) for i in range(0, size, length)]
 
 
+def for_each_sample_part(function, samples):
+    """Call function(number, rows) for tiles of whole samples, on the threads."""
+    parts = list(enumerate(sample_parts(samples)))
+    n_threads = min(effective_n_threads(), len(parts))
+    with ThreadPoolExecutor(n_threads) as pool:
+        # list() raises what a thread raised.
+        list(pool.map(lambda job: function(*job), parts))
+
+
 def sample_parts(samples):
+    """Slices of whole samples, of some 2^16 entries."""
     n_samples, n_entries = samples.shape
     return _parts(n_samples, max(1, _TILE // n_entries))
 

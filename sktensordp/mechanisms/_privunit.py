@@ -1,19 +1,17 @@
 """PrivUnit: a whole sample under pure local privacy, by one random direction."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from .._sklearn_compat import effective_n_threads
 from ..noise._cap import CapSampler
 from ..privacy._privunit import PrivUnitDesign, cap_log_odds, privunit_design
 from ..privacy._sensitivity import SensitivitySet
 from ._base import NoiseMechanism
-from ._noise import sample_parts
+from ._noise import for_each_sample_part
 
 __all__ = ["CalibratedCap", "PrivUnit", "calibrated_cap"]
 
@@ -151,8 +149,7 @@ class LiftedRelease:
         fractions = self.domain.segments(samples)
         out = np.empty_like(samples)
 
-        def work(tile):
-            number, rows = tile
+        def work(number, rows):
             part = None if fractions is None else fractions[rows]
             block = self.domain.clip(samples[rows], slice(None), part)
             units = self._lifted(block)
@@ -161,10 +158,7 @@ class LiftedRelease:
             noisy += self.centre
             out[rows] = noisy
 
-        tiles = list(enumerate(sample_parts(samples)))
-        with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
-            # list() raises what a thread raised.
-            list(pool.map(work, tiles))
+        for_each_sample_part(work, samples)
         return out
 
     def _lifted(self, block):

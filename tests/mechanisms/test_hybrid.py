@@ -28,7 +28,7 @@ HIGH = LOW + np.array([[1.0, 2.0], [0.3, 1.5], [0.7, 5.0]])
 # Ends, the centre, and values between them and beyond.
 PARTS = np.array([[0.0, 1.0], [0.5, 0.25], [0.9, 1.3]])
 VALUES = LOW + PARTS * (HIGH - LOW)
-THREADS = "sktensordp.mechanisms._hybrid.effective_n_threads"
+THREADS = "sktensordp.mechanisms._noise.effective_n_threads"
 
 
 def fitted(epsilon=1.0, shape=(3, 2), **params):

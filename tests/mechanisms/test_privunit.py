@@ -20,7 +20,7 @@ from sktensordp.mechanisms._privunit import PrivUnit, calibrated_cap
 from sktensordp.privacy._privunit import privunit_design
 
 ALPHA = 1e-6
-THREADS = "sktensordp.mechanisms._privunit.effective_n_threads"
+THREADS = "sktensordp.mechanisms._noise.effective_n_threads"
 # Squared error of the mean of 10,000 users, data in [-1, 1]^d.
 TABLE = {
     (64, 1): 2.57, (64, 4): 0.174, (64, 16): 0.0166,

@@ -16,6 +16,7 @@ import pkgutil
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 import sktensordp
 from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
@@ -157,6 +158,7 @@ TRANSFORMERS = {
 # Encoders are fitted to people who consent; neighbours are two rows far from them.
 CONSENTING = np.random.default_rng(0).normal(size=(100, 3))
 FAR = np.array([1e9, 1e9, 0.0]), np.array([-1e9, -1e9, 0.0])
+LEARNED = LogisticRegression().fit(CONSENTING, CONSENTING[:, 0] > 0)
 CODE = {"task": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]], "output": "code"}
 ENCODERS = {
     "TaskAwareEncoder": [
@@ -164,6 +166,9 @@ ENCODERS = {
         for name, delta in (
             ("laplace", 0), ("l2", 0), ("privunit", 0), ("gaussian", 1e-5),
         )
+    ] + [
+        TaskAwareEncoder(task=LEARNED, encoder=kind, n_components=1, output="code")
+        for kind in ("linear", "mlp")
     ],
     "TaskAgnosticEncoder": [TaskAgnosticEncoder(**CODE)],
     "PrivacyAgnosticEncoder": [PrivacyAgnosticEncoder(mechanism="l2", **CODE)],

@@ -1,0 +1,170 @@
+"""The paper's learning for general tasks, with the noise that it claims suffices."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ._channels import OpenChannel
+from ._learned import LearnedEncoder, trainer_of
+from ._maps import CodeMap, MapShape
+from ._published import l1_diameter
+from ._training import Model, Sample
+
+__all__ = ["published_encoder"]
+
+# Appendix A.8: Adam's learning rate, and steps of an epoch.
+_RATE, _N_STEPS = 1e-3, 15
+_DECAYS, _TINY = (0.9, 0.999), 1e-8
+
+
+def published_encoder(
+    task,
+    X,
+    epsilon,
+    *,
+    targets,
+    n_components,
+    n_hidden,
+    penalty,
+    seed,
+    n_epochs=2000,
+):
+    """Algorithm 1 of Cheng, Tang and Chinchali (2022).
+
+    Encoder and decoder have one hidden layer of logistic units, or none. In every
+    epoch, both take steps of Adam on the loss with fixed noise; then the L1 diameter
+    of the training data's codes is computed anew, and with it the noise is drawn.
+
+    Parameters
+    ----------
+    task : NetworkTask or object
+        With ``value_and_gradient(X_hat, targets)``.
+    X : ndarray of shape (n_samples, n)
+        Training data.
+    epsilon : float
+        That is claimed. It does not hold for others' samples, whose codes may be
+        farther apart than the training data's.
+    targets : ndarray of shape (n_samples, ...) or None
+        What the task compares estimates with. None for ``task.outputs(X)``; the
+        paper takes labels.
+    n_components : int
+        Z; 3 in the paper.
+    n_hidden : int
+        Units in the hidden layers; n, or 0 for linear maps, in the paper.
+    penalty : float
+        eta, on the encoder's squared parameters; 0.001 or 0.2 in the paper.
+    seed : int
+        The result is a function of the arguments.
+    n_epochs : int, default=2000
+
+    Returns
+    -------
+    learned : LearnedEncoder
+        Its channel says which Laplace noise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `learned_encoder`.
+    """
+    rng = np.random.default_rng(seed)
+    trainer, white = trainer_of(task, X, targets)
+    rows, n_columns = trainer.rows, len(trainer.columns)
+    encoder = _Logistic(MapShape(n_columns, n_hidden, n_components))
+    decoder = _Logistic(MapShape(n_components, n_hidden, n_columns))
+    split = encoder.shape.size
+    theta = np.concatenate([encoder.random(rng), decoder.random(rng)])
+    pull = np.concatenate([np.full(split, 2 * penalty), np.zeros(decoder.shape.size)])
+    moments = np.zeros((2, len(theta)))
+
+    def drawn():
+        codes = CodeMap(encoder.shape, encoder.vector(theta[:split]))(rows)
+        channel = OpenChannel(n_components, l1_diameter(codes), epsilon)
+        noise = channel.draw(len(rows), rng)
+        model = Model(encoder.shape, channel, decoder.shape)
+        return model, Sample(rows, trainer.targets, noise)
+
+    with threadpool_limits(1, user_api="blas"):
+        model, sample = drawn()
+        for epoch in range(n_epochs):
+            for step in range(_N_STEPS):
+                first, second = theta[:split], theta[split:]
+                vector = np.concatenate([encoder.vector(first), decoder.vector(second)])
+                slopes = trainer.value_and_gradient(model, vector, sample)[1]
+                slopes[:split] = encoder.gradient(slopes[:split])
+                slopes[split:] = decoder.gradient(slopes[split:])
+                slopes += pull * theta
+                _adam(theta, moments, slopes, epoch * _N_STEPS + step + 1)
+            model, sample = drawn()
+    first, second = encoder.vector(theta[:split]), decoder.vector(theta[split:])
+    loss = trainer.value_and_gradient(model, np.concatenate([first, second]), sample)[0]
+    return LearnedEncoder(
+        white.mean,
+        white.scale,
+        trainer.columns,
+        CodeMap(encoder.shape, first),
+        CodeMap(decoder.shape, second),
+        model.channel,
+        loss,
+    )
+
+
+def _adam(theta, moments, slopes, count):
+    """One step of Kingma and Ba (2015), Algorithm 1; in place."""
+    for moment, decay, power in zip(moments, _DECAYS, (1, 2), strict=True):
+        moment *= decay
+        moment += (1 - decay) * slopes**power
+    mean, square = (
+        moment / (1 - decay**count)
+        for moment, decay in zip(moments, _DECAYS, strict=True)
+    )
+    theta -= _RATE * mean / (np.sqrt(square) + _TINY)
+
+
+@dataclass(frozen=True)
+class _Logistic:
+    """b + logistic(x V + c) B, or x A + b, by the parameters of a `MapShape`.
+
+    The units of a `MapShape` are tanh, and logistic(z) = (1 + tanh(z / 2)) / 2.
+    """
+
+    shape: MapShape
+
+    def random(self, rng):
+        """Uniform within 1 / sqrt(inputs), as PyTorch does it."""
+        sizes = [self.shape.n_inputs] * 4 + [self.shape.n_hidden]
+        if self.shape.n_hidden:
+            sizes[1] = self.shape.n_hidden
+        parts = [
+            rng.uniform(-1, 1, shape) / np.sqrt(max(size, 1))
+            for shape, size in zip(self.shape.shapes, sizes, strict=True)
+        ]
+        if self.shape.n_hidden:
+            parts[0][:] = 0
+        return np.concatenate([part.ravel() for part in parts])
+
+    def vector(self, theta):
+        """Parameters of the same map as a `MapShape`."""
+        if not self.shape.n_hidden:
+            return theta
+        vector = theta.copy()
+        _, b, V, c, B = self.shape.parts(vector)
+        V *= 0.5
+        c *= 0.5
+        B *= 0.5
+        b += B.sum(axis=0)
+        return vector
+
+    def gradient(self, slopes):
+        """Gradient in the logistic parameters, given the one in `vector`."""
+        if not self.shape.n_hidden:
+            return slopes
+        gradient = slopes.copy()
+        A, b, V, c, B = self.shape.parts(gradient)
+        A[:] = 0
+        B += b
+        V *= 0.5
+        c *= 0.5
+        B *= 0.5
+        return gradient

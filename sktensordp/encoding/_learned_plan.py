@@ -1,0 +1,206 @@
+"""Learned encoders as the estimator uses them: what runs where, and which noise."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from ..mechanisms._noise import for_each_sample_part
+from ..mechanisms._privunit import CalibratedCap
+from ._algorithm_one import published_encoder
+from ._base import FittedCode
+from ._channels import SphereChannel, code_channel
+from ._code_noise import code_noise, fixed_noise, no_noise
+from ._learned import learned_encoder
+from ._maps import CodeMap
+from ._task_models import task_of
+from ._whitening import standardized
+
+__all__ = [
+    "LearnedPlan",
+    "SphereNoise",
+    "is_linear",
+    "learned_code",
+    "published_learned_code",
+]
+
+# The paper's: dimension of the code, and penalty on the encoder's parameters.
+_COMPONENTS, _PENALTY = 3, 0.001
+
+
+def is_linear(task):
+    """Whether a task is learned from y, a matrix or a linear regression."""
+    if callable(getattr(task, "value_and_gradient", None)):
+        return False
+    if not hasattr(task, "predict"):
+        return True
+    return hasattr(task, "coef_") and not is_classifier(task)
+
+
+@dataclass(frozen=True)
+class SphereNoise:
+    """Codes turned into unit vectors, and released by PrivUnit.
+
+    Attributes
+    ----------
+    cap : CalibratedCap
+    """
+
+    cap: CalibratedCap
+
+    def randomize(self, samples, source):
+        """Unbiased estimates of the unit vectors.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, D), float64
+            Finite.
+        source : NoiseSource
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_samples, D)
+        """
+        out = np.empty_like(samples)
+        channel = SphereChannel(self.cap.design)
+
+        def work(number, rows):
+            units = channel.inputs(samples[rows])
+            out[rows] = self.cap.estimates(units, source.stream(number))
+
+        for_each_sample_part(work, samples)
+        return out
+
+
+@dataclass(frozen=True)
+class LearnedPlan:
+    """Encode, bound and randomise: all that is done with a sample.
+
+    Attributes
+    ----------
+    mean, scale : ndarray of shape (n,)
+        What standardises the entries of a sample.
+    columns : ndarray of int
+        Entries that enter the code.
+    encoder : CodeMap
+    noise : object
+        Its `randomize` bounds codes and releases them.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    columns: np.ndarray
+    encoder: CodeMap
+    noise: Any
+
+    def randomize(self, rows, source):
+        """Noisy codes of samples, of the type of `rows`.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, n), float32 or float64
+            Finite.
+        source : NoiseSource
+
+        Returns
+        -------
+        noisy : ndarray of shape (n_samples, Z)
+        """
+        standard = standardized(rows, self.mean, self.scale)[:, self.columns]
+        noisy = self.noise.randomize(self.encoder(standard), source)
+        return noisy.astype(rows.dtype, copy=False)
+
+
+def learned_code(model, rows, y, *, mechanism, epsilon, delta, n_components, n_hidden):
+    """Encoder and decoder learned for a task with a gradient, and sound noise.
+
+    Parameters
+    ----------
+    model : object
+        As `task_of` takes it.
+    rows : ndarray of shape (n_samples, n)
+        The fitting data.
+    y : array-like or None
+        Targets of a task that has no outputs of its own.
+    mechanism : str
+        "auto" is "privunit"; "none" adds no noise.
+    epsilon, delta : float
+    n_components : int or None
+    n_hidden : int
+        Hidden units of encoder and decoder; 0 for affine ones.
+
+    Returns
+    -------
+    found : FittedCode
+    """
+    name = "privunit" if mechanism == "auto" else mechanism
+
+    def noise(size):
+        if name == "none":
+            return no_noise(size, clipped=True)
+        return code_noise(name, size, epsilon, delta)
+
+    task = task_of(model, rows)
+    targets = None if callable(getattr(task, "outputs", None)) else y
+    learned = learned_encoder(
+        task,
+        rows,
+        lambda size: code_channel(noise(size), size),
+        targets=targets,
+        n_components=n_components,
+        n_hidden=n_hidden,
+        seed=0,
+    )
+    taken = noise(learned.n_components)
+    release = SphereNoise(taken.plan.cap) if name == "privunit" else taken.plan
+    return _fitted(task, rows, targets, learned, taken, release, 1.0)
+
+
+def published_learned_code(model, rows, y, *, epsilon, n_components, n_hidden):
+    """Algorithm 1 of the paper, with the noise that it claims suffices.
+
+    Parameters
+    ----------
+    model, rows, y, n_components, n_hidden
+        As in `learned_code`.
+    epsilon : float
+        That is claimed.
+
+    Returns
+    -------
+    found : FittedCode
+    """
+    task = task_of(model, rows)
+    targets = None if callable(getattr(task, "outputs", None)) else y
+    learned = published_encoder(
+        task,
+        rows,
+        epsilon,
+        targets=targets,
+        n_components=n_components or _COMPONENTS,
+        n_hidden=n_hidden,
+        penalty=_PENALTY,
+        seed=0,
+    )
+    channel = learned.channel
+    noise = fixed_noise(channel.n_outputs, epsilon, channel.sensitivity)
+    return _fitted(task, rows, targets, learned, noise, noise.plan, np.inf)
+
+
+def _fitted(task, rows, targets, learned, noise, release, radius):
+    plan = LearnedPlan(
+        learned.mean, learned.scale, learned.columns, learned.encoder, release
+    )
+    wanted = task.outputs(rows) if targets is None else targets
+    nothing = np.tile(learned.mean, (len(rows), 1))
+    return FittedCode(
+        plan,
+        learned,
+        noise,
+        learned.channel.n_outputs,
+        radius,
+        learned.expected_loss,
+        float(task.value_and_gradient(nothing, wanted)[0]),
+        None,
+    )

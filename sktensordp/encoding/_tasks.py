@@ -1,0 +1,230 @@
+"""Tasks: what a downstream model loses on an estimate of a sample, with gradients.
+
+The loss of an estimate x_hat compares f(x_hat) with targets, which are soft by
+default: f(x) itself. Labels would be learned by heart.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax
+
+__all__ = ["NetworkTask", "check_gradient", "linearised"]
+
+# Activations by scikit-learn's names, and their derivatives as functions of what
+# they return.
+_ACTIVATIONS = {
+    "identity": (lambda z: z, np.ones_like),
+    "logistic": (expit, lambda a: a * (1 - a)),
+    "tanh": (np.tanh, lambda a: 1 - np.square(a)),
+    "relu": (lambda z: np.maximum(z, 0.0), lambda a: (a > 0).astype(float)),
+}
+_LINKS = {
+    "identity": lambda z: z,
+    "logistic": expit,
+    "softmax": lambda z: softmax(z, axis=1),
+}
+# Rows at most for the metric of an object that offers gradients only.
+_MOST_ROWS = 500
+# Step of its finite differences, in standard deviations of a column.
+_STEP = 1e-2
+
+
+@dataclass(frozen=True)
+class NetworkTask:
+    """A feedforward network: linear models, logistic regression, perceptrons.
+
+    The loss is the mean over samples of the cross-entropy of targets and outputs
+    (links "logistic", summed over outputs, and "softmax"), or of the squared error
+    summed over outputs (link "identity").
+
+    Attributes
+    ----------
+    weights : tuple of ndarray of shape (n_in, n_out)
+        Of each layer.
+    biases : tuple of ndarray of shape (n_out,)
+    activation : {"identity", "logistic", "tanh", "relu"}
+        Of the hidden layers.
+    link : {"identity", "logistic", "softmax"}
+        Activation of the last layer.
+    """
+
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    activation: str
+    link: str
+
+    @property
+    def n_features(self):
+        """Size of a sample."""
+        return len(self.weights[0])
+
+    def _layers(self, X):
+        """Outputs of the hidden layers, and the logits."""
+        function = _ACTIVATIONS[self.activation][0]
+        hidden, last = [], np.asarray(X, dtype=float)
+        for weights, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            last = function(last @ weights + bias)
+            hidden.append(last)
+        return hidden, last @ self.weights[-1] + self.biases[-1]
+
+    def _pulled_back(self, hidden, cotangents):
+        """Gradient with respect to the samples of <logits, cotangents>."""
+        derivative = _ACTIVATIONS[self.activation][1]
+        for weights, outputs in zip(self.weights[:0:-1], hidden[::-1], strict=True):
+            cotangents = (cotangents @ weights.T) * derivative(outputs)
+        return cotangents @ self.weights[0].T
+
+    def outputs(self, X):
+        """f(x): probabilities, or predictions of a regression.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+
+        Returns
+        -------
+        outputs : ndarray of shape (n_samples, n_outputs)
+        """
+        return _LINKS[self.link](self._layers(X)[1])
+
+    def value_and_gradient(self, X_hat, targets):
+        """Mean loss of estimates, and its gradient.
+
+        Parameters
+        ----------
+        X_hat : ndarray of shape (n_samples, n_features)
+        targets : ndarray of shape (n_samples, n_outputs)
+            As `outputs` returns them; the rows sum to one for the link "softmax".
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray of shape (n_samples, n_features)
+        """
+        hidden, logits = self._layers(X_hat)
+        if self.link == "identity":
+            away = logits - targets
+            value, slopes = np.square(away).sum(), 2 * away
+        elif self.link == "logistic":
+            value = (np.logaddexp(0, logits) - targets * logits).sum()
+            slopes = expit(logits) - targets
+        else:
+            value = -(targets * log_softmax(logits, axis=1)).sum()
+            slopes = softmax(logits, axis=1) - targets
+        n_samples = len(logits)
+        gradient = self._pulled_back(hidden, slopes / n_samples)
+        return float(value) / n_samples, gradient
+
+    def metric(self, X, *, curved):
+        """Mean over samples of J^T H J or of J^T J.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+        curved : bool
+            Whether H is the Hessian of the loss in the logits (Gauss-Newton), half
+            of it for squared errors, or the identity: on what matters to a softmax,
+            which is the logits less their mean.
+
+        Returns
+        -------
+        metric : ndarray of shape (n_features, n_features)
+        """
+        hidden, logits = self._layers(X)
+        shares = np.ones_like(logits)
+        if self.link == "logistic" and curved:
+            shares = expit(logits) * expit(-logits)
+        if self.link == "softmax":
+            shares = softmax(logits, axis=1) if curved else shares / shares.shape[1]
+            centre = self._pulled_back(hidden, shares)
+        metric = np.zeros((self.n_features, self.n_features))
+        for output, share in enumerate(shares.T):
+            cotangents = np.zeros_like(logits)
+            cotangents[:, output] = 1.0
+            jacobian = self._pulled_back(hidden, cotangents)
+            if self.link == "softmax":
+                jacobian -= centre
+            metric += jacobian.T @ (share[:, np.newaxis] * jacobian)
+        return metric / len(logits)
+
+
+def check_gradient(task, X_hat, targets):
+    """Refuse a task whose answer is not a number and a gradient.
+
+    Parameters
+    ----------
+    task : object
+        With ``value_and_gradient(X_hat, targets)``.
+    X_hat : ndarray of shape (n_samples, n_features)
+    targets : ndarray of shape (n_samples, ...)
+
+    Returns
+    -------
+    value : float
+        Mean loss of the estimates.
+
+    Raises
+    ------
+    TypeError
+        If the answer is not a pair of a number and an array of numbers.
+    ValueError
+        If the gradient has another shape than `X_hat`, or something is not finite.
+    """
+    answer = task.value_and_gradient(X_hat, targets)
+    try:
+        value, gradient = float(answer[0]), np.asarray(answer[1], dtype=float)
+    except (TypeError, ValueError, IndexError) as error:
+        raise TypeError(
+            "value_and_gradient of the task must return a number and an array of "
+            "numbers."
+        ) from error
+    if gradient.shape != X_hat.shape:
+        raise ValueError(
+            f"The gradient of the task must have the shape of the estimates, "
+            f"{X_hat.shape}, got {gradient.shape}."
+        )
+    if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+        raise ValueError("The task's loss or its gradient is not finite.")
+    return value
+
+
+def linearised(task, X, targets, scale, *, curved):
+    """Matrix G such that the loss of x + d grows by about d^T G d, on average.
+
+    Parameters
+    ----------
+    task : NetworkTask or object
+        For an object that offers gradients only: half the mean Hessian of the loss by
+        central differences, its negative part left out.
+    X : ndarray of shape (n_samples, n_features)
+    targets : ndarray of shape (n_samples, ...)
+    scale : ndarray of shape (n_features,)
+        Standard deviations of the columns.
+    curved : bool
+        As in `NetworkTask.metric`; without effect for other objects.
+
+    Returns
+    -------
+    metric : ndarray of shape (n_features, n_features)
+        Up to a factor; symmetric and positive semidefinite.
+    """
+    if isinstance(task, NetworkTask):
+        return task.metric(X, curved=curved)
+    chosen = np.linspace(0, len(X) - 1, min(len(X), _MOST_ROWS)).astype(int)
+    rows, wanted = np.asarray(X, dtype=float)[chosen], targets[chosen]
+    n_features = X.shape[1]
+    hessian = np.empty((n_features, n_features))
+    for column, step in enumerate(_STEP * scale):
+        slopes = []
+        for sign in (-1, 1):
+            moved = rows.copy()
+            moved[:, column] += sign * step
+            gradient = task.value_and_gradient(moved, wanted)[1]
+            slopes.append(np.sum(gradient, axis=0, dtype=float))
+        hessian[column] = (slopes[1] - slopes[0]) / (2 * step)
+    # In standardised columns, where rounding errors are small in all of them.
+    hessian *= np.outer(scale, scale)
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 4)
+    metric = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return metric / np.outer(scale, scale)

@@ -1,0 +1,62 @@
+"""A torch module as a task."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["TorchTask"]
+
+
+@dataclass(frozen=True)
+class TorchTask:
+    """What a torch module loses on estimates, by automatic differentiation.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        Maps samples (n_samples, n_features) to logits (n_samples, n_outputs). In
+        evaluation mode, if it drops out or normalises batches.
+    link : {"identity", "logistic", "softmax"}
+        What turns logits into outputs. The loss is the squared error or the
+        cross-entropy that belongs to it, as in `NetworkTask`.
+    """
+
+    module: Any
+    link: str
+
+    def _tensor(self, array):
+        import torch
+
+        like = next(self.module.parameters(), torch.zeros((), dtype=torch.float64))
+        return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
+
+    def outputs(self, X):
+        """f(x), shape (n_samples, n_outputs)."""
+        import torch
+
+        with torch.no_grad():
+            logits = self.module(self._tensor(X))
+            if self.link == "logistic":
+                logits = torch.sigmoid(logits)
+            elif self.link == "softmax":
+                logits = torch.softmax(logits, dim=1)
+        return logits.cpu().numpy().astype(float)
+
+    def value_and_gradient(self, X_hat, targets):
+        """Mean loss of estimates, and its gradient of shape (n_samples, n_features)."""
+        import torch
+        from torch.nn import functional
+
+        rows, wanted = self._tensor(X_hat).requires_grad_(), self._tensor(targets)
+        logits = self.module(rows)
+        if self.link == "identity":
+            total = torch.square(logits - wanted).sum()
+        elif self.link == "logistic":
+            total = functional.binary_cross_entropy_with_logits(
+                logits, wanted, reduction="sum"
+            )
+        else:
+            total = -(wanted * functional.log_softmax(logits, dim=1)).sum()
+        (gradient,) = torch.autograd.grad(total / len(rows), rows)
+        return total.item() / len(rows), gradient.cpu().numpy().astype(float)

@@ -1,0 +1,107 @@
+"""The paper's Algorithm 1: to the letter, and as bad as it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+from sktensordp.encoding._algorithm_one import _adam, _Logistic, published_encoder
+from sktensordp.encoding._channels import SphereChannel
+from sktensordp.encoding._learned import learned_encoder
+from sktensordp.encoding._maps import MapShape
+from sktensordp.encoding._published import l1_diameter
+from sktensordp.encoding._task_models import task_of
+from sktensordp.privacy._privunit import privunit_design
+
+X, CLASSES = load_iris(return_X_y=True)
+TASK = task_of(LogisticRegression(max_iter=1000).fit(X, CLASSES), X)
+
+
+def publish(**changes):
+    arguments = {
+        "epsilon": 5.0,
+        "targets": None,
+        "n_components": 2,
+        "n_hidden": 4,
+        "penalty": 1e-3,
+        "seed": 0,
+        "n_epochs": 20,
+    }
+    return published_encoder(TASK, X, **{**arguments, **changes})
+
+
+@pytest.mark.parametrize("n_hidden", [0, 5])
+def test_logistic_units(n_hidden):
+    shape = MapShape(3, n_hidden, 2)
+    net = _Logistic(shape)
+    rng = np.random.default_rng(0)
+    theta, rows = net.random(rng), rng.normal(size=(6, 3))
+    A, b, V, c, B = shape.parts(theta)
+    assert not (n_hidden and np.any(A))
+    expected = rows @ A + b + expit(rows @ V + c) @ B
+    assert_allclose(shape.forward(net.vector(theta), rows)[0], expected)
+
+    def loss(theta):
+        return np.sum(shape.forward(net.vector(theta), rows)[0] ** 2)
+
+    outputs, hidden = shape.forward(net.vector(theta), rows)
+    gradient = shape.gradient(net.vector(theta), rows, hidden, 2 * outputs)[0]
+    gradient = net.gradient(gradient)
+    step = 1e-6 * rng.normal(size=theta.shape) * (gradient != 0)
+    expected = (loss(theta + step) - loss(theta - step)) / 2
+    assert_allclose(gradient @ step, expected, rtol=1e-6)
+
+
+def test_adam():
+    """First steps have the length of the learning rate; constant slopes keep it."""
+    theta, moments = np.zeros(3), np.zeros((2, 3))
+    slopes = np.array([1e-3, -5.0, 0.0])
+    for count in range(1, 4):
+        _adam(theta, moments, slopes, count)
+        assert_allclose(theta, -1e-3 * count * np.sign(slopes), rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_hidden", [0, 4])
+def test_sensitivity_is_that_of_the_training_data(n_hidden):
+    found = publish(n_hidden=n_hidden)
+    codes = found.units(X)
+    assert_allclose(found.channel.sensitivity, l1_diameter(codes), rtol=1e-12)
+    assert found.channel.variance == 2 * (found.channel.sensitivity / 5) ** 2
+    assert_array_equal(found.units(X), publish(n_hidden=n_hidden).units(X))
+    # Others' codes may be farther apart: the claim does not hold for them.
+    if not n_hidden:
+        assert l1_diameter(found.units(10 * X)) > found.channel.sensitivity
+
+
+def test_noise_has_its_variance():
+    channel = replace(publish(n_epochs=1).channel, n_outputs=4)
+    noise = channel.draw(50_000, np.random.default_rng(0))
+    squares = noise**2 / channel.variance
+    # Of 200,000 squares of Laplace variates, whose kurtosis is 6: one in a million.
+    assert abs(squares.mean() - 1) < 4.9 * np.sqrt(5 / squares.size)
+
+
+def test_training_lowers_the_loss_and_the_sound_encoder_has_less():
+    short, long = publish(n_epochs=1), publish(n_epochs=40)
+    assert long.expected_loss < 0.9 * short.expected_loss
+    sound = learned_encoder(
+        TASK,
+        X,
+        lambda size: SphereChannel(privunit_design(size + 1, 5.0)),
+        n_components=None,
+        n_hidden=0,
+        seed=0,
+    )
+    assert sound.expected_loss < 0.9 * long.expected_loss
+
+
+def test_penalty_is_on_the_encoder():
+    sizes = [
+        publish(penalty=penalty, n_epochs=40).channel.sensitivity
+        for penalty in (1e-3, 1.0)
+    ]
+    assert sizes[1] < sizes[0] / 2

@@ -1,0 +1,202 @@
+"""Learned encoders as estimators: fitted classifiers and other tasks."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.exceptions import UnsoundClaimWarning
+from sktensordp.privacy import privacy_of
+
+IRIS, CLASSES = load_iris(return_X_y=True)
+MODEL = LogisticRegression(max_iter=1000).fit(IRIS, CLASSES)
+FAR = np.array([[1e300, -1e300, 1e300, 0.0], [0.0] * 4, [-1e308] * 4])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return TaskAwareEncoder(20.0, task=MODEL, n_components=2, random_state=0).fit(IRIS)
+
+
+def test_what_is_learned(fitted):
+    assert fitted.mechanism_ == "privunit"
+    assert fitted.n_components_ == 3  # of the sphere that holds two
+    assert fitted.clip_ == 1.0
+    assert fitted.task_ is None
+    assert fitted.expected_task_loss_ < 0.6 * fitted.task_variance_
+    guarantee = fitted.privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (20.0, 0.0)
+    assert guarantee.unit == "sample"
+
+
+def test_loss_is_what_was_expected(fitted):
+    """The loss on the fitting data is within 15% of that on noise held out."""
+    targets = MODEL.predict_proba(IRIS)
+    losses = [
+        -(targets * MODEL.predict_log_proba(fitted.transform(IRIS))).sum(axis=1).mean()
+        for _ in range(40)
+    ]
+    assert np.mean(losses) == pytest.approx(fitted.expected_task_loss_, rel=0.15)
+    # Half the budget loses more than that, beyond the targets' own entropy.
+    half = clone(fitted).set_params(epsilon=10.0).fit(IRIS)
+    entropy = -(targets * np.log(targets)).sum(axis=1).mean()
+    excess = fitted.expected_task_loss_ - entropy
+    assert half.expected_task_loss_ - entropy > 1.2 * excess > 0
+
+
+def test_any_input_is_released(fitted):
+    code = fitted.privatize(FAR)
+    assert np.all(np.isfinite(code))
+    # Every release is a direction: its length is 1 / m, whatever the sample.
+    lengths = np.linalg.norm(fitted.privatize(np.vstack([IRIS, FAR])), axis=1)
+    np.testing.assert_allclose(lengths, lengths[0], rtol=1e-12)
+    assert np.all(np.isfinite(fitted.decode(code)))
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "l2", "gaussian"])
+def test_other_mechanisms(mechanism):
+    delta = 1e-6 if mechanism == "gaussian" else 0
+    encoder = TaskAwareEncoder(
+        20.0, delta=delta, task=MODEL, mechanism=mechanism, n_components=1
+    ).fit(IRIS)
+    assert encoder.mechanism_ == mechanism
+    assert encoder.privacy_guarantee_.delta == delta
+    assert encoder.transform(IRIS).shape == IRIS.shape
+    assert np.all(np.isfinite(encoder.privatize(FAR)))
+
+
+def test_without_noise():
+    """Of what the model tells apart, nothing is lost."""
+    encoder = TaskAwareEncoder(math.inf, task=MODEL, n_components=2).fit(IRIS)
+    assert not encoder.privacy_guarantee_.protects
+    agreed = MODEL.predict(encoder.transform(IRIS)) == MODEL.predict(IRIS)
+    assert agreed.mean() > 0.95
+
+
+def test_client_ships_without_data_and_decoder(fitted):
+    shipped = pickle.dumps(fitted.client(random_state=3))
+    assert len(shipped) < 6000
+    assert IRIS[17].tobytes() not in shipped
+    first, second = (pickle.loads(shipped).privatize(IRIS) for _ in range(2))
+    np.testing.assert_array_equal(first, second)  # an int seed is for tests
+    assert fitted.decode(first).shape == IRIS.shape
+    fresh = fitted.client()
+    assert not np.array_equal(fresh.privatize(IRIS), fresh.privatize(IRIS))
+
+
+def test_pickles_hold_no_row(fitted):
+    everything = pickle.dumps(fitted)
+    assert not any(row.tobytes() in everything for row in IRIS)
+
+
+def test_pipeline_and_search(fitted):
+    pipeline = make_pipeline(
+        TaskAwareEncoder(task=MODEL, n_components=1), LogisticRegression(max_iter=1000)
+    )
+    grid = {"taskawareencoder__epsilon": [2.0, 16.0]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(IRIS, CLASSES)
+    best = search.best_params_["taskawareencoder__epsilon"]
+    assert best == 16.0
+    report = privacy_of(search)
+    # Both folds of both candidates use every sample, and the refit once more.
+    assert report.guarantee.epsilon == pytest.approx(2 * (2 + 16) + best)
+    assert any("consent" in sentence for sentence in report.unprotected)
+
+
+def test_hidden_layer_and_network_in_a_pipeline():
+    model = make_pipeline(
+        StandardScaler(), MLPClassifier((5,), max_iter=2000, random_state=0)
+    ).fit(IRIS, CLASSES)
+    encoder = TaskAwareEncoder(
+        20.0, task=model, encoder="mlp", n_components=2, random_state=0
+    ).fit(IRIS)
+    agreed = model.predict(encoder.transform(IRIS)) == model.predict(IRIS)
+    assert agreed.mean() > 0.7
+    scores = cross_val_score(
+        make_pipeline(encoder, LogisticRegression(max_iter=1000)), IRIS, CLASSES, cv=2
+    )
+    assert scores.mean() > 0.6
+
+
+def test_task_with_a_gradient_and_targets_of_its_own():
+    class FirstColumn:
+        """Squared error of the first column."""
+
+        def value_and_gradient(self, X_hat, targets):
+            away = X_hat[:, 0] - targets
+            gradient = np.zeros_like(X_hat)
+            gradient[:, 0] = 2 * away / len(away)
+            return float(np.mean(away**2)), gradient
+
+        def outputs(self, X):
+            return X[:, 0]
+
+    encoder = TaskAwareEncoder(
+        20.0, task=FirstColumn(), n_components=1, random_state=0
+    ).fit(IRIS)
+    assert encoder.expected_task_loss_ < 0.3 * encoder.task_variance_
+    error = encoder.transform(IRIS)[:, 0] - IRIS[:, 0]
+    assert np.mean(error**2) < 0.5 * np.var(IRIS[:, 0])
+
+
+def test_published(monkeypatch):
+    import sktensordp.encoding._learned_plan as plan
+
+    def quick(*arguments, original=plan.published_encoder, **options):
+        return original(*arguments, **options, n_epochs=30)
+
+    monkeypatch.setattr(plan, "published_encoder", quick)
+    encoder = TaskAwareEncoder(5.0, task=MODEL, calibration="published")
+    with pytest.warns(UnsoundClaimWarning, match="No finite epsilon"):
+        encoder.fit(IRIS)
+    assert encoder.n_components_ == 3
+    assert encoder.privacy_guarantee_.claimed == (5.0, 0.0)
+    assert not encoder.privacy_guarantee_.protects
+    # Codes are not bounded: a stranger's may lie anywhere.
+    assert (
+        np.abs(encoder.privatize(IRIS + 1e6)).max()
+        > 100 * encoder._plan.noise.lattice.step
+    )
+    assert encoder.transform(IRIS).shape == IRIS.shape
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"task": RandomForestClassifier(2).fit(IRIS, CLASSES)}, "RandomForest"),
+        ({"task": LogisticRegression()}, "fitted"),
+        ({"task": MODEL, "clip": 0.9}, "clip is for linear tasks"),
+        ({"task": np.eye(4), "encoder": "mlp"}, "not linear"),
+        ({"task": MODEL, "mechanism": "gaussian"}, "delta"),
+    ],
+)
+def test_bad_tasks(parameters, words):
+    encoder = TaskAwareEncoder(**parameters)
+    with pytest.raises((ValueError, TypeError), match=words):
+        encoder.fit(IRIS)
+    assert not hasattr(encoder, "_releases")
+
+
+def test_model_of_other_samples():
+    with pytest.raises(ValueError, match="entries"):
+        TaskAwareEncoder(task=MODEL).fit(IRIS[:, :3])
+
+
+def test_learning_is_a_function_of_the_data(fitted):
+    again = clone(fitted).fit(IRIS)
+    np.testing.assert_array_equal(
+        again._plan.encoder.vector, fitted._plan.encoder.vector
+    )
+    np.testing.assert_array_equal(
+        again.transform(IRIS), clone(again).fit_transform(IRIS)
+    )
