@@ -40,7 +40,18 @@ def test_audit(capsys):
     (code,) = [block for block in blocks if "audit_mechanism" in block]
     exec(compile(code, "README.md", "exec"), {})
     assert "VIOLATED" in capsys.readouterr().out
-    assert len(blocks) == 3
+    assert len(blocks) == 4
+
+
+def test_encoding(capsys):
+    """What a task makes of other people's releases: 0.935 +- 0.018 at epsilon = 5."""
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    (code,) = [block for block in blocks if "TaskAwareEncoder" in block]
+    exec(compile(code, "README.md", "exec"), {})
+    clean, noisy, *guarantee = capsys.readouterr().out.split()
+    assert float(clean) > 0.93
+    assert float(noisy) > 0.83
+    assert " ".join(guarantee).startswith("(epsilon = 5, delta = 0)-differential")
 
 
 def test_mechanism(capsys):

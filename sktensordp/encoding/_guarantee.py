@@ -71,7 +71,7 @@ def encoder_guarantee(mechanism, event, *, epsilon, delta, calibration):
         delta=delta if mechanism == "gaussian" else 0.0,
         event=event,
         unit="sample",
-        statement=f"{call}, whatever numbers it holds: its code, clipped to a ball "
-        f"that was fixed in the fit, and {name}. Every call spends again.",
+        statement=f"{call}, whatever numbers it holds: its code, moved into a "
+        f"ball or onto a sphere fixed in the fit, and {name}. Every call spends again.",
         source=source,
     )

@@ -134,8 +134,8 @@ class TaskAwareEncoder(LinearEncoder):
     >>> print(encoder.privacy_guarantee_)
     (epsilon = 8, delta = 0)-differential privacy for one row of X (replace-one). One
     call of transform or privatize, for each sample, whatever numbers it holds: its
-    code, clipped to a ball that was fixed in the fit, and PrivUnit's direction of a
-    lattice point. Every call spends again. [Bhowmick et al. (2018), Theorem 1]
+    code, moved into a ball or onto a sphere fixed in the fit, and PrivUnit's direction
+    of a lattice point. Every call spends again. [Bhowmick et al. (2018), Theorem 1]
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
