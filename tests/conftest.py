@@ -1,4 +1,12 @@
-"""Options of the test run."""
+"""Options of the test run, and what runs the examples."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def pytest_addoption(parser):
@@ -8,3 +16,23 @@ def pytest_addoption(parser):
         default=300,
         help="fits on each of two neighbours, for every audit of tests/statistical",
     )
+
+
+@pytest.fixture(scope="session")
+def run():
+    """Run an example as a user would; it draws a picture, and nothing may warn."""
+
+    def run_example(folder, script, *arguments, draws=True):
+        picture = folder / "picture.png"
+        output = ["--output", picture] if draws else []
+        finished = subprocess.run(
+            [sys.executable, "-W", "error", EXAMPLES / script, *output, *arguments],
+            capture_output=True,
+            text=True,
+            env={"MPLBACKEND": "Agg", "HOME": str(folder), "PATH": "/usr/bin:/bin"},
+        )
+        assert finished.returncode == 0, finished.stderr
+        assert not draws or picture.read_bytes().startswith(b"\x89PNG")
+        return finished.stdout
+
+    return run_example

@@ -1,33 +1,14 @@
 """The main job runs on the default and on a file, and says what it must say."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from sktensordp.datasets import make_ratings
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
-
-
-def run(tmp_path, script, *arguments, draws=True):
-    picture = tmp_path / "picture.png"
-    output = ["--output", picture] if draws else []
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / script, *output, *arguments],
-        capture_output=True,
-        text=True,
-        env={"MPLBACKEND": "Agg", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert not draws or picture.read_bytes().startswith(b"\x89PNG")
-    return finished.stdout
-
 
 @pytest.mark.parametrize("source", ["default", "file"])
-def test_complete_ratings(tmp_path, source):
+def test_complete_ratings(tmp_path, run, source):
     arguments = ["--epsilons", "1", "8", "--rank", "3", "--random-state", "0"]
     if source == "file":
         ratings = make_ratings(60, 80, 3000, random_state=0, levels=[1, 2, 3, 4, 5])
@@ -52,7 +33,7 @@ def test_complete_ratings(tmp_path, source):
 
 
 @pytest.mark.parametrize("source", ["default", "file"])
-def test_user_privacy(tmp_path, source):
+def test_user_privacy(tmp_path, run, source):
     arguments = ["--epsilons", "1", "32", "--rank", "3", "--random-state", "0"]
     arguments += ["--users", "1000"]
     if source == "file":
@@ -91,7 +72,7 @@ def test_user_privacy(tmp_path, source):
 
 
 @pytest.mark.parametrize("decomposition", ["cp", "tucker"])
-def test_simulation_study(tmp_path, decomposition):
+def test_simulation_study(tmp_path, run, decomposition):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
     arguments += ["--decomposition", decomposition]
     arguments += ["--missing", "0.5", "--epsilon", "64"]
@@ -111,7 +92,7 @@ def test_simulation_study(tmp_path, decomposition):
     assert large["auto"] < 0.5 * mean < large["published input"]
 
 
-def test_ratings_study(tmp_path):
+def test_ratings_study(tmp_path, run):
     ratings = make_ratings(60, 80, 3000, random_state=0, levels=[1, 2, 3, 4, 5])
     rows = [
         f"u{u},{i},{r:g},{1_000_000 * (k % 12)}"
@@ -139,7 +120,7 @@ def test_ratings_study(tmp_path):
     assert error["auto"] < min(float(mean), error["published input"])
 
 
-def test_mechanism_errors(tmp_path):
+def test_mechanism_errors(tmp_path, run):
     arguments = ["--shapes", "1", "--values", "400000"]
     printed = run(tmp_path, "mechanism_errors.py", *arguments)
     rows = re.findall(
@@ -158,7 +139,7 @@ def test_mechanism_errors(tmp_path):
     assert max(truth.values()) < 0.14
 
 
-def test_directional_digits(tmp_path):
+def test_directional_digits(tmp_path, run):
     arguments = ["--epsilons", "80", "--folds", "3", "--random-state", "0"]
     printed = run(tmp_path, "directional_digits.py", *arguments)
     scores = dict(re.findall(r"^(\S.*?) {2,}(\d\.\d{3})", printed, re.MULTILINE))
@@ -166,7 +147,7 @@ def test_directional_digits(tmp_path):
     assert "(epsilon = 80, delta = 1e-05)-differential privacy for one row" in printed
 
 
-def test_private_gradients(tmp_path):
+def test_private_gradients(tmp_path, run):
     arguments = ["--epsilons", "4", "--steps", "20", "--runs", "2"]
     printed = run(tmp_path, "private_gradients.py", *arguments, draws=False)
     (epsilon,) = re.findall(
@@ -175,7 +156,7 @@ def test_private_gradients(tmp_path):
     assert 3.9 < float(epsilon) <= 4
 
 
-def test_hourly_counts(tmp_path):
+def test_hourly_counts(tmp_path, run):
     printed = run(tmp_path, "hourly_counts.py", "--days", "4", "--random-state", "0")
     rows = re.findall(r"^(\S.*?) {2,}(\d+\.\d{3})$", printed, re.MULTILINE)
     error = {name: float(value) for name, value in rows}

@@ -2,31 +2,16 @@
 
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+SEED = "--random-state", "0"
 
 
-def run(tmp_path, script, *arguments):
-    picture = tmp_path / "picture.png"
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / script, "--output", picture,
-         "--random-state", "0", *arguments],
-        capture_output=True,
-        text=True,
-        env={"MPLBACKEND": "Agg", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stderr
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    return finished.stdout
-
-
-def test_local_digits(tmp_path):
-    printed = run(tmp_path, "local_digits.py", "--epsilons", "8", "64", "--splits", "2")
+def test_local_digits(tmp_path, run):
+    printed = run(
+        tmp_path, "local_digits.py", *SEED, "--epsilons", "8", "64", "--splits", "2"
+    )
     rows = re.findall(r"^(.*?) {2,}(\d.\d\d)±\S+ +(\d.\d\d)±", printed, re.MULTILINE)
     score = {name: tuple(map(float, values)) for name, *values in rows}
     assert len(score) == 9
@@ -48,9 +33,9 @@ def test_local_digits(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(23, 23), (2, 3, 4)])
-def test_local_mean(tmp_path, shape):
+def test_local_mean(tmp_path, run, shape):
     arguments = ["--shape", *map(str, shape), "--epsilons", "1", "16"]
-    printed = run(tmp_path, "local_mean.py", *arguments, "--users", "2000")
+    printed = run(tmp_path, "local_mean.py", *SEED, *arguments, "--users", "2000")
     tables = printed.split("epsilon = ")[1:]
     assert [table.split(",")[0] for table in tables] == ["1", "16"]
     for table in tables:
