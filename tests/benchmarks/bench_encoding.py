@@ -4,8 +4,8 @@
 
 Breast cancer, a network of 45 hidden units as the task: cross-entropy of its answer for
 decoded samples against the true labels, on the 30% of every split that nothing was
-fitted to, mean of 20 releases; and the seconds of a fit. Algorithm 1 of the paper, which
-takes half a minute a fit, is run with --published.
+fitted to, mean of 20 releases; and the seconds of a fit. Algorithm 1 of the paper,
+which takes half a minute a fit, is run with --published.
 """
 
 import argparse
