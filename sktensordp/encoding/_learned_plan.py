@@ -141,8 +141,7 @@ def learned_code(model, rows, y, *, mechanism, epsilon, delta, n_components, n_h
             return no_noise(size, clipped=True)
         return code_noise(name, size, epsilon, delta)
 
-    task = task_of(model, rows)
-    targets = None if callable(getattr(task, "outputs", None)) else y
+    task, targets = _task_and_targets(model, rows, y)
     learned = learned_encoder(
         task,
         rows,
@@ -171,8 +170,7 @@ def published_learned_code(model, rows, y, *, epsilon, n_components, n_hidden):
     -------
     found : FittedCode
     """
-    task = task_of(model, rows)
-    targets = None if callable(getattr(task, "outputs", None)) else y
+    task, targets = _task_and_targets(model, rows, y)
     learned = published_encoder(
         task,
         rows,
@@ -186,6 +184,20 @@ def published_learned_code(model, rows, y, *, epsilon, n_components, n_hidden):
     channel = learned.channel
     noise = fixed_noise(channel.n_outputs, epsilon, channel.sensitivity)
     return _fitted(task, rows, targets, learned, noise, noise.plan, np.inf)
+
+
+def _task_and_targets(model, rows, y):
+    """The task, and `y` where it has no outputs of its own."""
+    task = task_of(model, rows)
+    if callable(getattr(task, "outputs", None)) or y is None:
+        return task, None
+    targets = np.asarray(y)
+    if targets.ndim == 0 or len(targets) != len(rows):
+        raise ValueError(
+            f"y must have one target for each of the {len(rows)} samples, got shape "
+            f"{targets.shape}."
+        )
+    return task, targets
 
 
 def _fitted(task, rows, targets, learned, noise, release, radius):

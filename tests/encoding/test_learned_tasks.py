@@ -149,6 +149,26 @@ def test_task_with_a_gradient_and_targets_of_its_own():
     assert np.mean(error**2) < 0.5 * np.var(IRIS[:, 0])
 
 
+class ThirdColumn:
+    """Squared error of the third column from targets that it is given."""
+
+    def value_and_gradient(self, X_hat, targets):
+        away = X_hat[:, 2] - targets
+        gradient = np.zeros_like(X_hat)
+        gradient[:, 2] = 2 * away / len(away)
+        return float(np.mean(away**2)), gradient
+
+
+def test_task_whose_targets_are_y():
+    encoder = TaskAwareEncoder(20.0, task=ThirdColumn(), n_components=1)
+    encoder.fit(IRIS, IRIS[:, 2].tolist())
+    assert encoder.expected_task_loss_ < 0.3 * encoder.task_variance_
+    with pytest.raises(TypeError, match="needs targets"):
+        encoder.fit(IRIS)
+    with pytest.raises(ValueError, match="one target for each"):
+        encoder.fit(IRIS, [1.0, 2.0])
+
+
 def test_published(monkeypatch):
     import sktensordp.encoding._learned_plan as plan
 
