@@ -3,6 +3,7 @@
 import functools
 import math
 import warnings
+from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -110,7 +111,8 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
     def __sklearn_clone__(self):
         copy = super().__sklearn_clone__()
         # A fitted model that is the task stays fitted.
-        copy.task = self.task
+        is_model = hasattr(self.task, "get_params")
+        copy.task = deepcopy(self.task) if is_model else self.task
         return copy
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -98,6 +98,7 @@ class EncoderClient(PrivateEstimatorMixin):
         self.sample_shape = sample_shape
         self.random_state = random_state
         self.privacy_guarantee_ = guarantee
+        self._count_releases()
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
         """Noisy codes of samples, with fresh noise at every call.

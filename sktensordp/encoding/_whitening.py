@@ -11,6 +11,8 @@ __all__ = ["Whitening", "standardized", "whitening"]
 _LEAST_VARIANCE = 1e-10
 # A column is constant if its values differ by so many roundoffs.
 _CONSTANT = 16 * float(np.finfo(float).eps)
+# So is one whose values are hardly more than the least numbers there are.
+_LEAST_WIDTH = 1e-290
 # Standardised entries beyond this are moved to it, so that no product overflows.
 _HUGE = 1e100
 
@@ -75,7 +77,7 @@ def whitening(rows):
     if not np.all(np.isfinite(width)):
         raise ValueError("The fitting data are too large to have moments.")
     peak = np.abs(away).max(axis=0)
-    varies = width > _CONSTANT * np.abs(rows).max(axis=0)
+    varies = (width > _CONSTANT * np.abs(rows).max(axis=0)) & (peak > _LEAST_WIDTH)
     if not np.any(varies):
         raise ValueError("All samples are equal, so there is nothing to encode.")
     away[:, ~varies] = 0.0

@@ -14,6 +14,7 @@ __all__ = ["LevelDesign", "design_levels"]
 
 # A larger budget is not spent on one entry: it would not be told from certainty.
 _LARGEST = 20.0
+_SMALLEST = 1e-9
 # Weights of the table of moves. The probability of keeping is a multiple of 2^-52.
 _TOTAL, _KEEP_UNIT = 2**60, 2.0**-52
 _RATE_UNIT = 2.0**-44
@@ -61,13 +62,19 @@ class LevelDesign:
     def _moves(self):
         return self.law.moves()
 
+    @cached_property
+    def _rounded(self):
+        """Weights of the moves rounded down, and what each row lacks."""
+        weights = np.floor(self._moves * float(_TOTAL)).astype(np.int64)
+        return weights, _TOTAL - weights.sum(axis=1)
+
     @property
     def moves(self):
         """Integer weights of the moves, of a common sum; None for "geometric"."""
         if self.law.noise == "geometric":
             return None
-        weights = np.floor(self._moves * float(_TOTAL)).astype(np.int64)
-        rest = _TOTAL - weights.sum(axis=1)
+        weights, rest = self._rounded
+        weights = weights.copy()
         weights[np.arange(len(weights)), np.argmax(weights, axis=1)] += rest
         return weights
 
@@ -76,9 +83,13 @@ class LevelDesign:
         """Largest |log ratio| of an integer weight to what it stands for."""
         if self.law.noise == "geometric":
             return 0.0
-        least = float(self._moves.min()) * _TOTAL
-        # The largest weight of a row takes what the others lose, at most one each.
-        return _ROUNDING + 2 / least if least > 2**10 else math.inf
+        weights, rest = self._rounded
+        least = float(weights.min())
+        if least < 2**10:
+            return math.inf
+        # Rounded down by less than one; the largest weight of a row takes the rest.
+        largest = np.abs(rest) / weights.max(axis=1)
+        return _ROUNDING + 2 * max(1 / least, float(largest.max()))
 
     @property
     def event(self):
@@ -214,6 +225,8 @@ def design_levels(
     def largest(make, start):
         return _largest(make, start, epsilon, delta)
 
+    if epsilon < _SMALLEST:
+        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
     span = LevelLaw.span_of(noise, n_levels)
     if keep is not None and rate is not None:
         found = design(keep, rate)
@@ -278,11 +291,11 @@ def _largest(make, start, epsilon, delta):
     else:
         return None
     at = brentq(lambda x: np.clip(excess(x), -50, 50), low, high, xtol=1e-6)
-    shortfall = 1e-6
-    while not make(math.exp(at)).keeps_budget(epsilon, delta):
-        at -= shortfall
-        shortfall *= 2
-    return make(math.exp(at))
+    for shortfall in (0.0, *1e-6 * 2.0 ** np.arange(20)):
+        found = make(math.exp(at - shortfall))
+        if found.keeps_budget(epsilon, delta):
+            return found
+    return None
 
 
 def _best(shared, noise, n_levels, kinds, epsilon, delta):
@@ -341,10 +354,13 @@ def _theorem_budget(n_entries, epsilon, delta):
         found = optimal_composition_delta(math.exp(log_budget), n_entries, epsilon)
         return math.log(max(found, 1e-300) / delta)
 
-    most = math.log(least) + 1
+    low = math.log(least)
+    if excess(low) >= 0:
+        return least
+    most = low + 1
     while excess(most) < 0:
         most += 1
-    return math.exp(brentq(excess, math.log(least), most))
+    return math.exp(brentq(excess, low, most))
 
 
 def _limit_budget(shared, share, n_entries, epsilon, delta):

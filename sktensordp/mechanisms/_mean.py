@@ -119,9 +119,13 @@ def mean(
         raise ValueError(f"released has samples without entries, of shape {shape}.")
     modes = _modes(symmetric, shape)
     domain = declared_set(shape, bounds=bounds)
-    found, squares = _moments(samples, modes)
+    # In a unit in which no square overflows or vanishes.
+    peak = max(abs(float(samples.min())), abs(float(samples.max())))
+    exponent = math.frexp(peak)[1] if not 1e-100 < peak < 1e100 else 0
+    found, squares = _moments(samples, modes, exponent)
     n_samples = len(samples)
-    error = np.sqrt(squares / (n_samples - 1) / n_samples)
+    error = np.ldexp(np.sqrt(squares / (n_samples - 1) / n_samples), exponent)
+    found = np.ldexp(found, exponent)
     if domain is not None:
         found = domain.clip(found.reshape(1, -1), slice(None), None).reshape(shape)
     return MeanEstimate(found, error)
@@ -152,13 +156,17 @@ def _modes(symmetric, shape):
     return modes
 
 
-def _moments(samples, modes):
-    """Mean of the projected samples and their sum of squares around it."""
+def _moments(samples, modes, exponent):
+    """Mean of the projected samples and their sum of squares around it.
+
+    In units of 2^`exponent`.
+    """
     shape = samples.shape[1:]
     total, squares, n_seen = np.zeros(shape), np.zeros(shape), 0
     rows = max(1, _CHUNK // math.prod(shape))
     for start in range(0, len(samples), rows):
-        block = _symmetrized(samples[start : start + rows].astype(float), modes)
+        block = np.ldexp(samples[start : start + rows].astype(float), -exponent)
+        block = _symmetrized(block, modes)
         centre = block.mean(axis=0)
         # Chan, Golub and LeVeque (1983): the moments of two parts make the whole's.
         away = centre - total

@@ -104,7 +104,12 @@ def _collect(obj, like=None):
     With `like`, those planned by an unfitted one, `like` being the same with other
     parameters, fitted (None where there is none).
     """
+    from sklearn.frozen import FrozenEstimator
+
     planned = like is not None
+    if isinstance(obj, FrozenEstimator):
+        # No search fits it again: what it guarantees is what it was fitted for.
+        obj, planned = obj.estimator, False
     if hasattr(obj, "cv_results_") and hasattr(obj, "estimator"):
         return _collect_search(obj)
     if hasattr(obj, "steps"):
@@ -192,9 +197,26 @@ def _times_used(search, releases_in_transform, of_a_mode):
     fits = n_splits - 1 if each_tested_once and not of_a_mode else n_splits
     if not releases_in_transform:
         return fits
-    # Training parts are transformed in the fit, and again for a training score.
-    trained = fits * (2 if search.return_train_score else 1)
-    return trained + (1 if each_tested_once else n_splits)
+    # Training parts are transformed in the fit, and again for every training score.
+    per_score = _times_scored(search.scoring)
+    trained = fits * (1 + (per_score if search.return_train_score else 0))
+    return trained + per_score * (1 if each_tested_once else n_splits)
+
+
+def _times_scored(scoring):
+    """How often samples are transformed to be scored, at most."""
+    if scoring is None or isinstance(scoring, str):
+        return 1
+    if isinstance(scoring, dict):
+        return sum(map(_times_scored, scoring.values()))
+    if isinstance(scoring, (list, tuple, set)):
+        return len(scoring)
+    if hasattr(scoring, "_response_method"):  # of make_scorer
+        return 1
+    raise TypeError(
+        "How often a scoring function transforms the samples cannot be seen; make it "
+        "with make_scorer, or pass its name."
+    )
 
 
 def _collect_search(search):

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist
+from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.linear_model import (
     LinearRegression,
@@ -421,3 +422,23 @@ def test_guide(guide):
     assert abs(float(lines[1]) - 0.33) < 0.01
     # 2000 people: the standard error is 0.01.
     assert abs(float(lines[2]) - 0.33) < 0.06
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "l2", "privunit", "gaussian"])
+def test_column_of_the_least_number_there_is(mechanism):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    X[:, 1] = 0
+    X[0, 1] = 5e-324
+    encoder = TaskAwareEncoder(
+        4.0, mechanism=mechanism, delta=1e-5, task=[[1.0, 0.0, 1.0]]
+    ).fit(X)
+    assert np.all(np.isfinite(encoder.privatize([[0.0, 0, 0], [0, 1, 0], [1, 1, 1]])))
+
+
+def test_search_over_a_model_leaves_the_callers_alone():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = LinearRegression().fit(X, X[:, 0])
+    encoder = TaskAwareEncoder(task=model)
+    clone(encoder).set_params(task__fit_intercept=False)
+    assert model.fit_intercept
+    assert clone(encoder).task.coef_ is not None

@@ -263,3 +263,11 @@ class TestBadInput:
     def test_released(self, released, message):
         with pytest.raises(ValueError, match=message):
             mean(released)
+
+
+@pytest.mark.parametrize("size", [1e308, 1e160, 1e-160, 1e-300])
+def test_numbers_whose_squares_are_none(size):
+    found = mean(np.array([[1.0], [0.5], [-0.5]]) * size)
+    expected = mean([[1.0], [0.5], [-0.5]])
+    assert_allclose(found.mean / size, expected.mean, rtol=1e-14)
+    assert_allclose(found.standard_error / size, expected.standard_error, rtol=1e-14)

@@ -145,6 +145,31 @@ class TestGuarantee:
         )
         assert design.law.epsilon(design.keep) == pytest.approx(0.0095876, rel=1e-4)
 
+    def test_many_levels_and_a_tiny_budget(self):
+        # Rounding to integers tells here, also of the weights that make up for it.
+        response = fitted(1e-6, (1,), n_levels=1000)
+        plan = response._plan
+        keep, total = Fraction(int(plan.thresholds[0]), 2**52), 2**60
+        columns = [plan.moves[:, end].tolist() for end in (0, -1)]
+        for end, column in zip((0, 999), columns, strict=True):
+            found = [(1 - keep) * Fraction(weight, total) for weight in column]
+            found[end] += keep
+            ratio = max(found) / min(found)
+            assert float(ratio - 1) <= math.expm1(1e-6)
+
+    @pytest.mark.parametrize(
+        ("epsilon", "delta", "n"),
+        [(10.0, 1e-16, 1), (0.5, 1e-20, 4), (5.0, 1e-300, 100), (1e-8, 1e-300, 2)],
+    )
+    def test_deltas_that_grant_nothing(self, epsilon, delta, n):
+        guarantee = fitted(epsilon, (n,), delta=delta).privacy_guarantee_
+        assert guarantee.epsilon_at(delta) <= epsilon
+        assert guarantee.epsilon_at(delta) > 0.4 * epsilon
+
+    def test_a_budget_that_is_no_number(self):
+        with pytest.raises(ValueError, match="too small to be represented"):
+            fitted(1e-15, (4,), delta=1e-9)
+
     def test_unit_relation_and_words(self):
         guarantee = fitted(2.0).privacy_guarantee_
         assert (guarantee.epsilon, guarantee.delta) == (2.0, 0.0)

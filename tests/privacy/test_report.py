@@ -1,13 +1,17 @@
 """privacy_of: every release of an object is found and counted."""
 
 import math
+from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
-from sklearn.linear_model import Ridge
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -18,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
+from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import privacy_of
 
 
@@ -153,3 +158,66 @@ def test_html_is_escaped(ratings):
     shown = report._repr_html_()
     assert "{&#x27;epsilon&#x27;: 1.0}" in shown
     assert shown.count("<table>") == shown.count("</table>")
+
+
+class CountedLaplace(LaplaceMechanism):
+    """Counts how often each row is released, by its first column."""
+
+    released: ClassVar = Counter()
+
+    def transform(self, X):
+        self.released.update(np.asarray(X)[:, 0].tolist())
+        return super().transform(X)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(
+    "scoring",
+    [
+        None,
+        "roc_auc",
+        make_scorer(accuracy_score),
+        ["accuracy", "roc_auc", "neg_log_loss"],
+        {"one": "accuracy", "two": make_scorer(accuracy_score)},
+    ],
+    ids=str,
+)
+def test_every_score_is_a_release(scoring, train):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), np.arange(40) % 2
+    refit = "accuracy" if isinstance(scoring, list) else "one"
+    search = GridSearchCV(
+        make_pipeline(CountedLaplace(2.0, bounds=(0, 1)), LogisticRegression()),
+        {"logisticregression__C": [1.0]}, cv=4, scoring=scoring,
+        return_train_score=train,
+        refit=refit if isinstance(scoring, (list, dict)) else True,
+    )  # fmt: skip
+    CountedLaplace.released.clear()
+    report = privacy_of(search.fit(X, y))
+    most = max(CountedLaplace.released.values())
+    assert report.guarantee.epsilon >= 2.0 * most
+    if not isinstance(scoring, (list, dict)):
+        assert report.guarantee.epsilon == 2.0 * most
+
+
+def test_a_scoring_function_cannot_be_counted():
+    X, y = np.random.default_rng(0).random((20, 2)), np.arange(20) % 2
+    search = GridSearchCV(
+        make_pipeline(LaplaceMechanism(bounds=(0, 1)), LogisticRegression()),
+        {"logisticregression__C": [1.0]}, cv=2,
+        scoring=lambda model, X, y: model.score(X, y),
+    )  # fmt: skip
+    with pytest.raises(TypeError, match="scoring function"):
+        privacy_of(search.fit(X, y))
+
+
+def test_a_frozen_step_keeps_the_guarantee_of_its_fit():
+    X, y = np.random.default_rng(0).random((20, 2)), np.arange(20) % 2
+    frozen = LaplaceMechanism(8.0, bounds=(0, 1)).fit(X)
+    frozen.set_params(epsilon=1.0)  # what is released still has epsilon = 8
+    search = GridSearchCV(
+        make_pipeline(FrozenEstimator(frozen), LogisticRegression()),
+        {"logisticregression__C": [1.0]}, cv=2,
+    )  # fmt: skip
+    report = privacy_of(search.fit(X, y))
+    assert report.guarantee.epsilon == 8.0 * (2 + 1)
