@@ -37,6 +37,10 @@ class LevelLaw:
     n_levels: int
     rate: float
 
+    def __reduce__(self):
+        # Without what was computed on the way: equal laws have equal pickles.
+        return LevelLaw, (self.noise, self.n_levels, self.rate)
+
     @staticmethod
     def span_of(noise, n_levels):
         """Loss of the two furthest levels where nothing is kept, in units of `rate`."""

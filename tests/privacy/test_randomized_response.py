@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -100,6 +101,14 @@ def test_keeping_more_reveals_more():
         curves = [law.hockey_stick(keep, epsilons) for keep in KEEPS]
         for less, more in pairwise(curves):
             assert np.all(more >= less - 1e-15)
+
+
+def test_equal_laws_have_equal_pickles():
+    law, used = LevelLaw("laplace", 5, 0.3), LevelLaw("laplace", 5, 0.3)
+    assert used.mass > 1
+    assert used.hockey_stick(0.1, np.zeros(1)) > 0
+    assert pickle.dumps(law) == pickle.dumps(used)
+    assert pickle.loads(pickle.dumps(used)) == law
 
 
 def test_moves_are_the_law():
