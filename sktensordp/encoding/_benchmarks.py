@@ -16,6 +16,9 @@ class TaskAgnosticEncoder(LinearEncoder):
     and decoded as by `TaskAwareEncoder`, with the same guarantee. Noise is spread over
     all entries, whether the task needs them or not.
 
+    Moments, decoder and clip radius are learned in `fit` from public data, or from
+    people who consent: towards them, what is learned is not private.
+
     Parameters
     ----------
     epsilon : float, default=1.0
@@ -125,6 +128,9 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     The code holds the principal components of the task's output, which lose least
     without noise; it is clipped, randomised and decoded as by `TaskAwareEncoder`, with
     the same guarantee. How many components bear the noise best has to be guessed.
+
+    Encoder, decoder and clip radius are learned in `fit` from public data, or from
+    people who consent: towards them, what is learned is not private.
 
     Parameters
     ----------

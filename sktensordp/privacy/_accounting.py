@@ -61,7 +61,7 @@ def compose_events(events):
 def event_epsilon(event, delta):
     """Smallest epsilon known to hold at `delta`; infinity where there is none."""
     ledger = _read(event)
-    left = (delta - ledger.revealed) / (1 - ledger.revealed) if ledger.private else -1
+    left = (delta - ledger.revealed) / (1 - ledger.shown) if ledger.private else -1
     return _epsilon(ledger, left) if left >= 0 else math.inf
 
 
@@ -97,7 +97,7 @@ def event_delta(event, epsilon):
     ledger = _read(event)
     if not ledger.private:
         return 1.0
-    return min(1.0, ledger.revealed + (1 - ledger.revealed) * _delta(ledger, epsilon))
+    return min(1.0, ledger.revealed + (1 - ledger.shown) * _delta(ledger, epsilon))
 
 
 def _delta(ledger, epsilon):
@@ -174,10 +174,14 @@ class _Ledger:
         return self.residual_epsilon > 0 or self.residual_delta > 0
 
     @property
+    def shown(self):
+        """Probability that some release shows everything."""
+        return -math.expm1(self.log_hidden)
+
+    @property
     def revealed(self):
-        """Probability that some release shows everything; a sampler may raise it."""
-        shown = -math.expm1(self.log_hidden)
-        return min(1.0, shown * math.exp(min(self.residual_epsilon, 700.0)))
+        """The same, as much as a sampler may raise it."""
+        return min(1.0, self.shown * math.exp(min(self.residual_epsilon, 700.0)))
 
     @property
     def slack(self):

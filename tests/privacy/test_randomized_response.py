@@ -16,6 +16,7 @@ from sktensordp.privacy._events import (
     PureDpEvent,
     RandomizedResponseDpEvent,
     RevealingDpEvent,
+    SamplerResidualDpEvent,
 )
 from sktensordp.privacy._pld import pure_epsilon
 from sktensordp.privacy._randomized_response import (
@@ -218,6 +219,18 @@ class TestRevealing:
             if total:
                 assert event_epsilon(composed, total * 0.99) == math.inf
                 assert math.isfinite(event_epsilon(composed, total * 1.01))
+
+    def test_a_sampler_may_raise_what_is_shown(self):
+        # The share of what is shown may be e^r times as large, and all that is left
+        # keeps its own delta, which a sampler has e^r times as large.
+        share, r, d = 0.1, 0.2, 0.05
+        parts = [PureDpEvent(1.0), SamplerResidualDpEvent(r, d)]
+        hidden = dp_event.ComposedDpEvent(parts)
+        event = RevealingDpEvent(share, hidden)
+        found = event_delta(event, 0.9)
+        exact = share * math.exp(r) + (1 - share) * event_delta(hidden, 0.9)
+        assert found == pytest.approx(exact, rel=1e-12)
+        assert event_epsilon(event, found) <= 0.9 * (1 + 1e-9)
 
     def test_everything_shown(self):
         event = RevealingDpEvent(1.0, PureDpEvent(0.1))

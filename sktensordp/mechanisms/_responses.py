@@ -1,0 +1,250 @@
+"""How levels are kept or moved in many samples, and the same as published."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..noise import (
+    GaussianLattice,
+    LaplaceLattice,
+    bernoulli,
+    categorical,
+    discrete_laplace,
+)
+from ..privacy._sensitivity import SensitivitySet
+from ._levels import LevelDesign
+from ._noise import for_each_tile
+
+__all__ = ["LevelResponse", "PublishedResponse"]
+
+# The probabilities of keeping are multiples of the reciprocals.
+_KEEP_TOTAL, _PUBLISHED_TOTAL = 2**52, 2**60
+
+
+def _columns_of(values, columns):
+    return values if np.ndim(values) == 0 else values[columns]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelResponse:
+    """Samples put on levels, each kept or moved.
+
+    Attributes
+    ----------
+    domain : SensitivitySet
+    n_levels : int
+    keep, scale : float
+        Of an entry of weight 0.
+    thresholds : ndarray of shape (n_kinds,), int
+        Probability of keeping, in units of 2^-52.
+    kinds : int or ndarray of shape (n_entries,)
+        The kind of each entry.
+    moves : ndarray of shape (n_levels, n_levels), int64, or (int, int)
+        Weights of the moves; the rate of two-sided geometric noise as a fraction.
+    outputs, means, variances : ndarray of shape (n_kinds, n_levels)
+        What each output stands for, and mean and variance of what is released of each
+        level; in levels.
+    """
+
+    domain: SensitivitySet
+    n_levels: int
+    keep: float
+    scale: float
+    thresholds: np.ndarray
+    kinds: int | np.ndarray
+    moves: np.ndarray | tuple[int, int]
+    outputs: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+
+    @classmethod
+    def of(cls, design: LevelDesign, domain, kinds):
+        """The plan that carries out a design."""
+        law = design.law
+        scale = 1 / law.rate if law.rate else math.inf
+        if law.noise == "gaussian":
+            scale = math.sqrt(scale / 2)
+        moves = design.moves
+        return cls(
+            domain,
+            law.n_levels,
+            float(design.keeps.max()) if kinds is None else design.keep,
+            scale,
+            (design.keeps * _KEEP_TOTAL).astype(np.int64),
+            0 if kinds is None else kinds,
+            law.rate.as_integer_ratio() if moves is None else moves,
+            design.outputs,
+            *design.moments(),
+        )
+
+    @property
+    def step(self):
+        """Distance of two levels, in units of the entries."""
+        return self.domain.width / (self.n_levels - 1)
+
+    @property
+    def noise_variance(self):
+        """Largest variance of an entry over its range."""
+        squares = self.variances + self.means**2
+        # Between two levels both moments are linear, and the variance is a parabola.
+        middle = _halfway(squares) - _halfway(self.means) ** 2
+        largest = _largest_between(self.variances, middle)
+        return _columns_of(largest, self.kinds) * self.step**2
+
+    @property
+    def expected_squared_error(self):
+        """Largest of a sample."""
+        levels = np.arange(self.n_levels)
+        errors = self.variances + (self.means - levels) ** 2
+        squares = self.variances + self.means**2
+        between = levels[:-1] + 0.5
+        middle = _halfway(squares) - 2 * between * _halfway(self.means) + between**2
+        error = _columns_of(_largest_between(errors, middle), self.kinds)
+        error = np.broadcast_to(error * self.step**2, self.domain.n_entries)
+        return float(error.sum())
+
+    def variance(self, samples):
+        """Exact variance of what is released of each entry."""
+        lower, upper, share = self._around(samples, slice(None))
+        kinds = np.broadcast_to(self.kinds, samples.shape[1:])
+
+        def between(moment):
+            return moment[kinds, lower] * (1 - share) + moment[kinds, upper] * share
+
+        squares = between(self.variances + self.means**2)
+        return (squares - between(self.means) ** 2) * self.step**2
+
+    def randomize(self, samples, source):
+        """Released samples.
+
+        Parameters
+        ----------
+        samples : ndarray of shape (n_samples, n_entries), float32 or float64
+        source : NoiseSource
+
+        Returns
+        -------
+        released : ndarray of the shape and type of `samples`
+        """
+        out = np.empty_like(samples)
+
+        def work(number, rows, columns):
+            bits = source.stream(number)
+            kinds = _columns_of(self.kinds, columns)
+            lower, upper, share = self._around(samples[rows, columns], columns)
+            up = np.random.Generator(bits).random(share.shape) < share
+            levels = np.where(up, upper, lower)
+            kept = bernoulli(bits, self.thresholds[kinds], _KEEP_TOTAL, levels.shape)
+            found = np.where(kept, levels, self._moved(levels, bits))
+            if not isinstance(self.moves, tuple):
+                found = self.outputs[np.broadcast_to(kinds, found.shape), found]
+            step = _columns_of(self.step, columns)
+            out[rows, columns] = _columns_of(self.domain.low, columns) + found * step
+
+        for_each_tile(work, samples)
+        return out
+
+    def _around(self, block, columns):
+        """The two levels around each value, and the way from the lower to it."""
+        position = self.domain.clip(block, columns, None)
+        position -= _columns_of(self.domain.low, columns)
+        position /= _columns_of(self.step, columns)
+        lower = np.clip(np.floor(position), 0, self.n_levels - 2).astype(np.int64)
+        return lower, lower + 1, np.clip(position - lower, 0, 1)
+
+    def _moved(self, levels, bits):
+        if isinstance(self.moves, tuple):
+            noise = discrete_laplace(bits, *self.moves, levels.size)
+            return levels + noise.reshape(levels.shape)
+        return categorical(bits, self.moves, levels.ravel()).reshape(levels.shape)
+
+
+def _halfway(values):
+    return (values[:, 1:] + values[:, :-1]) / 2
+
+
+def _largest_between(ends, middle):
+    """Largest value of the parabolas through two neighbouring ends and their middle."""
+    left, right = ends[:, :-1], ends[:, 1:]
+    bend = 2 * middle - left - right  # a quarter of -second derivative, times two
+    slope = right - left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.clip(0.5 + slope / (4 * bend), 0, 1)
+    at = np.where(bend > 0, at, 0.5)
+    inside = left + slope * at + 2 * bend * at * (1 - at)
+    return np.maximum(ends.max(axis=1), inside.max(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedResponse:
+    """Entries that are kept as they are, or receive continuous noise.
+
+    Attributes
+    ----------
+    domain : SensitivitySet
+    lattice : LaplaceLattice or GaussianLattice
+    keeps : ndarray of shape (n_kinds,)
+        Probability of keeping, by kind of entry.
+    kinds : ndarray of shape (n_entries,) or None
+        The kind of each entry; None where there is one kind.
+    n_levels : int or None
+        Levels that values are rounded to beforehand.
+    scale : float
+        Of the noise.
+    """
+
+    domain: SensitivitySet
+    lattice: LaplaceLattice | GaussianLattice
+    keeps: np.ndarray
+    kinds: np.ndarray | None
+    n_levels: int | None
+    scale: float
+
+    @property
+    def keep(self):
+        """Probability of keeping an entry of least weight."""
+        return float(self.keeps.max())
+
+    @property
+    def _entry_keeps(self):
+        return self.keeps[0] if self.kinds is None else self.keeps[self.kinds]
+
+    @property
+    def noise_variance(self):
+        """Variance of an entry."""
+        if isinstance(self.lattice, LaplaceLattice):
+            variance = self.lattice.noise_variance
+        else:
+            variance = self.lattice.sigma**2
+        return variance * (1 - self._entry_keeps)
+
+    @property
+    def expected_squared_error(self):
+        """Of a sample, beyond what rounding to levels costs."""
+        entries = np.broadcast_to(self.noise_variance, self.domain.n_entries)
+        return float(entries.sum())
+
+    def variance(self, samples):
+        """Variance of what is released of each entry."""
+        return np.broadcast_to(self.noise_variance, samples.shape).copy()
+
+    def randomize(self, samples, source):
+        """Released samples, of the shape and type of `samples`."""
+        out = np.empty_like(samples)
+        thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
+
+        def work(number, rows, columns):
+            bits = source.stream(number)
+            block = self.domain.clip(samples[rows, columns], columns, None)
+            if self.n_levels is not None:
+                step = self.domain.width / (self.n_levels - 1)
+                index = np.rint((block - self.domain.low) / step)
+                block = self.domain.low + index * step
+            part = _columns_of(thresholds, columns)
+            kept = bernoulli(bits, part, _PUBLISHED_TOTAL, block.shape)
+            noisy = self.lattice.randomize(block, bits, columns)
+            out[rows, columns] = np.where(kept, block, noisy)
+
+        for_each_tile(work, samples)
+        return out
