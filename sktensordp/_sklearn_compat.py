@@ -1,6 +1,7 @@
 """The only import of private scikit-learn names."""
 
 from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._openmp_helpers import (
     _openmp_effective_n_threads as effective_n_threads,
 )
@@ -12,6 +13,7 @@ __all__ = [
     "StrOptions",
     "effective_n_threads",
     "fit_context",
+    "safe_indexing",
     "wants_frame",
 ]
 

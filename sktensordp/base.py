@@ -3,6 +3,8 @@
 from contextlib import contextmanager
 
 from ._random import NoiseSource, ReleaseCounter
+from .privacy._budget import open_budgets, process_name, record
+from .privacy._cover import current_cover
 
 __all__ = ["PrivateEstimatorMixin"]
 
@@ -34,6 +36,7 @@ class PrivateEstimatorMixin:
             A fresh key: no two releases share one, also not two with the same int
             as random state.
         """
+        self._record(guarantee)
         count = self._count_releases().next(seeded=self.random_state is not None)
         self.privacy_guarantee_ = guarantee if total is None else total
         source = NoiseSource(self.random_state, count)
@@ -41,6 +44,39 @@ class PrivateEstimatorMixin:
             yield source
         finally:
             source.close()
+
+    def _record(self, guarantee):
+        """Count a release in all open budgets; raise where one refuses it."""
+        cover = current_cover()
+        if cover is not None:
+            cover.admit(guarantee)
+            return
+        if hasattr(self, "_sent_by"):
+            raise RuntimeError(
+                f"This {type(self).__name__} was sent by a process with an open "
+                f"privacy budget, which would not learn of a release here. Release "
+                f"there, or in threads; or send it when no budget is open."
+            )
+        name = f"{self._released_by} of {type(self).__name__}"
+        record(guarantee, name, self._unprotected())
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return {**state, "_sent_by": process_name()} if open_budgets() else state
+
+    def __setstate__(self, state):
+        if state.get("_sent_by") == process_name():
+            state = {name: v for name, v in state.items() if name != "_sent_by"}
+        if hasattr(super(), "__setstate__"):
+            super().__setstate__(state)
+        else:
+            vars(self).update(state)
+
+    def __sklearn_clone__(self):
+        copy = super().__sklearn_clone__()
+        if hasattr(self, "_sent_by"):
+            copy._sent_by = self._sent_by
+        return copy
 
     def _count_releases(self):
         if not hasattr(self, "_releases"):

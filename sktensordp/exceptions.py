@@ -1,6 +1,13 @@
 """Warnings and errors about privacy."""
 
-__all__ = ["PrivacyLeakWarning", "UnsoundClaimWarning"]
+__all__ = ["BudgetExceededError", "PrivacyLeakWarning", "UnsoundClaimWarning"]
+
+
+class BudgetExceededError(RuntimeError):
+    """A release would exceed an open privacy budget; nothing of it was drawn.
+
+    What was released before stays counted.
+    """
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "encoding": MIDDLE | {"base", "mechanisms"},
     "completion": MIDDLE | {"base", "mechanisms"},
     "model_selection": MIDDLE | {"base", "mechanisms", "encoding", "completion"},
-    "plotting": MIDDLE | {"base", "mechanisms", "encoding", "completion", "audit"},
+    "plotting": MIDDLE
+    | {"base", "mechanisms", "encoding", "completion", "model_selection", "audit"},
     "audit": LOWEST | {"privacy"},
     "datasets": LOWEST | {"tensor"},
 }

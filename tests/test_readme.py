@@ -125,3 +125,29 @@ def test_guide_to_completion(tmp_path, monkeypatch):
     assert names["std"] > 0
     assert names["films"].shape == (3, 10)
     assert names["model"].privacy_guarantee_.epsilon <= 4
+
+
+def test_guide_to_the_choice_of_epsilon(capsys):
+    """What it says is printed, from zeros, from wines and from who rated what."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    text = (ROOT / "doc" / "choosing_epsilon.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(compile(code, "choosing_epsilon.md", "exec"), {})
+    plt.close("all")
+    printed = capsys.readouterr().out.splitlines()
+    said = re.findall(r"`([^`]*)`", text.split("It prints ")[1].split(".\n")[0])
+    assert printed == said
+
+
+def test_guide_to_budgets(capsys):
+    """Its assertions hold, block after block."""
+    text = (ROOT / "doc" / "budgets.md").read_text()
+    names: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(code, "budgets.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "transform of LaplaceMechanism" in printed
+    assert "part 2 of 2, disjoint" in printed
+    assert "fit of PrivateSearchCV" not in printed
+    assert names["search"].best_params_["rank"] in (0, 1, 2, 3)

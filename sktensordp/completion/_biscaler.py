@@ -354,6 +354,7 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
             with self._release(guarantee) as source:
                 found = private_statistics(*sums, values, source)
         else:
+            self._record(guarantee)
             self.privacy_guarantee_ = guarantee
             if self.epsilon is not None:
                 found = private_statistics(*sums, values)

@@ -42,6 +42,7 @@ class PartialFitMixin:
     _form: Any
     _plan: Any
     _publish: Any
+    _record: Any
     _release: Any
     _shape_of: Any
     _validate_params: Any
@@ -124,6 +125,7 @@ class PartialFitMixin:
         self._observed, self._n_uses, self._single = observed, uses, total
         total = repeated(total, uses)
         if math.isinf(self.epsilon):
+            self._record(randomizer.guarantee)
             self.privacy_guarantee_ = total
             released = randomizer.clip(values)
         else:

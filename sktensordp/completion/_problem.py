@@ -1,6 +1,6 @@
 """What a private solver is asked for, and what it answers: no values, no randomness."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -103,6 +103,14 @@ class Problem:
         """Half of the range of the values."""
         low, high = self.values.bounds
         return (high - low) / 2
+
+    def with_budget(self, epsilon, values):
+        """The same for another epsilon and its EntryRandomizer."""
+        found = replace(self, epsilon=epsilon, values=values)
+        if self.n_entries:
+            # What follows from the coordinates alone is not computed again.
+            vars(found).update(coordinates=self.coordinates, features=self.features)
+        return found
 
     def entries(self, values):
         """Values at the observed entries, as sums over them are fastest."""

@@ -24,6 +24,7 @@ from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
+from ._expected import ExpectedErrorMixin
 from ._gradient import GradientPerturbation
 from ._input import (
     LARGEST_TABLE,
@@ -56,6 +57,7 @@ class BaseCompletion(
     QueriesMixin,
     PartialFitMixin,
     UnitLevelMixin,
+    ExpectedErrorMixin,
     PrivateEstimatorMixin,
     RegressorMixin,
     BaseEstimator,
@@ -312,6 +314,7 @@ class BaseCompletion(
     def _source(self, solver, guarantee):
         """Random streams for a solver, its release recorded; none if it needs none."""
         if math.isinf(self.epsilon) and not solver.starts_at_random:
+            self._record(guarantee)
             self.privacy_guarantee_ = guarantee
             return nullcontext()
         return self._release(guarantee)

@@ -19,11 +19,12 @@ from ..tensor._counts import expected_counts
 from ..tensor._shared_rows import biases_from_sums, rows_from_sums
 from ._unit_model import SharedModel
 
-__all__ = ["BIAS_PASSES", "FACTOR_PASSES", "UnitRun"]
+__all__ = ["BIAS_PASSES", "BOUND", "FACTOR_PASSES", "LEFT", "UnitRun", "planned_shares"]
 
 # Shares of the squared budget: of totals and of counts; of what is left, of the first
 # pass, which has biases alone, where factors follow.
 _TOTALS, _COUNTS, _FIRST = 0.03, 0.06, 0.1
+LEFT = 1 - _TOTALS - _COUNTS
 # Of a pass, of the totals that go with it.
 _PASS_TOTALS = 0.03
 # Passes over the modes: over biases alone, and over factors.
@@ -32,7 +33,7 @@ BIAS_PASSES, FACTOR_PASSES = 2, 7
 _RARE = 0.25
 # Largest root mean square of what the entries of a unit contribute, beside that of a
 # value around the model.
-_BOUND = 0.7
+BOUND = 0.7
 # Of the covariances of units' factors, the part that counts as variance of the
 # regressors. All of it would be expectation maximisation, which is slow; without any,
 # factors are fitted to the residuals that they have been computed from.
@@ -203,7 +204,7 @@ class UnitRun:
         term = _INTERACTION / form.rank
 
         def share_known(variance, squares, share, moment=1.0):
-            bound = _BOUND**2 * (_RESIDUAL + 0.05) * squares
+            bound = BOUND**2 * (_RESIDUAL + 0.05) * squares
             noise = self._sigma**2 * bound / share
             spread = _RESIDUAL * counts * weight
             # Regressors are released in the unit of their lengths.
@@ -212,7 +213,7 @@ class UnitRun:
             found = known / (1 + known)
             return float(first @ found / max(float(first.sum()), 1e-300))
 
-        share = self._plan("statistics")[-1][1]
+        share = planned_shares(self._problem, "statistics", left)[-1][1]
         squares = 1 + form.rank
         biases = share_known(_BIAS, 1.0, left)
         noisy_biases = share_known(_BIAS, squares, left)
@@ -225,27 +226,9 @@ class UnitRun:
         # Measured, the cost is about half of that.
         return _INTERACTION * items * units > _BIAS * (biases - noisy_biases) / 2
 
-    def _plan(self, name):
-        """Blocks that are fitted one after the other, pass by pass, and their shares.
-
-        Returns
-        -------
-        passes : list of dict of int to float
-            By block, the share of the squared budget.
-        """
-        problem, left = self._problem, 1 - self._used
-        modes = {k: math.sqrt(n) for k, n in enumerate(self._sizes, start=1)}
-        if name == "sums":
-            return BIAS_PASSES * [_divided(modes, left / BIAS_PASSES)]
-        blocks = problem.form.blocks(problem.shape)
-        own = {k: math.sqrt(math.prod(b)) for k, b in enumerate(blocks) if k}
-        first = _FIRST * problem.biases
-        passes = FACTOR_PASSES * [_divided(own, left * (1 - first) / FACTOR_PASSES)]
-        return ([_divided(modes, left * first)] if first else []) + passes
-
     def passes(self, name, on_sweep):
         """Fit one block after the other; how many passes there were."""
-        planned = self._plan(name)
+        planned = planned_shares(self._problem, name, 1 - self._used)
         for number, shares in enumerate(planned, start=1):
             if name == "statistics" and number == 1 + self._problem.biases:
                 self._begin_factors()
@@ -280,7 +263,7 @@ class UnitRun:
         # In units in which they are about one, by what was known before.
         lengths = np.sqrt(np.diag(self._moment(block)))[1 - n_biases :]
         squares = n_biases + model.form.rank
-        bound = _BOUND * math.sqrt((model.noise + 0.05) * squares)
+        bound = BOUND * math.sqrt((model.noise + 0.05) * squares)
         size = self._sizes[block - 1] if block <= n_modes else 1
         sums = self._sums((size, len(lengths)), bound, share * (1 - _PASS_TOTALS))
         n_own = 1 + self._n_own
@@ -448,6 +431,26 @@ class UnitRun:
             self._covariances[block] * lengths * lengths[:, np.newaxis], learn=False,
         )  # fmt: skip
         self.model.factors[-1] = means / lengths
+
+
+def planned_shares(problem, name, left):
+    """Blocks that are fitted in one pass after the other: their shares, by block.
+
+    Parameters
+    ----------
+    problem : Problem
+    name : {"sums", "statistics"}
+    left : float
+        Share of the squared budget that is left for them all.
+    """
+    modes = {k: math.sqrt(n) for k, n in enumerate(problem.shape[1:], start=1)}
+    if name == "sums":
+        return BIAS_PASSES * [_divided(modes, left / BIAS_PASSES)]
+    blocks = problem.form.blocks(problem.shape)
+    own = {k: math.sqrt(math.prod(b)) for k, b in enumerate(blocks) if k}
+    first = _FIRST * problem.biases
+    passes = FACTOR_PASSES * [_divided(own, left * (1 - first) / FACTOR_PASSES)]
+    return ([_divided(modes, left * first)] if first else []) + passes
 
 
 def _unit_sums(part, numbers):

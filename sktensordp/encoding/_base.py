@@ -289,6 +289,17 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
             )
         return super().get_feature_names_out(input_features)
 
+    _error_name = "expected task loss, as a share of the task's variance"
+
+    def _error_by_epsilon(self, X, y):
+        """Expected error as a function of epsilon; it is fitted to `X` and `y`."""
+
+        def error(epsilon):
+            self.set_params(epsilon=epsilon).fit(X, y)
+            return self.expected_task_loss_ / self.task_variance_
+
+        return error
+
     def _released(self, array):
         rows = array.reshape(len(array), -1)
         # What was fitted decides, not a parameter that was set afterwards.

@@ -87,6 +87,8 @@ class EncoderClient(PrivateEstimatorMixin):
     (1, 1)
     """
 
+    _released_by = "privatize"
+
     def __init__(
         self,
         plan: ClientPlan,

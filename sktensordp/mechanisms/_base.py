@@ -32,6 +32,7 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
     """
 
     _released_by = "transform"
+    _error_name = "largest expected squared error of a sample"
 
     _parameter_constraints: ClassVar = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -161,6 +162,24 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
     def _output_shape(self, X):
         """Shape of what is released of a sample."""
         return X.shape[1:]
+
+    def _error_by_epsilon(self, X, y):
+        """Expected error as a function of epsilon; of `X` the shape alone is read.
+
+        `y` is for estimators that learn from it.
+        """
+        if not self._is_declared():
+            raise ValueError(
+                f"The domain of {type(self).__name__} is not declared: the error would "
+                f"be that of a range read off the samples."
+            )
+        zeros = np.zeros((1, *np.shape(X)[1:]))
+        return lambda epsilon: self.set_params(epsilon=epsilon).fit(zeros)._worst_error
+
+    @property
+    def _worst_error(self):
+        """Largest expected squared error of a sample of the domain."""
+        return self.expected_squared_error_
 
     def _is_declared(self):
         """Whether the domain is declared, so that no value need be read."""

@@ -125,6 +125,16 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     def _output_shape(self, X):
         return (X.shape[2], X.shape[2])
 
+    @property
+    def _worst_error(self):
+        """That of rows that are all the same, and as long as they may be."""
+        plan, (n_rows, n_features) = self._plan, self.sample_shape_
+        if plan.noise == 0:
+            return 0.0
+        trace, noise = n_rows * plan.bound**2, plan.noise**2
+        squares = (trace + noise) ** 2 + (n_features - 1) * noise**2
+        return ((trace + n_features * noise) ** 2 + squares) / plan.n_projections
+
     def _plan_release(self, shape, X):
         from dp_accounting import dp_event
 

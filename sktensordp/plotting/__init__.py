@@ -1,6 +1,7 @@
 """Displays in the style of scikit-learn; matplotlib is imported when one is drawn."""
 
 from ._audit import AuditDisplay
+from ._expected_error import ExpectedErrorDisplay
 from ._privacy_utility import PrivacyUtilityDisplay
 
-__all__ = ["AuditDisplay", "PrivacyUtilityDisplay"]
+__all__ = ["AuditDisplay", "ExpectedErrorDisplay", "PrivacyUtilityDisplay"]

@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["PrivacyUtilityDisplay"]
+__all__ = ["REFERENCE_STYLES", "STYLES", "PrivacyUtilityDisplay"]
 
-_STYLES = [("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ("-", "v"), ("--", "x")]
-_REFERENCE_STYLES = [(0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3))]
+STYLES = [("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ("-", "v"), ("--", "x")]
+REFERENCE_STYLES = [(0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3))]
 
 
 class PrivacyUtilityDisplay:
@@ -189,12 +189,12 @@ class PrivacyUtilityDisplay:
             _, ax = plt.subplots()
         self.ax_, self.figure_, self.lines_ = ax, ax.figure, []
         for i, (label, (epsilon, mean, spread)) in enumerate(self.curves.items()):
-            line, marker = _STYLES[i % len(_STYLES)]
+            line, marker = STYLES[i % len(STYLES)]
             style = {"linestyle": line, "marker": marker, "capsize": 3}
             drawn = ax.errorbar(epsilon, mean, yerr=spread, label=label, **style)
             self.lines_.append(drawn)
         for i, (label, score) in enumerate((self.references or {}).items()):
-            dashes = _REFERENCE_STYLES[i % len(_REFERENCE_STYLES)]
+            dashes = REFERENCE_STYLES[i % len(REFERENCE_STYLES)]
             ax.axhline(
                 score, color="0.35", linestyle=dashes, linewidth=1.2, label=label
             )

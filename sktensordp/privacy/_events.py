@@ -6,17 +6,20 @@ only when a guarantee is made.
 """
 
 import attrs
-from attrs.validators import and_, ge, gt, instance_of, le
-from dp_accounting import DpEvent
+from attrs.validators import and_, deep_iterable, ge, gt, instance_of, le, min_len
+from dp_accounting import DpEvent, dp_event
 
 from ._randomized_response import LevelLaw
+from ._repetitions import RepetitionLaw
 
 __all__ = [
+    "ParallelDpEvent",
     "ProjectionDpEvent",
     "PureDpEvent",
     "RandomizedResponseDpEvent",
     "RevealingDpEvent",
     "SamplerResidualDpEvent",
+    "SelectionDpEvent",
     "TableDpEvent",
 ]
 
@@ -86,6 +89,50 @@ class RevealingDpEvent(DpEvent):
 
     probability: float = attrs.field(validator=and_(ge(0), le(1)))
     event: DpEvent = attrs.field(validator=instance_of(DpEvent))
+
+
+@attrs.frozen
+class ParallelDpEvent(DpEvent):
+    """Releases about disjoint parts of the data: one record is in one part at most.
+
+    Attributes
+    ----------
+    events : tuple of DpEvent
+        What was released about each part; at least one.
+    """
+
+    events: tuple[DpEvent, ...] = attrs.field(
+        converter=tuple,
+        validator=[min_len(1), deep_iterable(instance_of(DpEvent))],
+    )
+
+
+def _hashable(event):
+    """The same event, the lists in it tuples."""
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return dp_event.ComposedDpEvent(tuple(map(_hashable, event.events)))
+    if isinstance(event, ParallelDpEvent):
+        return ParallelDpEvent(map(_hashable, event.events))
+    inner = getattr(event, "event", None)
+    return attrs.evolve(event, event=_hashable(inner)) if inner else event
+
+
+@attrs.frozen
+class SelectionDpEvent(DpEvent):
+    """The best, by its own score, of a random number of independent releases.
+
+    Attributes
+    ----------
+    event : DpEvent
+        What one of the releases is, with its score.
+    law : RepetitionLaw
+        Of their number, which stays secret.
+    """
+
+    event: DpEvent = attrs.field(
+        validator=instance_of(DpEvent), converter=lambda e: _hashable(e)
+    )
+    law: RepetitionLaw = attrs.field(validator=instance_of(RepetitionLaw))
 
 
 @attrs.frozen

@@ -2,17 +2,26 @@
 
 import html
 import math
+import operator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Self
 
-__all__ = ["CALLERS_RELATION", "PrivacyGuarantee", "compose"]
+__all__ = ["BELOW_ONE", "CALLERS_RELATION", "PrivacyGuarantee", "shown", "unit_name"]
 
 # Neighbours of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
+# The largest delta that a claim may have.
+BELOW_ONE = math.nextafter(1.0, 0.0)
 _UNITS = {
     "entry": "the value of one observed entry",
     "sample": "one row of X",
 }
+
+
+def unit_name(unit: str | int) -> str:
+    """A unit in words."""
+    return _UNITS.get(str(unit), f"everything at one index of mode {unit}")
 
 
 def _pair(epsilon: float, delta: float) -> str:
@@ -193,7 +202,7 @@ class PrivacyGuarantee:
         NotImplementedError
             For releases that are neither pure nor Gaussian.
         """
-        from ._accounting import event_renyi
+        from ._renyi import event_renyi
 
         if not order > 1:
             raise ValueError(f"order must be > 1, got {order}.")
@@ -254,15 +263,62 @@ class PrivacyGuarantee:
             source=self.source,
         )
 
+    def repeated(self, count: int, *, delta: float | None = None) -> Self:
+        """Guarantee of so many such releases about the same data.
+
+        Parameters
+        ----------
+        count : int
+            At least 1; fixed before the first release.
+        delta : float, default=None
+            Where to state the epsilon; `count` times that of this guarantee by default.
+
+        Returns
+        -------
+        guarantee : PrivacyGuarantee
+        """
+        from dp_accounting import dp_event
+
+        count = operator.index(count)
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}.")
+        pair = self.claimed
+        return type(self).of(
+            dp_event.SelfComposedDpEvent(self.event, count),
+            delta=count * self.delta if delta is None else delta,
+            unit=self.unit,
+            relation=self.relation,
+            statement=f"{count} times: {self.statement}",
+            source=self.source,
+            claimed=pair and (count * pair[0], min(count * pair[1], BELOW_ONE)),
+        )
+
+    def __add__(self, other: Self) -> "PrivacyGuarantee":
+        """Both releases, about the same data: `compose`."""
+        from ._composition import compose
+
+        return compose(self, other) if _is_guarantee(other) else NotImplemented
+
+    def __mul__(self, count: int) -> Self:
+        """So many such releases about the same data: `repeated`."""
+        is_count = isinstance(count, Integral) and not isinstance(count, bool)
+        return self.repeated(int(count)) if is_count else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __or__(self, other: Self) -> "PrivacyGuarantee":
+        """Releases about disjoint data: `compose_parallel`."""
+        from ._composition import compose_parallel
+
+        return compose_parallel(self, other) if _is_guarantee(other) else NotImplemented
+
     @property
     def protects(self) -> bool:
         """Whether any finite epsilon holds at `delta`."""
         return math.isfinite(self.epsilon)
 
     def _headline(self) -> str:
-        unit = _UNITS.get(
-            str(self.unit), f"everything at one index of mode {self.unit}"
-        )
+        unit = unit_name(self.unit)
         if not self.protects:
             return f"No differential privacy for {unit}: no finite epsilon holds"
         return (
@@ -294,70 +350,5 @@ class PrivacyGuarantee:
         )
 
 
-def compose(
-    *guarantees: PrivacyGuarantee, delta: float | None = None
-) -> PrivacyGuarantee:
-    """Guarantee of several releases about the same data, taken together.
-
-    The releases may be adaptive. Pure epsilons add up, Gaussian releases compose
-    in closed form, and mixtures through privacy-loss distributions.
-
-    Parameters
-    ----------
-    *guarantees : PrivacyGuarantee
-        At least one; all of the same unit and relation.
-    delta : float, default=None
-        Where to state the epsilon of the composition; the sum of the deltas by
-        default.
-
-    Returns
-    -------
-    guarantee : PrivacyGuarantee
-
-    Raises
-    ------
-    ValueError
-        If there is none, or if the units or the relations differ: such guarantees
-        speak of different neighbours and do not add up. A query whose sensitivity the
-        caller vouches for goes with any relation; the caller then vouches for that.
-
-    Examples
-    --------
-    >>> import dp_accounting
-    >>> from sktensordp.privacy import PrivacyGuarantee, compose
-    >>> release = PrivacyGuarantee.of(
-    ...     dp_accounting.LaplaceDpEvent(noise_multiplier=2.0), unit="entry",
-    ...     statement="Laplace noise.", source="Dwork et al. (2006)")
-    >>> together = compose(release, release, release)
-    >>> together.epsilon, together.delta
-    (1.5, 0.0)
-    """
-    from ._accounting import compose_events
-
-    if not guarantees:
-        raise ValueError("compose needs at least one guarantee.")
-    relations = {g.relation for g in guarantees}
-    relations = relations - {CALLERS_RELATION} or relations
-    for name, kinds in (
-        ("unit", {g.unit for g in guarantees}),
-        ("relation", relations),
-    ):
-        found = sorted(map(str, kinds))
-        if len(found) > 1:
-            raise ValueError(
-                f"Guarantees with different {name}s do not compose: {found}. They "
-                f"bound the effect of different changes of the data."
-            )
-    claimed = None
-    if any(g.claimed is not None for g in guarantees):
-        pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
-        claimed = (sum(e for e, _ in pairs), sum(d for _, d in pairs))
-    return PrivacyGuarantee.of(
-        compose_events(g.event for g in guarantees),
-        delta=math.fsum(g.delta for g in guarantees) if delta is None else delta,
-        unit=guarantees[0].unit,
-        relation=min(relations),
-        statement=f"Composition of {len(guarantees)} releases about the same data.",
-        source="; ".join(sorted({g.source for g in guarantees})),
-        claimed=claimed,
-    )
+def _is_guarantee(other):
+    return isinstance(other, PrivacyGuarantee)

@@ -12,12 +12,18 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-from ._events import PureDpEvent, RandomizedResponseDpEvent, TableDpEvent
+from ._events import (
+    ProjectionDpEvent,
+    PureDpEvent,
+    RandomizedResponseDpEvent,
+    TableDpEvent,
+)
 from ._johnson_lindenstrauss import projection_delta
 
 __all__ = [
     "PURE_EVENTS",
     "composed_pld",
+    "curve_of",
     "hockey_stick",
     "pure_epsilon",
     "refuse_negative",
@@ -109,7 +115,7 @@ def _table_stick(event, epsilon):
 
 
 @lru_cache(maxsize=64)
-def composed_pld(pure, sampled, projections, mu):
+def composed_pld(pure, sampled, curves, mu):
     """PLD of a composition; None if its losses are too wide for a grid.
 
     Parameters
@@ -118,7 +124,7 @@ def composed_pld(pure, sampled, projections, mu):
         Pure events and their counts.
     sampled : frozenset of ((float, float), int)
         Sampling probability and mu of Gaussian noise on Poisson samples, and counts.
-    projections : frozenset of (ProjectionDpEvent, int)
+    curves : frozenset of (ProjectionDpEvent or SelectionDpEvent, int)
     mu : float
         Of all Gaussian noise on whole data.
 
@@ -126,7 +132,7 @@ def composed_pld(pure, sampled, projections, mu):
     -------
     pld : PrivacyLossDistribution or None
     """
-    interval = _pld_interval(pure, sampled, projections, mu)
+    interval = _pld_interval(pure, sampled, curves, mu)
     if interval > 1:
         return None
     parts = []
@@ -134,24 +140,46 @@ def composed_pld(pure, sampled, projections, mu):
         cells = math.ceil(pure_epsilon(event) / interval)
         curve = partial(hockey_stick, event)
         parts.append((_curve_pld(curve, -cells, cells, interval), count))
-    for event, count in sorted(projections, key=repr):
-        curve = partial(
-            projection_delta, n_projections=event.n_projections, tau=event.tau
-        )
-        low, high = (math.floor(loss / interval) for loss in _projection_losses(event))
-        parts.append((_curve_pld(curve, low, high + 1, interval), count))
+    for event, count in sorted(curves, key=repr):
+        low, high = (math.floor(loss / interval) for loss in _losses(event))
+        parts.append((_curve_pld(curve_of(event), low, high + 1, interval), count))
     for (rate, one), count in sorted(sampled):
         parts.append((_gaussian_pld(one, interval, rate), count))
     if mu:
         parts.append((_gaussian_pld(mu, interval, 1.0), 1))
-    composed = None
+    together = []
     for part, count in parts:
         if count > 1:
             # Its bounds of the tails may overflow on the way to a minimum.
             with np.errstate(over="ignore"):
                 part = part.self_compose(count)
-        composed = part if composed is None else composed.compose(part)
-    return composed
+        together.append(part)
+    # Neighbours first: most convolutions are then of few losses.
+    while len(together) > 1:
+        pairs = zip(together[::2], together[1::2], strict=False)
+        last = together[-1:] if len(together) % 2 else []
+        together = [one.compose(other) for one, other in pairs] + last
+    return together[0]
+
+
+def curve_of(event):
+    """The curve of a release that is known by it: epsilons to deltas."""
+    if isinstance(event, ProjectionDpEvent):
+        return partial(
+            projection_delta, n_projections=event.n_projections, tau=event.tau
+        )
+    from ._selection import selection_curve
+
+    return selection_curve(event).delta
+
+
+def _losses(event):
+    """Smallest and largest privacy loss of such a release."""
+    if isinstance(event, ProjectionDpEvent):
+        return _projection_losses(event)
+    from ._selection import selection_curve
+
+    return selection_curve(event).losses
 
 
 def _curve_pld(curve, low, high, interval):
@@ -188,7 +216,7 @@ def _projection_losses(event):
     return -max(most, shift), max(most, shift)
 
 
-def _pld_interval(pure, sampled, projections, mu):
+def _pld_interval(pure, sampled, curves, mu):
     """Step of the grid of losses: fine against the spread of the composed loss."""
     epsilons = [(n, pure_epsilon(event)) for event, n in pure]
     gaussian = mu * mu / 2 + 12 * mu
@@ -202,8 +230,8 @@ def _pld_interval(pure, sampled, projections, mu):
         total += n * mean + 12 * math.sqrt(n * variance)
         # A rare sample moves the loss by little, but far when it does.
         widest = max(widest, largest)
-    for event, n in projections:
-        low, high = _projection_losses(event)
+    for event, n in curves:
+        low, high = _losses(event)
         total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
     return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)
 

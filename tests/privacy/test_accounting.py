@@ -24,7 +24,7 @@ from dp_accounting import dp_event
 from scipy.integrate import quad
 from scipy.stats import binom, laplace, norm
 
-from sktensordp.privacy import _accounting, _pld
+from sktensordp.privacy import _accounting, _ledger, _pld
 from sktensordp.privacy._events import (
     PureDpEvent,
     RandomizedResponseDpEvent,
@@ -920,9 +920,10 @@ def log_masses(original):
 
 def residual_counted_once(original):
     def read(event):
-        ledger = original(event)
-        ledger.residual_epsilon /= 2
-        return ledger
+        ledgers = original(event)
+        for ledger in ledgers:
+            ledger.residual_epsilon /= 2
+        return ledgers
 
     return read
 
@@ -966,7 +967,7 @@ MISTAKES = {
         Repeated(INTEGERS, 3),
     ),
     "residual on one side only": (
-        "_read",
+        "read",
         residual_counted_once,
         Composed([Laplace(1.0), SamplerResidualDpEvent(0.01, 0.0)]),
     ),
@@ -1014,7 +1015,7 @@ def test_checker_sees_mistakes(name, divergence, monkeypatch, fresh_caches):
     assert not understated(event, lambda e: truth(e) * (1 - 1e-10) - 1e-12, _EPSILONS)
     for cache in (_accounting._epsilon, _pld.composed_pld, _pld.pure_epsilon):
         cache.cache_clear()
-    users = [m for m in (_accounting, _pld) if hasattr(m, attribute)]
+    users = [m for m in (_accounting, _ledger, _pld) if hasattr(m, attribute)]
     wrong = mistake(getattr(users[0], attribute))
     with monkeypatch.context() as patch:
         for module in users:

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -135,21 +134,23 @@ def test_nothing_private_is_refused(model):
         privacy_of(GridSearchCV(Ridge(), {}, cv=2).fit([[0.0], [1]] * 4, [0, 1] * 4))
 
 
-def test_hidden_releases_are_refused(ratings):
+def test_hidden_releases_have_no_guarantee(ratings):
     X, y = ratings.data, ratings.target
-    for hidden in (
-        BaggingRegressor(completion(ratings), n_estimators=2),
-        TransformedTargetRegressor(completion(ratings)),
-    ):
-        with pytest.raises(TypeError, match="not counted"):
-            privacy_of(hidden.fit(X, y))
+    hidden = BaggingRegressor(completion(ratings), n_estimators=2).fit(X, y)
+    report = privacy_of(hidden)
+    ((name, _, one),) = report.releases
+    assert math.isinf(report.guarantee.epsilon)
+    assert (name, one.unit) == ("fit of CPCompletion in BaggingRegressor", "entry")
+    why = "How often BaggingRegressor fits CPCompletion cannot be seen."
+    assert one.statement == why
+    assert why in report.unprotected
+    assert one.relation == hidden[0].privacy_guarantee_.relation
+
+
+def test_a_search_at_the_end_of_a_pipeline_is_counted(ratings):
     inner = GridSearchCV(completion(ratings), {"rank": [1]}, cv=2)
-    outer = GridSearchCV(inner, {"cv": [2]}, cv=2).fit(X, y)
-    with pytest.raises(TypeError, match="not counted"):
-        privacy_of(outer)
-    # A search at the end of a pipeline is counted.
-    report = privacy_of(make_pipeline(Untouched(), inner).fit(X, y))
-    assert report.guarantee.epsilon == pytest.approx(2, rel=1e-5)
+    model = make_pipeline(Untouched(), inner).fit(ratings.data, ratings.target)
+    assert privacy_of(model).guarantee.epsilon == pytest.approx(2, rel=1e-5)
 
 
 def test_html_is_escaped(ratings):
@@ -207,8 +208,10 @@ def test_a_scoring_function_cannot_be_counted():
         {"logisticregression__C": [1.0]}, cv=2,
         scoring=lambda model, X, y: model.score(X, y),
     )  # fmt: skip
-    with pytest.raises(TypeError, match="scoring function"):
-        privacy_of(search.fit(X, y))
+    report = privacy_of(search.fit(X, y))
+    assert math.isinf(report.guarantee.epsilon)
+    assert [one.protects for _, _, one in report.releases] == [False, True]
+    assert any("scoring function" in sentence for sentence in report.unprotected)
 
 
 def test_a_frozen_step_keeps_the_guarantee_of_its_fit():

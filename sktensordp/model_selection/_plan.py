@@ -1,0 +1,104 @@
+"""What one try of a private search reveals: its fits, and its score."""
+
+import operator
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.pipeline import Pipeline
+
+from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from ..privacy import PrivacyGuarantee, compose, compose_parallel
+
+__all__ = ["fit_guarantee", "steps_of", "try_guarantee"]
+
+
+def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
+    """What one fit will reveal, from parameters and the shape of a sample alone.
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+        Not fitted.
+    sample_shape : tuple of int
+        Shape of one row of X.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+
+    Raises
+    ------
+    ValueError
+        If nothing in it gives a guarantee, or if that cannot be known beforehand.
+    """
+    found = []
+    for step in steps_of(estimator):
+        if hasattr(type(step), "_planned_guarantee"):
+            found.append(_planned(step, sample_shape))
+        elif any(
+            hasattr(type(inside), "_planned_guarantee")
+            for inside in step.get_params(deep=True).values()
+        ):
+            raise ValueError(
+                f"How often {type(step).__name__} fits private estimators is not known "
+                f"beforehand; search the private estimator, or a Pipeline of it."
+            )
+        elif not isinstance(step, OneToOneFeatureMixin):
+            sample_shape = ()
+    if not found:
+        raise ValueError(
+            f"Nothing in this {type(estimator).__name__} gives a guarantee."
+        )
+    return found[0] if len(found) == 1 else compose(*found)
+
+
+def steps_of(estimator: Any) -> list[Any]:
+    """The estimator, or the steps of a pipeline of them."""
+    if not isinstance(estimator, Pipeline):
+        return [estimator]
+    return [s for _, s in estimator.steps if s is not None and s != "passthrough"]
+
+
+def _planned(step, sample_shape):
+    like = None
+    if sample_shape and hasattr(step, "_shape_of"):
+        like = SimpleNamespace(sample_shape_=sample_shape)
+        if getattr(step, "tensor_shape", None) is not None:
+            like.sample_shape_ = tuple(map(operator.index, step.tensor_shape))
+    with warnings.catch_warnings():
+        # The fits themselves will say so.
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        warnings.simplefilter("ignore", UnsoundClaimWarning)
+        try:
+            return step._planned_guarantee(like)
+        except TypeError:
+            raise ValueError(
+                f"What {type(step).__name__} guarantees is not known before the steps "
+                f"ahead of it have been fitted; put it first."
+            ) from None
+
+
+def try_guarantee(
+    fit: PrivacyGuarantee, score: PrivacyGuarantee, uses: list[tuple[int, int]]
+) -> PrivacyGuarantee:
+    """What one try reveals: of records in training parts the fits, of others the score.
+
+    Parameters
+    ----------
+    fit : PrivacyGuarantee
+        Of one fit.
+    score : PrivacyGuarantee
+        Of the score, for a record that is tested at all.
+    uses : list of (int, int)
+        As `uses_of` gives them.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+    """
+    found = [
+        compose(*[fit] * trained, *[score] * min(tested, 1)) for trained, tested in uses
+    ]
+    return found[0] if len(found) == 1 else compose_parallel(*found)

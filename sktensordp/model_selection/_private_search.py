@@ -1,0 +1,372 @@
+"""Search for parameters by private scores: the best of a secret number of tries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
+from sklearn.utils import indexable
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._sklearn_compat import Interval, StrOptions, fit_context, safe_indexing
+from ..base import PrivateEstimatorMixin
+from ..noise import laplace_lattice
+from ..noise._discrete import categorical
+from ..privacy import PrivacyGuarantee, compose, privacy_of
+from ..privacy._cover import covered
+from ..privacy._repetitions import negative_binomial, poisson
+from ._groups import groups_of, uses_of
+from ._plan import fit_guarantee, steps_of, try_guarantee
+from ._scores import STEPS, row_score
+
+__all__ = ["PrivateSearchCV"]
+
+_REFUSED = ("epsilon", "delta")
+_MOST_LISTED = 1000
+_SOURCE = "Papernot and Steinke (2022), Theorem 2; Liu and Talwar (2019)"
+
+
+class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
+    """Search over parameters that is private as a whole: tries, scores and choice.
+
+    Candidates are drawn from the distributions independently; each is fitted and
+    gets a score with noise; the best is released with its score. How many are tried
+    is random and stays secret, so that all tries together reveal little more than two
+    or three of them, however many there were.
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+        Private itself: a completion, or a `Pipeline` with a noise mechanism.
+    param_distributions : dict or list of dicts
+        As in ``RandomizedSearchCV``. No epsilon and no delta: see Notes.
+    n_iter : float, default=10
+        Expected number of candidates.
+    law : {"negative_binomial", "poisson"}, default="negative_binomial"
+        Of their number. With pure epsilons, the first costs 2 + `eta` times what one
+        try costs. The second costs what its mean and the total variation between
+        neighbours make it, which is less where one try reveals very little; it may
+        try nothing, and the estimator is then taken as it is.
+    eta : float, default=0.0
+        In [0, 1], of the truncated negative binomial law: 0 is the logarithmic law,
+        which often tries one candidate alone; 1 the geometric one, which does so
+        less often and costs more.
+    score_epsilon : float, default=1.0
+        Epsilon of the score of one candidate.
+    scoring : str or callable, default=None
+        A mean over rows: "accuracy", "neg_mean_squared_error",
+        "neg_root_mean_squared_error", "neg_mean_absolute_error", or a function of a
+        fitted estimator, X and y that returns one score for every row, each made of
+        that row alone. By default accuracy, or the negative mean squared error.
+    score_bounds : (float, float), default=None
+        What scores of rows are clipped to; by default [0, 1] for accuracy, and what
+        `value_bounds` or `levels` of a completion imply for errors.
+    cv : int, KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit or None, default=None
+        None holds out one random part: a record is then fitted or scored, and a try
+        costs the larger of the two epsilons alone. With k folds, it costs k - 1 fits
+        and a score. Where everything of a user is protected, None.
+    test_size : float, default=0.2
+        Share of the rows that is held out where `cv` is None.
+    refit : bool or "keep", default=True
+        True fits the best candidate once more, to all data, which costs one more fit.
+        "keep" keeps the best candidate as it was fitted to the (first) training part,
+        at no further cost. False keeps none.
+    n_jobs : int, default=None
+        As in ``RandomizedSearchCV``. One candidate's fits run side by side.
+    random_state : int, default=None
+        None draws from the operating system's entropy, as a real release must.
+
+    Attributes
+    ----------
+    best_params_ : dict
+    best_score_ : float
+        The noisy score; NaN where nothing was tried. It is optimistic, as the best
+        of several.
+    best_estimator_ : estimator
+        Unless `refit` is False.
+    cv_results_ : dict
+        One row: the best candidate's parameters and score. What else was tried may
+        not be released, nor how much.
+    n_splits_ : int
+    privacy_guarantee_ : PrivacyGuarantee
+        Of everything that the fitted search reveals.
+
+    Raises
+    ------
+    ValueError
+        In `fit`, before anything is drawn.
+
+    Notes
+    -----
+    A search over epsilon would be charged the largest one for every try, so that it
+    would pay for the best of all and might take another. Choose it beforehand, from
+    `expected_error`.
+
+    How long the search takes, and how much memory, tells how many candidates were
+    tried: keep that secret, too.
+
+    References
+    ----------
+    .. [1] Papernot and Steinke, "Hyperparameter tuning with Renyi differential
+       privacy", ICLR 2022, Theorem 2 and Corollary 3.
+    .. [2] Liu and Talwar, "Private selection from private candidates", STOC 2019.
+    .. [3] Koskela, Redberg and Wang, "Privacy profiles for private selection",
+       ICML 2024.
+
+    Examples
+    --------
+    >>> from sktensordp.completion import CPCompletion
+    >>> from sktensordp.datasets import make_ratings
+    >>> from sktensordp.model_selection import PrivateSearchCV
+    >>> ratings = make_ratings(40, 40, 800, random_state=0, levels=[1, 2, 3, 4, 5])
+    >>> model = CPCompletion(1, epsilon=1.0, levels=[1, 2, 3, 4, 5], max_iter=3)
+    >>> search = PrivateSearchCV(model, {"rank": [0, 1, 2]}, n_iter=3)
+    >>> search = search.fit(ratings.data, ratings.target)
+    >>> sorted(search.best_params_)
+    ['rank']
+    >>> round(search.privacy_guarantee_.epsilon, 3)  # 2 tries, and the last fit
+    3.0
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": "no_validation",
+        "param_distributions": [dict, list],
+        "n_iter": [Interval(Real, 0, None, closed="neither")],
+        "law": [StrOptions({"negative_binomial", "poisson"})],
+        "eta": [Interval(Real, 0, 1, closed="both")],
+        "score_epsilon": [Interval(Real, 0, None, closed="neither")],
+        "scoring": [str, callable, None],
+        "score_bounds": ["array-like", None],
+        "cv": "no_validation",
+        "test_size": [Interval(Real, 0, 1, closed="neither")],
+        "refit": ["boolean", StrOptions({"keep"})],
+        "n_jobs": [Integral, None],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        n_iter: float = 10,
+        law: str = "negative_binomial",
+        eta: float = 0.0,
+        score_epsilon: float = 1.0,
+        scoring: Any = None,
+        score_bounds: tuple[float, float] | None = None,
+        cv: Any = None,
+        test_size: float = 0.2,
+        refit: bool | str = True,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            estimator, param_distributions, n_iter=n_iter, scoring=scoring,
+            n_jobs=n_jobs, refit=refit, cv=cv, random_state=random_state,
+        )  # fmt: skip
+        self.law = law
+        self.eta = eta
+        self.score_epsilon = score_epsilon
+        self.score_bounds = score_bounds
+        self.test_size = test_size
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Try candidates, and release the best.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            As the estimator takes it; coordinates for a completion.
+        y : array-like of shape (n_samples,)
+            Target.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            Before anything is drawn: if epsilon or delta is searched, if the splits or
+            the score may depend on values, if what a fit reveals is not known, or if a
+            candidate would reveal something else than the estimator as it is. (Of a
+            distribution, candidates are seen as they are drawn.)
+        """
+        from ..privacy._events import PureDpEvent
+
+        X, y = indexable(X, y)
+        self._check_searched()
+        score = row_score(self.scoring, self.score_bounds, self.estimator)
+        shape = np.shape(X)[1:]
+        fit = fit_guarantee(self.estimator, shape)
+        self._check_candidates(fit, shape)
+        groups = groups_of(self.estimator, fit.unit, self.cv)
+        law = self._law()
+        uses = uses_of(groups, self.cv)
+        lattice = laplace_lattice(
+            -np.inf, np.inf, float(self.score_epsilon), step=1.0,
+            l1=float(STEPS * max(tested for _, tested in uses)),
+        )  # fmt: skip
+        scored = PrivacyGuarantee.of(
+            PureDpEvent(lattice.epsilon), unit=fit.unit, relation=fit.relation,
+            statement="A score with discrete Laplace noise.",
+            source="Dwork et al. (2006)",
+        )  # fmt: skip
+        guarantee = self._guarantee(fit, try_guarantee(fit, scored, uses), law)
+        self._forget()
+        with self._release(guarantee) as source:
+            bits = source.stream(0)
+            splits = groups.splits(X, y, self.cv, float(self.test_size), _seed(bits))
+            n_tries = int(
+                categorical(bits, np.array([law.weights]), np.zeros(1, int))[0]
+            )
+            best: tuple[dict[str, Any], float, Any] = ({}, -np.inf, None)
+            for number in range(1, n_tries + 1):
+                params = _drawn(self.param_distributions, _seed(bits))
+                candidate = self._candidate(params)
+                _check_candidate(candidate, fit, shape)
+                fits = self._tried(candidate, X, y, splits, (score, groups), fit)
+                total = np.array([float(sum(steps for steps, _ in fits))])
+                noisy = float(lattice.randomize(total, source.stream(number))[0])
+                if noisy > best[1]:
+                    best = params, noisy, fits[0][1]
+        self.best_params_, noisy, kept = best
+        mean = noisy / groups.n_scored(splits)
+        self._publish(score.reported(mean) if kept is not None else np.nan, len(splits))
+        if self.refit == "keep" and kept is not None:
+            self.best_estimator_ = kept
+        elif self.refit:
+            with covered(fit):
+                self.best_estimator_ = self._candidate(self.best_params_).fit(X, y)
+        return self
+
+    def _candidate(self, params):
+        return clone(self.estimator).set_params(**clone(params, safe=False))
+
+    def _tried(self, candidate, X, y, splits, score, planned):
+        """Steps of the scores together, and the fitted candidate, for every split."""
+        return Parallel(n_jobs=self.n_jobs)(
+            delayed(_fitted)(clone(candidate), X, y, split, score, planned)
+            for split in splits
+        )
+
+    def _publish(self, score, n_splits):
+        """What scikit-learn's searches have, of the best candidate alone."""
+        self.best_score_, self.best_index_, self.n_splits_ = score, 0, n_splits
+        self.multimetric_ = False
+        named = None if callable(self.scoring) else self.scoring
+        self.scorer_ = check_scoring(self.estimator, named)
+        self.cv_results_ = {
+            "params": [self.best_params_],
+            **{
+                f"param_{k}": np.array([v], object)
+                for k, v in self.best_params_.items()
+            },
+            "mean_test_score": np.array([score]),
+            "rank_test_score": np.array([1], dtype=np.int32),
+        }
+
+    def _law(self):
+        if self.law == "poisson":
+            return poisson(float(self.n_iter))
+        return negative_binomial(float(self.n_iter), float(self.eta))
+
+    def _guarantee(self, fit, one_try, law):
+        """Of the choice, and of the last fit."""
+        from ..privacy._events import SelectionDpEvent
+
+        chosen = PrivacyGuarantee.of(
+            SelectionDpEvent(one_try.event, law),
+            delta=min(law.mean * one_try.delta, 0.999),
+            unit=one_try.unit,
+            relation=one_try.relation,
+            statement=f"The best of some {law.mean:.4g} tries, their number secret.",
+            source="; ".join([_SOURCE, one_try.source]),
+        )
+        if self.refit is not True:
+            return chosen
+        statement = f"{chosen.statement} And a fit of it to all data."
+        return replace(compose(chosen, fit), statement=statement)
+
+    def _check_searched(self):
+        found = self.param_distributions
+        grids = [found] if isinstance(found, Mapping) else list(found)
+        if not grids or not all(isinstance(grid, Mapping) for grid in grids):
+            raise ValueError("param_distributions is a dict, or a list of dicts.")
+        for name in sorted({name for grid in grids for name in grid}):
+            if name.rsplit("__", 1)[-1] in _REFUSED:
+                raise ValueError(
+                    f"{name!r} cannot be searched: every try would be charged for the "
+                    f"candidate that reveals most. Choose it beforehand, from what it "
+                    f"is expected to cost (expected_error)."
+                )
+
+    def _check_candidates(self, planned, shape):
+        """Refuse candidates of other guarantees before anything is drawn, if listed."""
+        try:
+            candidates = ParameterGrid(self.param_distributions)
+        except TypeError:  # a distribution: checked as they are drawn
+            return
+        if len(candidates) <= _MOST_LISTED:
+            for params in candidates:
+                _check_candidate(self._candidate(params), planned, shape)
+
+    def _planned_guarantee(self, fitted=None):
+        raise TypeError(
+            "What a private search reveals depends on the shape of its data; it is "
+            "known when it has been fitted."
+        )
+
+    def _unprotected(self):
+        left_out = [
+            sentence
+            for step in steps_of(self.estimator)
+            if hasattr(step, "_unprotected")
+            for sentence in step._unprotected()
+        ]
+        if hasattr(self, "best_estimator_"):
+            left_out += privacy_of(self.best_estimator_).unprotected
+        return [
+            *super()._unprotected(),
+            *left_out,
+            "How long the search took tells how many candidates were tried, which is "
+            "assumed to stay secret.",
+        ]
+
+
+def _seed(bits):
+    return int(bits.random_raw()) >> 32
+
+
+def _drawn(distributions, seed):
+    """One candidate, independent of all others."""
+    sampler = ParameterSampler(distributions, 1, random_state=seed)
+    return next(iter(sampler))
+
+
+def _check_candidate(candidate, planned, shape):
+    if fit_guarantee(candidate, shape).event != planned.event:
+        raise ValueError(
+            "A candidate would reveal something else than the estimator as it is; "
+            "search parameters that leave its guarantee as it is."
+        )
+
+
+def _fitted(candidate, X, y, split, scores, planned):
+    """Steps of the scores together, and the fitted candidate."""
+    train, test = split
+    score, groups = scores
+    with covered(planned):
+        candidate.fit(safe_indexing(X, train), safe_indexing(y, train))
+    held_out = safe_indexing(X, test)
+    # What a mechanism draws to score is not released: the score is.
+    with covered(None):
+        steps = score.steps(candidate, held_out, safe_indexing(y, test))
+    return groups.total(steps, held_out), candidate

@@ -1,0 +1,120 @@
+"""Scores of rows, clipped, and their sums as integers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
+
+__all__ = ["STEPS", "RowScore", "row_score"]
+
+# A row's score is rounded to so many parts of the declared range.
+STEPS = 2**20
+
+
+class RowScore:
+    """A score of every row, in a declared range.
+
+    Parameters
+    ----------
+    of_rows : callable
+        Takes a fitted estimator, X and y; returns one score a row, more being better.
+    bounds : tuple of (float, float)
+        What scores of rows are clipped to.
+    root : bool, default=False
+        Whether minus the root of minus the mean is reported.
+    """
+
+    def __init__(
+        self,
+        of_rows: Callable[[Any, ArrayLike, ArrayLike], ArrayLike],
+        bounds: tuple[float, float],
+        root: bool = False,
+    ) -> None:
+        self.of_rows, self.bounds, self.root = of_rows, bounds, root
+
+    def steps(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
+        """Scores of the rows, in steps from the lower bound."""
+        low, high = self.bounds
+        scores = np.asarray(self.of_rows(estimator, X, y), dtype=float)
+        if scores.shape != (np.shape(X)[0],):
+            raise ValueError("A scoring function returns one score for every row.")
+        clipped = np.clip(np.nan_to_num(scores, nan=low), low, high)
+        return np.rint((clipped - low) / (high - low) * STEPS).astype(np.int64)
+
+    def reported(self, mean_steps: float) -> float:
+        """The score that a mean of steps stands for."""
+        low, high = self.bounds
+        mean = low + mean_steps / STEPS * (high - low)
+        return -float(np.sqrt(max(-mean, 0.0))) if self.root else float(mean)
+
+
+def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
+    """The score of every row that `scoring` names.
+
+    Raises
+    ------
+    ValueError
+        If the name is none of those that are means over rows, or a range is missing.
+    """
+    if scoring is None:
+        scoring = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
+    root = scoring == "neg_root_mean_squared_error"
+    if callable(scoring):
+        of_rows, known = scoring, None
+    elif scoring in _SCORES:
+        of_rows, known = _SCORES[scoring]
+    else:
+        raise ValueError(
+            f"scoring must be one of {sorted(_SCORES)}, or a function of a fitted "
+            f"estimator, X and y that returns one score for every row: a score that is "
+            f"no mean over rows has no sensitivity that is known."
+        )
+    if bounds is None:
+        bounds = known
+    if bounds is None:
+        bounds = _from_values(scoring, estimator)
+    if bounds is None:
+        raise ValueError(
+            "score_bounds must be declared: the range that the score of a row is "
+            "clipped to, such as (-4, 0) for minus a squared error."
+        )
+    low, high = map(float, bounds)
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError("score_bounds must be finite, the lower one first.")
+    if root and high > 0:
+        raise ValueError("score_bounds of squared errors are at most 0.")
+    return RowScore(of_rows, (low, high), root)
+
+
+def _from_values(scoring, estimator):
+    """Range of minus an error where both values and predictions have a declared one."""
+    bounds = getattr(estimator, "value_bounds", None)
+    levels = getattr(estimator, "levels", None)
+    if bounds is None and levels is not None:
+        bounds = np.min(levels), np.max(levels)
+    if bounds is None or callable(scoring):
+        return None
+    width = float(bounds[1]) - float(bounds[0])
+    return (-width if scoring == "neg_mean_absolute_error" else -(width**2)), 0.0
+
+
+def _accuracy(estimator, X, y):
+    return np.asarray(estimator.predict(X)) == np.asarray(y)
+
+
+def _squared(estimator, X, y):
+    return -((np.asarray(estimator.predict(X)) - np.asarray(y, dtype=float)) ** 2)
+
+
+def _absolute(estimator, X, y):
+    return -np.abs(np.asarray(estimator.predict(X)) - np.asarray(y, dtype=float))
+
+
+_SCORES = {
+    "accuracy": (_accuracy, (0.0, 1.0)),
+    "neg_mean_absolute_error": (_absolute, None),
+    "neg_mean_squared_error": (_squared, None),
+    "neg_root_mean_squared_error": (_squared, None),
+}

@@ -1,0 +1,398 @@
+"""Privacy budgets: what may be released in a process, and what was."""
+
+import contextvars
+import html
+import math
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self
+
+from ..exceptions import BudgetExceededError
+from ._composition import neighbours, sources_of
+from ._guarantee import PrivacyGuarantee, shown, unit_name
+
+__all__ = ["PrivacyBudget", "open_budgets", "process_name", "record"]
+
+# Guards the stack and all accounts; a release is recorded in all budgets or in none.
+_LOCK = threading.RLock()
+_STACK: list["PrivacyBudget"] = []
+# The accounts of the parts that this thread is in.
+_PARTS: contextvars.ContextVar[tuple[tuple["PrivacyBudget", Any], ...]] = (
+    contextvars.ContextVar("parts", default=())
+)
+_PROCESS = (0, "")
+
+
+def process_name() -> str:
+    """A name of this process; a fork has another."""
+    global _PROCESS
+    with _LOCK:
+        if _PROCESS[0] != os.getpid():
+            _PROCESS = os.getpid(), secrets.token_hex(8)
+        return _PROCESS[1]
+
+
+def _renew_lock():
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread of the parent may have held it.
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def open_budgets() -> bool:
+    """Whether a budget is open in this process."""
+    return bool(_STACK)
+
+
+def record(guarantee: PrivacyGuarantee, name: str, unprotected: Iterable[str]) -> None:
+    """Record a release in all open budgets, or refuse it.
+
+    Raises
+    ------
+    BudgetExceededError
+        If it exceeds one of them.
+    ValueError
+        If it does not add to what was recorded: another unit or relation.
+    RuntimeError
+        If a budget was opened by another process, of which this one is a fork.
+    """
+    with _LOCK:
+        _record(tuple(_STACK), guarantee, name, unprotected)
+
+
+def _record(budgets, guarantee, name, unprotected):
+    admitted = [(budget, budget._admit(guarantee, name)) for budget in budgets]
+    for budget, (account, spending, rule) in admitted:
+        account.record(name, guarantee, spending)
+        if budget._filter is not None:
+            budget._filter.settle(rule)
+        budget._unprotected.update(dict.fromkeys(unprotected))
+
+
+class PrivacyBudget:
+    """A limit on what is released, kept by counting every release.
+
+    Within ``with budget:``, all that the estimators of this package release in this
+    process, in any thread, is recorded before its noise is drawn; a release that would
+    exceed the budget is refused, and draws nothing. Opened again, it goes on counting.
+    Budgets may be nested; a release counts in each.
+
+    What is released next, and whether, may depend on all outcomes so far. Sums of pure
+    epsilons hold for that, and so do those of mu^2 of Gaussian noise and of Renyi
+    divergences at one order, up to what was fixed before the first release; the whole
+    curve of a composition does not. Where all releases and their parameters are fixed
+    beforehand, ``adaptive=False`` admits what that curve admits, which is more.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0. Infinity only counts.
+    delta : float, default=0.0
+        In [0, 1).
+    adaptive : bool, default=True
+        Whether the number of releases, or what they reveal, may depend on outcomes.
+
+    Attributes
+    ----------
+    spent : PrivacyGuarantee or None
+        Composition of all that was recorded, had it been fixed beforehand; None where
+        nothing was.
+    unprotected : tuple of str
+        What the guarantees of the estimators leave out.
+
+    See Also
+    --------
+    privacy_of : What a pipeline or a search reveals, counted afterwards.
+
+    Notes
+    -----
+    A budget counts what estimators release. It does not see what they do not: labels,
+    scores on raw values, or the output of other libraries, which `spend` records. Each
+    fit of a search counts in full, though every record is left out of one.
+
+    Other processes do not share the count: an estimator that is sent to one while a
+    budget is open refuses to release there, and so does a fork. Use threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.exceptions import BudgetExceededError
+    >>> from sktensordp.mechanisms import LaplaceMechanism
+    >>> from sktensordp.privacy import PrivacyBudget
+    >>> X = np.zeros((10, 3))
+    >>> noise = LaplaceMechanism(0.5, bounds=(0, 1)).fit(X)
+    >>> with PrivacyBudget(1.2) as budget:
+    ...     released = [noise.transform(X), noise.transform(X)]
+    ...     try:
+    ...         noise.transform(X)
+    ...     except BudgetExceededError:
+    ...         print("refused")
+    refused
+    >>> print(budget)
+    Privacy budget: epsilon = 1.2, delta = 0, for one row of X (replace-one)
+    Spent: epsilon = 1 at delta = 0
+      2 x epsilon = 0.5: transform of LaplaceMechanism
+    Not protected:
+      - LaplaceMechanism protects the rows of X, not y.
+    """
+
+    def __init__(
+        self, epsilon: float, delta: float = 0.0, *, adaptive: bool = True
+    ) -> None:
+        if not epsilon > 0:
+            raise ValueError(f"epsilon must be > 0, got {epsilon}.")
+        if not 0 <= delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {delta}.")
+        # These import dp-accounting, which importing the package does not.
+        from ._account import Account
+        from ._filter import AdaptiveFilter
+
+        self._epsilon, self._delta = float(epsilon), float(delta)
+        self._adaptive = bool(adaptive)
+        self._account = Account()
+        self._unprotected: dict[str, None] = {}
+        self._n_open = 0
+        self._process = process_name()
+        self._filter = None
+        if adaptive and math.isfinite(epsilon):
+            self._filter = AdaptiveFilter(self._epsilon, self._delta)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon that is kept."""
+        return self._epsilon
+
+    @property
+    def delta(self) -> float:
+        """Delta that is kept."""
+        return self._delta
+
+    def __enter__(self) -> Self:
+        with _LOCK:
+            self._check_process()
+            self._n_open += 1
+            if self._n_open == 1:
+                _STACK.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _LOCK:
+            self._n_open -= 1
+            if self._n_open == 0:
+                _STACK.remove(self)
+
+    def spend(self, guarantee: PrivacyGuarantee, name: str = "release") -> None:
+        """Record a release that no estimator of this package makes.
+
+        Before it is made. In this budget alone, open or not.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee
+            What it reveals.
+        name : str, default="release"
+            What to call it where the budget is printed.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it would exceed the budget; nothing is recorded then.
+        ValueError
+            If it protects another unit than the releases before.
+        """
+        with _LOCK:
+            _record((self,), guarantee, name, ())
+
+    def admits(self, guarantee: PrivacyGuarantee) -> bool:
+        """Whether a release would be admitted now.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee
+            What it reveals.
+
+        Returns
+        -------
+        admitted : bool
+        """
+        with _LOCK:
+            return self._fits(guarantee) is not None
+
+    @contextmanager
+    def parallel(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+        """Releases about disjoint parts of the data: what counts is the worst part.
+
+        Which part a record is in must be fixed or public, as in `compose_parallel`.
+
+        Yields
+        ------
+        part : callable
+            Opens a part of its own at every call: ``with part():``. A release in a
+            thread that was started inside of a part, and not in any part, counts as one
+            about all data.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.privacy import PrivacyBudget
+        >>> parties = [np.zeros((5, 3)), np.zeros((8, 3))]
+        >>> noise = LaplaceMechanism(0.5, bounds=(0, 1)).fit(parties[0])
+        >>> with PrivacyBudget(0.5) as budget, budget.parallel() as part:
+        ...     for X in parties:
+        ...         with part():
+        ...             released = noise.transform(X)
+        >>> budget.spent.epsilon
+        0.5
+        """
+        from ._account import Account
+
+        parts: list[Account] = []
+        with _LOCK:
+            self._check_process()
+            self._here().blocks.append(parts)
+        ended = False
+
+        @contextmanager
+        def part():
+            if ended:
+                raise RuntimeError("The block of disjoint parts has ended.")
+            account = Account()
+            with _LOCK:
+                parts.append(account)
+            token = _PARTS.set((*_PARTS.get(), (self, account)))
+            try:
+                yield
+            finally:
+                _PARTS.reset(token)
+
+        try:
+            yield part
+        finally:
+            ended = True
+
+    @property
+    def spent(self) -> PrivacyGuarantee | None:
+        """Composition of all that was recorded, had it been fixed beforehand."""
+        with _LOCK:
+            recorded = list(self._account.guarantees())
+            event = self._account.event()
+        if not recorded:
+            return None
+        unit, relation = neighbours(recorded)
+        n_releases = sum(count or 0 for _, count, _, _ in self._account.lines())
+        return PrivacyGuarantee.of(
+            event,
+            delta=self._delta,
+            unit=unit,
+            relation=relation,
+            statement=f"All releases of a budget ({n_releases}), had they been fixed "
+            f"beforehand.",
+            source=sources_of(recorded),
+        )
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the guarantees of the estimators that released leave out."""
+        return tuple(self._unprotected)
+
+    def _here(self):
+        """The account that this thread's releases go to."""
+        inside = [account for budget, account in _PARTS.get() if budget is self]
+        return inside[-1] if inside else self._account
+
+    def _admit(self, guarantee, name):
+        found = self._fits(guarantee)
+        if found is None:
+            raise BudgetExceededError(
+                f"{name} would exceed the budget of epsilon = {self._epsilon:g} and "
+                f"delta = {self._delta:g}; nothing was drawn. Alone it reveals epsilon "
+                f"= {shown(guarantee.epsilon)} at delta = {guarantee.delta:g}."
+            )
+        return found
+
+    def _fits(self, guarantee):
+        """Account, sums and rule of a release; None where it does not fit."""
+        from ._accounting import event_delta
+        from ._filter import Spending
+
+        self._check_process()
+        neighbours([guarantee, *self._account.guarantees()])
+        here = self._here()
+        if self._filter is not None:
+            found = self._filter.admit(
+                guarantee.event, lambda more: self._account.total(here, more)
+            )
+            return None if found is None else (here, *found)
+        if math.isfinite(self._epsilon):
+            event = self._account.event(here, guarantee.event)
+            if event_delta(event, self._epsilon) > self._delta * (1 + 1e-12):
+                return None
+        return here, Spending(), None
+
+    def _check_process(self):
+        if self._process != process_name():
+            raise RuntimeError(
+                "This privacy budget was opened by another process, which would not "
+                "learn of a release here. Release there, or in threads."
+            )
+
+    def __reduce__(self):
+        raise TypeError("A privacy budget counts in its own process; it is not copied.")
+
+    def _headline(self):
+        recorded = list(self._account.guarantees())
+        unit = ""
+        if recorded:
+            unit, relation = neighbours(recorded)
+            unit = f", for {unit_name(unit)} ({relation})"
+        return (
+            f"Privacy budget: epsilon = {shown(self._epsilon)}, delta = "
+            f"{shown(self._delta)}{unit}"
+        )
+
+    def _spent_line(self):
+        spent = self.spent
+        if spent is None:
+            return "Spent: nothing"
+        where = (
+            f"Spent: epsilon = {shown(spent.epsilon)} at delta = {shown(spent.delta)}"
+        )
+        if self._filter is None or spent.delta == 0:
+            return where
+        return f"{where}, had all been fixed beforehand"
+
+    def __str__(self) -> str:
+        lines = [self._headline(), self._spent_line()]
+        for depth, count, epsilon, name in self._account.lines():
+            often = "" if count is None else f"{count} x epsilon = {shown(epsilon)}: "
+            lines.append("  " * (depth + 1) + often + name)
+        if self._unprotected:
+            lines.append("Not protected:")
+            lines += [f"  - {sentence}" for sentence in self._unprotected]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        options = "" if self._adaptive else ", adaptive=False"
+        return f"PrivacyBudget({self._epsilon:g}, {self._delta:g}{options})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{'&emsp;' * depth}{html.escape(name)}</td>"
+            f"<td>{'' if count is None else count}</td>"
+            f"<td>{'' if count is None else shown(epsilon)}</td></tr>"
+            for depth, count, epsilon, name in self._account.lines()
+        )
+        items = "".join(f"<li>{html.escape(s)}</li>" for s in self._unprotected)
+        unprotected = f"<p>Not protected:</p><ul>{items}</ul>" if items else ""
+        return (
+            f"<table><caption>{html.escape(self._headline())}<br>"
+            f"{html.escape(self._spent_line())}</caption><tr><th>release</th>"
+            f"<th>times</th><th>epsilon</th></tr>{rows}</table>{unprotected}"
+        )

@@ -1,0 +1,68 @@
+"""Releases that are part of one which was recorded beforehand."""
+
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ._composition import neighbours
+from ._guarantee import PrivacyGuarantee
+
+__all__ = ["covered", "current_cover"]
+
+_COVER: contextvars.ContextVar["_Cover | None"] = contextvars.ContextVar(
+    "cover", default=None
+)
+
+
+class _Cover:
+    """What the releases of a block may reveal together, at most."""
+
+    def __init__(self, planned):
+        self._planned = planned
+        self._events = []
+
+    def admit(self, guarantee):
+        """Refuse a release, before it is drawn, that says more than was planned."""
+        from ._accounting import compose_events, event_delta
+
+        if self._planned is None:
+            return
+        neighbours([self._planned, guarantee])
+        events = [*self._events, guarantee.event]
+        together = compose_events(events)
+        for epsilon in _tried(self._planned):
+            most = self._planned.delta_at(epsilon)
+            if event_delta(together, epsilon) > most * (1 + 1e-9) + 1e-14:
+                raise RuntimeError(
+                    "A release reveals more than was planned for it and accounted for."
+                )
+        self._events = events
+
+
+def _tried(planned):
+    if not planned.protects:
+        return []
+    return planned.epsilon * np.array([0.5, 0.9, 1.0, 1.1])
+
+
+def current_cover() -> _Cover | None:
+    """The cover that this thread's releases are under, if any."""
+    return _COVER.get()
+
+
+@contextmanager
+def covered(planned: PrivacyGuarantee | None) -> Iterator[None]:
+    """Releases in the block, all together, are part of one that was recorded.
+
+    Parameters
+    ----------
+    planned : PrivacyGuarantee or None
+        What they reveal together, at most; None where nothing of them leaves the block.
+    """
+    token = _COVER.set(_Cover(planned))
+    try:
+        yield
+    finally:
+        _COVER.reset(token)

@@ -1,0 +1,428 @@
+"""What is found in an estimator, and in those that pass their data to others."""
+
+import functools
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ._searches import Found, Release, Setting, collect_search, is_search, unseen
+
+__all__ = ["collect"]
+
+
+def collect(obj: Any, setting: Setting) -> Found:
+    """What is found in an estimator: releases, what is unprotected, what it passes on.
+
+    Where its class states a guarantee, that is what counts, whatever it is made of.
+
+    Parameters
+    ----------
+    obj : estimator
+    setting : Setting
+
+    Returns
+    -------
+    found : Found
+    """
+    from sklearn.frozen import FrozenEstimator
+
+    if isinstance(obj, FrozenEstimator):
+        # No search fits it again: what it guarantees is what it was fitted for.
+        found = collect(obj.estimator, Setting(noisy=setting.noisy))
+        found.fixed = setting.fixed and setting.like is obj
+        return found
+    if hasattr(type(obj), "_planned_guarantee"):
+        return _of_private(obj, setting)
+    if is_search(obj) and (setting.planned or hasattr(obj, "cv_results_")):
+        read = collect_search(obj, setting, collect)
+    elif type(obj) in (readers := _readers()):
+        read = readers[type(obj)](obj, setting)
+    else:
+        read = None
+    return _with_published_ids(_of_other(obj, setting) if read is None else read)
+
+
+def _readers():
+    """How the estimators of scikit-learn that pass data to others are read.
+
+    Not those of other packages, also where they are subclasses: a pipeline that
+    resamples, say, uses a record more often.
+    """
+    from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+    from sklearn.ensemble import VotingClassifier, VotingRegressor
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
+    return {
+        Pipeline: _of_pipeline,
+        ColumnTransformer: _of_columns,
+        FeatureUnion: _of_union,
+        VotingClassifier: _of_voting,
+        VotingRegressor: _of_voting,
+        TransformedTargetRegressor: _of_transformed_target,
+    }
+
+
+def _of_private(obj, setting):
+    """An estimator that states a guarantee."""
+    found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
+    found.unprotected += obj._unprotected()
+    name, by = type(obj).__name__, obj._released_by
+    guarantee, why = None, ""
+    if setting.planned:
+        guarantee, why = _planned(obj, setting)
+        found.unprotected += [why] if why else []
+    elif hasattr(obj, "privacy_guarantee_"):
+        guarantee = obj.privacy_guarantee_
+    else:  # it has not been fitted: nothing was released
+        return found
+    in_pass = int(by == "transform")
+    found.releases += [Release(f"{by} of {name}", guarantee, 1, in_pass, why)]
+    if guarantee is not None and guarantee.protects and in_pass:
+        found.noisy = True
+    return found
+
+
+def _planned(obj, setting):
+    """Guarantee that fits with these parameters will have, or None and why."""
+    try:
+        guarantee = obj._planned_guarantee(setting.like)
+    except (TypeError, ValueError) as error:
+        return None, str(error)
+    shape, seen = (_tensor_shape(one) for one in (obj, setting.like))
+    if obj._released_by == "fit" or (setting.fixed and shape == seen):
+        return guarantee, ""
+    if not guarantee.protects:
+        return guarantee, ""
+    if guarantee.claimed is not None:
+        return None, (
+            f"What {type(obj).__name__} really guarantees depends on the shape of what "
+            f"comes to it, which may differ between the fits of a search, so that it "
+            f"cannot be seen."
+        )
+    return _of_any_shape(guarantee), ""
+
+
+def _tensor_shape(obj):
+    shape = getattr(obj, "tensor_shape", None)
+    return None if shape is None else tuple(shape)
+
+
+def _of_any_shape(guarantee):
+    """The same for samples of any shape.
+
+    Epsilon and delta were asked for; of the curve through them mu alone, that of
+    Gaussian noise, is the same for every shape.
+    """
+    from dp_accounting import dp_event
+
+    from ._events import PureDpEvent, RevealingDpEvent, SamplerResidualDpEvent
+
+    event = guarantee.event
+    kinds = (dp_event.GaussianDpEvent, SamplerResidualDpEvent)
+    parts = event.events if isinstance(event, dp_event.ComposedDpEvent) else [event]
+    if all(isinstance(part, kinds) for part in parts):
+        return guarantee
+    event = PureDpEvent(guarantee.epsilon)
+    if guarantee.delta:
+        event = RevealingDpEvent(guarantee.delta, event)
+    return replace(guarantee, event=event)
+
+
+def _keeps_shape(obj, setting):
+    """Whether `obj` passes on what has the shape that it has in the fitted object."""
+    from sklearn.base import OneToOneFeatureMixin
+
+    like = setting.like
+    return setting.fixed and all(
+        isinstance(x, OneToOneFeatureMixin) for x in (obj, like)
+    )
+
+
+def _of_other(obj, setting):
+    """An estimator that gives no guarantee; private ones in it are used unseen."""
+    name = type(obj).__name__
+    hidden = _hidden(obj, setting)
+    if hidden and not isinstance(obj, (list, tuple, set, dict)):
+        return _of_hidden(name, hidden)
+    found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
+    if setting.noisy:
+        found.unprotected += [
+            f"What {name} learned from y, if it was passed any; X came to it with "
+            f"noise."
+        ]
+    elif hasattr(obj, "_unprotected"):
+        found.unprotected += obj._unprotected()
+    else:
+        found.unprotected += [f"What {name} learned in its fit; it gives no guarantee."]
+    if getattr(obj, "_publishes_ids", False):
+        found.publishers += [name]
+    return found
+
+
+def _of_hidden(name, hidden):
+    found = Found()
+    for part, guarantee in hidden:
+        inner = type(part).__name__
+        why = f"How often {name} fits {inner} cannot be seen."
+        what = f"{part._released_by} of {inner} in {name}"
+        if guarantee is None:
+            found.releases += [Release(what, None, why=why)]
+        else:
+            found.releases += [unseen(what, guarantee, why)]
+        found.unprotected += [why]
+    return found
+
+
+def _hidden(obj, setting):
+    """Private estimators in an object, one of each kind, and a guarantee of each."""
+    found = {}
+    kinds = {type(part) for part in _parts(obj)}
+    for part in [*_parts(obj), *_parts(setting.like)]:
+        if type(part) not in kinds:
+            continue
+        guarantee = getattr(part, "privacy_guarantee_", None)
+        if guarantee is None:
+            try:
+                guarantee = part._planned_guarantee(None)
+            except (TypeError, ValueError):
+                found.setdefault(type(part), {})
+                continue
+        key = guarantee.unit, guarantee.relation
+        found.setdefault(type(part), {})[key] = (part, guarantee)
+    return [
+        one
+        for kind, those in found.items()
+        for one in those.values() or [(_first(obj, kind), None)]
+    ]
+
+
+def _first(obj, kind):
+    return next(part for part in _parts(obj) if type(part) is kind)
+
+
+def _parts(obj):
+    """Private estimators that an object holds, as parameters or as attributes."""
+    # What was seen is held, so that no other object takes its id.
+    parts, seen, left = [], {}, [obj]
+    while left:
+        item = left.pop()
+        if id(item) in seen:
+            continue
+        seen[id(item)] = item
+        if item is not obj and hasattr(type(item), "_planned_guarantee"):
+            parts.append(item)
+        elif isinstance(item, dict):
+            left += item.values()
+        elif isinstance(item, (list, tuple, set)):
+            left += item
+        elif isinstance(item, np.ndarray) and item.dtype == object:
+            left += item.ravel().tolist()
+        elif isinstance(item, functools.partial):
+            left += [item.func, item.args, item.keywords]
+        elif inspect.ismethod(item):
+            left.append(item.__self__)
+        elif not (
+            inspect.isclass(item) or inspect.isroutine(item) or inspect.ismodule(item)
+        ):
+            if hasattr(item, "get_params"):
+                left += item.get_params(deep=False).values()
+            left += getattr(item, "__dict__", {}).values()
+    return parts
+
+
+def _of_pipeline(pipeline, setting):
+    found, at = Found(), setting
+    others = dict(getattr(setting.like, "steps", ()))
+    n_after = len(pipeline.steps) - 1
+    for k, (name, step) in enumerate(pipeline.steps):
+        like = others.get(name)
+        if _is_identity(step):
+            # Where another step stood in its place, what follows saw another shape.
+            at = replace(at, fixed=at.fixed and name in others and _is_identity(like))
+            continue
+        one = collect(step, replace(at, like=like))
+        if pipeline.transform_input:
+            # Such metadata goes through the steps for every later one that asks.
+            more = len(pipeline.transform_input) * (n_after - k)
+            one.releases = [
+                replace(r, in_fit=r.in_fit + more * r.in_pass) for r in one.releases
+            ]
+        found.add(one)
+        at = replace(at, noisy=one.noisy, fixed=one.fixed)
+    found.noisy, found.fixed = at.noisy, at.fixed
+    return found
+
+
+def _is_identity(step):
+    """Whether a step passes on what it is given; a fitted one may stand for that."""
+    from sklearn.preprocessing import FunctionTransformer
+
+    if type(step) is FunctionTransformer:
+        return step.func is None
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _is_dropped(part):
+    return isinstance(part, str) and part == "drop"
+
+
+def _of_union(union, setting):
+    others = dict(getattr(setting.like, "transformer_list", ()))
+    parts = [
+        (name, part, others.get(name), setting.fixed and name in others, None)
+        for name, part in union.transformer_list
+        if not _is_dropped(part)
+    ]
+    active = {name for name, part in others.items() if not _is_dropped(part)}
+    return _side_by_side(union, parts, active, setting)
+
+
+def _of_columns(transformer, setting):
+    fitted = setting.like if setting.planned else transformer
+    widths = getattr(fitted, "output_indices_", {})
+    found = {
+        name: (part, columns)
+        for name, part, columns in getattr(fitted, "transformers_", ())
+    }
+    if setting.planned:
+        given = _planned_parts(transformer, fitted, found)
+    else:
+        given = [(name, *those, None, True) for name, those in found.items()]
+    parts = []
+    for name, part, columns, like, same in given:
+        if _is_dropped(part) or _is_empty(columns):
+            continue
+        width = widths.get(name) if same else None
+        n_columns = None if width is None else width.stop - width.start
+        parts.append((name, part, like, setting.fixed and same, n_columns))
+    active = {
+        name
+        for name, (part, columns) in found.items()
+        if not _is_dropped(part) and not _is_empty(columns)
+    }
+    return _side_by_side(transformer, parts, active, setting)
+
+
+def _planned_parts(transformer, fitted, found):
+    """Name, part, columns (None: unknown), one like it, and if it saw the same."""
+    others = {name: columns for name, _, columns in getattr(fitted, "transformers", ())}
+    names = set()
+    for name, part, columns in transformer.transformers:
+        same = name in found and name in others and _is_same(columns, others[name])
+        like, seen = found.get(name, (None, None))
+        if same:
+            names.add(name)
+        elif callable(columns):
+            seen = None
+        else:
+            seen = columns
+        yield name, part, seen, like, same
+    same = (
+        bool(names)
+        and names == others.keys()
+        and len(names) == len(transformer.transformers)
+    )
+    # Where nothing was left, the fitted one has no remainder.
+    like, seen = found.get("remainder", (None, ()))
+    yield "remainder", transformer.remainder, seen if same else None, like, same
+
+
+def _is_same(columns, others):
+    """Whether two selections surely select the same columns, also of fewer rows."""
+    from sklearn.compose import make_column_selector
+
+    if callable(columns):
+        # By names and types; of other functions nothing is known.
+        kinds = {type(columns), type(others)}
+        return kinds == {make_column_selector} and repr(vars(columns)) == repr(
+            vars(others)
+        )
+    if isinstance(columns, slice) or isinstance(others, slice):
+        return type(columns) is type(others) and columns == others
+    return not callable(others) and np.array_equal(columns, others)
+
+
+def _is_empty(columns):
+    """Whether a part is given no column, and so is not fitted."""
+    if columns is None or isinstance(columns, (str, slice)) or not np.ndim(columns):
+        return False
+    columns = np.asarray(columns)
+    return not columns.any() if columns.dtype == bool else not columns.size
+
+
+def _side_by_side(obj, parts, active, setting):
+    """What parts reveal of the same rows: it adds up; what has no noise is named.
+
+    The parts come with a name, a fitted one like it, whether it saw the same columns,
+    and the number of columns passed on (None if unknown); `active` has the names of
+    the fitted parts.
+    """
+    found = Found(noisy=True)
+    found.fixed = {name for name, *_ in parts} == active
+    for name, part, like, fixed, n_columns in parts:
+        if _is_identity(part):
+            one = Found(noisy=setting.noisy, fixed=fixed and _is_identity(like))
+        else:
+            one = collect(part, replace(setting, like=like, fixed=fixed))
+        if not one.noisy:
+            columns = "columns" if n_columns is None else f"{n_columns} column(s)"
+            one.unprotected.append(
+                f"{type(obj).__name__} passes on {columns} that no noise mechanism "
+                f"made (part {name!r}), and what follows learns from them."
+            )
+        found.add(one)
+        found.noisy &= one.noisy
+        found.fixed &= one.fixed
+    return found
+
+
+def _of_voting(voting, setting):
+    found = Found(noisy=setting.noisy)
+    if setting.planned:
+        others = getattr(setting.like, "named_estimators_", {})
+        for name, part in voting.estimators:
+            if not _is_dropped(part):
+                found.add(collect(part, replace(setting, like=others.get(name))))
+    else:
+        for part in getattr(voting, "estimators_", ()):
+            found.add(collect(part, setting))
+    return found
+
+
+def _of_transformed_target(model, setting):
+    transformer, regressor, like = model.transformer, model.regressor, setting.like
+    if setting.planned:
+        like = getattr(like, "regressor_", None)
+    else:
+        transformer = getattr(model, "transformer_", None)
+        regressor = getattr(model, "regressor_", None)
+    name = type(model).__name__
+    hidden = _hidden([transformer, model.func, model.inverse_func], Setting())
+    found = Found()
+    if hidden:
+        # It transforms y more than once, in part.
+        found.add(_of_hidden(name, hidden))
+    elif model.func is not None or not _is_identity(transformer):
+        what = "func" if transformer is None else type(transformer).__name__
+        found.unprotected += [
+            f"What {what} computes from y, all of it together: {name} passes y "
+            f"through it before anything protects y."
+        ]
+    if regressor is not None:
+        found.add(collect(regressor, replace(setting, like=like)))
+    found.noisy = setting.noisy
+    return found
+
+
+def _with_published_ids(found):
+    """What is published of who is there, where everything of a user is protected."""
+    known = [r.guarantee for r in found.releases if r.guarantee is not None]
+    of_users = [one for one in known if isinstance(one.unit, int)]
+    for name in found.publishers if of_users else ():
+        why = f"{name} publishes the ids that occur; declare categories."
+        found.releases += [unseen(f"fit of {name}", of_users[0], why)]
+    if of_users:
+        found.publishers = []
+    return found

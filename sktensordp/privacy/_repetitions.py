@@ -1,0 +1,191 @@
+"""How often a private search tries: laws of a number, and what the best of them costs.
+
+The best of K releases, K random and secret, is released with its score (Liu and Talwar
+2019; Papernot and Steinke 2022). With g the derivative of the generating function of K,
+and t and t' the probabilities, under two neighbours, that one release scores below what
+was released, the density of what is released is g(t) times that of one release. Two
+facts about g are all that the bounds need: g(t) <= g(1) = E[K], and for t >= t'
+
+    truncated negative binomial:  g(t) <= g(t') ((1 - a t') / (1 - a t))^(eta + 1)
+    Poisson:                      g(t) <= g(t') exp(mu (t - t'))
+
+Laws of K with weights w_k have them where (k + 1) w_{k+1} <= a (k + eta) w_k, and where
+(k + 1) w_{k+1} <= mu w_k, for k >= 1: compare the coefficients of (1/a - t) g'(t) with
+those of (eta + 1) g(t), and those of g'(t) with those of mu g(t). Integer weights that
+are rounded down, one after the other, keep these inequalities, come to an end, and can
+be drawn from exactly: nothing is lost to rounding, not even at delta = 0.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+
+__all__ = ["RepetitionLaw", "negative_binomial", "poisson"]
+
+# The sum of all weights stays below 2**63.
+_FIRST, _FIRST_OF_POISSON = 2**40, 2**18
+_MOST_TERMS = 100_000
+_LARGEST_MEAN, _LARGEST_POISSON = 1000.0, 30.0
+
+
+@dataclass(frozen=True)
+class RepetitionLaw:
+    """A law of the number of tries.
+
+    Parameters
+    ----------
+    weights : tuple of int
+        Those of 0, 1, 2, ... tries.
+    eta : float or None
+        In [0, 1], of the truncated negative binomial law; None for Poisson's.
+    rate : float
+        a = 1 - gamma of the former, mu of the latter.
+
+    Raises
+    ------
+    ValueError
+        If the weights do not keep the inequality that the bounds rest on.
+    """
+
+    weights: tuple[int, ...]
+    eta: float | None
+    rate: float
+
+    def __post_init__(self):
+        if len(self.weights) < 2 or min(self.weights) < 0 or not any(self.weights[1:]):
+            raise ValueError("A law of tries has weights >= 0, and tries at all.")
+        truncated = self.eta is not None
+        if truncated and (self.weights[0] or not 0 <= self.eta <= 1):
+            raise ValueError(
+                "A truncated law has eta in [0, 1] and tries once or more."
+            )
+        if not 0 < self.rate < (1 if truncated else math.inf):
+            raise ValueError("The rate of a law is out of range.")
+        for k in range(1, len(self.weights) - 1):
+            if self.weights[k + 1] > _largest(self.weights[k], k, self.eta, self.rate):
+                raise ValueError("These weights do not fall as fast as they must.")
+
+    def __hash__(self):
+        return hash((self.eta, self.rate, self.weights[:4]))
+
+    @cached_property
+    def mean(self):
+        """Expected number of tries, rounded up."""
+        tries = sum(k * weight for k, weight in enumerate(self.weights))
+        mean = float(Fraction(tries, sum(self.weights)))
+        return math.nextafter(mean, math.inf)
+
+    def shift(self, curve, reach):
+        """By how much a loss grows for the choice of the best, at most.
+
+        g(t) / g(t') for neighbours whose releases have the curve: 1 - t' is at most
+        e^h (1 - t) + curve(h), for every h >= 0. So that the best of the releases has
+        a delta of at most ``mean * curve(epsilon - shift)`` at epsilon.
+
+        Parameters
+        ----------
+        curve : callable
+            The delta of one release at an epsilon.
+        reach : float
+            Where the curve is small, or zero.
+
+        Returns
+        -------
+        shift : float
+        """
+        if self.eta is None:
+            return self.rate * curve(0.0) * (1 + 1e-14)
+        lost = self.rate / (1 - self.rate) * (1 + 1e-14)
+        tried = np.append(reach * np.linspace(0.0, 1.0, 257)[:-1], reach)
+        found = min(np.logaddexp(h, _log(lost * curve(h))) for h in tried)
+        return (self.eta + 1) * float(found) * (1 + 1e-14)
+
+    def __reduce__(self):
+        return RepetitionLaw, (self.weights, self.eta, self.rate)
+
+
+def _log(value):
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _largest(weight, k, eta, rate):
+    """Largest weight of k + 1 tries, k >= 1."""
+    factor = Fraction(rate) if eta is None else Fraction(rate) * (k + Fraction(eta))
+    return weight * factor.numerator // (factor.denominator * (k + 1))
+
+
+def _law(first, eta, rate):
+    weights = list(first)
+    while weights[-1] and len(weights) < _MOST_TERMS:
+        weights.append(_largest(weights[-1], len(weights) - 1, eta, rate))
+    return RepetitionLaw(tuple(weights[:-1]), eta, rate)
+
+
+@lru_cache(maxsize=64)
+def negative_binomial(mean, eta):
+    """Truncated negative binomial law of a number of tries, at least one.
+
+    Papernot and Steinke (2022), Definition 1.
+
+    Parameters
+    ----------
+    mean : float
+        Expected number of tries, above 1 and at most 1000.
+    eta : float
+        In [0, 1]: 0 is the logarithmic law, 1 the geometric one.
+
+    Returns
+    -------
+    law : RepetitionLaw
+        Its mean is `mean` up to the rounding of the weights, and never above.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+    """
+    if not 1 < mean <= _LARGEST_MEAN or not 0 <= eta <= 1:
+        raise ValueError(
+            f"The expected number of tries is above 1 and at most {_LARGEST_MEAN:g}, "
+            f"and eta is in [0, 1]; got {mean:g} and {eta:g}."
+        )
+
+    def excess(log_gamma):
+        odds = math.expm1(-log_gamma)
+        if eta == 0:
+            return odds / -log_gamma - mean
+        return eta * odds / -math.expm1(eta * log_gamma) - mean
+
+    log_gamma = brentq(excess, -20.0, -1e-9, xtol=1e-12)
+    return _law((0, _FIRST), eta, -math.expm1(log_gamma))
+
+
+@lru_cache(maxsize=64)
+def poisson(mean):
+    """Poisson law of a number of tries, which may be none.
+
+    Parameters
+    ----------
+    mean : float
+        Expected number of tries, above 0 and at most 30.
+
+    Returns
+    -------
+    law : RepetitionLaw
+
+    Raises
+    ------
+    ValueError
+        If the mean is out of range.
+    """
+    if not 0 < mean <= _LARGEST_POISSON:
+        raise ValueError(
+            f"The mean of a Poisson number of tries is above 0 and at most "
+            f"{_LARGEST_POISSON:g}, got {mean:g}."
+        )
+    first = _FIRST_OF_POISSON
+    return _law((first, max(int(first * mean), 1)), None, float(mean))

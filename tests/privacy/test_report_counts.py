@@ -1,0 +1,465 @@
+"""privacy_of counts no less than spies do, which see every record on its way."""
+
+import math
+from collections import Counter
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import VotingRegressor
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.linear_model import Ridge
+from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.model_selection import (
+    BaseCrossValidator,
+    GridSearchCV,
+    HalvingGridSearchCV,
+    HalvingRandomSearchCV,
+    KFold,
+    LeaveOneOut,
+    LeavePOut,
+    PredefinedSplit,
+    RandomizedSearchCV,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    TimeSeriesSplit,
+)
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sktensordp.completion import CPCompletion
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.privacy import _parts, _searches, privacy_of
+from sktensordp.privacy._searches import _Uses
+
+N = 24
+IDS = (np.arange(N) + 0.5) / N
+RNG = np.random.default_rng(0)
+# Every column says which record a row is, so that a spy knows it of any of them.
+ROWS = np.tile(IDS[:, None], (1, 4))
+CLASSES = np.arange(N) % 2
+CELLS = np.column_stack([np.arange(N) % 6, np.arange(N) // 6])
+
+
+class SpiedLaplace(LaplaceMechanism):
+    """Sees which rows it releases."""
+
+    seen: ClassVar = Counter()
+
+    def transform(self, X):
+        self.seen.update(np.asarray(X)[:, 0].tolist())
+        return super().transform(X)
+
+
+class SpiedCompletion(RegressorMixin, BaseEstimator):
+    """Sees which values it is fitted to; says what a completion guarantees."""
+
+    seen: ClassVar = Counter()
+    _released_by = "fit"
+
+    def __init__(self, epsilon=1.0, rank=0):
+        self.epsilon, self.rank = epsilon, rank
+
+    def _planned_guarantee(self, fitted=None):
+        model = CPCompletion(0, epsilon=self.epsilon, value_bounds=(0, 1))
+        return model._planned_guarantee()
+
+    def _unprotected(self):
+        return []
+
+    def fit(self, X, y):
+        self.seen.update(np.asarray(y).tolist())
+        self.privacy_guarantee_ = self._planned_guarantee()
+        return self
+
+    def predict(self, X):
+        return np.linspace(0, 1, len(X))
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    SpiedLaplace.seen.clear()
+    SpiedCompletion.seen.clear()
+
+
+def mechanism(**params):
+    return SpiedLaplace(1.0, bounds=(0, 1), **params)
+
+
+def classifier():
+    return make_pipeline(mechanism(), DummyClassifier())
+
+
+def check(model, X, y, spy, *, exact=True):
+    """Compare the count of a report with what the spy saw."""
+    spy.seen.clear()
+    report = privacy_of(model.fit(X, y))
+    truth, counted = max(spy.seen.values()), sum(n for _, n, _ in report.releases)
+    assert counted >= truth
+    if exact:
+        assert counted == truth
+    assert report.guarantee.epsilon >= truth * (1 - 1e-9)
+    return report
+
+
+# Some record is in all training parts.
+OFTEN = ShuffleSplit(4, test_size=0.2, random_state=0)
+TWICE = [([0, 0, 0, 1, 2, 3], range(4, 12)), (range(8, 24), [0, 0, 1])]
+MASKS = [(np.arange(N) < 12, np.arange(N) >= 12)] * 2
+
+
+@pytest.mark.parametrize(
+    ("cv", "exact"),
+    [
+        (4, True),
+        (None, True),
+        (KFold(3, shuffle=True, random_state=0), True),
+        (OFTEN, True),
+        (RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), True),
+        (LeaveOneOut(), True),
+        (LeavePOut(2), False),  # each record is left out by some
+        (TimeSeriesSplit(3), True),
+        (PredefinedSplit(np.arange(N) % 3 - 1), True),
+        (TWICE, True),
+        (MASKS, True),
+    ],
+    ids=str,
+)
+def test_fits(cv, exact):
+    """A completion is fitted to the training parts and in the refit."""
+    scoring = "neg_mean_squared_error"
+    search = GridSearchCV(SpiedCompletion(), {"rank": [0, 1]}, cv=cv, scoring=scoring)
+    check(search, CELLS, IDS, SpiedCompletion, exact=exact)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(
+    ("cv", "exact"),
+    [
+        (KFold(3, shuffle=True, random_state=0), True),
+        (StratifiedKFold(4), True),
+        (RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0), True),
+        (OFTEN, True),
+        ([(range(12), range(6, 24)), (range(24), range(24))], True),
+        ([([0, 0, 1, 2, 3], range(4, 24)), (range(8, 24), [0, 0, 0, 1])], True),
+        (PredefinedSplit(np.arange(N) // 2 % 3 - 1), True),
+    ],
+    ids=str,
+)
+def test_transforms(cv, exact, train):
+    """A mechanism transforms training parts, held-out parts and, for train scores,
+    training parts again."""
+    search = GridSearchCV(
+        classifier(), {"dummyclassifier__random_state": [1, 2]}, cv=cv,
+        return_train_score=train,
+    )  # fmt: skip
+    check(search, ROWS, CLASSES, SpiedLaplace, exact=exact)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ColumnTransformer([("a", mechanism(), [0, 1]), ("b", mechanism(), [2, 3])]),
+        ColumnTransformer([("a", mechanism(), [0])], remainder=mechanism()),
+        ColumnTransformer(
+            [("a", mechanism(), slice(1)), ("none", mechanism(), [])],
+            remainder="passthrough",
+        ),
+        ColumnTransformer([("a", mechanism(), [0]), ("b", "drop", [1])]),
+        ColumnTransformer(
+            [("both", FeatureUnion([("x", mechanism()), ("y", mechanism())]), [0, 1])]
+        ),
+        FeatureUnion([("a", mechanism()), ("b", mechanism()), ("c", "drop")]),
+        FeatureUnion([("a", make_pipeline(mechanism())), ("b", "passthrough")]),
+        make_pipeline(make_pipeline("passthrough", mechanism())),
+    ],
+    ids=[
+        "two",
+        "remainder",
+        "some",
+        "drop",
+        "nested",
+        "union",
+        "pass",
+        "pipe",
+    ],
+)
+@pytest.mark.parametrize("searched", [False, True])
+def test_parts_side_by_side_add_up(model, searched):
+    pipe = make_pipeline(model, Ridge())
+    if searched:
+        pipe = GridSearchCV(
+            pipe, {"ridge__alpha": [1.0, 2.0]}, cv=3, return_train_score=True
+        )
+    check(pipe, ROWS, IDS, SpiedLaplace)
+
+
+@pytest.mark.parametrize("resource", ["n_samples", "dummyclassifier__random_state"])
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("kind", [HalvingGridSearchCV, HalvingRandomSearchCV])
+def test_halving(kind, train, resource):
+    """Every row of cv_results_ is a set of fits, and takes a part of the records."""
+    grid = {
+        "dummyclassifier__strategy": ["prior", "uniform", "stratified", "most_frequent"]
+    }
+    most = {} if resource == "n_samples" else {"max_resources": 200}
+    if kind is HalvingRandomSearchCV:
+        most["n_candidates"] = 4
+    search = kind(
+        classifier(), grid, cv=KFold(3), resource=resource, factor=2, min_resources=12,
+        random_state=0, return_train_score=train, **most,
+    )  # fmt: skip
+    exact = resource != "n_samples"
+    report = check(search, ROWS, np.arange(N) // 2 % 2, SpiedLaplace, exact=exact)
+    assert len(report.releases) == len(search.cv_results_["params"]) + 1
+    assert len(set(search.cv_results_["iter"])) > 1
+
+
+def test_halving_counts_values():
+    search = HalvingGridSearchCV(
+        SpiedCompletion(), {"rank": [0, 1, 2, 3]}, cv=KFold(3), factor=2,
+        min_resources=6, scoring="r2", random_state=0,
+    )  # fmt: skip
+    check(search, CELLS, IDS, SpiedCompletion, exact=False)
+
+
+@pytest.mark.parametrize("inner_cv", [2, OFTEN, [(range(4), range(4, 8))]], ids=str)
+@pytest.mark.parametrize("refit", [True, "accuracy"])
+def test_a_search_in_a_search(inner_cv, refit):
+    inner = GridSearchCV(
+        classifier(), {"dummyclassifier__random_state": [1, 2]}, cv=inner_cv, refit=refit,
+        scoring="accuracy" if refit is True else ["accuracy", "neg_log_loss"],
+        return_train_score=True,
+    )  # fmt: skip
+    outer = GridSearchCV(inner, {"error_score": [0.0, 1.0]}, cv=KFold(3))
+    # Which of the inner candidates is refitted makes no difference here.
+    exact = refit is True and inner_cv == 2
+    check(outer, ROWS, CLASSES, SpiedLaplace, exact=exact)
+
+
+def test_a_search_in_a_search_refits_with_any_candidate():
+    inner = GridSearchCV(SpiedCompletion(), {"epsilon": [1.0, 3.0]}, cv=2, scoring="r2")
+    outer = GridSearchCV(inner, {"cv": [2, 3]}, cv=KFold(4), scoring="r2")
+    report = check(outer, CELLS, IDS, SpiedCompletion, exact=False)
+    # In 3 training parts, there in 1 or 2 inner ones, and refitted with any; then in
+    # the refit of the outer search.
+    best = outer.best_estimator_
+    last = (1 + 3) * (best.cv - 1) + best.best_params_["epsilon"]
+    assert report.guarantee.epsilon == 3 * ((1 + 3) * (1 + 2) + 2 * (1 + 3)) + last
+
+
+def test_a_random_search_in_a_search_may_draw_any_candidate():
+    lists = {"dummyclassifier__random_state": [1, 2, 3]}
+    inner = RandomizedSearchCV(classifier(), lists, n_iter=2, cv=2, random_state=0)
+    outer = GridSearchCV(inner, {"n_iter": [1, 2]}, cv=KFold(3))
+    check(outer, ROWS, CLASSES, SpiedLaplace, exact=False)
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_a_search_in_a_pipeline(searched):
+    inner = GridSearchCV(
+        classifier(), {"dummyclassifier__random_state": [1, 2]}, cv=2,
+        scoring="accuracy",
+    )  # fmt: skip
+    pipe = make_pipeline(StandardScaler(with_std=False, with_mean=False), inner)
+    if searched:
+        pipe = GridSearchCV(pipe, {"standardscaler__copy": [True, False]}, cv=KFold(3))
+    check(pipe, ROWS, CLASSES, SpiedLaplace)
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_voting_fits_each_once(searched):
+    model = VotingRegressor(
+        [("a", SpiedCompletion()), ("b", SpiedCompletion()), ("c", "drop")]
+    )
+    if searched:
+        model = GridSearchCV(model, {"a__rank": [0, 1], "c": ["drop", Ridge()]}, cv=3)
+    report = check(model, CELLS, IDS, SpiedCompletion)
+    assert ("What Ridge learned" in str(report)) == searched
+
+
+@pytest.mark.parametrize("searched", [False, True])
+@pytest.mark.parametrize("transformer", [None, StandardScaler(with_std=False)])
+def test_a_transformed_target_is_counted(transformer, searched):
+    model = TransformedTargetRegressor(
+        make_pipeline(mechanism(), Ridge()), transformer=transformer
+    )
+    if searched:
+        model = GridSearchCV(model, {"regressor__ridge__alpha": [1.0, 2.0]}, cv=3)
+    report = check(model, ROWS, IDS, SpiedLaplace)
+    named = any("What StandardScaler computes from y" in s for s in report.unprotected)
+    assert named == (transformer is not None)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "refit"),
+    [
+        ("accuracy", lambda results: int(np.argmin(results["mean_test_score"]))),
+        (["accuracy", "roc_auc"], "roc_auc"),
+        (["accuracy", "roc_auc"], lambda results: 0),
+        ({"one": make_scorer(accuracy_score)}, "one"),
+    ],
+)
+def test_refit_by_name_or_function(scoring, refit):
+    search = RandomizedSearchCV(
+        classifier(), {"dummyclassifier__random_state": [1, 2, 3]}, n_iter=2, cv=3,
+        scoring=scoring, refit=refit, return_train_score=True, random_state=0,
+    )  # fmt: skip
+    check(search, ROWS, CLASSES, SpiedLaplace, exact=not isinstance(scoring, list))
+
+
+def test_a_cache_makes_it_less(tmp_path):
+    pipe = Pipeline(
+        [("a", mechanism()), ("b", DummyClassifier())], memory=str(tmp_path)
+    )
+    search = GridSearchCV(pipe, {"b__random_state": [1, 2]}, cv=3)
+    report = check(search, ROWS, CLASSES, SpiedLaplace, exact=False)
+    uncached = clone(search).set_params(estimator__memory=None)
+    without = privacy_of(uncached.fit(ROWS, CLASSES))
+    assert report.guarantee.epsilon == without.guarantee.epsilon
+
+
+class Validating(RegressorMixin, BaseEstimator):
+    """Is given samples to validate, too."""
+
+    def fit(self, X, y, X_val=None):
+        self.n_features_in_ = X_val.shape[1]
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_metadata_that_is_transformed(searched):
+    """A pipeline can pass other samples through its steps; here they are the same."""
+    with config_context(enable_metadata_routing=True):
+        model = Pipeline(
+            [("a", mechanism()), ("b", Validating().set_fit_request(X_val=True))],
+            transform_input=["X_val"],
+        )
+        if searched:
+            model = GridSearchCV(model, {"b": [model[-1]]}, cv=3)
+        model.fit(ROWS, IDS, X_val=ROWS)
+        counted = sum(n for _, n, _ in privacy_of(model).releases)
+    assert (
+        counted == max(SpiedLaplace.seen.values()) == (2 + 2 + 1 + 2 if searched else 2)
+    )
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    ["a split", "a release", "train scores", "a part", "the refit", "a candidate"],
+)
+def test_a_report_that_forgets_something_is_noticed(forgotten, monkeypatch):
+    """So that the tests above can fail."""
+    most, fitted = _Uses.most, _searches._fitted_uses
+    if forgotten == "a split":
+        monkeypatch.setattr(_Uses, "most", lambda *args: most(*args) - 1)
+    elif forgotten == "a release":
+        init = _searches.Release.__init__
+
+        def without_passes(self, name, guarantee, in_fit=1, in_pass=0, why=""):
+            init(self, name, guarantee, in_fit, 0, why)
+
+        monkeypatch.setattr(_searches.Release, "__init__", without_passes)
+    elif forgotten == "train scores":
+
+        def uses(search):
+            found = fitted(search)
+            return _Uses(found.n_splits, found.memberships, found.per_score, False)
+
+        monkeypatch.setattr(_searches, "_fitted_uses", uses)
+    elif forgotten == "a part":
+        side_by_side = _parts._side_by_side
+        monkeypatch.setattr(
+            _parts, "_side_by_side", lambda o, parts, *a: side_by_side(o, parts[1:], *a)
+        )
+    elif forgotten == "the refit":
+        monkeypatch.setattr(_searches, "_add_refit", lambda *args: None)
+    search = GridSearchCV(
+        make_pipeline(
+            ColumnTransformer([("a", mechanism(), [0]), ("b", mechanism(), [1])]),
+            DummyClassifier(),
+        ),
+        {"dummyclassifier__random_state": [1, 2]}, cv=3, return_train_score=True,
+    )  # fmt: skip
+    if forgotten == "a candidate":
+        fit = search.fit
+
+        def fit_and_forget(X, y):
+            fit(X, y).cv_results_["params"].pop()
+            return search
+
+        search.fit = fit_and_forget
+    with pytest.raises(AssertionError):
+        check(search, ROWS, CLASSES, SpiedLaplace)
+
+
+class Doubling(BaseCrossValidator):
+    """Puts records into a training part twice."""
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        return 2
+
+    def split(self, X, y=None, groups=None):
+        n = len(X) // 2
+        yield np.r_[:n, :n], np.arange(n, len(X))
+        yield np.r_[n : len(X), :n, :n], np.arange(n)
+
+
+class DoublingKFold(KFold):
+    """A partition that is none."""
+
+    def split(self, X, y=None, groups=None):
+        for train, test in super().split(X, y):
+            yield np.r_[train, train], test
+
+
+@pytest.mark.parametrize("cv", [Doubling(), DoublingKFold(2)])
+def test_an_unknown_splitter_may_repeat_records(cv):
+    search = GridSearchCV(SpiedCompletion(), {}, cv=cv, scoring="r2").fit(CELLS, IDS)
+    report = privacy_of(search)
+    assert math.isinf(report.guarantee.epsilon)
+    assert any("as a list" in sentence for sentence in report.unprotected)
+    listed = GridSearchCV(SpiedCompletion(), {}, cv=list(cv.split(CELLS)), scoring="r2")
+    check(listed, CELLS, IDS, SpiedCompletion)
+
+
+def test_what_is_set_after_the_fit_hides_nothing():
+    def fitted():
+        return GridSearchCV(
+            classifier(), {"dummyclassifier__random_state": [1, 2]}, cv=OFTEN,
+            return_train_score=True, scoring=["accuracy", "roc_auc"], refit="accuracy",
+        ).fit(ROWS, CLASSES)  # fmt: skip
+
+    expected = privacy_of(fitted()).guarantee.epsilon
+    for after in (
+        {"return_train_score": False}, {"cv": 4}, {"scoring": "accuracy"},
+        {"param_grid": {}},
+    ):  # fmt: skip
+        assert privacy_of(fitted().set_params(**after)).guarantee.epsilon == expected
+    # A search that was not refitted does not know the shape of the samples.
+    with pytest.raises(TypeError, match="search that was refitted"):
+        privacy_of(fitted().set_params(refit=False))
+    search = GridSearchCV(SpiedCompletion(), {}, cv=3, scoring="r2").fit(CELLS, IDS)
+    assert privacy_of(search.set_params(refit=False)).guarantee.epsilon == 2 + 1
+    changed = fitted().set_params(estimator__spiedlaplace__epsilon=0.01)
+    report = privacy_of(changed)
+    assert math.isinf(report.guarantee.epsilon)
+    assert any("set after the fit" in sentence for sentence in report.unprotected)
+
+
+def test_candidates_leave_the_callers_estimators_alone():
+    given = [LaplaceMechanism(bounds=(0, 1))]
+    grid = {"a": given, "a__epsilon": [1.0, 2.0]}
+    pipe = Pipeline([("a", StandardScaler()), ("b", Ridge())])
+    report = privacy_of(GridSearchCV(pipe, grid, cv=2).fit(ROWS, IDS))
+    assert [one.epsilon for _, _, one in report.releases[:2]] == [1.0, 2.0]
+    assert given[0].epsilon == 1.0
