@@ -2,6 +2,12 @@
 
 from ._audit import AuditDisplay
 from ._expected_error import ExpectedErrorDisplay
+from ._privacy_profile import PrivacyProfileDisplay
 from ._privacy_utility import PrivacyUtilityDisplay
 
-__all__ = ["AuditDisplay", "ExpectedErrorDisplay", "PrivacyUtilityDisplay"]
+__all__ = [
+    "AuditDisplay",
+    "ExpectedErrorDisplay",
+    "PrivacyProfileDisplay",
+    "PrivacyUtilityDisplay",
+]
