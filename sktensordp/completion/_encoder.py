@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
+from ..privacy._budget import record_ids
 
 __all__ = ["CoordinateEncoder"]
 
@@ -151,6 +152,8 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ensure_min_features=1 + self._has_time if first else 1,
         )  # fmt: skip
         ids, times = self._split(X)
+        if self._publishes_ids:
+            record_ids(type(self).__name__, self._unprotected())
         # All that may fail comes before anything is changed.
         declared = self._declared(ids.shape[1])
         learned = []

@@ -44,14 +44,15 @@ def expected_error(
     Parameters
     ----------
     estimator : estimator
-        A mechanism, an encoder, or a completion with ``unit="entry"``. Its parameters
-        declare all that has to be declared, such as `bounds`; it is neither fitted
-        nor changed, and its own epsilon does not matter.
+        A mechanism, an encoder or a completion. Its parameters declare all that has
+        to be declared, such as `bounds`; it is neither fitted nor changed, and its
+        own epsilon does not matter.
     X : array-like
         For a mechanism, samples, of which the shape alone is read: zeros do as well.
         For an encoder, what its `fit` takes, of people who consent. For a completion,
         coordinates of the observed entries, of shape (n_observed, n_modes), which are
-        public at ``unit="entry"``.
+        public at ``unit="entry"``; where `unit` is a mode, the shape alone is read
+        again, of as many rows as may be known.
     y : array-like, default=None
         For an encoder, what its `fit` takes. Others do not read it.
     epsilons : array-like of shape (n_epsilons,)
@@ -84,9 +85,10 @@ def expected_error(
     What is expected of a completion is for values that are imagined, the same for all
     data: biases, an interaction of low rank and a residual, in proportions and with a
     variance (0.22 half ranges squared) that are close to those of ratings. Where the
-    values have another variance that is public, declare it by `level_prior`. It is
-    known of the perturbations "input", "sums" and "statistics", and of "auto" as the
-    best of them, with biases and without smooth modes.
+    values have another variance that is public, declare it by `level_prior`. Where
+    `unit` is a mode, the numbers of entries of the rows are imagined too. It is known
+    of the perturbations "input", "sums" and "statistics", and of "auto" as the best of
+    them, with biases and without smooth modes.
 
     Examples
     --------

@@ -1,22 +1,26 @@
 """Which rows are held out, and whose scores count once: a row's, or a user's."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit
 
+from ..noise._discrete import bernoulli
 from ._scores import STEPS
 
-__all__ = ["Rows", "Users", "groups_of", "uses_of"]
+__all__ = ["Rows", "Users", "groups_of", "seed_of", "uses_of"]
+
+_SIDES = 2**32
 
 
 class Rows:
     """Rows are protected one by one; how many there are is public."""
 
-    def splits(self, X, y, cv, test_size, seed):
+    def splits(self, X, y, cv, test_size, bits):
         """Training and test rows, by splits that depend on no value."""
-        return list(_splitter(cv, test_size, seed).split(X, y))
+        return list(_splitter(cv, test_size, seed_of(bits)).split(X, y))
 
     def total(self, steps, held_out):
         """Sum of the scores; a row adds no more than STEPS."""
@@ -43,13 +47,16 @@ class Users:
     def __init__(self, mode: int, n_users: int) -> None:
         self.mode, self.n_users = mode, n_users
 
-    def splits(self, X, y, cv, test_size, seed):
+    def splits(self, X, y, cv, test_size, bits):
         """One pair of training and test rows."""
-        held_out = np.random.default_rng(seed).random(len(y)) < test_size
+        # True coins: those of a seed would tell where in the data a row is.
+        held_out = bernoulli(bits, round(test_size * _SIDES), _SIDES, (len(y),))
         return [(np.flatnonzero(~held_out), np.flatnonzero(held_out))]
 
     def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
         """Sum of the users' scores; one adds no more than STEPS."""
+        if not len(steps):  # which is chance
+            return self.n_users * (STEPS // 2)
         users = np.asarray(held_out)[:, self.mode].astype(np.intp)
         counts = np.bincount(users, minlength=self.n_users)
         sums = np.zeros(self.n_users, dtype=np.int64)
@@ -80,14 +87,21 @@ def groups_of(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
             "its estimator, with a declared shape, and cv=None: who has which entries "
             "must not decide how the others are split."
         )
+    if unit >= len(shape):
+        raise ValueError(f"unit = {unit}, but there are {len(shape)} modes.")
     return Users(unit, int(shape[unit]))
+
+
+def seed_of(bits: Any) -> int:
+    """A seed for scikit-learn, from a secret stream."""
+    return int(bits.random_raw()) >> 32
 
 
 def _splitter(cv, test_size, seed):
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
-    if isinstance(cv, int) and not isinstance(cv, bool):
-        return KFold(cv, shuffle=True, random_state=seed)
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        return KFold(int(cv), shuffle=True, random_state=seed)
     if type(cv) in (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit):
         return cv
     raise ValueError(

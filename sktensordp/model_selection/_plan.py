@@ -5,13 +5,22 @@ import warnings
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.pipeline import Pipeline
 
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 
-__all__ = ["fit_guarantee", "steps_of", "try_guarantee"]
+__all__ = [
+    "fit_guarantee",
+    "is_seeded",
+    "left_out_of",
+    "set_shape",
+    "steps_of",
+    "try_guarantee",
+]
 
 
 def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
@@ -45,7 +54,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
                 f"How often {type(step).__name__} fits private estimators is not known "
                 f"beforehand; search the private estimator, or a Pipeline of it."
             )
-        elif not isinstance(step, OneToOneFeatureMixin):
+        if not isinstance(step, OneToOneFeatureMixin):
             sample_shape = ()
     if not found:
         raise ValueError(
@@ -56,9 +65,45 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
 
 def steps_of(estimator: Any) -> list[Any]:
     """The estimator, or the steps of a pipeline of them."""
-    if not isinstance(estimator, Pipeline):
+    # Subclasses may use a record more often, as those that resample.
+    if type(estimator) is not Pipeline:
         return [estimator]
     return [s for _, s in estimator.steps if s is not None and s != "passthrough"]
+
+
+def left_out_of(estimator: Any) -> list[str]:
+    """What fits of an estimator or pipeline leave unprotected, in sentences."""
+    found, noisy = [], False
+    for step in steps_of(estimator):
+        if hasattr(step, "_unprotected"):
+            found += step._unprotected()
+        elif not noisy:
+            what = f"What {type(step).__name__} learned in its fit; it gives no"
+            found.append(f"{what} guarantee.")
+        noisy = noisy or hasattr(type(step), "_planned_guarantee")
+    return found
+
+
+def set_shape(estimator: Any, X: ArrayLike) -> None:
+    """Declare the shape of all coordinates to a completion that has none.
+
+    They are public where it may have none; in a part of the rows, the largest may be
+    missing.
+    """
+    if hasattr(estimator, "_declared_shape") and estimator.shape is None:
+        where = np.asarray(X)
+        if where.ndim == 2 and where.dtype.kind in "iuf" and np.isfinite(where).all():
+            most = where.max(axis=0, initial=0)
+            estimator.set_params(shape=tuple((most.astype(np.int64) + 1).tolist()))
+
+
+def is_seeded(estimator: Any) -> bool:
+    """Whether noise follows from an integer that is known."""
+    return any(
+        getattr(step, "random_state", None) is not None
+        for step in steps_of(estimator)
+        if hasattr(type(step), "_planned_guarantee")
+    )
 
 
 def _planned(step, sample_shape):

@@ -20,8 +20,8 @@ from ..noise._discrete import categorical
 from ..privacy import PrivacyGuarantee, compose, privacy_of
 from ..privacy._cover import covered
 from ..privacy._repetitions import negative_binomial, poisson
-from ._groups import groups_of, uses_of
-from ._plan import fit_guarantee, steps_of, try_guarantee
+from ._groups import groups_of, seed_of, uses_of
+from ._plan import fit_guarantee, is_seeded, left_out_of, set_shape, try_guarantee
 from ._scores import STEPS, row_score
 
 __all__ = ["PrivateSearchCV"]
@@ -75,7 +75,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     refit : bool or "keep", default=True
         True fits the best candidate once more, to all data, which costs one more fit.
         "keep" keeps the best candidate as it was fitted to the (first) training part,
-        at no further cost. False keeps none.
+        at no further cost; none where nothing was tried. False keeps none.
     n_jobs : int, default=None
         As in ``RandomizedSearchCV``. One candidate's fits run side by side.
     random_state : int, default=None
@@ -88,7 +88,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         The noisy score; NaN where nothing was tried. It is optimistic, as the best
         of several.
     best_estimator_ : estimator
-        Unless `refit` is False.
+        Unless `refit` says that there is none.
     cv_results_ : dict
         One row: the best candidate's parameters and score. What else was tried may
         not be released, nor how much.
@@ -201,6 +201,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         """
         from ..privacy._events import PureDpEvent
 
+        if y is None:
+            raise ValueError("A search scores predictions of y; it is None.")
         X, y = indexable(X, y)
         self._check_searched()
         score = row_score(self.scoring, self.score_bounds, self.estimator)
@@ -223,15 +225,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         self._forget()
         with self._release(guarantee) as source:
             bits = source.stream(0)
-            splits = groups.splits(X, y, self.cv, float(self.test_size), _seed(bits))
+            splits = groups.splits(X, y, self.cv, float(self.test_size), bits)
             n_tries = int(
                 categorical(bits, np.array([law.weights]), np.zeros(1, int))[0]
             )
             best: tuple[dict[str, Any], float, Any] = ({}, -np.inf, None)
             for number in range(1, n_tries + 1):
-                params = _drawn(self.param_distributions, _seed(bits))
+                params = _drawn(self.param_distributions, seed_of(bits))
                 candidate = self._candidate(params)
-                _check_candidate(candidate, fit, shape)
+                self._check_candidate(candidate, fit, shape)
+                set_shape(candidate, X)
                 fits = self._tried(candidate, X, y, splits, (score, groups), fit)
                 total = np.array([float(sum(steps for steps, _ in fits))])
                 noisy = float(lattice.randomize(total, source.stream(number))[0])
@@ -242,10 +245,20 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         self._publish(score.reported(mean) if kept is not None else np.nan, len(splits))
         if self.refit == "keep" and kept is not None:
             self.best_estimator_ = kept
-        elif self.refit:
+        elif self._fits_again:
             with covered(fit):
                 self.best_estimator_ = self._candidate(self.best_params_).fit(X, y)
         return self
+
+    @property
+    def feature_names_in_(self):
+        """Names of features seen in `fit`, where there were any."""
+        return self.best_estimator_.feature_names_in_
+
+    @property
+    def _fits_again(self):
+        # Not by identity: True of NumPy is True, too.
+        return self.refit != "keep" and bool(self.refit)
 
     def _candidate(self, params):
         return clone(self.estimator).set_params(**clone(params, safe=False))
@@ -262,13 +275,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         self.best_score_, self.best_index_, self.n_splits_ = score, 0, n_splits
         self.multimetric_ = False
         named = None if callable(self.scoring) else self.scoring
-        self.scorer_ = check_scoring(self.estimator, named)
+        self.scorer_ = check_scoring(self.estimator, named, allow_none=True)
         self.cv_results_ = {
             "params": [self.best_params_],
-            **{
-                f"param_{k}": np.array([v], object)
-                for k, v in self.best_params_.items()
-            },
+            **{f"param_{k}": _alone(v) for k, v in self.best_params_.items()},
             "mean_test_score": np.array([score]),
             "rank_test_score": np.array([1], dtype=np.int32),
         }
@@ -290,7 +300,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             statement=f"The best of some {law.mean:.4g} tries, their number secret.",
             source="; ".join([_SOURCE, one_try.source]),
         )
-        if self.refit is not True:
+        if not self._fits_again:
             return chosen
         statement = f"{chosen.statement} And a fit of it to all data."
         return replace(compose(chosen, fit), statement=statement)
@@ -316,7 +326,19 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             return
         if len(candidates) <= _MOST_LISTED:
             for params in candidates:
-                _check_candidate(self._candidate(params), planned, shape)
+                self._check_candidate(self._candidate(params), planned, shape)
+
+    def _check_candidate(self, candidate, planned, shape):
+        if not _is_same(fit_guarantee(candidate, shape), planned):
+            raise ValueError(
+                "A candidate would reveal something else than the estimator as it is; "
+                "search parameters that leave its guarantee as it is."
+            )
+        if is_seeded(candidate) and not is_seeded(self.estimator):
+            raise ValueError(
+                "random_state cannot be searched: noise that follows from an integer "
+                "which is known protects nobody."
+            )
 
     def _planned_guarantee(self, fitted=None):
         raise TypeError(
@@ -325,12 +347,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         )
 
     def _unprotected(self):
-        left_out = [
-            sentence
-            for step in steps_of(self.estimator)
-            if hasattr(step, "_unprotected")
-            for sentence in step._unprotected()
-        ]
+        left_out = left_out_of(self.estimator)
         if hasattr(self, "best_estimator_"):
             left_out += privacy_of(self.best_estimator_).unprotected
         return [
@@ -341,8 +358,11 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         ]
 
 
-def _seed(bits):
-    return int(bits.random_raw()) >> 32
+def _alone(value):
+    """An array of one object, whatever that is."""
+    found = np.empty(1, dtype=object)
+    found[0] = value
+    return found
 
 
 def _drawn(distributions, seed):
@@ -351,12 +371,9 @@ def _drawn(distributions, seed):
     return next(iter(sampler))
 
 
-def _check_candidate(candidate, planned, shape):
-    if fit_guarantee(candidate, shape).event != planned.event:
-        raise ValueError(
-            "A candidate would reveal something else than the estimator as it is; "
-            "search parameters that leave its guarantee as it is."
-        )
+def _is_same(guarantee, other):
+    said = [(g.event, g.unit, g.relation) for g in (guarantee, other)]
+    return said[0] == said[1]
 
 
 def _fitted(candidate, X, y, split, scores, planned):

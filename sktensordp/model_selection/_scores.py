@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
+from sklearn.metrics import get_scorer
 
 __all__ = ["STEPS", "RowScore", "row_score"]
 
@@ -37,7 +38,9 @@ class RowScore:
     def steps(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Scores of the rows, in steps from the lower bound."""
         low, high = self.bounds
-        scores = np.asarray(self.of_rows(estimator, X, y), dtype=float)
+        if not np.shape(X)[0]:
+            return np.zeros(0, dtype=np.int64)
+        scores = _numbers(self.of_rows(estimator, X, y))
         if scores.shape != (np.shape(X)[0],):
             raise ValueError("A scoring function returns one score for every row.")
         clipped = np.clip(np.nan_to_num(scores, nan=low), low, high)
@@ -61,9 +64,9 @@ def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
     if scoring is None:
         scoring = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
     root = scoring == "neg_root_mean_squared_error"
-    if callable(scoring):
+    if callable(scoring) and not isinstance(scoring, type(get_scorer("accuracy"))):
         of_rows, known = scoring, None
-    elif scoring in _SCORES:
+    elif isinstance(scoring, str) and scoring in _SCORES:
         of_rows, known = _SCORES[scoring]
     else:
         raise ValueError(
@@ -81,7 +84,7 @@ def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
             "clipped to, such as (-4, 0) for minus a squared error."
         )
     low, high = map(float, bounds)
-    if not (np.isfinite([low, high]).all() and low < high):
+    if not (low < high and np.isfinite(high - low)):
         raise ValueError("score_bounds must be finite, the lower one first.")
     if root and high > 0:
         raise ValueError("score_bounds of squared errors are at most 0.")
@@ -97,19 +100,28 @@ def _from_values(scoring, estimator):
     if bounds is None or callable(scoring):
         return None
     width = float(bounds[1]) - float(bounds[0])
-    return (-width if scoring == "neg_mean_absolute_error" else -(width**2)), 0.0
+    return (-width if scoring == "neg_mean_absolute_error" else -width * width), 0.0
 
 
 def _accuracy(estimator, X, y):
     return np.asarray(estimator.predict(X)) == np.asarray(y)
 
 
+def _numbers(values):
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        pass
+    # Raised outside of the handler: NumPy's message quotes a value.
+    raise ValueError("Scores are numbers, and errors are those of numbers.")
+
+
 def _squared(estimator, X, y):
-    return -((np.asarray(estimator.predict(X)) - np.asarray(y, dtype=float)) ** 2)
+    return -((_numbers(estimator.predict(X)) - _numbers(y)) ** 2)
 
 
 def _absolute(estimator, X, y):
-    return -np.abs(np.asarray(estimator.predict(X)) - np.asarray(y, dtype=float))
+    return -np.abs(_numbers(estimator.predict(X)) - _numbers(y))
 
 
 _SCORES = {

@@ -14,7 +14,7 @@ from ..exceptions import BudgetExceededError
 from ._composition import neighbours, sources_of
 from ._guarantee import PrivacyGuarantee, shown, unit_name
 
-__all__ = ["PrivacyBudget", "open_budgets", "process_name", "record"]
+__all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
 
 # Guards the stack and all accounts; a release is recorded in all budgets or in none.
 _LOCK = threading.RLock()
@@ -24,6 +24,10 @@ _PARTS: contextvars.ContextVar[tuple[tuple["PrivacyBudget", Any], ...]] = (
     contextvars.ContextVar("parts", default=())
 )
 _PROCESS = (0, "")
+_IDS = (
+    "{} publishes the ids that occur, and a budget that protects everything of a user "
+    "does not cover that; declare categories."
+)
 
 
 def process_name() -> str:
@@ -64,6 +68,28 @@ def record(guarantee: PrivacyGuarantee, name: str, unprotected: Iterable[str]) -
     """
     with _LOCK:
         _record(tuple(_STACK), guarantee, name, unprotected)
+
+
+def record_ids(name: str, unprotected: Iterable[str]) -> None:
+    """Tell all open budgets that the ids that occur are about to be published.
+
+    No guarantee for everything of a user covers that.
+
+    Raises
+    ------
+    BudgetExceededError
+        If a budget protects everything of a user.
+    """
+    with _LOCK:
+        for budget in _STACK:
+            budget._check_process()
+            if math.isfinite(budget.epsilon) and any(
+                isinstance(one.unit, int) for one in budget._account.guarantees()
+            ):
+                raise BudgetExceededError(_IDS.format(name))
+        for budget in _STACK:
+            budget._publishers.append(name)
+            budget._unprotected.update(dict.fromkeys(unprotected))
 
 
 def _record(budgets, guarantee, name, unprotected):
@@ -157,6 +183,7 @@ class PrivacyBudget:
         self._adaptive = bool(adaptive)
         self._account = Account()
         self._unprotected: dict[str, None] = {}
+        self._publishers: list[str] = []
         self._n_open = 0
         self._process = process_name()
         self._filter = None
@@ -176,9 +203,10 @@ class PrivacyBudget:
     def __enter__(self) -> Self:
         with _LOCK:
             self._check_process()
-            self._n_open += 1
-            if self._n_open == 1:
+            # First of all: interrupted here, it rather counts than forgets.
+            if self not in _STACK:
                 _STACK.append(self)
+            self._n_open += 1
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -263,6 +291,11 @@ class PrivacyBudget:
         def part():
             if ended:
                 raise RuntimeError("The block of disjoint parts has ended.")
+            if any(one is other for _, one in _PARTS.get() for other in parts):
+                raise RuntimeError(
+                    "Another part of the block is open; parts of a part are those of "
+                    "another block of parallel()."
+                )
             account = Account()
             with _LOCK:
                 parts.append(account)
@@ -280,12 +313,16 @@ class PrivacyBudget:
     @property
     def spent(self) -> PrivacyGuarantee | None:
         """Composition of all that was recorded, had it been fixed beforehand."""
+        from dp_accounting import dp_event
+
         with _LOCK:
             recorded = list(self._account.guarantees())
             event = self._account.event()
         if not recorded:
             return None
         unit, relation = neighbours(recorded)
+        if self._ids_of_users(unit):
+            event = dp_event.NonPrivateDpEvent()
         n_releases = sum(count or 0 for _, count, _, _ in self._account.lines())
         return PrivacyGuarantee.of(
             event,
@@ -309,6 +346,8 @@ class PrivacyBudget:
 
     def _admit(self, guarantee, name):
         found = self._fits(guarantee)
+        if found is None and self._ids_of_users(guarantee.unit):
+            raise BudgetExceededError(_IDS.format(self._publishers[0]))
         if found is None:
             raise BudgetExceededError(
                 f"{name} would exceed the budget of epsilon = {self._epsilon:g} and "
@@ -324,6 +363,8 @@ class PrivacyBudget:
 
         self._check_process()
         neighbours([guarantee, *self._account.guarantees()])
+        if self._ids_of_users(guarantee.unit) and math.isfinite(self._epsilon):
+            return None
         here = self._here()
         if self._filter is not None:
             found = self._filter.admit(
@@ -335,6 +376,10 @@ class PrivacyBudget:
             if event_delta(event, self._epsilon) > self._delta * (1 + 1e-12):
                 return None
         return here, Spending(), None
+
+    def _ids_of_users(self, unit):
+        """Whether ids were published of those of whom everything is protected."""
+        return isinstance(unit, int) and bool(self._publishers)
 
     def _check_process(self):
         if self._process != process_name():

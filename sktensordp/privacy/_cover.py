@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ._budget import process_name
 from ._composition import neighbours
 from ._guarantee import PrivacyGuarantee
 
@@ -21,12 +22,15 @@ class _Cover:
 
     def __init__(self, planned):
         self._planned = planned
+        self._process = process_name()
         self._events = []
 
     def admit(self, guarantee):
         """Refuse a release, before it is drawn, that says more than was planned."""
         from ._accounting import compose_events, event_delta
 
+        if self._process != process_name():
+            raise RuntimeError("What was planned was recorded by another process.")
         if self._planned is None:
             return
         neighbours([self._planned, guarantee])

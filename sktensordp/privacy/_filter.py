@@ -139,9 +139,8 @@ class AdaptiveFilter:
     def _keeps(self, total, rule):
         # Once for the outcomes that keep the pure sum, and once for all others.
         residual = 2 * total.residual_delta
-        if residual and residual * (1 + math.exp(min(self.epsilon, 700.0))) > (
-            self.delta * _SHARE_OF_DELTA
-        ):
+        growth = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
+        if residual and residual * (1 + growth) > self.delta * _SHARE_OF_DELTA:
             return False
         if total.pure + 2 * total.residual_epsilon <= self.epsilon * (1 + 1e-12):
             return True
@@ -184,8 +183,12 @@ def _squares(ledger):
         return math.inf
     squares = [ledger.whole_mu**2]
     for event, count in ledger.pure.items():
-        corner = -float(np.logaddexp(0.0, pure_epsilon(event)))
-        squares.append(count * 4 * float(ndtri_exp(corner)) ** 2 * (1 + 1e-12))
+        epsilon = pure_epsilon(event)
+        # Its limit at 0 is above, and has the digits that the corner loses.
+        square = math.pi / 2 * epsilon**2
+        if epsilon > 0.01:
+            square = 4 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))) ** 2
+        squares.append(count * square * (1 + 1e-12))
     return math.fsum(squares)
 
 

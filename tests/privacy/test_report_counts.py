@@ -233,9 +233,9 @@ def test_halving_counts_values():
 @pytest.mark.parametrize("refit", [True, "accuracy"])
 def test_a_search_in_a_search(inner_cv, refit):
     inner = GridSearchCV(
-        classifier(), {"dummyclassifier__random_state": [1, 2]}, cv=inner_cv, refit=refit,
+        classifier(), {"dummyclassifier__random_state": [1, 2]}, cv=inner_cv,
+        refit=refit, return_train_score=True,
         scoring="accuracy" if refit is True else ["accuracy", "neg_log_loss"],
-        return_train_score=True,
     )  # fmt: skip
     outer = GridSearchCV(inner, {"error_score": [0.0, 1.0]}, cv=KFold(3))
     # Which of the inner candidates is refitted makes no difference here.
@@ -457,9 +457,9 @@ def test_what_is_set_after_the_fit_hides_nothing():
 
 
 def test_candidates_leave_the_callers_estimators_alone():
-    given = [LaplaceMechanism(bounds=(0, 1))]
+    given = [LaplaceMechanism(5.0, bounds=(0, 1))]
     grid = {"a": given, "a__epsilon": [1.0, 2.0]}
     pipe = Pipeline([("a", StandardScaler()), ("b", Ridge())])
     report = privacy_of(GridSearchCV(pipe, grid, cv=2).fit(ROWS, IDS))
     assert [one.epsilon for _, _, one in report.releases[:2]] == [1.0, 2.0]
-    assert given[0].epsilon == 1.0
+    assert given[0].epsilon == 5.0
