@@ -42,16 +42,20 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     Parameters
     ----------
     estimator : estimator or Pipeline
-        Private itself: a completion, or a `Pipeline` with a noise mechanism.
+        Private itself: a completion, or a `Pipeline` with a noise mechanism. Its own
+        `random_state` is None in a real release: with an integer, all tries have the
+        same noise.
     param_distributions : dict or list of dicts
         As in ``RandomizedSearchCV``. No epsilon and no delta: see Notes.
     n_iter : float, default=10
         Expected number of candidates.
     law : {"negative_binomial", "poisson"}, default="negative_binomial"
-        Of their number. With pure epsilons, the first costs 2 + `eta` times what one
-        try costs. The second costs what its mean and the total variation between
-        neighbours make it, which is less where one try reveals very little; it may
-        try nothing, and the estimator is then taken as it is.
+        Of their number. With pure epsilons, the tries together cost at most 2 + `eta`
+        times what one costs with the first, and less where that is much: no more
+        than a constant above it, which grows slowly with `n_iter`. The second costs
+        what its mean and the total variation between neighbours make it, which is
+        less where one try reveals very little; it may try nothing, and the estimator
+        is then taken as it is.
     eta : float, default=0.0
         In [0, 1], of the truncated negative binomial law: 0 is the logarithmic law,
         which often tries one candidate alone; 1 the geometric one, which does so
@@ -126,6 +130,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     >>> ratings = make_ratings(40, 40, 800, random_state=0, levels=[1, 2, 3, 4, 5])
     >>> model = CPCompletion(1, epsilon=1.0, levels=[1, 2, 3, 4, 5], max_iter=3)
     >>> search = PrivateSearchCV(model, {"rank": [0, 1, 2]}, n_iter=3)
+    >>> round(search.planned_guarantee(ratings.data).epsilon, 3)
+    3.0
     >>> search = search.fit(ratings.data, ratings.target)
     >>> sorted(search.best_params_)
     ['rank']
@@ -199,29 +205,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             candidate would reveal something else than the estimator as it is. (Of a
             distribution, candidates are seen as they are drawn.)
         """
-        from ..privacy._events import PureDpEvent
-
         if y is None:
             raise ValueError("A search scores predictions of y; it is None.")
         X, y = indexable(X, y)
-        self._check_searched()
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
-        fit = fit_guarantee(self.estimator, shape)
-        self._check_candidates(fit, shape)
-        groups = groups_of(self.estimator, fit.unit, self.cv)
-        law = self._law()
-        uses = uses_of(groups, self.cv)
-        lattice = laplace_lattice(
-            -np.inf, np.inf, float(self.score_epsilon), step=1.0,
-            l1=float(STEPS * max(tested for _, tested in uses)),
-        )  # fmt: skip
-        scored = PrivacyGuarantee.of(
-            PureDpEvent(lattice.epsilon), unit=fit.unit, relation=fit.relation,
-            statement="A score with discrete Laplace noise.",
-            source="Dwork et al. (2006)",
-        )  # fmt: skip
-        guarantee = self._guarantee(fit, try_guarantee(fit, scored, uses), law)
+        fit, groups, law, lattice, guarantee = self._plan(shape)
         self._forget()
         with self._release(guarantee) as source:
             bits = source.stream(0)
@@ -249,6 +238,48 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             with covered(fit):
                 self.best_estimator_ = self._candidate(self.best_params_).fit(X, y)
         return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def planned_guarantee(self, X: ArrayLike) -> PrivacyGuarantee:
+        """What a fit would reveal, before anything is drawn.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Of which the shape of a row alone is read.
+
+        Returns
+        -------
+        guarantee : PrivacyGuarantee
+            That which `fit` will have.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        return self._plan(np.shape(X)[1:])[-1]
+
+    def _plan(self, shape):
+        """Guarantee of a fit; whose scores count; law of tries; noise; guarantee."""
+        from ..privacy._events import PureDpEvent
+
+        self._check_searched()
+        fit = fit_guarantee(self.estimator, shape)
+        self._check_candidates(fit, shape)
+        groups = groups_of(self.estimator, fit.unit, self.cv)
+        law, uses = self._law(), uses_of(groups, self.cv)
+        lattice = laplace_lattice(
+            -np.inf, np.inf, float(self.score_epsilon), step=1.0,
+            l1=float(STEPS * max(tested for _, tested in uses)),
+        )  # fmt: skip
+        scored = PrivacyGuarantee.of(
+            PureDpEvent(lattice.epsilon), unit=fit.unit, relation=fit.relation,
+            statement="A score with discrete Laplace noise.",
+            source="Dwork et al. (2006)",
+        )  # fmt: skip
+        guarantee = self._guarantee(fit, try_guarantee(fit, scored, uses), law)
+        return fit, groups, law, lattice, guarantee
 
     @property
     def feature_names_in_(self):

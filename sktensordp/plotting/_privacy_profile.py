@@ -159,7 +159,8 @@ class PrivacyProfileDisplay:
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots()
-        self.ax_, self.figure_, self.lines_ = ax, ax.figure, []
+        self.ax_, self.figure_ = ax, ax.figure
+        self.lines_: list[Any] = []
         draw = self._draw_profile if kind == "profile" else self._draw_tradeoff
         for number, label in enumerate(self.deltas):
             draw(label, np.asarray(self.deltas[label], dtype=float), number)
