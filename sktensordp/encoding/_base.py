@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from .._sklearn_compat import Interval, StrOptions, fit_context, wants_frame
 from ..exceptions import UnsoundClaimWarning
 from ..mechanisms._base import ReleasingTransformer
+from ..privacy import PrivacyGuarantee
 from ._client import ClientPlan, EncoderClient
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
@@ -410,10 +411,19 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
             return self._guarantee(self.mechanism, PureDpEvent(float(self.epsilon)))
         if not hasattr(fitted, "sample_shape_"):
             return super()._planned_guarantee(fitted)
-        # The number of components is chosen in the fit; the residual grows with it.
-        most = math.prod(fitted.sample_shape_)
-        noise = code_noise("gaussian", most, float(self.epsilon), float(self.delta))
-        return self._guarantee("gaussian", noise.event)
+        # The number of components is chosen in the fit: the most noise is that of
+        # the most, and so is the residual.
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        few, many = (
+            code_noise("gaussian", n, epsilon, delta).event.events
+            for n in (1, math.prod(fitted.sample_shape_))
+        )
+        planned = self._guarantee("gaussian", dp_event.ComposedDpEvent(many))
+        event = dp_event.ComposedDpEvent([few[0], many[1]])
+        return PrivacyGuarantee.of(
+            event, delta=delta, unit=planned.unit, relation=planned.relation,
+            statement=planned.statement, source=planned.source,
+        )  # fmt: skip
 
     def _unprotected(self):
         return [

@@ -118,11 +118,12 @@ def _planned(step, sample_shape):
         warnings.simplefilter("ignore", UnsoundClaimWarning)
         try:
             return step._planned_guarantee(like)
-        except TypeError:
-            raise ValueError(
-                f"What {type(step).__name__} guarantees is not known before the steps "
-                f"ahead of it have been fitted; put it first."
-            ) from None
+        except TypeError as error:
+            message = str(error)
+    raise ValueError(
+        f"What a fit would reveal is not known beforehand; put the private step first, "
+        f"and search no search. {message}"
+    )
 
 
 def try_guarantee(

@@ -1,5 +1,6 @@
 """Search for parameters by private scores: the best of a secret number of tries."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -112,7 +113,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     `expected_error`.
 
     How long the search takes, and how much memory, tells how many candidates were
-    tried: keep that secret, too.
+    tried: keep that secret, too. Warnings of tries are not shown, since they would. An
+    exception in a try ends the search, and is no release that a guarantee covers.
 
     References
     ----------
@@ -296,7 +298,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
 
     def _tried(self, candidate, X, y, splits, score, planned):
         """Steps of the scores together, and the fitted candidate, for every split."""
-        return Parallel(n_jobs=self.n_jobs)(
+        # One alone stays in this process, and keeps what never leaves it.
+        return Parallel(n_jobs=self.n_jobs if len(splits) > 1 else 1)(
             delayed(_fitted)(clone(candidate), X, y, split, score, planned)
             for split in splits
         )
@@ -341,13 +344,21 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         grids = [found] if isinstance(found, Mapping) else list(found)
         if not grids or not all(isinstance(grid, Mapping) for grid in grids):
             raise ValueError("param_distributions is a dict, or a list of dicts.")
-        for name in sorted({name for grid in grids for name in grid}):
-            if name.rsplit("__", 1)[-1] in _REFUSED:
-                raise ValueError(
-                    f"{name!r} cannot be searched: every try would be charged for the "
-                    f"candidate that reveals most. Choose it beforehand, from what it "
-                    f"is expected to cost (expected_error)."
-                )
+        named = self.estimator.get_params(deep=True)
+        for grid in grids:
+            for name, values in grid.items():
+                listed = isinstance(values, (Sequence, np.ndarray))
+                if not (listed or hasattr(values, "rvs")) or isinstance(values, str):
+                    raise ValueError(f"{name!r} needs a list or a distribution.")
+                of, _, last = name.rpartition("__")
+                owner = named.get(of) if of else self.estimator
+                private = owner is None or hasattr(type(owner), "_planned_guarantee")
+                if last in _REFUSED and private:
+                    raise ValueError(
+                        f"{name!r} cannot be searched: every try would be charged for "
+                        f"the candidate that reveals most. Choose it beforehand, from "
+                        f"what it is expected to cost (expected_error)."
+                    )
 
     def _check_candidates(self, planned, shape):
         """Refuse candidates of other guarantees before anything is drawn, if listed."""
@@ -411,10 +422,13 @@ def _fitted(candidate, X, y, split, scores, planned):
     """Steps of the scores together, and the fitted candidate."""
     train, test = split
     score, groups = scores
-    with covered(planned):
+    # As many warnings as tries would tell how many there were.
+    with warnings.catch_warnings(), covered(planned):
+        warnings.simplefilter("ignore")
         candidate.fit(safe_indexing(X, train), safe_indexing(y, train))
     held_out = safe_indexing(X, test)
     # What a mechanism draws to score is not released: the score is.
-    with covered(None):
+    with warnings.catch_warnings(), covered(None):
+        warnings.simplefilter("ignore")
         steps = score.steps(candidate, held_out, safe_indexing(y, test))
     return groups.total(steps, held_out), candidate

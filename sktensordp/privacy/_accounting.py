@@ -52,7 +52,7 @@ def event_epsilon(event, delta):
 
 
 def _epsilon_at(ledger, delta):
-    left = (delta - ledger.revealed) / (1 - ledger.shown) if ledger.private else -1
+    left = (delta - ledger.revealed) / ledger.hidden if ledger.private else -1
     return _epsilon(ledger, left) if left >= 0 else math.inf
 
 
@@ -91,7 +91,7 @@ def event_delta(event, epsilon):
 def _delta_at(ledger, epsilon):
     if not ledger.private:
         return 1.0
-    return min(1.0, ledger.revealed + (1 - ledger.shown) * _delta(ledger, epsilon))
+    return min(1.0, ledger.revealed + ledger.hidden * _delta(ledger, epsilon))
 
 
 def _delta(ledger, epsilon):
@@ -105,13 +105,20 @@ def _delta(ledger, epsilon):
         return min(1.0, _sampler_delta(ledger, start) + growth)
     if ledger.residual_delta:
         # The curve falls and then rises; from its minimum on, the minimum holds.
-        end = max(start, -math.log(min(ledger.residual_delta, 1.0))) + 1
-        lowest = minimize_scalar(
+        epsilon = min(epsilon, _lowest(ledger, start))
+    return _sampler_delta(ledger, epsilon)
+
+
+@lru_cache(maxsize=256)
+def _lowest(ledger, start):
+    """Epsilon at which the delta of a sampler is least, about."""
+    end = max(start, -math.log(min(ledger.residual_delta, 1.0))) + 1
+    return float(
+        minimize_scalar(
             lambda e: math.log(_sampler_delta(ledger, e)),
             bounds=(start, end), method="bounded", options={"xatol": 1e-4},
-        ).x  # fmt: skip
-        epsilon = min(epsilon, float(lowest))
-    return _sampler_delta(ledger, epsilon)
+        ).x
+    )  # fmt: skip
 
 
 def _sampler_delta(ledger, epsilon):

@@ -19,8 +19,8 @@ __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_id
 # Guards the stack and all accounts; a release is recorded in all budgets or in none.
 _LOCK = threading.RLock()
 _STACK: list["PrivacyBudget"] = []
-# The accounts of the parts that this thread is in.
-_PARTS: contextvars.ContextVar[tuple[tuple["PrivacyBudget", Any], ...]] = (
+# The accounts of the parts that this thread is in, and their blocks.
+_PARTS: contextvars.ContextVar[tuple[tuple["PrivacyBudget", Any, "_Block"], ...]] = (
     contextvars.ContextVar("parts", default=())
 )
 _PROCESS = (0, "")
@@ -99,6 +99,12 @@ def _record(budgets, guarantee, name, unprotected):
         if budget._filter is not None:
             budget._filter.settle(rule)
         budget._unprotected.update(dict.fromkeys(unprotected))
+
+
+class _Block(list[Any]):
+    """Accounts of disjoint parts."""
+
+    ended = False
 
 
 class PrivacyBudget:
@@ -281,34 +287,35 @@ class PrivacyBudget:
         """
         from ._account import Account
 
-        parts: list[Account] = []
+        block = _Block()
         with _LOCK:
             self._check_process()
-            self._here().blocks.append(parts)
-        ended = False
+            self._here().blocks.append(block)
 
         @contextmanager
         def part():
-            if ended:
+            if block.ended:
                 raise RuntimeError("The block of disjoint parts has ended.")
-            if any(one is other for _, one in _PARTS.get() for other in parts):
+            # What has ended is left here by interruptions alone.
+            before = tuple(one for one in _PARTS.get() if not one[2].ended)
+            if any(other is block for *_, other in before):
                 raise RuntimeError(
                     "Another part of the block is open; parts of a part are those of "
                     "another block of parallel()."
                 )
             account = Account()
             with _LOCK:
-                parts.append(account)
-            token = _PARTS.set((*_PARTS.get(), (self, account)))
+                block.append(account)
             try:
+                _PARTS.set((*before, (self, account, block)))
                 yield
             finally:
-                _PARTS.reset(token)
+                _PARTS.set(before)
 
         try:
             yield part
         finally:
-            ended = True
+            block.ended = True
 
     @property
     def spent(self) -> PrivacyGuarantee | None:
@@ -341,8 +348,10 @@ class PrivacyBudget:
 
     def _here(self):
         """The account that this thread's releases go to."""
-        inside = [account for budget, account in _PARTS.get() if budget is self]
-        return inside[-1] if inside else self._account
+        for budget, account, block in reversed(_PARTS.get()):
+            if budget is self and not block.ended:
+                return account
+        return self._account
 
     def _admit(self, guarantee, name):
         found = self._fits(guarantee)

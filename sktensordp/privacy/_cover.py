@@ -65,8 +65,10 @@ def covered(planned: PrivacyGuarantee | None) -> Iterator[None]:
     planned : PrivacyGuarantee or None
         What they reveal together, at most; None where nothing of them leaves the block.
     """
-    token = _COVER.set(_Cover(planned))
+    before, cover = _COVER.get(), _Cover(planned)
+    # Within, so that an interruption leaves no cover behind.
     try:
+        _COVER.set(cover)
         yield
     finally:
-        _COVER.reset(token)
+        _COVER.set(before)

@@ -195,12 +195,8 @@ class PrivacyGuarantee:
         Returns
         -------
         divergence : float
-            order mu^2 / 2 for Gaussian noise (Mironov 2017, Proposition 7).
-
-        Raises
-        ------
-        NotImplementedError
-            For releases that are neither pure nor Gaussian.
+            order mu^2 / 2 for Gaussian noise (Mironov 2017, Proposition 7); infinity
+            where there is none.
         """
         from ._renyi import event_renyi
 

@@ -87,6 +87,14 @@ class Ledger:
         return min(1.0, self.shown * math.exp(min(self.residual_epsilon, 700.0)))
 
     @property
+    def hidden(self):
+        """Probability that nothing is shown, by which other deltas are multiplied.
+
+        Not that of a sampler: it may differ where everything is shown, too.
+        """
+        return 1.0 if self.residual_delta else 1.0 - self.shown
+
+    @property
     def slack(self):
         """What is added to a delta that comes out of a PLD: its FFTs are rounded."""
         releases = self.pure + self.sampled + self.curves

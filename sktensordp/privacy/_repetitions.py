@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 __all__ = ["RepetitionLaw", "negative_binomial", "poisson"]
 
 # The sum of all weights stays below 2**63.
-_FIRST, _FIRST_OF_POISSON = 2**40, 2**18
+_TOTAL = 2.0**62
 _MOST_TERMS = 100_000
 _LARGEST_MEAN, _LARGEST_POISSON = 1000.0, 30.0
 
@@ -141,7 +141,8 @@ def negative_binomial(mean, eta):
     Returns
     -------
     law : RepetitionLaw
-        Its mean is `mean` up to the rounding of the weights, and never above.
+        Its mean is `mean` up to the rounding of the weights, and to the weights
+        beyond 100,000 tries, which it has not.
 
     Raises
     ------
@@ -161,7 +162,10 @@ def negative_binomial(mean, eta):
         return eta * odds / -math.expm1(eta * log_gamma) - mean
 
     log_gamma = brentq(excess, -20.0, -1e-9, xtol=1e-12)
-    return _law((0, _FIRST), eta, -math.expm1(log_gamma))
+    rate = -math.expm1(log_gamma)
+    # Of one try: rate / log(1 / gamma), or eta rate / (gamma^-eta - 1).
+    scale = math.expm1(-eta * log_gamma) / eta if eta else -log_gamma
+    return _law((0, int(_TOTAL * rate / scale)), eta, rate)
 
 
 @lru_cache(maxsize=64)
@@ -187,5 +191,5 @@ def poisson(mean):
             f"The mean of a Poisson number of tries is above 0 and at most "
             f"{_LARGEST_POISSON:g}, got {mean:g}."
         )
-    first = _FIRST_OF_POISSON
+    first = int(_TOTAL * math.exp(-mean))
     return _law((first, max(int(first * mean), 1)), None, float(mean))

@@ -1,28 +1,27 @@
 """Mixtures of all kinds of events, against divergences from first principles.
 
-A law is a pair (p, q) of masses of the same outputs under two neighbours. Continuous
-outputs are cut into cells, and products into bins of their losses: both forget where
-in them an output lies, which is post-processing, so that a delta computed here is at
-most the true one. An event has several laws: which rows of a table, which part a
-record is in, how a sampler deviates, how the best is chosen. The truth is the largest.
+An event has several laws: which rows of a table, which part a record is in, how a
+sampler deviates, how the best is chosen. The truth is the largest of their deltas.
 """
 
+import importlib.util
 import math
+import operator
 from collections import Counter
-from functools import lru_cache, reduce
+from dataclasses import replace
+from functools import cache, reduce
 from itertools import combinations_with_replacement, permutations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from scipy.stats import chi2, laplace, norm
 
 from sktensordp.privacy import (
     PrivacyGuarantee,
     _accounting,
     _ledger,
     _pld,
-    _renyi,
     _selection,
     compose,
     compose_parallel,
@@ -41,158 +40,65 @@ from sktensordp.privacy._events import (
 from sktensordp.privacy._guarantee import CALLERS_RELATION
 from sktensordp.privacy._ledger import Ledger
 from sktensordp.privacy._randomized_response import LevelLaw
-from sktensordp.privacy._renyi import event_renyi
-from sktensordp.privacy._repetitions import RepetitionLaw, negative_binomial, poisson
+from sktensordp.privacy._repetitions import negative_binomial, poisson
+
+_spec = importlib.util.spec_from_file_location(
+    "_laws", Path(__file__).with_name("_laws.py")
+)
+L = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(L)
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
 Sampled, Parallel = dp_event.PoissonSampledDpEvent, ParallelDpEvent
 Choice, Residual = SelectionDpEvent, SamplerResidualDpEvent
 
-_BINS = 1200
 # Rounding of what is summed here, relative to delta and absolute.
 _ROUNDING, _ABSOLUTE_ROUNDING = 1e-9, 1e-13
-
-
-# Laws
-
-
-def cells(law, edges, middle=0.0):
-    """Masses between edges, each from the tail that it is in."""
-    low, high = edges[:-1], edges[1:]
-    upper = law.sf(low) - law.sf(high)
-    return np.where(low > middle, upper, law.cdf(high) - law.cdf(low))
-
-
-def gaussian(mu, size=1500):
-    edges = np.r_[-np.inf, np.linspace(-8.5, 8.5 + mu, size), np.inf]
-    return cells(norm, edges - mu), cells(norm, edges)
-
-
-def double_exponential(bound, size=400):
-    edges = np.r_[-np.inf, np.linspace(0, bound, size), np.inf]
-    return cells(laplace, edges - bound), cells(laplace, edges)
-
-
-def integers(rate, shift):
-    n = np.arange(-int(40 / rate), shift + int(40 / rate) + 1)
-    masses = np.exp(-rate * np.abs(n)), np.exp(-rate * np.abs(n - shift))
-    return tuple(side / side.sum() for side in masses)
-
-
-def projected(r, tau):
-    edges = np.linspace(max(0, r**0.5 - 9), (r**0.5 + 9) * (1 + tau) ** 0.5, 2500)
-    edges = np.r_[edges**2, np.inf]
-    return cells(chi2(r), edges / (1 + tau), r), cells(chi2(r), edges, r)
-
-
-def response(epsilon):
-    p = np.array([1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))])
-    return p, p[::-1]
-
-
-def on_sample(rate, law):
-    return (1 - rate) * law[1] + rate * law[0], law[1]
-
-
-def shown(probability, law):
-    """Two more outputs, each of which tells the neighbours apart."""
-    kept, none = ((1 - probability) * side for side in law), np.zeros(1)
-    p, q = kept
-    return np.r_[probability, none, p], np.r_[none, probability, q]
-
-
-def deviated(e1, d1):
-    """An output that is the same for all, and samplers that pull it either way."""
-    for u in (d1, 1e-4, 1e-3, 1e-2, 0.1, 0.5):
-        up = min(math.exp(e1) * u + d1, 1 - math.exp(-e1) * (1 - u - d1))
-        down = max(math.exp(-e1) * (u - d1), 1 - math.exp(e1) * (1 - u) - d1, 0.0)
-        yield np.array([up, 1 - up]), np.array([down, 1 - down])
-
-
-def level_rows(n_levels, rate, keep):
-    levels = np.arange(n_levels)
-    moves = np.exp(-rate * np.abs(np.subtract.outer(levels, levels)))
-    moves /= moves.sum(axis=1, keepdims=True)
-    return list(permutations((1 - keep) * moves + keep * np.eye(n_levels), 2))
-
-
-def losses_of(law):
-    with np.errstate(divide="ignore"):
-        return np.log(law[0]) - np.log(law[1])
-
-
-def chosen(law, weights, low, high):
-    """The best of a random number, whose score puts high losses below the lowest.
-
-    The highest scores have losses below `low`, the next ones those above `high`:
-    the former are likelier under q, so that under p the latter are the best oftener.
-    With F the probability of what scores less, the mass p of a cell becomes
-    f(F + p) - f(F), f the generating function of the number.
-    """
-    tries = np.array([float(w) for w in weights]) / float(sum(weights))
-    slope = np.polynomial.Polynomial((tries * np.arange(tries.size))[1:])
-    loss = losses_of(law)
-    order = np.argsort(np.where(loss < low, 2, np.where(loss > high, 1, 0)))
-    nodes, parts = np.polynomial.legendre.leggauss(40)
-    sides = []
-    for side in law:
-        mass = side[order]
-        below = np.cumsum(mass) - mass
-        mean = slope(below[:, None] + mass[:, None] * (1 + nodes) / 2) @ parts / 2
-        sides.append(np.r_[tries[0], mass * mean] if tries[0] else mass * mean)
-    return tuple(sides)
-
-
-def choices(law, weights, cuts):
-    """Laws of the best, for several scores and both orders of the neighbours."""
-    for low, high in cuts:
-        for one in (law, law[::-1]):
-            yield chosen(one, weights, low, high)
-
 
 THREE_ROWS = ((10, 5, 3, 2), (4, 6, 6, 4), (2, 3, 5, 10))
 ROWS = [tuple(np.array(row) / 20 for row in p) for p in permutations(THREE_ROWS, 2)]
 GEOMETRIC, FEW = negative_binomial(4.0, 1.0), poisson(2.0)
+CUTS = [(-0.4, 0.4), (-0.2, 0.9)]
 # An event and its laws, and whether the package is tight for it: it allows projections
 # and samples of pure releases the worse order at every loss, samplers the worst
 # deviation at every epsilon, and choices the worst score.
 KINDS = {
-    "pure": (PureDpEvent(0.6), lambda: [response(0.6)], True),
-    "laplace": (Laplace(1.25), lambda: [double_exponential(0.8)], True),
+    "pure": (PureDpEvent(0.6), lambda: [L.response(0.6)], True),
+    "laplace": (Laplace(1.25), lambda: [L.double_exponential(0.8)], True),
     "integers": (
-        dp_event.DiscreteLaplaceDpEvent(0.3, 4), lambda: [integers(0.3, 4)], True,
+        dp_event.DiscreteLaplaceDpEvent(0.3, 4), lambda: [L.integers(0.3, 4)], True,
     ),
     "table": (TableDpEvent(THREE_ROWS), lambda: ROWS, True),
     "levels": (
         RandomizedResponseDpEvent(LevelLaw("laplace", 3, 0.3), 0.1),
-        lambda: level_rows(3, 0.3, 0.1), True,
+        lambda: L.level_rows(3, 0.3, 0.1), True,
     ),
-    "gaussian": (Gaussian(1.25), lambda: [gaussian(0.8)], True),
+    "gaussian": (Gaussian(1.25), lambda: [L.gaussian(0.8)], True),
     "sample": (
-        Sampled(0.2, Gaussian(1.0)), lambda: [on_sample(0.2, gaussian(1.0))], True,
+        Sampled(0.2, Gaussian(1.0)), lambda: [L.on_sample(0.2, L.gaussian(1.0))], True,
     ),
     "pure sample": (
-        Sampled(0.3, PureDpEvent(1.0)), lambda: [on_sample(0.3, response(1.0))], False,
+        Sampled(0.3, PureDpEvent(1.0)),
+        lambda: [L.on_sample(0.3, L.response(1.0))], False,
     ),
-    "projection": (ProjectionDpEvent(4, 0.3), lambda: [projected(4, 0.3)], False),
+    "projection": (ProjectionDpEvent(4, 0.3), lambda: [L.projected(4, 0.3)], False),
     "revealing": (
         RevealingDpEvent(1e-3, PureDpEvent(0.5)),
-        lambda: [shown(1e-3, response(0.5))], True,
+        lambda: [L.shown(1e-3, L.response(0.5))], True,
     ),
-    "residual": (Residual(0.01, 1e-5), lambda: list(deviated(0.01, 1e-5)), False),
+    "residual": (Residual(0.01, 1e-5), lambda: list(L.deviated(0.01, 1e-5)), False),
     "parallel": (
         Parallel((Laplace(2.0), Gaussian(2.0), PureDpEvent(0.4))),
-        lambda: [double_exponential(0.5), gaussian(0.5), response(0.4)], True,
+        lambda: [L.double_exponential(0.5), L.gaussian(0.5), L.response(0.4)], True,
     ),
     "choice": (
-        Choice(Gaussian(3.0), GEOMETRIC),
-        lambda: list(choices(gaussian(1 / 3, 500), GEOMETRIC.weights,
-                             [(-0.4, 0.0), (0.0, 0.4), (-9, 0)])), False,
+        Choice(Gaussian(3.0), FEW),
+        lambda: L.choices(L.gaussian(1 / 3, 400), FEW.weights, CUTS), False,
     ),
     "pure choice": (
-        Choice(PureDpEvent(0.3), FEW),
-        lambda: list(choices(response(0.3), FEW.weights, [(0, 0), (-1, 0)])), False,
+        Choice(PureDpEvent(0.3), GEOMETRIC),
+        lambda: L.choices(L.response(0.3), GEOMETRIC.weights, [(0, 0), (-1, 0)]), False,
     ),
     "nothing": (dp_event.NoOpDpEvent(), lambda: [(np.ones(1), np.ones(1))], True),
     "everything": (
@@ -202,66 +108,9 @@ KINDS = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=None)
+@cache
 def laws(name):
     return [tuple(map(np.asarray, law)) for law in KINDS[name][1]()]
-
-
-# Their products
-
-
-def both(first, second):
-    """The product of two laws, in bins of losses."""
-    p, q = (np.multiply.outer(*sides).ravel() for sides in zip(first, second, strict=1))
-    some = (p > 0) | (q > 0)
-    p, q = p[some], q[some]
-    if p.size < 64:
-        return p, q
-    loss = losses_of((p, q))
-    finite = np.isfinite(loss)
-    counted = loss[finite & (np.maximum(p, q) > 1e-19)]
-    low, high = counted.min(), counted.max() + 1e-9
-    place = np.clip((loss[finite] - low) / (high - low), 0, 1)
-    index = np.where(loss > 0, _BINS + 1, _BINS)
-    index[finite] = (place * (_BINS - 1)).astype(int)
-    p, q = (np.bincount(index, side, _BINS + 2) for side in (p, q))
-    some = (p > 0) | (q > 0)
-    return p[some], q[some]
-
-
-def stick(first, second, epsilon):
-    """Sum of (p - e^epsilon q)+ over the product of two laws, by running sums."""
-    loss, other = losses_of(first), losses_of(second)
-    order = np.argsort(other)
-    upper, lower = (
-        np.append(np.cumsum(side[order][::-1])[::-1], 0.0) for side in second
-    )
-    start = np.searchsorted(other[order], epsilon - loss, side="right")
-    return first[0] @ upper[start] - math.exp(epsilon) * (first[1] @ lower[start])
-
-
-ALONE = np.ones(1), np.ones(1)
-
-
-def worst(combinations):
-    """The largest delta of several products of laws, both orders."""
-    pairs = []
-    for combination in combinations:
-        *some, last = sorted(combination, key=lambda law: law[0].size)
-        first = reduce(both, some, ALONE)
-        pairs += [(first, last), (first[::-1], last[::-1])]
-    return lambda epsilon: max(stick(*pair, epsilon) for pair in pairs)
-
-
-def around(combination):
-    """Epsilons where the delta of a product is neither 0 nor 1."""
-    mean = variance = 0.0
-    for p, q in combination:
-        loss = losses_of((p, q))
-        some = np.isfinite(loss)
-        mean += p[some] @ loss[some]
-        variance += p[some] @ loss[some] ** 2
-    return [max(mean + z * math.sqrt(variance), 0.0) for z in (-1, 1, 4)]
 
 
 def understated(event, truth, epsilons):
@@ -270,8 +119,8 @@ def understated(event, truth, epsilons):
         least = truth(epsilon) * (1 - _ROUNDING) - _ABSOLUTE_ROUNDING
         if not event_delta(event, epsilon) >= least:
             return True
-        # Of the smallest epsilon delta is too near 1, or the same as of the next.
-        asked = i and least > 1e-12
+        # Once: it takes many deltas.
+        asked = i == len(epsilons) // 2 and least > 1e-12
         if asked and not event_epsilon(event, least) >= epsilon * (1 - 1e-12):
             return True
     return False
@@ -292,15 +141,11 @@ TRIPLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("names", [(name,) for name in NAMES], ids="".join)
-def test_alone(names):
-    check_mixture(names)
-
-
 @pytest.mark.parametrize("first", NAMES)
-def test_pairs(first):
+def test_alone_and_in_pairs(first):
+    check_mixture([first])
     for second in NAMES[NAMES.index(first) :]:
-        check_mixture((first, second))
+        check_mixture([first, second])
 
 
 @pytest.mark.parametrize("names", TRIPLES, ids=" ".join)
@@ -311,10 +156,9 @@ def test_triples(names):
 def check_mixture(names):
     events, tight = zip(*((KINDS[n][0], KINDS[n][2]) for n in names), strict=True)
     event, found = Composed(events), list(product(*map(laws, names)))
-    truth, epsilons = worst(found), around(found[0])
+    truth, epsilons = L.worst(found), L.around(found[0])
     assert not understated(event, truth, epsilons), names
-    if all(tight):
-        assert not overstated(event, truth, epsilons), names
+    assert not (all(tight) and overstated(event, truth, epsilons)), names
     if "everything" in names:
         assert event_epsilon(event, 0.999) == math.inf
 
@@ -322,35 +166,25 @@ def check_mixture(names):
 def test_one_of_every_kind():
     names = [name for name in NAMES if name != "everything"]
     event = Composed([KINDS[name][0] for name in names])
-    # One law of each: the last of some, so that parts and scores take their turns.
+    # One law of each: the first and the last, so that parts and scores take turns.
     for which in (0, -1):
         found = [laws(name)[which] for name in names]
-        assert not understated(event, worst([found]), around(found))
-
-
-def pulled(law, e1, d1):
-    """Delta where samplers within (e1, d1) pull both laws apart, by one event each.
-
-    Every output in the event is drawn more often by one factor, and all others less
-    often by another one, so that no event is further than (e1, d1) from its law.
-    """
-    order = np.argsort(losses_of(law))
-    upper, lower = (np.append(np.cumsum(s[order][::-1])[::-1], 0.0) for s in law)
-    up = np.minimum(math.exp(e1) * upper + d1, 1 - math.exp(-e1) * (1 - upper - d1))
-    down = np.maximum(math.exp(-e1) * (lower - d1), 1 - math.exp(e1) * (1 - lower) - d1)
-    up, down = np.minimum(up, 1.0), np.maximum(down, 0.0)
-    return lambda epsilon: float(np.max(up - math.exp(epsilon) * down))
+        truth = L.worst([found])
+        for epsilon in L.around(found):
+            assert event_delta(event, epsilon) >= truth(epsilon) * (1 - _ROUNDING) > 0
 
 
 @pytest.mark.parametrize(("e1", "d1"), [(0.02, 1e-4), (0.0, 1e-3), (0.05, 0.0)])
 def test_sampler_of_a_mixture(e1, d1):
     # What is shown outright is left out: a residual is about the rest of a release.
-    mixtures = [("table", "gaussian"), ("parallel",), ("projection",), ("choice",)]
-    for names in [*mixtures, ("sample", "laplace"), ("pure choice", "integers")]:
+    for names in (
+        ("levels", "gaussian"), ("parallel",), ("projection", "pure choice"),
+        ("choice",), ("sample", "laplace"),
+    ):  # fmt: skip
         event = Composed([*(KINDS[n][0] for n in names), Residual(e1, d1)])
-        found = [reduce(both, one, ALONE) for one in product(*map(laws, names))]
-        truths = [pulled(one, e1, d1) for law in found for one in (law, law[::-1])]
-        epsilons = [e + 2 * e1 for e in around([found[0]])]
+        found = [reduce(L.both, one, L.ALONE) for one in product(*map(laws, names))]
+        truths = [L.pulled(one, e1, d1) for law in found for one in (law, law[::-1])]
+        epsilons = [e + 2 * e1 for e in L.around([found[0]])]
         assert not understated(
             event, lambda e, t=truths: max(f(e) for f in t), epsilons
         )
@@ -360,6 +194,7 @@ def test_sampler_of_a_mixture(e1, d1):
 
 A, B, C, D = (KINDS[n][0] for n in ("laplace", "gaussian", "integers", "pure"))
 S, R, P = (KINDS[n][0] for n in ("sample", "revealing", "projection"))
+CHOICE = KINDS["choice"][0]
 LEAVES = {event: name for name, (event, _, _) in KINDS.items() if name != "parallel"}
 
 
@@ -375,18 +210,18 @@ def outcomes(event):
     return [Counter({LEAVES[event]: 1})]
 
 
-@lru_cache(maxsize=None)
+@cache
 def power(name, count):
-    half = power(name, count // 2) if count > 1 else ALONE
-    return reduce(both, [half, half, *[laws(name)[0]] * (count % 2)])
+    half = power(name, count // 2) if count > 1 else L.ALONE
+    return reduce(L.both, [half, half, *[laws(name)[0]] * (count % 2)])
 
 
 def truth_of(event):
     """The largest delta over all parts, and epsilons where it matters."""
     found = {tuple(sorted(outcome.items())) for outcome in outcomes(event)}
-    found = [[power(*leaf) for leaf in outcome] for outcome in found]
-    epsilons = {e for outcome in (found[0], found[-1]) for e in around(outcome)}
-    return worst(found), sorted(epsilons)
+    found = [[power(*leaf) for leaf in outcome] for outcome in sorted(found)]
+    epsilons = {e for outcome in (found[0], found[-1]) for e in L.around(outcome)}
+    return L.worst(found), sorted(epsilons)
 
 
 def test_outcomes():
@@ -427,21 +262,33 @@ def test_nested(name):
     assert not overstated(event, truth, epsilons)
 
 
+def test_parts_are_the_worst_of_them():
+    for parts in ((A, B, C), (B, Composed([A, C])), (R, S), (CHOICE, A), (P,)):
+        for epsilon in (0.0, 0.4, 0.9, 2.0):
+            most = max(event_delta(part, epsilon) for part in parts)
+            assert event_delta(Parallel(parts), epsilon) == most
+            assert event_delta(Parallel(parts[::-1]), epsilon) == most
+        most = max(event_epsilon(part, 0.01) for part in parts)
+        assert event_epsilon(Parallel(parts), 0.01) == most
+    for whole in (Parallel((A, dp_event.NonPrivateDpEvent())), Parallel((C, R))):
+        assert event_epsilon(Repeated(whole, 2), 1e-4) == math.inf
+    # A record may be in the same part each time, or, where parts change, in others.
+    assert event_epsilon(Repeated(Parallel((A, C)), 3), 0.0) == pytest.approx(3.6)
+
+
+# 21 combinations: in place of them the package keeps one that says no less than any.
+MANY = Repeated(Parallel((D, B)), 20)
+
+
 def test_more_combinations_than_are_kept():
-    # 21 combinations: in place of them one that says no less than any.
-    event = Repeated(Parallel((Laplace(5.0), Gaussian(3.0))), 20)
-    parts = double_exponential(0.2), gaussian(1 / 3)
-    found = []
-    for n in range(0, 21, 4):
-        found.append([reduce(both, [parts[0]] * n, ALONE)])
-        found[-1].append(gaussian(math.sqrt(20 - n) / 3) if n < 20 else ALONE)
-    assert not understated(event, worst(found), around(found[0]))
-    # Pure parts alone: the larger of the two totals, however often.
-    event = Repeated(Parallel((PureDpEvent(0.5), Laplace(2.5))), 40)
-    assert event_epsilon(event, 0.0) == pytest.approx(20, rel=1e-12)
-    for e in around([power("pure", 1)]):
-        exact = max(stick(ALONE, law, e) for law in (power("pure", 1),))
-        assert event_delta(Repeated(Parallel((D, PureDpEvent(0.3))), 40), e) >= exact
+    truth, epsilons = truth_of(MANY)
+    assert not understated(MANY, truth, epsilons)
+    # Of pure parts alone the larger total, however often.
+    pure = Repeated(Parallel((PureDpEvent(0.5), Laplace(2.5))), 40)
+    assert event_epsilon(pure, 0.0) == pytest.approx(20, rel=1e-12)
+    pure = Repeated(Parallel((D, A)), 20)
+    assert not understated(pure, *truth_of(pure))
+    assert event_epsilon(pure, 0.0) == pytest.approx(16, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -459,3 +306,191 @@ def test_random_trees(seed):
     event = Composed([tree(3), Parallel([tree(2), tree(1)])])
     truth, epsilons = truth_of(event)
     assert not understated(event, truth, epsilons[:4])
+
+
+# The checker itself
+
+
+def forgets(part):
+    """Compose everything but the parts of this kind: samples, or curves."""
+
+    def patch(monkeypatch):
+        original = _pld.composed_pld
+
+        def composed(*kinds_and_mu):
+            kept = list(kinds_and_mu)
+            kept[part] = frozenset(sorted(kept[part], key=repr)[1:])
+            return original(*kept)
+
+        monkeypatch.setattr(_accounting, "composed_pld", composed)
+
+    return patch
+
+
+def keeps(which):
+    """Of what may have happened, keep so much."""
+
+    def patch(monkeypatch):
+        original = _ledger.read
+        monkeypatch.setattr(_accounting, "read", lambda event: which(original(event)))
+
+    return patch
+
+
+def replaces(owner, name, value):
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
+
+
+def adds(**changes):
+    """Add ledgers up, but for these fields."""
+
+    def patch(monkeypatch):
+        original = Ledger.__add__
+
+        def add(one, other):
+            changed = {k: change(one, other) for k, change in changes.items()}
+            return replace(original(one, other), **changed)
+
+        monkeypatch.setattr(Ledger, "__add__", add)
+
+    return patch
+
+
+def least(one, other):
+    """A ledger that says no more than either."""
+    mu, hidden = min(one.mu, other.mu), max(one.log_hidden, other.log_hidden)
+    return Ledger(one.pure & other.pure, mu, log_hidden=hidden)
+
+
+def smallest(ledgers):
+    return [min(ledgers, key=lambda one: one.pure_epsilon + one.mu)]
+
+
+MISTAKES = {
+    "first part": (keeps(lambda found: found[:1]), Parallel((D, A))),
+    "least part": (keeps(smallest), Parallel((A, D))),
+    "a repeated parallel counts once": (
+        replaces(_ledger, "_repeated", lambda ledgers, times: ledgers),
+        Repeated(Parallel((A, D)), 3),
+    ),
+    "parts that go together alone": (
+        replaces(
+            _ledger, "_combined", lambda a, b: [x + y for x, y in zip(a, b, strict=0)]
+        ),
+        Composed([Parallel((A, B)), Parallel((C, D))]),
+    ),
+    "join takes the least": (replaces(Ledger, "__or__", least), MANY),
+    "pure parts cover all": (
+        replaces(Ledger, "covers", lambda one, other: other.pure <= one.pure),
+        Parallel((A, B)),
+    ),
+    "samples dropped": (forgets(1), Composed([A, Repeated(S, 4)])),
+    "a curve dropped": (forgets(2), Composed([P, B])),
+    "one of two curves dropped": (forgets(2), Composed([Repeated(P, 3), CHOICE, B])),
+    "larger mu only": (
+        adds(mu=lambda one, other: max(one.mu, other.mu)),
+        Composed([B, Parallel((A, B))]),
+    ),
+    "what is shown forgotten": (
+        adds(log_hidden=lambda one, other: one.log_hidden),
+        Composed([B, Parallel((A, R))]),
+    ),
+    "pure once": (
+        adds(pure=lambda one, other: one.pure | other.pure),
+        Composed([A, Parallel((A, D))]),
+    ),
+}  # fmt: skip
+CACHES = [_accounting._epsilon, _pld.composed_pld, _selection.selection_curve]
+
+
+@pytest.fixture
+def fresh():
+    """Forgets what the package remembers; also before and after."""
+
+    def clear():
+        for one in CACHES:
+            one.cache_clear()
+
+    clear()
+    yield clear
+    clear()
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_checker_sees_mistakes(name, monkeypatch, fresh):
+    mistake, event = MISTAKES[name]
+    truth, epsilons = truth_of(event)
+    assert not understated(event, truth, epsilons)
+    fresh()
+    mistake(monkeypatch)
+    assert understated(event, truth, epsilons)
+
+
+# Guarantees
+
+FIELDS = {"unit": "sample", "statement": "Noise.", "source": "A theorem"}
+
+
+def guarantee(event, delta=0.0, **fields):
+    return PrivacyGuarantee.of(event, delta=delta, **FIELDS | fields)
+
+
+def test_guarantees_agree_with_events():
+    a, b = guarantee(A), guarantee(B, 1e-6, source="Another")
+    c = guarantee(CHOICE, 1e-7, claimed=(0.1, 0.0))
+    for found, event, delta in (
+        (a + b, Composed([A, B]), 1e-6),
+        (compose(a, b, c), Composed([A, B, CHOICE]), 1.1e-6),
+        (a | b, Parallel((A, B)), 1e-6),
+        (compose_parallel(c, b, a), Parallel((CHOICE, B, A)), 1e-6),
+        (3 * b, Repeated(B, 3), 3e-6),
+        (b * np.int64(3), Composed([B, B, B]), 3e-6),
+        (b.repeated(2, delta=1e-9), Repeated(B, 2), 1e-9),
+        (2 * (a | b) + c, Composed([Repeated(Parallel((A, B)), 2), CHOICE]), 2.1e-6),
+        ((a + c) | 4 * a, Parallel((Composed([A, CHOICE]), Repeated(A, 4))), 1e-7),
+        (compose_parallel(a, b, delta=0.01), Parallel((A, B)), 0.01),
+    ):
+        assert found.delta == pytest.approx(delta, rel=1e-12)
+        assert found.epsilon == event_epsilon(event, found.delta)
+        assert (found.unit, found.relation) == ("sample", "replace-one")
+        for epsilon in (0.0, 0.5, 1.0, 3.0):
+            expected = event_delta(event, epsilon)
+            assert found.delta_at(epsilon) == pytest.approx(expected, rel=1e-12)
+    assert (a + b).source == (b | a).source == "A theorem; Another"
+    assert (c | b).claimed == (max(0.1, b.epsilon), 1e-6)
+    assert (c + b).claimed == (0.1 + b.epsilon, 1e-6)
+    assert (c * 3).claimed == (0.1 * 3, 0.0)
+    assert (a | a).epsilon == a.epsilon < (a + a).epsilon == (2 * a).epsilon
+
+
+def test_guarantees_that_do_not_go_together():
+    a = guarantee(A)
+    declared, added = (
+        guarantee(A, relation=r) for r in (CALLERS_RELATION, "add-or-remove")
+    )
+    for together in (lambda *g: g[0] + g[1], lambda *g: g[0] | g[1], compose):
+        for unit in ("entry", 0, 1):
+            with pytest.raises(ValueError, match=r"different units.*sample.*one row"):
+                together(a, guarantee(A, unit=unit))
+        with pytest.raises(ValueError, match=r"relations.*add-or-remove.*replace-one"):
+            together(added, a)
+        with pytest.raises(ValueError, match="different changes of the data"):
+            together(a, added)
+        assert together(a, declared).relation == "replace-one"
+        assert together(declared, added).relation == "add-or-remove"
+        assert together(declared, declared).relation == CALLERS_RELATION
+    for none in (compose, compose_parallel):
+        with pytest.raises(ValueError, match="at least one"):
+            none()
+    for count in (0, -1):
+        for times in (a.repeated, a.__mul__):
+            with pytest.raises(ValueError, match="count must be at least 1"):
+                times(count)
+    for other in (1, 0.5, None, "a", A, [a]):
+        for operation in (operator.add, operator.or_):
+            for pair in ((a, other), (other, a)):
+                with pytest.raises(TypeError):
+                    operation(*pair)
+    for count in (1.0, True, None, "2", a):
+        with pytest.raises(TypeError):
+            a * count

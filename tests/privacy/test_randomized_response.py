@@ -221,16 +221,30 @@ class TestRevealing:
                 assert math.isfinite(event_epsilon(composed, total * 1.01))
 
     def test_a_sampler_may_raise_what_is_shown(self):
-        # The share of what is shown may be e^r times as large, and all that is left
-        # keeps its own delta, which a sampler has e^r times as large.
-        share, r, d = 0.1, 0.2, 0.05
-        parts = [PureDpEvent(1.0), SamplerResidualDpEvent(r, d)]
-        hidden = dp_event.ComposedDpEvent(parts)
-        event = RevealingDpEvent(share, hidden)
-        found = event_delta(event, 0.9)
-        exact = share * math.exp(r) + (1 - share) * event_delta(hidden, 0.9)
-        assert found == pytest.approx(exact, rel=1e-12)
-        assert event_epsilon(event, found) <= 0.9 * (1 + 1e-9)
+        # The share of what is shown may be e^r times as large, and a sampler may be off
+        # by d there, too: only without d does the rest count for its share alone.
+        share, r = 0.1, 0.2
+        for d, hidden_share in ((0.05, 1.0), (0.0, 0.9)):
+            parts = [PureDpEvent(1.0), SamplerResidualDpEvent(r, d)]
+            hidden = dp_event.ComposedDpEvent(parts)
+            event = RevealingDpEvent(share, hidden)
+            found = event_delta(event, 0.9)
+            exact = share * math.exp(r) + hidden_share * event_delta(hidden, 0.9)
+            assert found == pytest.approx(exact, rel=1e-12)
+            assert event_epsilon(event, found) <= 0.9 * (1 + 1e-9)
+
+    def test_a_residual_beside_what_is_shown(self):
+        # Outcomes: shows the one, shows the other, and two that say nothing. Both
+        # samplers are within (0, 1e-3) of their ideal laws.
+        sampled = np.array([[0.501, 0, 0.25, 0.249], [0, 0.501, 0.249, 0.25]])
+        ideal = np.array([[0.5, 0, 0.25, 0.25], [0, 0.5, 0.25, 0.25]])
+        for one, other in zip(sampled, ideal, strict=True):
+            assert np.maximum(one - other, 0).sum() <= 1e-3 + 1e-15
+        shown = RevealingDpEvent(0.5, dp_event.NoOpDpEvent())
+        event = dp_event.ComposedDpEvent([shown, SamplerResidualDpEvent(0.0, 1e-3)])
+        truth = np.maximum(sampled[0] - sampled[1], 0).sum()
+        assert event_delta(event, 0.0) >= truth * (1 - 1e-12)
+        assert event_epsilon(event, 0.5018) > 0
 
     def test_everything_shown(self):
         event = RevealingDpEvent(1.0, PureDpEvent(0.1))

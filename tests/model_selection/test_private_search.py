@@ -1,0 +1,496 @@
+"""A private search: its interface, refusals, and what it keeps secret."""
+
+import pickle
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.stats import uniform
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import BaggingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    PredefinedSplit,
+    RandomizedSearchCV,
+    StratifiedKFold,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sktensordp._random import NoiseSource
+from sktensordp.base import PrivateEstimatorMixin
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.model_selection import PrivateSearchCV, _private_search
+from sktensordp.model_selection._scores import STEPS
+from sktensordp.privacy import PrivacyGuarantee, privacy_of
+from sktensordp.privacy._events import PureDpEvent
+
+RNG = np.random.default_rng(0)
+X = RNG.random((40, 3))
+LABELS = (X[:, 0] > 0.5).astype(int)
+WHERE = np.stack([RNG.integers(8, size=200), RNG.integers(6, size=200)], axis=1)
+RATINGS = RNG.integers(1, 6, size=200)
+LEVELS = [1, 2, 3, 4, 5]
+PURE = PrivacyGuarantee.of(
+    PureDpEvent(1.0), unit="sample", statement="Nothing.", source="nobody"
+)
+
+
+class Constant(PrivateEstimatorMixin, RegressorMixin, BaseEstimator):
+    """Says that it releases something, and predicts 0."""
+
+    def __init__(self, which=0, unit="sample", random_state=None):
+        self.which = which
+        self.unit = unit
+        self.random_state = random_state
+
+    def _planned_guarantee(self, fitted=None):
+        if self.unit == "sample":
+            return PURE
+        return PrivacyGuarantee.of(
+            PureDpEvent(1.0), unit=self.unit, statement="Nothing.", source="nobody"
+        )
+
+    def fit(self, X, y):
+        with self._release(self._planned_guarantee()):
+            self.is_fitted_ = True
+        return self
+
+    def predict(self, X):
+        return np.zeros(np.shape(X)[0])
+
+
+def labelled(**kwargs):
+    """Search of a classifier that learns from rows with noise."""
+    noise = LaplaceMechanism(1.0, bounds=(0, 1))
+    estimator = Pipeline([("noise", noise), ("model", LogisticRegression())])
+    kwargs = {"param_distributions": {"model__C": [0.5, 1.5]}, "n_iter": 2, **kwargs}
+    return PrivateSearchCV(estimator, **kwargs)
+
+
+def rated(model=None, params=None, **kwargs):
+    if model is None:
+        model = CPCompletion(0, levels=LEVELS, max_iter=2)
+    return PrivateSearchCV(
+        model, params or {"regularization": [0.1, 0.2]}, **{"n_iter": 2, **kwargs}
+    )
+
+
+def constant(**kwargs):
+    kwargs = {
+        "param_distributions": {"which": [0, 1]}, "score_bounds": (-1, 0), "n_iter": 2,
+        **kwargs,
+    }  # fmt: skip
+    return PrivateSearchCV(Constant(), **kwargs)
+
+
+def test_it_serves_as_a_randomized_search():
+    search = labelled().fit(X, LABELS)
+    assert isinstance(search, RandomizedSearchCV)
+    assert set(search.predict(X)) <= {0, 1}
+    assert search.predict_proba(X).shape == (40, 2)
+    assert search.decision_function(X).shape == (40,)
+    assert 0 <= search.score(X, LABELS) <= 1
+    assert search.classes_.tolist() == [0, 1]
+    assert search.n_features_in_ == 3
+    assert not hasattr(search, "feature_names_in_")
+    assert (search.best_index_, search.n_splits_, search.multimetric_) == (0, 1, False)
+    results = search.cv_results_
+    assert results["params"] == [search.best_params_]
+    assert results["mean_test_score"] == [search.best_score_]
+    assert results["param_model__C"].tolist() == [search.best_params_["model__C"]]
+    assert set(results) == {
+        "params", "param_model__C", "mean_test_score", "rank_test_score",
+    }  # fmt: skip
+    fitted = search.best_estimator_.get_params()
+    assert fitted["model__C"] == search.best_params_["model__C"]
+    assert "LaplaceMechanism" in search._repr_html_()
+    again = clone(search.set_params(eta=1.0))
+    assert again.get_params()["eta"] == 1.0
+    assert not hasattr(again, "best_params_")
+    with pytest.raises(AttributeError):
+        _ = again.n_features_in_
+    with pytest.raises(NotFittedError):
+        again.predict(X)
+
+
+def test_transform_and_the_last_step_of_a_pipeline():
+    noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 1))
+    estimator = Pipeline([("noise", noise)])
+    search = PrivateSearchCV(
+        estimator, {"noise__tensor_shape": [None, (3,)]}, score_bounds=(0, 1),
+        scoring=lambda e, X, y: X[:, 0], refit="keep", n_iter=2,
+    ).fit(X, LABELS)  # fmt: skip
+    assert search.transform(X).shape == X.shape
+    pipeline = make_pipeline(StandardScaler(), labelled()).fit(X, LABELS)
+    assert pipeline.predict(X).shape == (40,)
+    assert "PrivateSearchCV" in pipeline._repr_html_()
+
+
+def test_frames_lists_sparse_and_tensors():
+    frame = pd.DataFrame(X, columns=list("abc"), index=np.arange(40)[::-1])
+    y = pd.Series(LABELS, index=frame.index)
+    search = labelled().fit(frame, y)
+    assert search.feature_names_in_.tolist() == list("abc")
+    assert search.predict(frame).shape == (40,)
+    search.fit(X.tolist(), LABELS.tolist())
+    assert not hasattr(search, "feature_names_in_")
+    with pytest.raises(TypeError, match=r"(?i)sparse"):
+        labelled().fit(sparse.csr_matrix(X), LABELS)
+    tensors = X.reshape(-1, 1, 3).repeat(2, axis=1)
+    assert constant().fit(tensors, LABELS).predict(tensors).shape == (40,)
+    assert constant(cv=2).fit(tensors.tolist(), LABELS).n_splits_ == 2
+
+
+def test_params_that_are_sequences_are_one_entry():
+    model = TuckerCompletion((1, 1), levels=LEVELS, max_iter=2)
+    search = rated(model, {"rank": [(1, 1), (2, 2)]}).fit(WHERE, RATINGS)
+    ranks = search.cv_results_["param_rank"]
+    assert ranks.shape == (1,)
+    assert ranks[0] == search.best_params_["rank"]
+
+
+def test_an_integer_repeats_the_whole_and_none_does_not():
+    spread = {"which": uniform(0, 1)}
+
+    def outcome(search):
+        search.fit(X, LABELS)
+        return search.best_score_, search.best_params_["which"]
+
+    seeded = constant(param_distributions=spread, random_state=3)
+    first = outcome(seeded)
+    assert first == outcome(clone(seeded))
+    # The same object draws afresh: noise that is repeated could be taken away.
+    assert first != outcome(seeded)
+    assert any("integer random_state" in s for s in privacy_of(seeded).unprotected)
+    search = constant(param_distributions=spread)
+    assert len({outcome(search) for _ in range(2)} | {outcome(clone(search))}) == 3
+    assert not any("random_state" in s for s in privacy_of(search).unprotected)
+
+
+def test_the_report_is_of_the_search_and_names_what_it_leaves_out():
+    search = labelled().fit(X, LABELS)
+    report = privacy_of(search)
+    assert report.guarantee == search.privacy_guarantee_
+    assert len(report.releases) == 1
+    named = " ".join(report.unprotected)
+    assert "protects the rows of X, not y" in named
+    assert "How long the search took" in named
+    for refit in (True, "keep", False):
+        scaled = labelled(refit=refit)
+        scaled.estimator.steps.insert(0, ("scale", StandardScaler()))
+        named = privacy_of(scaled.fit(X, LABELS)).unprotected
+        # Its raw means reach the scores, whether or not a model is kept.
+        assert "What StandardScaler learned in its fit; it gives no guarantee." in named
+
+
+@pytest.mark.parametrize("outer", [GridSearchCV, RandomizedSearchCV])
+def test_a_search_over_private_searches_is_not_undercounted(outer):
+    options = {"n_iter": 2} if outer is RandomizedSearchCV else {}
+    search = outer(constant(scoring="neg_mean_squared_error"), {"eta": [0, 1]}, cv=2,
+                   **options)  # fmt: skip
+    search.fit(X, LABELS)
+    assert privacy_of(search).guarantee.epsilon == np.inf
+
+
+@pytest.fixture
+def spy(monkeypatch):
+    """Numbers of tries that are forced, and noisy scores of all that were tried."""
+    seen = {"n_tries": None, "scores": []}
+    draw, lattice = _private_search.categorical, _private_search.laplace_lattice
+
+    def categorical(*args):
+        forced = seen["n_tries"]
+        return draw(*args) if forced is None else np.array([forced])
+
+    class Lattice:
+        def __init__(self, *args, **kwargs):
+            self.inner = lattice(*args, **kwargs)
+            self.epsilon, seen["lattice"] = self.inner.epsilon, self.inner
+
+        def randomize(self, values, bits):
+            noisy = self.inner.randomize(values, bits)
+            seen["scores"].append((float(values[0]), float(noisy[0])))
+            return noisy
+
+    monkeypatch.setattr(_private_search, "categorical", categorical)
+    monkeypatch.setattr(_private_search, "laplace_lattice", Lattice)
+    return seen
+
+
+def numbers_in(obj):
+    """All numbers that are reached from an object."""
+    found, seen, left = set(), {}, [obj]
+    while left:
+        item = left.pop()
+        if id(item) in seen:
+            continue
+        seen[id(item)] = item
+        if isinstance(item, (bool, int, float, np.number)):
+            found.add(float(item))
+        elif isinstance(item, dict):
+            left += [*item.keys(), *item.values()]
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            left += item
+        elif isinstance(item, np.ndarray):
+            left += item.ravel().tolist()
+        else:
+            left += list(getattr(item, "__dict__", {}).values())
+            left += [getattr(item, n) for n in getattr(item, "__slots__", ())
+                     if hasattr(item, n)]  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("refit", [True, "keep"])
+def test_losers_and_their_number_stay_secret(spy, tmp_path, n_jobs, refit):
+    def scoring(estimator, X, y):
+        with (tmp_path / "tried").open("a") as file:
+            file.write(f"{float(estimator[-1].C)!r}\n")
+        return y == estimator.predict(X)
+
+    found = {}
+    for n_tries in (11, 13):
+        (tmp_path / "tried").unlink(missing_ok=True)
+        spy["n_tries"], spy["scores"] = n_tries, []
+        search = labelled(
+            param_distributions={"model__C": uniform(0.5, 1)}, n_jobs=n_jobs, cv=2,
+            scoring=scoring, score_bounds=(0, 1), refit=refit,
+        )  # fmt: skip
+        # One iteration: their number is none of those that are looked for.
+        search.estimator.set_params(model__tol=1e3)
+        search.fit(X, LABELS)
+        tried = {float(line) for line in (tmp_path / "tried").read_text().split()}
+        assert len(tried) == len(spy["scores"]) == n_tries
+        best = search.best_params_["model__C"]
+        assert best in tried
+        search.set_params(scoring=None)
+        stored, shown = pickle.dumps(search), f"{search!r} {vars(search)}"
+        found[n_tries] = numbers_in(search)
+        assert struct.pack("<d", best) in stored
+        for value in tried - {best}:
+            assert struct.pack("<d", value) not in stored
+            assert struct.pack(">d", value) not in stored
+            assert repr(value) not in shown
+            assert value not in found[n_tries]
+        # No two tries have the same noise, but by chance.
+        assert len({noisy - total for total, noisy in spy["scores"]}) > n_tries / 2
+        for _, noisy in spy["scores"]:
+            mean = noisy / 40 / STEPS
+            assert not {noisy, mean} & (found[n_tries] - {search.best_score_})
+    # Whatever numbers there are do not tell how many were tried.
+    assert 11 not in found[11] - found[13]
+    search.n_tried_ = 11
+    assert 11 in numbers_in(search) - found[13]
+    assert not [name for name in vars(search) if "_time" in name]
+
+
+def unit_zero(**kwargs):
+    return CPCompletion(0, unit=0, levels=LEVELS, **kwargs)
+
+
+SECRET = ["SECRET-7919", "SECRET-7907"] * 20
+GIVEN = {
+    "epsilon": (labelled(param_distributions={"noise__epsilon": [1.0]}), "epsilon"),
+    "in a list": (rated(params=[{"rank": [0]}, {"epsilon": [1, 2]}]), "'epsilon'"),
+    "delta": (rated(params={"delta": uniform()}), "'delta' cannot be searched"),
+    "no dict": (rated(params=[["rank"]]), "a list of dicts"),
+    "seed": (rated(params={"random_state": [0, 1]}), "random_state cannot be"),
+    "stratified": (labelled(cv=StratifiedKFold(2)), "must not depend on its values"),
+    "groups": (labelled(cv=GroupKFold(2)), "cv must be"),
+    "unknown cv": (labelled(cv=LeaveOneOut()), "cv must be"),
+    "generator": (labelled(cv=KFold(2).split(X)), "cv must be"),
+    "listed cv": (labelled(cv=list(KFold(2).split(X))), "cv must be"),
+    "boolean cv": (labelled(cv=True), "cv must be"),
+    "scoring": (labelled(scoring="f1"), "scoring must be one of"),
+    "R2": (rated(scoring="r2"), "scoring must be one of"),
+    "a scorer": (labelled(scoring=get_scorer("accuracy")), "scoring must be one of"),
+    "no bounds": (constant(score_bounds=None), "score_bounds must be declared"),
+    "callable": (rated(scoring=lambda e, X, y: y), "score_bounds must be declared"),
+    "undeclared": (rated(CPCompletion(0)), "score_bounds must be declared"),
+    "reversed": (constant(score_bounds=(0, -1)), "lower one first"),
+    "equal": (constant(score_bounds=(0, 0)), "lower one first"),
+    "infinite": (constant(score_bounds=(-np.inf, 0)), "must be finite"),
+    "nan": (constant(score_bounds=(np.nan, 0)), "must be finite"),
+    # Their distance is infinite: NaN steps, as integers, have no sensitivity.
+    "too wide": (constant(score_bounds=(-1e308, 1e308)), "must be finite"),
+    "very wide": (rated(CPCompletion(0, value_bounds=(0, 1e300))), "must be finite"),
+    "root": (
+        constant(scoring="neg_root_mean_squared_error", score_bounds=(-1, 1)),
+        "at most 0",
+    ),
+    "no guarantee": (
+        rated(Ridge(), {"alpha": [1.0]}, score_bounds=(-1, 0)), "Nothing in this Ridge"
+    ),
+    "bagging": (
+        rated(BaggingRegressor(Constant()), {"max_samples": [2]}, score_bounds=(-1, 0)),
+        "How often BaggingRegressor fits",
+    ),
+    "nested": (
+        rated(constant(), {"n_iter": [2]}, score_bounds=(-1, 0)),
+        "search no search",
+    ),
+    "calibration": (
+        rated(CPCompletion(1, levels=LEVELS, perturbation="gradient"),
+              {"calibration": ["sound", "published"]}),
+        "something else",
+    ),
+    "another unit": (
+        constant(param_distributions={"unit": ["sample", "entry"]}), "something else"
+    ),
+    "one try": (constant(n_iter=1), "above 1"),
+    "too many": (constant(law="poisson", n_iter=31), "at most 30"),
+    "no shape": (rated(unit_zero()), "declared shape"),
+    "user folds": (rated(unit_zero(shape=(8, 6)), cv=3), "cv=None"),
+    "no such mode": (
+        rated(CPCompletion(0, unit=4, shape=(8, 6), levels=LEVELS)), "there are 2 modes"
+    ),
+    "users in a pipeline": (
+        rated(make_pipeline(unit_zero(shape=(8, 6))), {"cpcompletion__rank": [0]},
+              score_bounds=(-16, 0)),
+        "the completion itself",
+    ),
+    "n_iter": (constant(n_iter=0), "n_iter"),
+    "infinite score epsilon": (constant(score_epsilon=np.inf), "score_epsilon"),
+    "test_size": (constant(test_size=1.0), "test_size"),
+    "refit": (constant(refit="accuracy"), "refit"),
+    "name": (constant(param_distributions={"what": [1]}), "what"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_refused_before_anything_is_drawn(monkeypatch, case):
+    search, match = GIVEN[case]
+    monkeypatch.setattr(NoiseSource, "stream", lambda *_: pytest.fail("it drew"))
+    monkeypatch.setattr(PrivateEstimatorMixin, "_record", lambda *_: pytest.fail("rec"))
+    completes = isinstance(search.estimator, (CPCompletion, Pipeline))
+    data = (WHERE, RATINGS) if completes and case != "epsilon" else (X, SECRET)
+    with pytest.raises(ValueError, match=match) as raised:
+        search.fit(*data)
+    assert "SECRET" not in str(raised.value)
+    assert not hasattr(search, "privacy_guarantee_")
+
+
+def test_targets_are_needed():
+    with pytest.raises(ValueError, match="scores predictions of y"):
+        constant().fit(X, None)
+    with pytest.raises(ValueError, match="inconsistent"):
+        constant().fit(X, LABELS[:-1])
+
+
+def test_messages_about_scores_quote_no_value(spy):
+    spy["n_tries"] = 1
+    search = labelled(scoring="neg_mean_squared_error", score_bounds=(-1, 0))
+    with pytest.raises(ValueError, match="errors are those of numbers") as raised:
+        search.fit(X, SECRET)
+    assert raised.value.__context__ is None
+    constant_scores = constant(scoring=lambda e, X, y: np.array(["SECRET"] * len(X)))
+    with pytest.raises(ValueError, match="Scores are numbers"):
+        constant_scores.fit(X, SECRET)
+    with pytest.raises(ValueError, match="one score for every row"):
+        constant(scoring=lambda e, X, y: 0.5).fit(X, LABELS)
+
+
+def test_a_drawn_candidate_of_another_guarantee_is_refused():
+    class Calibrations:
+        def rvs(self, random_state=None):
+            return "published"
+
+    model = CPCompletion(1, levels=LEVELS, perturbation="gradient")
+    search = rated(model, {"calibration": Calibrations()})
+    with pytest.raises(ValueError, match="something else"):
+        search.fit(WHERE, RATINGS)
+    assert not hasattr(search, "best_params_")
+
+
+def test_only_pipelines_of_scikit_learn_are_looked_into():
+    class Resampling(Pipeline):
+        pass
+
+    steps = labelled().estimator.steps
+    search = labelled().set_params(estimator=Resampling(steps))
+    with pytest.raises(ValueError, match="How often Resampling fits"):
+        search.fit(X, LABELS)
+
+
+@pytest.mark.parametrize("refit", [True, "keep", False])
+def test_nothing_may_be_tried(spy, refit):
+    spy["n_tries"] = 0
+    search = rated(law="poisson", n_iter=1, refit=refit).fit(WHERE, RATINGS)
+    assert search.best_params_ == {}
+    assert np.isnan(search.best_score_)
+    assert search.cv_results_["params"] == [{}]
+    if refit is True:
+        assert search.best_estimator_.get_params() == search.estimator.get_params()
+        assert search.predict(WHERE).shape == (200,)
+        return
+    assert not hasattr(search, "best_estimator_")
+    with pytest.raises(AttributeError):
+        search.predict(WHERE)
+
+
+@pytest.mark.parametrize("cv", [None, 3, PredefinedSplit([0, -1] * 100)])
+def test_the_best_is_kept_as_it_was_fitted_to_the_first_part(cv):
+    search = rated(cv=cv, refit="keep").fit(WHERE, RATINGS)
+    kept = len(search.best_estimator_._observed[0])
+    assert kept in ({160} if cv is None else {133, 134, 100})
+    assert len(rated().fit(WHERE, RATINGS).best_estimator_._observed[0]) == 200
+    with pytest.raises(AttributeError, match="predict"):
+        rated(refit=False).fit(WHERE, RATINGS).predict(WHERE)
+
+
+def test_coordinates_that_only_the_held_out_part_has():
+    where = np.concatenate([WHERE, [[30, 6]]])
+    test = PredefinedSplit([-1] * 200 + [0])
+    search = rated(cv=test, refit="keep").fit(where, np.append(RATINGS, 5))
+    assert search.best_estimator_.shape_ == (31, 7)
+    assert search.estimator.shape is None
+
+
+def test_a_user_may_have_nothing_held_out():
+    search = rated(
+        unit_zero(shape=(8, 6), max_iter=2), test_size=1e-9, refit=False,
+        score_epsilon=1e6,
+    ).fit(WHERE, RATINGS)  # fmt: skip
+    assert search.best_score_ == pytest.approx(-8, abs=0.01)
+
+
+def test_a_kept_completion_keeps_the_rows_of_users():
+    model = unit_zero(shape=(8, 6), max_iter=2, epsilon=50.0)
+    search = rated(model, refit="keep", n_jobs=2).fit(WHERE, RATINGS)
+    everybody = np.column_stack([np.arange(8), np.zeros(8, int)])
+    assert len(set(search.predict(everybody))) > 1
+
+
+def test_a_scoring_function_serves_an_estimator_without_a_score():
+    class Bare(Constant):
+        score = None
+
+        def __getattribute__(self, name):
+            if name == "score":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    search = PrivateSearchCV(
+        Bare(), {"which": [0]}, scoring=lambda e, X, y: y, score_bounds=(0, 1), n_iter=2
+    )
+    with pytest.raises(ValueError, match="No score function"):
+        search.fit(X, LABELS).score(X, LABELS)
+
+
+def test_the_score_of_a_user_is_close_to_that_of_a_plain_mean():
+    search = rated(
+        CPCompletion(0, unit=0, levels=LEVELS, shape=(8, 6), max_iter=2, epsilon=50.0),
+        score_epsilon=1e6, test_size=0.5,
+    ).fit(WHERE, RATINGS)  # fmt: skip
+    assert -4 < search.best_score_ < -1
+    assert search.privacy_guarantee_.unit == 0
