@@ -6,10 +6,49 @@ from ._random import NoiseSource, ReleaseCounter
 from .privacy._budget import open_budgets, process_name, record
 from .privacy._cover import current_cover
 
-__all__ = ["PrivateEstimatorMixin"]
+__all__ = ["PrivateEstimatorMixin", "SentMixin"]
 
 
-class PrivateEstimatorMixin:
+class SentMixin:
+    """Mixin of estimators that remember if they left a process with an open budget."""
+
+    def _check_sent(self):
+        """Refuse what the budgets of the process that sent it would not learn of."""
+        if hasattr(self, "_sent_by"):
+            raise RuntimeError(
+                f"This {type(self).__name__} was sent by a process with an open "
+                f"privacy budget, which would not learn of a release here. Release "
+                f"there, or in threads; or send it when no budget is open."
+            )
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        if not open_budgets():
+            return state
+        senders = state.get("_sent_by", frozenset()) | {process_name()}
+        return {**state, "_sent_by": senders}
+
+    def __setstate__(self, state):
+        senders = state.get("_sent_by", frozenset()) - {process_name()}
+        state = {name: value for name, value in state.items() if name != "_sent_by"}
+        if senders:
+            state["_sent_by"] = senders
+        if hasattr(super(), "__setstate__"):
+            super().__setstate__(state)
+        else:
+            vars(self).update(state)
+
+    def __sklearn_clone__(self):
+        return self._passed_on(super().__sklearn_clone__())
+
+    def _passed_on(self, other):
+        """Another object that releases the same, which has come as far."""
+        if hasattr(self, "_sent_by"):
+            other._sent_by = self._sent_by
+        return other
+
+
+class PrivateEstimatorMixin(SentMixin):
     """Mixin of estimators that release something computed from private data.
 
     The estimator has a parameter ``random_state``: None for entropy of the
@@ -18,7 +57,7 @@ class PrivateEstimatorMixin:
     """
 
     @contextmanager
-    def _release(self, guarantee, total=None):
+    def _release(self, guarantee, total=None, *, anew=False):
         """Record a release, then lend its random streams until the block ends.
 
         Parameters
@@ -29,6 +68,9 @@ class PrivateEstimatorMixin:
         total : PrivacyGuarantee, default=None
             What the object reveals with this release and earlier ones, where it keeps
             what came of them.
+        anew : bool, default=False
+            Whether what an earlier fit left is forgotten: once the release has been
+            admitted, and before anything is drawn.
 
         Yields
         ------
@@ -37,6 +79,8 @@ class PrivateEstimatorMixin:
             as random state.
         """
         self._record(guarantee)
+        if anew:
+            self._forget()
         count = self._count_releases().next(seeded=self.random_state is not None)
         self.privacy_guarantee_ = guarantee if total is None else total
         source = NoiseSource(self.random_state, count)
@@ -49,34 +93,11 @@ class PrivateEstimatorMixin:
         """Count a release in all open budgets; raise where one refuses it."""
         cover = current_cover()
         if cover is not None:
-            cover.admit(guarantee)
+            cover.admit(guarantee, self._released_by)
             return
-        if hasattr(self, "_sent_by"):
-            raise RuntimeError(
-                f"This {type(self).__name__} was sent by a process with an open "
-                f"privacy budget, which would not learn of a release here. Release "
-                f"there, or in threads; or send it when no budget is open."
-            )
+        self._check_sent()
         name = f"{self._released_by} of {type(self).__name__}"
         record(guarantee, name, self._unprotected())
-
-    def __getstate__(self):
-        state = super().__getstate__()
-        return {**state, "_sent_by": process_name()} if open_budgets() else state
-
-    def __setstate__(self, state):
-        if state.get("_sent_by") == process_name():
-            state = {name: v for name, v in state.items() if name != "_sent_by"}
-        if hasattr(super(), "__setstate__"):
-            super().__setstate__(state)
-        else:
-            vars(self).update(state)
-
-    def __sklearn_clone__(self):
-        copy = super().__sklearn_clone__()
-        if hasattr(self, "_sent_by"):
-            copy._sent_by = self._sent_by
-        return copy
 
     def _count_releases(self):
         if not hasattr(self, "_releases"):

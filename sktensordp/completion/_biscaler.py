@@ -347,21 +347,21 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         where, sizes = where[:, modes], tuple(shape[mode] for mode in modes)
         values = values.astype(float)
         guarantee, domain, sums = self._plan(where, sizes, values)
-        self._forget()
-        self._modes, self._dense = modes, dense
-        self._domain = None if self.value_bounds is None else domain
+        domain = None if self.value_bounds is None else domain
         if self._has_noise:
-            with self._release(guarantee) as source:
+            with self._release(guarantee, anew=True) as source:
                 found = private_statistics(*sums, values, source)
         else:
             self._record(guarantee)
+            self._forget()
             self.privacy_guarantee_ = guarantee
             if self.epsilon is not None:
                 found = private_statistics(*sums, values)
             else:
-                if self._domain is not None:
-                    values = np.clip(values, *self._domain)
+                if domain is not None:
+                    values = np.clip(values, *domain)
                 found = published_statistics(where.T, values, sizes)
+        self._modes, self._dense, self._domain = modes, dense, domain
         self.offset_, self.means_, self.scale_, self.scales_ = found
         self.value_bounds_ = -float(self.clip), float(self.clip)
         self.shape_ = shape

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
+from ..base import SentMixin
 from ..privacy._budget import record_ids
 
 __all__ = ["CoordinateEncoder"]
@@ -18,7 +19,9 @@ _UNKNOWN = -1
 _LARGEST_FLOAT = 2.0**53
 
 
-class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class CoordinateEncoder(
+    SentMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
     """Encode user ids, item ids and times as coordinates of a tensor.
 
     Every column becomes one mode. A column of ids gets one index for each id that
@@ -153,6 +156,7 @@ class CoordinateEncoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )  # fmt: skip
         ids, times = self._split(X)
         if self._publishes_ids:
+            self._check_sent()
             record_ids(type(self).__name__, self._unprotected())
         # All that may fail comes before anything is changed.
         declared = self._declared(ids.shape[1])

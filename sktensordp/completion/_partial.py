@@ -121,15 +121,16 @@ class PartialFitMixin:
         recurring = times_recurring([*map(as_coordinates, observed)])
         uses = max(self._n_uses, recurring)
         total = together(self._single, randomizer.guarantee)
-        # Before anything is drawn, so that an interrupted call counts.
-        self._observed, self._n_uses, self._single = observed, uses, total
-        total = repeated(total, uses)
+        after, single = repeated(total, uses), total
         if math.isinf(self.epsilon):
             self._record(randomizer.guarantee)
-            self.privacy_guarantee_ = total
+            self.privacy_guarantee_ = after
+            self._observed, self._n_uses, self._single = observed, uses, single
             released = randomizer.clip(values)
         else:
-            with self._release(randomizer.guarantee, total) as source:
+            with self._release(randomizer.guarantee, after) as source:
+                # Before anything is drawn, so that an interrupted call counts.
+                self._observed, self._n_uses, self._single = observed, uses, single
                 released = randomizer.randomize(values, source)
         del values
         released -= self.offset_

@@ -237,9 +237,6 @@ class BaseCompletion(
         problem = self._problem(where, values, shape)
         solver = self._solver(problem, streaming)
         guarantee = solver.guarantee
-        self._forget()
-        for name in ("_model", "_observed", "_local"):
-            vars(self).pop(name, None)
         if solver.unsound and math.isfinite(problem.epsilon):
             warnings.warn(
                 f"The claim of {guarantee.source} does not hold. {guarantee.statement}",
@@ -315,9 +312,15 @@ class BaseCompletion(
         """Random streams for a solver, its release recorded; none if it needs none."""
         if math.isinf(self.epsilon) and not solver.starts_at_random:
             self._record(guarantee)
+            self._forget()
             self.privacy_guarantee_ = guarantee
             return nullcontext()
-        return self._release(guarantee)
+        return self._release(guarantee, anew=True)
+
+    def _forget(self):
+        super()._forget()
+        for name in ("_model", "_observed", "_local"):
+            vars(self).pop(name, None)
 
     def _publish(self, model, n_iter):
         """Set the attributes that describe a model."""

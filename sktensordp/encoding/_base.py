@@ -257,7 +257,9 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         """
         check_is_fitted(self)
         guarantee = self.privacy_guarantee_
-        return EncoderClient(self._plan, self.sample_shape_, guarantee, random_state)
+        return self._passed_on(
+            EncoderClient(self._plan, self.sample_shape_, guarantee, random_state)
+        )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None):
         """Names of the output's columns.

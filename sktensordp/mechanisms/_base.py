@@ -79,6 +79,9 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
         array = self._validated(X, reset=True, ensure_all_finite=reads)
         shape = self._shape_of(array)
         plan = self._plan_release(shape, array)
+        if not self._is_declared():
+            # What is fitted shows the range that was read off the samples.
+            self._record(plan[1])
         self._forget()
         self._plan, guarantee, variance, error = plan
         self.sample_shape_ = shape

@@ -1,5 +1,6 @@
 """Which rows are held out, and whose scores count once: a row's, or a user's."""
 
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = ["Rows", "Users", "groups_of", "seed_of", "uses_of"]
 _SIDES = 2**32
 
 
+@dataclass(frozen=True)
 class Rows:
     """Rows are protected one by one; how many there are is public."""
 
@@ -31,6 +33,7 @@ class Rows:
         return sum(len(test) for _, test in splits)
 
 
+@dataclass(frozen=True)
 class Users:
     """All rows at one index of a mode are protected together, also how many they are.
 
@@ -44,8 +47,8 @@ class Users:
     n_users : int
     """
 
-    def __init__(self, mode: int, n_users: int) -> None:
-        self.mode, self.n_users = mode, n_users
+    mode: int
+    n_users: int
 
     def splits(self, X, y, cv, test_size, bits):
         """One pair of training and test rows."""

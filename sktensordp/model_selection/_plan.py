@@ -42,6 +42,11 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
     ValueError
         If nothing in it gives a guarantee, or if that cannot be known beforehand.
     """
+    if getattr(estimator, "memory", None) is not None:
+        raise ValueError(
+            "A cache (memory) would repeat the noise of one try in another; set it to "
+            "None."
+        )
     found = []
     for step in steps_of(estimator):
         if hasattr(type(step), "_planned_guarantee"):
@@ -54,7 +59,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
                 f"How often {type(step).__name__} fits private estimators is not known "
                 f"beforehand; search the private estimator, or a Pipeline of it."
             )
-        if not isinstance(step, OneToOneFeatureMixin):
+        if not _keeps_shape(step):
             sample_shape = ()
     if not found:
         raise ValueError(
@@ -104,6 +109,12 @@ def is_seeded(estimator: Any) -> bool:
         for step in steps_of(estimator)
         if hasattr(type(step), "_planned_guarantee")
     )
+
+
+def _keeps_shape(step):
+    # An encoder may pass its codes on.
+    decoded = getattr(step, "output", "decoded") == "decoded"
+    return decoded and isinstance(step, OneToOneFeatureMixin)
 
 
 def _planned(step, sample_shape):

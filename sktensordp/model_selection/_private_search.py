@@ -15,14 +15,21 @@ from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._sklearn_compat import Interval, StrOptions, fit_context, safe_indexing
-from ..base import PrivateEstimatorMixin
+from ..base import PrivateEstimatorMixin, SentMixin
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..privacy import PrivacyGuarantee, compose, privacy_of
 from ..privacy._cover import covered
 from ..privacy._repetitions import negative_binomial, poisson
 from ._groups import groups_of, seed_of, uses_of
-from ._plan import fit_guarantee, is_seeded, left_out_of, set_shape, try_guarantee
+from ._plan import (
+    fit_guarantee,
+    is_seeded,
+    left_out_of,
+    set_shape,
+    steps_of,
+    try_guarantee,
+)
 from ._scores import STEPS, row_score
 
 __all__ = ["PrivateSearchCV"]
@@ -184,7 +191,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         self.score_bounds = score_bounds
         self.test_size = test_size
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Try candidates, and release the best.
 
@@ -213,8 +220,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
         fit, groups, law, lattice, guarantee = self._plan(shape)
-        self._forget()
-        with self._release(guarantee) as source:
+        for step in steps_of(self.estimator):
+            if isinstance(step, SentMixin):
+                step._check_sent()
+        with self._release(guarantee, anew=True) as source:
             bits = source.stream(0)
             splits = groups.splits(X, y, self.cv, float(self.test_size), bits)
             n_tries = int(
@@ -224,7 +233,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             for number in range(1, n_tries + 1):
                 params = _drawn(self.param_distributions, seed_of(bits))
                 candidate = self._candidate(params)
-                self._check_candidate(candidate, fit, shape)
+                self._check_candidate(candidate, fit, groups, shape)
                 set_shape(candidate, X)
                 fits = self._tried(candidate, X, y, splits, (score, groups), fit)
                 total = np.array([float(sum(steps for steps, _ in fits))])
@@ -241,7 +250,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
                 self.best_estimator_ = self._candidate(self.best_params_).fit(X, y)
         return self
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=False)
     def planned_guarantee(self, X: ArrayLike) -> PrivacyGuarantee:
         """What a fit would reveal, before anything is drawn.
 
@@ -268,8 +277,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
 
         self._check_searched()
         fit = fit_guarantee(self.estimator, shape)
-        self._check_candidates(fit, shape)
         groups = groups_of(self.estimator, fit.unit, self.cv)
+        for candidate in self._listed():
+            self._check_candidate(candidate, fit, groups, shape)
         law, uses = self._law(), uses_of(groups, self.cv)
         lattice = laplace_lattice(
             -np.inf, np.inf, float(self.score_epsilon), step=1.0,
@@ -328,7 +338,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
 
         chosen = PrivacyGuarantee.of(
             SelectionDpEvent(one_try.event, law),
-            delta=min(law.mean * one_try.delta, 0.999),
+            delta=law.mean * one_try.delta
+            if law.mean * one_try.delta < 1
+            else one_try.delta,
             unit=one_try.unit,
             relation=one_try.relation,
             statement=f"The best of some {law.mean:.4g} tries, their number secret.",
@@ -360,18 +372,21 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
                         f"what it is expected to cost (expected_error)."
                     )
 
-    def _check_candidates(self, planned, shape):
-        """Refuse candidates of other guarantees before anything is drawn, if listed."""
+    def _listed(self):
+        """Candidates, where they are known beforehand and are not very many."""
         try:
-            candidates = ParameterGrid(self.param_distributions)
-        except TypeError:  # a distribution: checked as they are drawn
-            return
-        if len(candidates) <= _MOST_LISTED:
-            for params in candidates:
-                self._check_candidate(self._candidate(params), planned, shape)
+            found = ParameterGrid(self.param_distributions)
+        except TypeError:  # a distribution: they are known as they are drawn
+            return []
+        known = found if len(found) <= _MOST_LISTED else []
+        return [self._candidate(params) for params in known]
 
-    def _check_candidate(self, candidate, planned, shape):
-        if not _is_same(fit_guarantee(candidate, shape), planned):
+    def _check_candidate(self, candidate, planned, groups, shape):
+        for step in steps_of(candidate):
+            if hasattr(step, "_parameter_constraints"):
+                step._validate_params()
+        same = _is_same(fit_guarantee(candidate, shape), planned)
+        if not same or groups != groups_of(candidate, planned.unit, self.cv):
             raise ValueError(
                 "A candidate would reveal something else than the estimator as it is; "
                 "search parameters that leave its guarantee as it is."
@@ -389,12 +404,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         )
 
     def _unprotected(self):
-        left_out = left_out_of(self.estimator)
+        left_out = [
+            sentence
+            for one in (self.estimator, *self._listed())
+            for sentence in left_out_of(one)
+        ]
         if hasattr(self, "best_estimator_"):
             left_out += privacy_of(self.best_estimator_).unprotected
         return [
             *super()._unprotected(),
-            *left_out,
+            *dict.fromkeys(left_out),
             "How long the search took tells how many candidates were tried, which is "
             "assumed to stay secret.",
         ]

@@ -8,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Self
+from typing import Self
 
 from ..exceptions import BudgetExceededError
 from ._composition import neighbours, sources_of
@@ -19,9 +19,9 @@ __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_id
 # Guards the stack and all accounts; a release is recorded in all budgets or in none.
 _LOCK = threading.RLock()
 _STACK: list["PrivacyBudget"] = []
-# The accounts of the parts that this thread is in, and their blocks.
-_PARTS: contextvars.ContextVar[tuple[tuple["PrivacyBudget", Any, "_Block"], ...]] = (
-    contextvars.ContextVar("parts", default=())
+# The parts that this thread is in.
+_PARTS: contextvars.ContextVar[tuple["_Part", ...]] = contextvars.ContextVar(
+    "parts", default=()
 )
 _PROCESS = (0, "")
 _IDS = (
@@ -89,7 +89,7 @@ def record_ids(name: str, unprotected: Iterable[str]) -> None:
                 raise BudgetExceededError(_IDS.format(name))
         for budget in _STACK:
             budget._publishers.append(name)
-            budget._unprotected.update(dict.fromkeys(unprotected))
+            budget._left_out.update(dict.fromkeys(unprotected))
 
 
 def _record(budgets, guarantee, name, unprotected):
@@ -98,13 +98,19 @@ def _record(budgets, guarantee, name, unprotected):
         account.record(name, guarantee, spending)
         if budget._filter is not None:
             budget._filter.settle(rule)
-        budget._unprotected.update(dict.fromkeys(unprotected))
+        budget._left_out.update(dict.fromkeys(unprotected))
 
 
-class _Block(list[Any]):
-    """Accounts of disjoint parts."""
+def _open_parts():
+    return tuple(one for one in _PARTS.get() if one.is_open)
 
-    ended = False
+
+class _Part:
+    """One of disjoint parts: what is released in it goes to an account of its own."""
+
+    def __init__(self, budget, block, account):
+        self.budget, self.block, self.account = budget, block, account
+        self.is_open = True
 
 
 class PrivacyBudget:
@@ -188,7 +194,7 @@ class PrivacyBudget:
         self._epsilon, self._delta = float(epsilon), float(delta)
         self._adaptive = bool(adaptive)
         self._account = Account()
-        self._unprotected: dict[str, None] = {}
+        self._left_out: dict[str, None] = {}
         self._publishers: list[str] = []
         self._n_open = 0
         self._process = process_name()
@@ -269,7 +275,8 @@ class PrivacyBudget:
         part : callable
             Opens a part of its own at every call: ``with part():``. A release in a
             thread that was started inside of a part, and not in any part, counts as one
-            about all data.
+            about all data. Do not ``yield`` inside of a part: what the caller releases
+            meanwhile would go to it.
 
         Examples
         --------
@@ -287,35 +294,40 @@ class PrivacyBudget:
         """
         from ._account import Account
 
-        block = _Block()
+        block: list[Account] = []
         with _LOCK:
             self._check_process()
             self._here().blocks.append(block)
+        opened: list[_Part] = []
+        ended = False
 
         @contextmanager
         def part():
-            if block.ended:
+            if ended:
                 raise RuntimeError("The block of disjoint parts has ended.")
-            # What has ended is left here by interruptions alone.
-            before = tuple(one for one in _PARTS.get() if not one[2].ended)
-            if any(other is block for *_, other in before):
+            if any(one.block is block for one in _open_parts()):
                 raise RuntimeError(
                     "Another part of the block is open; parts of a part are those of "
                     "another block of parallel()."
                 )
-            account = Account()
+            own = _Part(self, block, Account())
             with _LOCK:
-                block.append(account)
+                block.append(own.account)
+                opened.append(own)
             try:
-                _PARTS.set((*before, (self, account, block)))
+                _PARTS.set((*_open_parts(), own))
                 yield
             finally:
-                _PARTS.set(before)
+                # Also where a copy of this context outlives it, as a task's does.
+                own.is_open = False
+                _PARTS.set(_open_parts())
 
         try:
             yield part
         finally:
-            block.ended = True
+            ended = True
+            for own in opened:
+                own.is_open = False
 
     @property
     def spent(self) -> PrivacyGuarantee | None:
@@ -344,14 +356,13 @@ class PrivacyBudget:
     @property
     def unprotected(self) -> tuple[str, ...]:
         """What the guarantees of the estimators that released leave out."""
-        return tuple(self._unprotected)
+        with _LOCK:
+            return tuple(self._left_out)
 
     def _here(self):
         """The account that this thread's releases go to."""
-        for budget, account, block in reversed(_PARTS.get()):
-            if budget is self and not block.ended:
-                return account
-        return self._account
+        inside = [one.account for one in _open_parts() if one.budget is self]
+        return inside[-1] if inside else self._account
 
     def _admit(self, guarantee, name):
         found = self._fits(guarantee)
@@ -427,9 +438,9 @@ class PrivacyBudget:
         for depth, count, epsilon, name in self._account.lines():
             often = "" if count is None else f"{count} x epsilon = {shown(epsilon)}: "
             lines.append("  " * (depth + 1) + often + name)
-        if self._unprotected:
+        if self.unprotected:
             lines.append("Not protected:")
-            lines += [f"  - {sentence}" for sentence in self._unprotected]
+            lines += [f"  - {sentence}" for sentence in self.unprotected]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -443,7 +454,7 @@ class PrivacyBudget:
             f"<td>{'' if count is None else shown(epsilon)}</td></tr>"
             for depth, count, epsilon, name in self._account.lines()
         )
-        items = "".join(f"<li>{html.escape(s)}</li>" for s in self._unprotected)
+        items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)
         unprotected = f"<p>Not protected:</p><ul>{items}</ul>" if items else ""
         return (
             f"<table><caption>{html.escape(self._headline())}<br>"

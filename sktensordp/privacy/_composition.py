@@ -1,11 +1,11 @@
 """Guarantees of several releases together: on the same data, or on parts of it."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ._guarantee import BELOW_ONE, CALLERS_RELATION, PrivacyGuarantee, unit_name
 
-__all__ = ["compose", "compose_parallel", "neighbours", "sources_of"]
+__all__ = ["compose", "compose_parallel", "neighbours", "sources_of", "stated_delta"]
 
 
 def compose(
@@ -24,7 +24,7 @@ def compose(
         At least one; all of the same unit and relation.
     delta : float, default=None
         Where to state the epsilon of the composition; the sum of the deltas by
-        default.
+        default, or the largest where the sum is no delta.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def compose(
         claimed = (sum(e for e, _ in pairs), min(sum(d for _, d in pairs), BELOW_ONE))
     return PrivacyGuarantee.of(
         compose_events(g.event for g in guarantees),
-        delta=math.fsum(g.delta for g in guarantees) if delta is None else delta,
+        delta=stated_delta([g.delta for g in guarantees]) if delta is None else delta,
         unit=unit,
         relation=relation,
         statement=f"Composition of {len(guarantees)} releases about the same data.",
@@ -149,6 +149,12 @@ def neighbours(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
             f"They bound the effect of different changes of the data."
         )
     return guarantees[0].unit, min(relations)
+
+
+def stated_delta(deltas: Sequence[float]) -> float:
+    """Where to state the epsilon of a composition: the sum, or the largest below 1."""
+    total = math.fsum(deltas)
+    return total if total < 1 else max(deltas)
 
 
 def sources_of(guarantees: Iterable[PrivacyGuarantee]) -> str:

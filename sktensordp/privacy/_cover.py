@@ -25,13 +25,15 @@ class _Cover:
         self._process = process_name()
         self._events = []
 
-    def admit(self, guarantee):
+    def admit(self, guarantee, released_by):
         """Refuse a release, before it is drawn, that says more than was planned."""
         from ._accounting import compose_events, event_delta
 
         if self._process != process_name():
             raise RuntimeError("What was planned was recorded by another process.")
         if self._planned is None:
+            if released_by != "transform":
+                raise RuntimeError("Nothing is fitted here: it would not be counted.")
             return
         neighbours([self._planned, guarantee])
         events = [*self._events, guarantee.event]
@@ -63,7 +65,8 @@ def covered(planned: PrivacyGuarantee | None) -> Iterator[None]:
     Parameters
     ----------
     planned : PrivacyGuarantee or None
-        What they reveal together, at most; None where nothing of them leaves the block.
+        What they reveal together, at most; None where nothing of them leaves the
+        block, and nothing is fitted in it.
     """
     before, cover = _COVER.get(), _Cover(planned)
     # Within, so that an interruption leaves no cover behind.

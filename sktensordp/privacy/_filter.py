@@ -30,6 +30,7 @@ from ._gaussian import gaussian_mu
 from ._ledger import read
 from ._pld import pure_epsilon
 from ._renyi import event_renyi
+from ._selection import selection_residual
 
 __all__ = ["AdaptiveFilter", "Spending"]
 
@@ -161,14 +162,15 @@ class _Rule:
         together = Spending()
         renyi = event_renyi(event, self.order) if self.most_renyi > 0 else math.inf
         for ledger in read(event):
+            chosen = [selection_residual(one, n) for one, n in ledger.curves.items()]
             together |= Spending(
                 1,
                 ledger.pure_epsilon if ledger.only_pure else math.inf,
                 _squares(ledger) if self.most_squares > 0 else math.inf,
                 renyi,
                 # Where nothing is shown, the law is the other one, renormalised.
-                ledger.residual_epsilon - ledger.log_hidden,
-                ledger.residual_delta + ledger.revealed,
+                ledger.residual_epsilon - ledger.log_hidden + sum(e for e, _ in chosen),
+                ledger.residual_delta + ledger.revealed + sum(d for _, d in chosen),
             )
         return together
 

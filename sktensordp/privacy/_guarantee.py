@@ -275,13 +275,15 @@ class PrivacyGuarantee:
         """
         from dp_accounting import dp_event
 
+        from ._composition import stated_delta
+
         count = operator.index(count)
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}.")
         pair = self.claimed
         return type(self).of(
             dp_event.SelfComposedDpEvent(self.event, count),
-            delta=count * self.delta if delta is None else delta,
+            delta=stated_delta([self.delta] * count) if delta is None else delta,
             unit=self.unit,
             relation=self.relation,
             statement=f"{count} times: {self.statement}",
@@ -294,6 +296,10 @@ class PrivacyGuarantee:
         from ._composition import compose
 
         return compose(self, other) if _is_guarantee(other) else NotImplemented
+
+    def __radd__(self, other: Any) -> Self:
+        """What ``sum`` begins with is nothing."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Self:
         """So many such releases about the same data: `repeated`."""

@@ -9,7 +9,7 @@ from typing import Any
 from ._composition import compose
 from ._guarantee import PrivacyGuarantee, shown
 from ._parts import collect
-from ._searches import Release, Setting, unseen
+from ._searches import Found, Release, Setting, unseen
 
 __all__ = ["PrivacyReport", "privacy_of"]
 
@@ -125,7 +125,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.unprotected[-1].partition(",")[0]
     "ColumnTransformer passes on 1 column(s) ... made (part 'remainder')"
     """
-    found = collect(obj, Setting())
+    found = Found() if isinstance(obj, type) else collect(obj, Setting())
     if not found.releases:
         raise TypeError(f"Nothing in this {type(obj).__name__} gives a guarantee.")
     known = [r.guarantee for r in found.releases if r.guarantee is not None]

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from dp_accounting import DpEvent
 
 from ._events import SelectionDpEvent
+from ._ledger import read
 
-__all__ = ["pure_selection", "selection_curve"]
+__all__ = ["pure_selection", "selection_curve", "selection_residual"]
 
 _KNOTS = 600
 # Losses beyond are taken to be infinite.
@@ -31,6 +33,26 @@ def pure_selection(event: SelectionDpEvent) -> float:
     from ._accounting import event_epsilon
 
     return event_epsilon(event.event, 0.0) + selection_curve(event).shift
+
+
+def selection_residual(event: DpEvent, count: int) -> tuple[float, float]:
+    """What so many private choices are away from those of ideal laws.
+
+    The sampler of one try and its ideal law are neighbours of a kind, whose curve is
+    the residual delta at the residual epsilon: the choice keeps them as close as it
+    keeps those of data. Nothing for other events.
+    """
+    if not isinstance(event, SelectionDpEvent):
+        return 0.0, 0.0
+    found = [(one.residual_epsilon, one.residual_delta) for one in read(event.event)]
+    e1, d1 = (max(values) for values in zip(*found, strict=True))
+    law = event.law
+    if law.eta is None:
+        shift = law.rate * (math.expm1(min(e1, 700.0)) + d1)
+    else:
+        lost = law.rate / (1 - law.rate) * d1
+        shift = (1 + law.eta) * (e1 + math.log1p(lost * math.exp(-e1)))
+    return count * (e1 + shift), count * law.mean * d1
 
 
 @dataclass(frozen=True)
@@ -113,4 +135,6 @@ class SelectionCurve:
         found = np.interp(np.exp(inside), *self._hull) * (1 + 1e-12)
         if found.ndim == 0 and epsilon >= 0:
             found = np.minimum(found, self._directly(float(epsilon)))
-        return np.clip(np.where(epsilon < inside, 1.0, found), 0.0, 1.0)
+        # Below the least loss, the curve is that of a loss which is at least that.
+        below = 1 - np.exp(np.minimum(epsilon, 0.0)) * (1 - self._hull[1][-1])
+        return np.clip(np.where(epsilon < inside, below, found), 0.0, 1.0)

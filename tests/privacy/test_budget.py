@@ -1,0 +1,475 @@
+"""Budgets: every release of every estimator is counted before its noise, or refused."""
+
+import ast
+import html
+import inspect
+import math
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import sktensordp
+from sktensordp import completion, encoding, mechanisms
+from sktensordp._random import NoiseSource
+from sktensordp.base import PrivateEstimatorMixin
+from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
+from sktensordp.encoding import (
+    PrivacyAgnosticEncoder,
+    TaskAgnosticEncoder,
+    TaskAwareEncoder,
+)
+from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, _budget
+from sktensordp.privacy._events import PureDpEvent
+
+WHERE = np.argwhere(np.ones((4, 3)))
+VALUES = np.linspace(0.07310585, 0.97, 12)
+ENTRIES = WHERE, VALUES
+ROWS = np.linspace(0, 1, 24).reshape(8, 3)
+TENSORS = np.linspace(0, 1, 48).reshape(8, 3, 2)
+ONE_CELL = np.eye(8, 3)
+RANGE = {"value_bounds": (0, 1)}
+UNITS = {**RANGE, "unit": 0, "shape": (4, 3), "delta": 1e-3}
+BOX, NOISY_BOX = {"bounds": (0, 1)}, {"bounds": (0, 1), "delta": 1e-5}
+TASK = {"task": [[1.0, 1.0, 0.0]]}
+CASES = {
+    "CPCompletion": [
+        (CPCompletion(0, max_iter=1, **RANGE), ENTRIES),
+        (CPCompletion(1, perturbation="input", max_iter=1, **RANGE), ENTRIES),
+        (CPCompletion(0, levels=[0, 0.5, 1], max_iter=1), ENTRIES),
+        (CPCompletion(0, perturbation="sums", **RANGE), ENTRIES),
+        (CPCompletion(1, perturbation="gradient", max_iter=2, **RANGE), ENTRIES),
+        (CPCompletion(1, perturbation="statistics", max_iter=2, **RANGE), ENTRIES),
+        (CPCompletion(1, perturbation="output", max_iter=2, **RANGE), ENTRIES),
+        (CPCompletion(1, perturbation="sums", **UNITS), ENTRIES),
+        (CPCompletion(1, perturbation="statistics", **UNITS), ENTRIES),
+    ],
+    "TuckerCompletion": [
+        (TuckerCompletion(1, max_iter=1, **RANGE), ENTRIES),
+        (TuckerCompletion(1, perturbation="sums", **UNITS), ENTRIES),
+    ],
+    "BiScaler": [(BiScaler(**RANGE), ENTRIES)],
+    "MatrixMechanism": [(mechanisms.MatrixMechanism(delta=1e-5), (ONE_CELL,))],
+    "JohnsonLindenstrauss": [
+        (
+            mechanisms.JohnsonLindenstrauss(
+                delta=1e-5, n_projections=8, norm_bound=1.0
+            ),
+            (TENSORS,),
+        )
+    ],
+    **{
+        name: [(getattr(mechanisms, name)(**NOISY_BOX), (TENSORS,))]
+        for name in (
+            "GaussianMechanism", "TensorVariateGaussian", "MatrixGaussian",
+            "UnimodalDirectionalNoise", "IndependentDirectionalNoise",
+            "MatrixVariateGaussian", "TensorRandomizedResponse",
+        )
+    },
+    **{
+        name: [(getattr(mechanisms, name)(**BOX), (ROWS,))]
+        for name in ("LaplaceMechanism", "HybridMechanism", "PrivUnit")
+    },
+    "TaskAwareEncoder": [
+        (TaskAwareEncoder(mechanism="laplace", **TASK), (ROWS,)),
+        (TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **TASK), (ROWS,)),
+    ],
+    "TaskAgnosticEncoder": [(TaskAgnosticEncoder(**TASK), (ROWS,))],
+    "PrivacyAgnosticEncoder": [(PrivacyAgnosticEncoder(**TASK), (ROWS,))],
+}  # fmt: skip
+RELEASES = [
+    pytest.param(*case, id=f"{name} {number}")
+    for name, cases in CASES.items()
+    for number, case in enumerate(cases)
+]
+LAPLACE = LaplaceMechanism(0.1, **BOX).fit(ROWS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_open():
+    yield
+    left, _budget._STACK[:] = list(_budget._STACK), []
+    assert not left
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """A list that grows with every key that is taken, of which all noise comes."""
+    taken, start = [], NoiseSource.__init__
+    monkeypatch.setattr(
+        NoiseSource, "__init__", lambda *a: (taken.append(1), start(*a))[1]
+    )
+    return taken
+
+
+def release_of(estimator, data):
+    """What releases once, and how that is called."""
+    estimator = clone(estimator)
+    if estimator._released_by == "fit":
+        return estimator, lambda: estimator.fit(*data)
+    estimator.fit(*data)
+    return estimator, lambda: estimator.transform(*data)
+
+
+def counts(budget):
+    return [(count, name) for _, count, _, name in budget._account.lines() if count]
+
+
+def n_released(budget):
+    return sum(count for count, _ in counts(budget))
+
+
+def private_estimators():
+    return {
+        name: value
+        for package in (completion, encoding, mechanisms)
+        for name, value in vars(package).items()
+        if name in package.__all__ and inspect.isclass(value)
+        if "epsilon" in inspect.signature(value).parameters
+    }
+
+
+def test_no_estimator_is_forgotten():
+    assert set(private_estimators()) == set(CASES)
+    for name, cases in CASES.items():
+        assert {type(estimator).__name__ for estimator, _ in cases} == {name}
+
+
+def test_all_noise_comes_from_the_one_place():
+    """Keys are made in `_random`, and taken in `base`, after the record."""
+    assert all(
+        issubclass(c, PrivateEstimatorMixin) for c in private_estimators().values()
+    )
+    package = Path(sktensordp.__file__).parent
+    using = {"NoiseSource": set(), "secrets": set(), "urandom": set()}
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [getattr(node, "id", None), getattr(node, "attr", None)]
+            names += [
+                alias.name
+                for alias in getattr(node, "names", ())
+                if isinstance(alias, ast.alias)
+            ]
+            for name in using.keys() & set(names):
+                using[name].add(str(path.relative_to(package)))
+    assert using["NoiseSource"] == {"base.py"}
+    assert using["secrets"] == {"_random.py", "privacy/_budget.py"}
+    assert not using["urandom"]
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize(("estimator", "data"), RELEASES)
+def test_counted_once_or_refused(estimator, data, epsilon, keys):
+    estimator, release = release_of(clone(estimator).set_params(epsilon=epsilon), data)
+    large = (1e-3, 0.0) if epsilon == 1 else (1e6, 0.9)
+    for limit in ({"adaptive": False}, {"adaptive": True}):
+        tight, outer = PrivacyBudget(*large, **limit), PrivacyBudget(math.inf)
+        with (
+            outer,
+            tight,
+            pytest.raises(BudgetExceededError, match="nothing was drawn"),
+        ):
+            release()
+        assert not keys
+        assert tight.spent is outer.spent is None
+        assert tight.unprotected == outer.unprotected == ()
+    with PrivacyBudget(math.inf) as budget:
+        release()
+    name = f"{estimator._released_by} of {type(estimator).__name__}"
+    assert counts(budget) == [(1, name)]
+    assert len(keys) <= 1
+    assert len(keys) == 1 or epsilon == math.inf
+    guarantee = estimator.privacy_guarantee_
+    assert list(budget._account.guarantees()) == [guarantee]
+    assert set(estimator._unprotected()) <= set(budget.unprotected)
+    if epsilon == 1:
+        # It fits exactly; then nothing more does.
+        with PrivacyBudget(guarantee.epsilon, guarantee.delta):
+            release()
+            with pytest.raises(BudgetExceededError):
+                release()
+        assert len(keys) == 2
+
+
+def test_further_fits_count(keys):
+    stream = CPCompletion(0, max_iter=1, **RANGE)
+    exact = clone(stream).set_params(epsilon=math.inf)
+    other = clone(stream).set_params(unit=0, shape=(4, 3), perturbation="sums")
+    with PrivacyBudget(math.inf) as budget:
+        stream.partial_fit(WHERE[:6], VALUES[:6])
+        stream.partial_fit(WHERE[6:], VALUES[6:])
+        stream.fit_batches([(WHERE[:5], VALUES[:5]), (WHERE[5:], VALUES[5:])])
+        assert len(keys) == n_released(budget) == 3
+        exact.partial_fit(*ENTRIES).partial_fit(*ENTRIES)
+        assert n_released(budget) == 5
+        with pytest.raises(ValueError, match="different units"):
+            other.fit(*ENTRIES)
+        with pytest.warns(PrivacyLeakWarning):
+            BiScaler(None).fit(*ENTRIES)
+        encoder = TaskAwareEncoder(4.0, **TASK).fit(ROWS)
+        assert n_released(budget) == 6
+    with PrivacyBudget(8.0) as budget:
+        encoder.privatize(ROWS)
+        encoder.client().privatize(ROWS)
+        for release in encoder.privatize, encoder.client().privatize, encoder.transform:
+            with pytest.raises(BudgetExceededError):
+                release(ROWS)
+    assert counts(budget) == [
+        (1, "transform of TaskAwareEncoder"), (1, "privatize of EncoderClient"),
+    ]  # fmt: skip
+    assert len(keys) == 5
+
+
+def test_a_refused_stream_goes_on_as_if_not_asked(keys):
+    """Coordinates of a batch that was refused are not those of a second release."""
+    model = CPCompletion(0, max_iter=1, **RANGE).partial_fit(WHERE[:6], VALUES[:6])
+    with PrivacyBudget(0.5), pytest.raises(BudgetExceededError):
+        model.partial_fit(WHERE[6:], VALUES[6:])
+    model.partial_fit(WHERE[6:], VALUES[6:])
+    assert len(keys) == 2
+    assert model.privacy_guarantee_.epsilon == pytest.approx(1.0)
+
+
+def test_post_processing_counts_nothing(keys):
+    dense = np.where(np.eye(4, 3), np.nan, 0.5)
+    entry = CPCompletion(1, max_iter=2, **RANGE).fit(dense)
+    users = CPCompletion(1, perturbation="sums", **UNITS).fit(*ENTRIES)
+    scaler = BiScaler(4.0, **RANGE).fit(dense)
+    encoder = TaskAwareEncoder(4.0, **TASK).fit(ROWS)
+    code, noisy, drawn = encoder.privatize(ROWS), LAPLACE.transform(ROWS), len(keys)
+    with PrivacyBudget(1e-9) as budget:
+        for model in entry, users:
+            model.predict(WHERE)
+            model.score(*ENTRIES)
+            model.recommend([0, 1], 2)
+        entry.transform(dense)
+        users.fold_in(*ENTRIES).predict(WHERE)
+        scaler.inverse_transform(scaler.transform(dense))
+        encoder.decode(code)
+        mechanisms.mean(noisy)
+        LaplaceMechanism(0.1, **BOX).fit(ROWS)
+        clone(encoder).fit(ROWS)
+    assert budget.spent is None
+    assert len(keys) == drawn
+    assert "nothing" in str(budget)
+
+
+def test_the_life_of_a_budget(keys):
+    budget = PrivacyBudget(0.35)
+    with budget, budget:
+        LAPLACE.transform(ROWS)
+        with budget:
+            pass
+        LAPLACE.transform(ROWS)
+    assert n_released(budget) == 2
+    LAPLACE.transform(ROWS)
+    assert n_released(budget) == 2
+    with pytest.raises(IndexError), budget:
+        LAPLACE.transform(ROWS)[len(ROWS)]
+    assert n_released(budget) == 3
+    with budget, pytest.raises(BudgetExceededError, match="transform of Laplace"):
+        LAPLACE.transform(ROWS)
+    assert len(keys) == 4
+    # Open or not; what is asked changes nothing.
+    rest = pure(0.05)
+    before = str(budget), budget._account.own, len(budget._account.releases)
+    assert [budget.admits(g) for g in (pure(0.1), rest) * 2] == [False, True] * 2
+    with pytest.raises(BudgetExceededError, match="query"):
+        budget.spend(pure(0.1), "query")
+    assert (str(budget), budget._account.own, len(budget._account.releases)) == before
+    budget.spend(rest, "query")
+    assert not budget.admits(rest)
+    assert budget.spent.epsilon == pytest.approx(0.35)
+    for bad in (0,), (-1,), (math.nan,), (1, 1.0), (1, -0.1), (1, math.nan):
+        with pytest.raises(ValueError, match="must be"):
+            PrivacyBudget(*bad)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("tight", [0, 1, 2])
+def test_refused_by_one_is_recorded_in_none(tight, adaptive, keys):
+    budgets = [
+        PrivacyBudget(0.15 if k == tight else 9.0, adaptive=adaptive) for k in range(3)
+    ]
+    with ExitStack() as stack:
+        for budget in budgets:
+            stack.enter_context(budget)
+        LAPLACE.transform(ROWS)
+        for _ in range(2):
+            with pytest.raises(BudgetExceededError):
+                LAPLACE.transform(ROWS)
+    assert [n_released(budget) for budget in budgets] == [1, 1, 1]
+    assert len(keys) == 1
+
+
+def test_other_neighbours_are_refused(keys):
+    """Another unit, or rows that are added or removed: such guarantees do not add."""
+    cases = CASES["CPCompletion"] + CASES["JohnsonLindenstrauss"]
+    others = [release_of(*cases[k])[1] for k in (0, -1, -2)]
+    inner = PrivacyBudget(9.0)
+    with PrivacyBudget(math.inf) as outer:
+        LAPLACE.transform(ROWS)
+        # The inner one alone would have admitted it.
+        with inner:
+            for release in others:
+                with pytest.raises(ValueError, match="do not compose"):
+                    release()
+    assert inner.spent is None
+    assert n_released(outer) == len(keys) == 1
+    assert outer.admits(pure(0.1))
+
+
+# Disjoint parts.
+
+
+def test_parts_count_for_the_worst():
+    budget = PrivacyBudget(1.0)
+    with budget, budget.parallel() as part:
+        with part():
+            LAPLACE.transform(ROWS)
+            with budget.parallel() as inner:
+                for times in (1, 3):
+                    with inner():
+                        for _ in range(times):
+                            LAPLACE.transform(ROWS)
+                with pytest.raises(RuntimeError, match="block is open"), part():
+                    pass
+        with part():
+            for _ in range(2):
+                LAPLACE.transform(ROWS)
+        assert budget.spent.epsilon == pytest.approx(0.4)
+        # About all data, though the block is open.
+        LAPLACE.transform(ROWS)
+        assert budget.spent.epsilon == pytest.approx(0.5)
+        # Exhausted in one part, not in another.
+        with part():
+            for _ in range(9):
+                LAPLACE.transform(ROWS)
+            with pytest.raises(BudgetExceededError):
+                LAPLACE.transform(ROWS)
+        with part():
+            LAPLACE.transform(ROWS)
+    with pytest.raises(RuntimeError, match="has ended"), part():
+        pass
+    with budget, pytest.raises(BudgetExceededError):
+        LAPLACE.transform(ROWS)
+    assert n_released(budget) == 18
+    assert "part 1 of 2, disjoint" in str(budget)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_parts_of_parts_in_any_order(data):
+    """What is left is the budget less the path on which a record is in the worst."""
+    budget = PrivacyBudget(64.0)
+
+    def spent_on(depth):
+        """Steps of 1/16 that the worst record of a random tree has spent."""
+        total = 0
+        for _ in range(data.draw(st.integers(0, 3))):
+            if depth == 3 or data.draw(st.booleans()):
+                steps = data.draw(st.integers(1, 16))
+                budget.spend(pure(steps / 16))
+                total += steps
+                continue
+            with budget.parallel() as part:
+                worst = 0
+                for _ in range(data.draw(st.integers(0, 3))):
+                    with part():
+                        worst = max(worst, spent_on(depth + 1))
+            total += worst
+        return total
+
+    left = 64 - spent_on(0) / 16
+    assert budget.admits(pure(left))
+    assert not budget.admits(pure(left + 1 / 16))
+    assert (budget.spent.epsilon if budget.spent else 0) == 64 - left
+
+
+def pure(epsilon):
+    return release_by(PureDpEvent(epsilon))
+
+
+def release_by(event, unit="sample"):
+    return PrivacyGuarantee.of(event, unit=unit, statement="A release.", source="test")
+
+
+# What is printed.
+
+
+def test_text_and_html():
+    estimators = [
+        CPCompletion(0, max_iter=1, **RANGE), BiScaler(0.5, **RANGE),
+        TuckerCompletion(0, max_iter=1, random_state=3, **RANGE),
+    ]  # fmt: skip
+    budget = PrivacyBudget(4.0, 1e-6)
+    assert str(budget).endswith("Spent: nothing")
+    with budget, budget.parallel() as part:
+        for estimator in estimators:
+            with part():
+                estimator.fit(*ENTRIES)
+        estimators[0].fit(*ENTRIES)
+        estimators[0].fit(*ENTRIES)
+    budget.spend(release_by(PureDpEvent(0.123456), "entry"), "<script>&")
+    text, table = str(budget), budget._repr_html_()
+    assert repr(budget) == "PrivacyBudget(4, 1e-06)"
+    assert repr(PrivacyBudget(2.5, adaptive=False)).endswith("(2.5, 0, adaptive=False)")
+    assert "<script>" not in table
+    assert "&lt;script&gt;&amp;" in table
+    # A guarantee is rounded up where it is printed.
+    for shown in (
+        "2 x epsilon = 1: fit of CPCompletion",
+        "0.1235: <script>&",
+        "part 3",
+    ):
+        assert shown in text
+    for shown in "fit of CPCompletion</td><td>2", "0.1235", "fit of BiScaler", "1e-06":
+        assert shown in table
+    for sentence in {line for e in estimators for line in e._unprotected()}:
+        assert sentence in text
+        assert html.escape(sentence) in table
+    printed = float(text.split("Spent: epsilon = ")[1].split()[0])
+    assert budget.spent.epsilon <= printed < budget.spent.epsilon * 1.001
+    assert budget.spent.delta == 1e-6
+    # No value, not rounded either.
+    assert not any(f"{value:.4g}" in text + table for value in VALUES)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6),
+    st.floats(1e-5, 0.2),
+)
+def test_spent_is_no_less_than_the_composition(divergence, chosen, delta):
+    """Of the record in the worst part, by an independent product of laws."""
+    laws = [divergence.response(0.3), divergence.discrete_laplace(0.2, 3)]
+    laws.append(divergence.laplace(0.5))
+    events = [
+        PureDpEvent(0.3), dp_event.DiscreteLaplaceDpEvent(0.2, 3),
+        dp_event.LaplaceDpEvent(2.0),
+    ]  # fmt: skip
+    budget, records = PrivacyBudget(math.inf, delta), ([], [])
+    with budget.parallel() as part, ExitStack() as stack:
+        for place, kind in sorted(chosen):
+            if place and not records[place - 1]:
+                stack.close()
+                stack.enter_context(part())
+            # 0 is about all data: both records are in it.
+            for number, record in enumerate(records, start=1):
+                if place in (0, number):
+                    record.append(laws[kind])
+            budget.spend(release_by(events[kind]))
+    for record in filter(None, records):
+        law = divergence.product(*record)
+        worst = divergence.epsilon_of(
+            lambda e, law=law: divergence.stick(law, e), delta, 10.0
+        )
+        assert budget.spent.epsilon >= worst - 1e-9

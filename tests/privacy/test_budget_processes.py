@@ -1,0 +1,393 @@
+"""Budgets count in threads, refuse in other processes, and survive interruptions."""
+
+import base64
+import copy
+import math
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from sktensordp import base
+from sktensordp._random import NoiseSource
+from sktensordp.completion import CPCompletion
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, _account, _budget
+from sktensordp.privacy._cover import covered
+from sktensordp.privacy._events import PureDpEvent
+
+ROWS = np.linspace(0, 1, 24).reshape(8, 3)
+WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
+LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)
+SMALL = PrivacyGuarantee.of(
+    PureDpEvent(0.1), unit="sample", statement="A release.", source="test"
+)
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_open():
+    yield
+    left, _budget._STACK[:] = list(_budget._STACK), []
+    assert not left
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """A list that grows with every key that is taken, of which all noise comes."""
+    taken, start = [], NoiseSource.__init__
+    monkeypatch.setattr(
+        NoiseSource, "__init__", lambda *a: (taken.append(1), start(*a))[1]
+    )
+    return taken
+
+
+def n_released(budget):
+    return sum(count or 0 for _, count, _, _ in budget._account.lines())
+
+
+def release():
+    return LAPLACE.transform(ROWS)
+
+
+def in_threads(*actions):
+    """Run at once; whatever they raise is raised here."""
+    barrier, raised = threading.Barrier(len(actions)), []
+
+    def run(action):
+        try:
+            barrier.wait(30)
+            action()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+def test_parts_in_threads():
+    budget, alive = PrivacyBudget(10.0), threading.Barrier(2)
+
+    def within(part, times):
+        with part():
+            alive.wait(30)
+            for _ in range(times):
+                LAPLACE.transform(ROWS)
+            alive.wait(30)
+
+    with budget:
+        with budget.parallel() as part:
+            in_threads(lambda: within(part, 7), lambda: within(part, 4))
+            assert budget.spent.epsilon == pytest.approx(0.7)
+            # Whatever a thread of its own releases is about all data.
+            with part():
+                in_threads(lambda: LAPLACE.transform(ROWS))
+        assert budget.spent.epsilon == pytest.approx(0.8)
+
+
+# Threads and processes.
+
+
+@pytest.fixture
+def switching():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_threads_are_counted(switching, keys):
+    budget, outer = PrivacyBudget(100.0), PrivacyBudget(math.inf)
+
+    def release():
+        for _ in range(25):
+            LAPLACE.transform(ROWS)
+
+    with outer, budget:
+        in_threads(*[release] * 8)
+    assert n_released(budget) == n_released(outer) == len(keys) == 200
+    assert budget.spent.epsilon == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_race_at_the_limit(switching, keys, adaptive):
+    budget, refused = PrivacyBudget(2.0, adaptive=adaptive), []
+
+    def release():
+        for _ in range(5):
+            try:
+                LAPLACE.transform(ROWS)
+            except BudgetExceededError:
+                refused.append(1)
+
+    with budget:
+        in_threads(*[release] * 8)
+    assert n_released(budget) == len(keys) == 20
+    assert len(refused) == 20
+
+
+def refused_in_fork(action):
+    """Whether a forked process may not do it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        except RuntimeError as error:
+            os._exit(7 if "another process" in str(error) else 1)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_forks_refuse():
+    budget = PrivacyBudget(9.0)
+    with budget:
+        assert refused_in_fork(lambda: LAPLACE.transform(ROWS))
+        assert refused_in_fork(lambda: clone(LAPLACE).fit_transform(ROWS))
+        # A thread that holds the lock is not there in the fork.
+        with _budget._LOCK:
+            in_fork = []
+            thread = threading.Thread(
+                target=lambda: in_fork.append(
+                    refused_in_fork(lambda: LAPLACE.transform(ROWS))
+                )
+            )
+            thread.start()
+            thread.join()
+            assert in_fork == [True]
+    for action in (
+        lambda: budget.spend(SMALL),
+        lambda: budget.admits(SMALL),
+        budget.__enter__,
+        lambda: budget.parallel().__enter__(),
+    ):
+        assert refused_in_fork(action)
+    assert not refused_in_fork(lambda: LAPLACE.transform(ROWS))
+    with covered(SMALL):
+        assert refused_in_fork(lambda: LAPLACE.transform(ROWS))
+    assert budget.spent is None
+
+
+def elsewhere(code, thing):
+    """Output of a new process, which has `thing` and ROWS."""
+    sent = base64.b64encode(pickle.dumps((thing, ROWS))).decode()
+    start = (
+        f"import base64, pickle; thing, ROWS = pickle.loads(base64.b64decode('{sent}'))"
+    )
+    tried = "\n    ".join(code.splitlines())
+    lines = f"{start}\ntry:\n    {tried}\nexcept RuntimeError as e:\n    print(e)\n"
+    run = [sys.executable, "-c", lines]
+    finished = subprocess.run(run, capture_output=True, text=True, check=True)
+    return finished.stdout
+
+
+def test_what_is_sent_refuses_there():
+    pipeline = make_pipeline(LAPLACE, LinearRegression()).fit(ROWS, ROWS[:, 0])
+    encoder = TaskAwareEncoder(4.0, task=[[1.0, 1.0, 0.0]]).fit(ROWS)
+    things = LAPLACE, pipeline, encoder, encoder.client(), CPCompletion(0)
+    code = """
+from copy import deepcopy
+from pickle import dumps, loads
+from sklearn.base import clone
+from sktensordp.privacy import PrivacyBudget
+laplace, pipeline, encoder, client, completion = thing
+copies = laplace, clone(laplace).fit(ROWS), deepcopy(laplace), loads(dumps(laplace))
+with PrivacyBudget(99.0):
+    copies += deepcopy(laplace), loads(dumps(laplace)), clone(clone(laplace)).fit(ROWS)
+releases = [lambda one=one: one.transform(ROWS) for one in copies] + [
+    lambda: clone(laplace).fit_transform(ROWS),
+    lambda: pipeline.predict(ROWS),
+    lambda: encoder.privatize(ROWS),
+    lambda: client.privatize(ROWS),
+    lambda: encoder.client().privatize(ROWS),
+    lambda: completion.set_params(value_bounds=(0, 1)).fit([[0, 0], [1, 1]], [0, 1]),
+]
+for number, release in enumerate(releases):
+    try:
+        release()
+        print(number)
+    except RuntimeError as error:
+        assert "was sent by a process with an open" in str(error)
+"""
+    budget = PrivacyBudget(math.inf)
+    with budget:
+        released = elsewhere(code, things)
+        back = pickle.loads(pickle.dumps(things))
+        back[0].transform(ROWS)
+        back[2].client().privatize(ROWS)
+        assert n_released(budget) == 2
+    assert released.split() == []
+    # Without an open budget all of them release: nothing else refuses.
+    assert len(elsewhere(code, things).split()) == 13
+    for one in back:
+        assert not hasattr(one, "_sent_by")
+
+
+def test_copies_in_the_process_release_and_count(keys):
+    model = CPCompletion(0, max_iter=1, value_bounds=(0, 1)).fit(WHERE, VALUES)
+    with PrivacyBudget(math.inf) as budget:
+        for copied in copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)):
+            copied(LAPLACE).transform(ROWS)
+            np.testing.assert_array_equal(
+                copied(model).predict(WHERE), model.predict(WHERE)
+            )
+        clone(LAPLACE).fit(ROWS).transform(ROWS)
+        assert n_released(budget) == 4
+        for copied in copy.copy, copy.deepcopy, pickle.dumps:
+            with pytest.raises(TypeError, match="not copied"):
+                copied(budget)
+
+
+def search(**options):
+    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
+    grid = {"laplacemechanism__epsilon": [0.1, 0.2]}
+    return GridSearchCV(steps, grid, cv=2, error_score="raise", **options)
+
+
+def test_searches_in_processes_and_threads(keys):
+    target = ROWS[:, 0]
+    budget = PrivacyBudget(math.inf)
+    with budget, pytest.raises(RuntimeError, match="was sent by a process"):
+        search(n_jobs=2).fit(ROWS, target)
+    assert budget.spent is None
+    assert not keys
+    search(n_jobs=2).fit(ROWS, target)
+    # Two candidates and two folds, in each a fit and a score, and then the last fit.
+    taken = len(keys)
+    with budget, parallel_config(backend="threading"):
+        search(n_jobs=2).fit(ROWS, target)
+    assert n_released(budget) == len(keys) - taken == 9
+
+
+def test_pipelines_and_searches_count_all(keys):
+    target = ROWS[:, 0]
+    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
+    budget = PrivacyBudget(math.inf)
+    with budget:
+        steps.fit(ROWS, target).predict(ROWS)
+        assert n_released(budget) == len(keys) == 2
+        # Every fold fits and scores.
+        cross_val_score(steps, ROWS, target, cv=3)
+        assert n_released(budget) == len(keys) == 8
+        search().fit(ROWS, target)
+        assert n_released(budget) == len(keys) == 8 + 2 * 2 * 2 + 1
+        bounds = {"value_bounds": (0, 1), "shape": (4, 3)}
+        completion = CPCompletion(0, max_iter=1, **bounds)
+    with PrivacyBudget(math.inf) as budget:
+        cross_val_score(completion, WHERE, VALUES, cv=3)
+    assert n_released(budget) == 3
+    assert len(keys) == 20
+    # What is exceeded on the way is raised, and nothing of it was drawn.
+    budget = PrivacyBudget(2.5)
+    with budget, pytest.raises(BudgetExceededError):
+        cross_val_score(completion, WHERE, VALUES, cv=3, error_score="raise")
+    assert n_released(budget) == 2
+    assert len(keys) == 22
+
+
+# Interruptions.
+
+
+def test_interrupted_noise_counts(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NoiseSource, "stream", interrupt)
+    budget, outer = PrivacyBudget(0.2), PrivacyBudget(math.inf)
+    for action in release, lambda: LAPLACE.transform(np.full((2, 3), np.nan)), release:
+        with outer, budget, pytest.raises((KeyboardInterrupt, ValueError)):
+            action()
+    assert n_released(budget) == n_released(outer) == 2
+    with budget, pytest.raises(BudgetExceededError):
+        release()
+
+
+def test_interrupted_between_records(monkeypatch, keys):
+    """Recorded in one budget, not yet in the other: and nothing is drawn."""
+    budgets, record = [PrivacyBudget(1.0), PrivacyBudget(1.0)], _account.Account.record
+
+    def interrupted(self, *args):
+        if self is budgets[1]._account:
+            raise KeyboardInterrupt
+        record(self, *args)
+
+    with budgets[0], budgets[1]:
+        with monkeypatch.context() as patch:
+            patch.setattr(_account.Account, "record", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                release()
+        assert not keys
+        release()
+    assert [n_released(budget) for budget in budgets] == [2, 1]
+    assert len(keys) == 1
+
+
+def interrupt_at(step, action):
+    """Interrupt before a line of the accounting; whether there were so many."""
+    modules = {_budget.__file__, _account.__file__, base.__file__}
+    left = [step]
+
+    def trace(frame, event, _):
+        if frame.f_code.co_filename not in modules:
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("in_part", [False, True])
+def test_interrupted_anywhere_nothing_is_forgotten(keys, in_part):
+    step, interrupted = 0, True
+    while interrupted:
+        step += 1
+        budget, drawn = PrivacyBudget(50.0), len(keys)
+
+        def action(budget=budget):
+            with budget:
+                if not in_part:
+                    return release()
+                with budget.parallel() as part:
+                    for times in (2, 1):
+                        with part():
+                            for _ in range(times):
+                                release()
+
+        interrupted = interrupt_at(step, action)
+        spent = budget.spent.epsilon if budget.spent else 0.0
+        assert n_released(budget) >= len(keys) - drawn
+        assert spent >= 0.1 * (len(keys) > drawn) * (1 - 1e-9)
+        # Not in a part that was left by the interruption.
+        with budget:
+            release()
+        assert budget.spent.epsilon >= (spent + 0.1) * (1 - 1e-9), step
+        _budget._STACK.clear()
+    assert step > 20
