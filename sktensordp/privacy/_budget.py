@@ -155,7 +155,8 @@ class PrivacyBudget:
     fit of a search counts in full, though every record is left out of one.
 
     Other processes do not share the count: an estimator that is sent to one while a
-    budget is open refuses to release there, and so does a fork. Use threads.
+    budget is open refuses to release there, and so does a fork. What is made there is
+    not seen. Use threads.
 
     Examples
     --------
