@@ -1,7 +1,6 @@
 """What an estimator, a pipeline or a search reveals, all releases together."""
 
 import html
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,12 +148,8 @@ def _total(releases: Sequence[tuple[str, int, PrivacyGuarantee]]) -> PrivacyGuar
     repeated = [one for _, count, one in releases for _ in range(count)]
     if len(repeated) == 1:
         return repeated[0]
-    deltas = [one.delta for one in repeated]
-    delta = math.fsum(deltas)
-    if delta >= 1:  # which would say nothing; an epsilon can be stated at any delta
-        delta = max(deltas)
     try:
-        return compose(*repeated, delta=delta)
+        return compose(*repeated)
     except ValueError as error:
         kinds: dict[tuple[str, str], str] = {}
         for name, _, one in releases:
