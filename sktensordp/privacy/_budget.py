@@ -430,7 +430,7 @@ class PrivacyBudget:
         where = (
             f"Spent: epsilon = {shown(spent.epsilon)} at delta = {shown(spent.delta)}"
         )
-        if self._filter is None or spent.delta == 0:
+        if not self._adaptive or spent.delta == 0:
             return where
         return f"{where}, had all been fixed beforehand"
 

@@ -1,11 +1,11 @@
 """Guarantees of several releases together: on the same data, or on parts of it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ._guarantee import BELOW_ONE, CALLERS_RELATION, PrivacyGuarantee, unit_name
 
-__all__ = ["compose", "compose_parallel", "neighbours", "sources_of", "stated_delta"]
+__all__ = ["compose", "compose_parallel", "neighbours", "sources_of"]
 
 
 def compose(
@@ -57,7 +57,7 @@ def compose(
         claimed = (sum(e for e, _ in pairs), min(sum(d for _, d in pairs), BELOW_ONE))
     return PrivacyGuarantee.of(
         compose_events(g.event for g in guarantees),
-        delta=stated_delta([g.delta for g in guarantees]) if delta is None else delta,
+        delta=_stated_delta([g.delta for g in guarantees]) if delta is None else delta,
         unit=unit,
         relation=relation,
         statement=f"Composition of {len(guarantees)} releases about the same data.",
@@ -151,7 +151,7 @@ def neighbours(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
     return guarantees[0].unit, min(relations)
 
 
-def stated_delta(deltas: Sequence[float]) -> float:
+def _stated_delta(deltas):
     """Where to state the epsilon of a composition: the sum, or the largest below 1."""
     total = math.fsum(deltas)
     return total if total < 1 else max(deltas)

@@ -267,7 +267,8 @@ class PrivacyGuarantee:
         count : int
             At least 1; fixed before the first release.
         delta : float, default=None
-            Where to state the epsilon; `count` times that of this guarantee by default.
+            Where to state the epsilon; by default `count` times that of this guarantee,
+            or that of this guarantee where so many times it is no delta.
 
         Returns
         -------
@@ -275,15 +276,14 @@ class PrivacyGuarantee:
         """
         from dp_accounting import dp_event
 
-        from ._composition import stated_delta
-
         count = operator.index(count)
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}.")
+        total = count * self.delta if count * self.delta < 1 else self.delta
         pair = self.claimed
         return type(self).of(
             dp_event.SelfComposedDpEvent(self.event, count),
-            delta=stated_delta([self.delta] * count) if delta is None else delta,
+            delta=total if delta is None else delta,
             unit=self.unit,
             relation=self.relation,
             statement=f"{count} times: {self.statement}",

@@ -111,11 +111,22 @@ def test_choices_compose_through_their_losses():
 def test_deltas_that_sum_to_no_delta():
     one = guarantee(dp_event.GaussianDpEvent(10.0), 1e-6)
     assert (10**6 * one).delta == 1e-6
+    assert (10**12 * one).epsilon > 1e6
     coarse = guarantee(dp_event.GaussianDpEvent(10.0), 0.4)
     assert compose(coarse, coarse, coarse).delta == 0.4
     assert sum([one, one]).epsilon == compose(one, one).epsilon
     with pytest.raises(TypeError):
         sum([one], start=1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "adaptive", "said"),
+    [(math.inf, True, True), (9.0, True, True), (math.inf, False, False)],
+)
+def test_sums_of_what_was_fixed_beforehand_say_so(epsilon, adaptive, said):
+    budget = PrivacyBudget(epsilon, 1e-5, adaptive=adaptive)
+    budget.spend(guarantee(dp_event.GaussianDpEvent(10.0), 1e-6))
+    assert ("had all been fixed beforehand" in str(budget)) is said
 
 
 @pytest.mark.parametrize("obj", [PrivacyBudget(1.0), LaplaceMechanism, 3])
