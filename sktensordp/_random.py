@@ -9,6 +9,7 @@ depend on the order, the chunks or the threads in which the blocks are computed.
 
 import hashlib
 import operator
+import os
 import secrets
 import threading
 
@@ -27,16 +28,27 @@ class ReleaseCounter:
     count : int, default=0
     seeded : bool, default=False
         Whether one of them took its noise from an integer seed.
+
     """
 
     def __init__(self, count=0, seeded=False):
         self._count = count
         self.seeded = seeded
-        self._lock = threading.Lock()
+        self._locks = {}
+
+    @property
+    def lock(self):
+        """Held by the thread that fits the object.
+
+        Another would leave a model of its own under the guarantee of this one. A
+        process that was forked has a lock of its own, which no thread of its parent
+        holds for good.
+        """
+        return self._locks.setdefault(os.getpid(), threading.RLock())
 
     def next(self, seeded=False):
         """Number of releases before this one, which may be seeded."""
-        with self._lock:
+        with self.lock:
             self._count += 1
             self.seeded = self.seeded or seeded
             return self._count - 1

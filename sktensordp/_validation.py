@@ -1,9 +1,11 @@
 """Checks of what callers pass; no message shows a value of the data."""
 
 import math
+import re
 from numbers import Integral
 
 import numpy as np
+from scipy.sparse import issparse
 
 __all__ = [
     "check_bounds",
@@ -13,9 +15,17 @@ __all__ = [
     "check_modes",
     "check_numeric",
     "check_shape",
+    "check_unmasked",
+    "checked",
+    "is_complex",
+    "range_of",
 ]
 
 _LARGEST_INDEX = 2**31 - 1
+_COMPLEX = complex, np.complexfloating
+_TIMES = np.datetime64, np.timedelta64
+# Of values: fourth powers of their range are numbers.
+_FARTHEST = 1e50
 
 
 def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
@@ -56,7 +66,8 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
         raise ValueError(
             f"Negative values in data passed to {name}: coordinates start at 0{hint}."
         )
-    if X.size and X.max() >= _LARGEST_INDEX:
+    # Not compared as float16, which does not reach so far.
+    if X.size and float(X.max()) >= _LARGEST_INDEX:
         raise ValueError(f"Coordinates passed to {name} must be below 2**31 - 1.")
     coordinates = X.astype(np.int32, order="F")
     if shape is not None:
@@ -76,27 +87,85 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
 
 def check_numeric(values, name):
     """Refuse what are not numbers; messages of NumPy and others would quote them."""
+    if issparse(values):
+        raise TypeError(f"Sparse data was passed as {name}; dense data is required.")
+    check_unmasked(values, name)
     values = np.asarray(values)
-    numeric = values.dtype.kind in "biuf"
-    if values.dtype.kind in "OSU":
+    numeric, reason = values.dtype.kind in "biuf", None
+    found_complex = is_complex(values)
+    known = not found_complex and not _has_any(values, _TIMES)
+    if values.dtype.kind in "OSU" and known:
         try:
             values.astype(float)
             numeric = True
-        except (TypeError, ValueError):
+        except TypeError as error:
+            # It names a type.
+            reason = str(error)
+        except (OverflowError, ValueError):
             pass
     # Raised outside of the handler, which would keep that message as its context.
-    if values.dtype.kind == "c":
+    if found_complex:
         raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
+    if reason:
+        raise TypeError(f"{name} must hold numbers: {reason}.")
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
+
+
+def is_complex(values):
+    """Whether an array holds complex numbers, also as objects."""
+    return values.dtype.kind == "c" or _has_any(values, _COMPLEX)
+
+
+def _has_any(values, types):
+    """Whether an array of objects holds one of some types, which pass for floats."""
+    if values.dtype != object:
+        return False
+    return any(issubclass(found, types) for found in set(map(type, values.flat)))
+
+
+def checked(check, *arguments, **options):
+    """What one of scikit-learn's checks returns; it neither warns nor quotes data."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            return check(*arguments, **options)
+        except ValueError as error:
+            message = str(error)
+    # Raised outside of the handler, as above.
+    quoted = r"(?s)\narray=.*?(?=\nReshape)|(?<=^Complex data not supported)\n.*"
+    raise ValueError(re.sub(quoted, "", message))
+
+
+def check_unmasked(values, name):
+    """Refuse masked entries: as an array, these are the numbers beneath the mask."""
+    if _has_masked(values):
+        raise ValueError(
+            f"Some of {name} is masked. Leave it out, or fill it, with NaN where a "
+            f"tensor was not observed."
+        )
+
+
+def _has_masked(values):
+    if isinstance(values, np.ma.MaskedArray):
+        return bool(np.ma.is_masked(values))
+    parts = values.values() if isinstance(values, dict) else values
+    nests = dict, list, tuple, np.ma.MaskedArray
+    if not isinstance(parts, type({}.values()) | list | tuple):
+        return False
+    # Numbers are many, and of few types.
+    if not any(issubclass(found, nests) for found in set(map(type, parts))):
+        return False
+    return any(map(_has_masked, parts))
 
 
 def check_shape(shape):
     """Shape of a tensor: a tuple of at least two positive integers."""
     sizes = tuple(shape)
-    if len(sizes) < 2 or not all(isinstance(n, Integral) and n >= 1 for n in sizes):
+    known = (isinstance(n, Integral) and 1 <= n <= _LARGEST_INDEX for n in sizes)
+    if len(sizes) < 2 or not all(known):
         raise ValueError(
-            f"shape must hold at least two positive integers, got {shape!r}."
+            f"shape must hold at least two positive integers that a coordinate can "
+            f"reach (below 2**31), got {shape!r}."
         )
     return tuple(int(n) for n in sizes)
 
@@ -109,6 +178,7 @@ def check_bounds(bounds, name="value_bounds"):
         raise ValueError(f"{name} must be a pair (low, high) of numbers.") from error
     if not (math.isfinite(high - low) and low < high):
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
+    _check_reach((low, high), name)
     return low, high
 
 
@@ -119,7 +189,26 @@ def check_levels(levels):
         raise ValueError("levels must be a list of at least two finite numbers.")
     if np.any(np.diff(scale) <= 0):
         raise ValueError("levels must be strictly ascending.")
+    _check_reach(scale, "levels")
     return tuple(scale.tolist())
+
+
+def range_of(values):
+    """Range of values whose own is not declared; a unit or more if all are equal."""
+    low, high = float(np.min(values)), float(np.max(values))
+    if not low < high:
+        half = max(0.5, abs(low) * 2**-40)
+        low, high = low - half, high + half
+    _check_reach((low, high), "The values")
+    return low, high
+
+
+def _check_reach(numbers, name):
+    """Refuse numbers whose powers would overflow or vanish where models are fitted."""
+    if np.max(np.abs(numbers)) > _FARTHEST or np.min(np.diff(numbers)) < 1 / _FARTHEST:
+        raise ValueError(
+            f"{name} must be within {_FARTHEST:g} and at least {1 / _FARTHEST:g} apart."
+        )
 
 
 def check_level_prior(level_prior, n_levels):

@@ -1,15 +1,64 @@
 """What every private estimator shares: the one place through which releases pass."""
 
+import pickle
+import re
 from contextlib import contextmanager
 
+from . import __version__
 from ._random import NoiseSource, ReleaseCounter
+from ._validation import check_unmasked
 from .privacy._budget import open_budgets, process_name, record
 from .privacy._cover import current_cover
 
 __all__ = ["PrivateEstimatorMixin", "SentMixin"]
 
+# What is known of the input stays when a fit is forgotten.
+_KEPT = {"n_features_in_", "feature_names_in_"}
 
-class SentMixin:
+_OLDEST = 0, 1
+"""Minor version whose pickles are the oldest that are read.
+
+tests/test_stored.py loads one of each minor version since. Where it fails, mend
+`__setstate__`, or raise this.
+"""
+
+
+class StoredMixin:
+    """Mixin of estimators whose pickles carry the version that made them."""
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_sktensordp_version": __version__}
+
+    def __setstate__(self, state):
+        state = dict(state)
+        _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
+        if hasattr(super(), "__setstate__"):
+            super().__setstate__(state)
+        else:
+            vars(self).update(state)
+
+
+def _check_version(version, name):
+    """Refuse what another version stored and this one does not read; say what to do."""
+    made, here = (
+        tuple(map(int, re.match(r"(\d+)\.(\d+)", v).groups()))
+        for v in (version, __version__)
+    )
+    what = f"This {name} was stored by sktensordp {version}, and this is {__version__}"
+    if made > here:
+        raise pickle.UnpicklingError(
+            f"{what}: install that version, or a later one, to load it."
+        )
+    if made < _OLDEST:
+        raise pickle.UnpicklingError(
+            f"{what}, which reads what {_OLDEST[0]}.{_OLDEST[1]} and later stored. "
+            f"Load it with sktensordp {made[0]}.{made[1]}, in an environment of its "
+            f"own. To fit it again to the same data would be a further release, which "
+            f"costs its epsilon once more."
+        )
+
+
+class SentMixin(StoredMixin):
     """Mixin of estimators that remember if they left a process with an open budget."""
 
     def _check_sent(self):
@@ -33,10 +82,7 @@ class SentMixin:
         state = {name: value for name, value in state.items() if name != "_sent_by"}
         if senders:
             state["_sent_by"] = senders
-        if hasattr(super(), "__setstate__"):
-            super().__setstate__(state)
-        else:
-            vars(self).update(state)
+        super().__setstate__(state)
 
     def __sklearn_clone__(self):
         return self._passed_on(super().__sklearn_clone__())
@@ -52,8 +98,14 @@ class PrivateEstimatorMixin(SentMixin):
     """Mixin of estimators that release something computed from private data.
 
     The estimator has a parameter ``random_state``: None for entropy of the
-    operating system, or an int, for tests and papers alone. Whatever it draws, it
-    draws inside ``with self._release(guarantee) as source``.
+    operating system, or an int, for tests and papers alone. With an int, the noise of
+    a release follows from it and the number of releases before: clones repeat that
+    from the first one on, and a copy or pickle goes on with the same noise as the
+    original. Whatever the estimator draws, it draws inside
+    ``with self._release(guarantee) as source``.
+
+    Threads may release with one object at once. Fits of one object wait for each
+    other; its parameters must not change meanwhile.
     """
 
     @contextmanager
@@ -69,8 +121,8 @@ class PrivateEstimatorMixin(SentMixin):
             What the object reveals with this release and earlier ones, where it keeps
             what came of them.
         anew : bool, default=False
-            Whether what an earlier fit left is forgotten: once the release has been
-            admitted, and before anything is drawn.
+            Whether it is a fit, and what an earlier one left is forgotten: once the
+            release has been admitted, and before anything is drawn.
 
         Yields
         ------
@@ -82,7 +134,9 @@ class PrivateEstimatorMixin(SentMixin):
         if anew:
             self._forget()
         count = self._count_releases().next(seeded=self.random_state is not None)
-        self.privacy_guarantee_ = guarantee if total is None else total
+        # What other methods release, the fit has said.
+        if self._released_by == "fit":
+            self.privacy_guarantee_ = guarantee if total is None else total
         source = NoiseSource(self.random_state, count)
         try:
             yield source
@@ -100,21 +154,38 @@ class PrivateEstimatorMixin(SentMixin):
         record(guarantee, name, self._unprotected())
 
     def _count_releases(self):
-        if not hasattr(self, "_releases"):
-            self._releases = ReleaseCounter()
-        return self._releases
+        # At once: two threads would count from 0 each.
+        return vars(self).setdefault("_releases", ReleaseCounter())
 
-    def _forget(self):
+    def _forget(self, **found):
         """Remove what an earlier fit left, before its guarantee is replaced.
 
         An interrupted fit then leaves no model of an earlier release under the
         guarantee of a later one. The count of releases stays: with an int as random
         state, no later release repeats the noise of an earlier one.
+
+        Parameters
+        ----------
+        **found : dict
+            Attributes that take the place of those.
         """
-        self._count_releases().seeded = False
-        kept = {"n_features_in_", "feature_names_in_"}
-        for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
-            delattr(self, name)
+        self._count_releases()
+        left = {
+            name: value
+            for name, value in vars(self).copy().items()
+            if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
+        }
+        # All at once, for threads and interruptions.
+        self.__dict__ = {**left, **found}
+        self._releases.seeded = False
+
+    _of_fit: tuple[str, ...] = ()
+    """What a fit leaves in names that do not end with an underscore."""
+
+    def _validate_params(self):
+        super()._validate_params()
+        for name, value in self.get_params(deep=False).items():
+            check_unmasked(value, name)
 
     _released_by = "fit"
     """The method that releases: "fit", or "transform" at every call."""

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,20 @@ def pytest_addoption(parser):
         default=300,
         help="fits on each of two neighbours, for every audit of tests/statistical",
     )
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how many generated inputs were tried, also by other processes."""
+    counts = Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            if report.when == "call":
+                counts.update(dict(report.user_properties))
+    if tried := counts["generated_inputs"]:
+        unhandled = counts["unhandled"] or "none"
+        terminalreporter.write_line(
+            f"{tried:,} generated inputs, {unhandled} unhandled"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "tensor": LOWEST,
     "privacy": LOWEST,
     "noise": LOWEST,
-    "base": MIDDLE,
+    "base": MIDDLE | {"__version__"},
     "mechanisms": MIDDLE | {"base"},
     "encoding": MIDDLE | {"base", "mechanisms"},
     "completion": MIDDLE | {"base", "mechanisms"},

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_estimator import public_estimators
 
+import sktensordp
 from sktensordp.datasets import make_ratings
 
 ROOT = Path(__file__).parent.parent
@@ -151,3 +153,19 @@ def test_guide_to_budgets(capsys):
     assert "part 2 of 2, disjoint" in printed
     assert "fit of PrivateSearchCV" not in printed
     assert names["search"].best_params_["rank"] in (0, 1, 2, 3)
+
+
+def test_threat_model():
+    """What is shipped to clients works, and no estimator is forgotten."""
+    text = (ROOT / "doc" / "threat_model.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(code, "threat_model.md", "exec"), names)
+    assert names["estimate"].shape == names["noisy"].shape == (1, 6)
+    table = "\n".join(line for line in text.split("\n") if line.startswith("|"))
+    assert set(re.findall(r"`(\w+)`", table)) >= public_estimators()
+
+
+def test_the_citation_is_of_this_version():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {sktensordp.__version__}\n" in text

@@ -25,6 +25,7 @@ from .._validation import (
     check_bounds,
     check_modes,
     check_shape,
+    range_of,
 )
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
@@ -49,6 +50,8 @@ _SOURCE = (
 )
 # The share of epsilon that the sums of values have; those of squares have the rest.
 _SHARE = 0.8
+# The squares of greater values are no numbers.
+_LARGEST = 1e152
 
 
 class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
@@ -348,24 +351,27 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         values = values.astype(float)
         guarantee, domain, sums = self._plan(where, sizes, values)
         domain = None if self.value_bounds is None else domain
-        if self._has_noise:
-            with self._release(guarantee, anew=True) as source:
-                found = private_statistics(*sums, values, source)
-        else:
-            self._record(guarantee)
-            self._forget()
-            self.privacy_guarantee_ = guarantee
-            if self.epsilon is not None:
-                found = private_statistics(*sums, values)
+        # Another thread would leave its statistics under the guarantee of this one.
+        with self._count_releases().lock:
+            if self._has_noise:
+                with self._release(guarantee, anew=True) as source:
+                    found = private_statistics(*sums, values, source)
             else:
-                if domain is not None:
-                    values = np.clip(values, *domain)
-                found = published_statistics(where.T, values, sizes)
-        self._modes, self._dense, self._domain = modes, dense, domain
-        self.offset_, self.means_, self.scale_, self.scales_ = found
-        self.value_bounds_ = -float(self.clip), float(self.clip)
-        self.shape_ = shape
+                self._record(guarantee)
+                self._forget(privacy_guarantee_=guarantee)
+                if self.epsilon is not None:
+                    found = private_statistics(*sums, values)
+                else:
+                    if domain is not None:
+                        values = np.clip(values, *domain)
+                    found = published_statistics(where.T, values, sizes)
+            self._modes, self._dense, self._domain = modes, dense, domain
+            self.offset_, self.means_, self.scale_, self.scales_ = found
+            self.value_bounds_ = -float(self.clip), float(self.clip)
+            self.shape_ = shape
         return self
+
+    _of_fit = "_modes", "_dense", "_domain"
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "shape_")
@@ -387,15 +393,19 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         return self._at([grid[mode] for mode in self._modes])
 
     def _scaled(self, values, center, scale):
-        return np.clip((values - center) / scale, *self.value_bounds_).astype(
-            values.dtype
-        )
+        with np.errstate(over="ignore"):
+            scaled = (values - center) / scale
+        return np.clip(scaled, *self.value_bounds_).astype(values.dtype)
 
     def _unscaled(self, values, center, scale):
-        unscaled = center + scale * values
-        if self._domain is not None:
-            unscaled = np.clip(unscaled, *self._domain)
-        return unscaled.astype(values.dtype)
+        with np.errstate(over="ignore"):
+            unscaled = center + scale * values
+            if self._domain is not None:
+                unscaled = np.clip(unscaled, *self._domain)
+            unscaled = unscaled.astype(values.dtype)
+        if np.any(np.isinf(unscaled)):
+            raise ValueError("Some standardised values are too large.")
+        return unscaled
 
     def _plan(self, where, sizes, values=None):
         """Guarantee, range of the values, and randomisers of both kinds of sums."""
@@ -406,11 +416,13 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         if self.epsilon is None:
             if values is not None:
                 _warn("epsilon is None, so the means and scales are raw statistics")
+                if np.max(np.abs(values)) > _LARGEST:
+                    raise ValueError(f"The values must be within {_LARGEST:g}.")
             statement = "The means and scales are statistics of the raw values."
             return entry_guarantee(nothing[0], statement, nothing[1]), bounds, ()
         void_for = None
         if bounds is None:
-            bounds = (0.0, 1.0) if values is None else _range(values)
+            bounds = (0.0, 1.0) if values is None else range_of(values)
             if self._has_noise:
                 void_for = float(self.epsilon)
                 if values is not None:
@@ -450,8 +462,3 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
 def _warn(why):
     message = f"{why}. No finite epsilon holds for this fit."
     warnings.warn(message, PrivacyLeakWarning, stacklevel=6)
-
-
-def _range(values):
-    low, high = float(np.min(values)), float(np.max(values))
-    return (low, high) if low < high else (low - 0.5, high + 0.5)

@@ -63,7 +63,7 @@ class CPCompletion(BaseCompletion):
     }
 
     def _form(self, order):
-        return CPForm(self.rank)
+        return CPForm(int(self.rank))
 
     def _decomposition(self, model):
         from tensorly.cp_tensor import CPTensor

@@ -1,5 +1,6 @@
 """Raw columns of a table of observations to coordinates of a tensor."""
 
+import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Self
@@ -10,13 +11,15 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
+from .._validation import check_unmasked, checked, is_complex
 from ..base import SentMixin
 from ..privacy._budget import record_ids
 
 __all__ = ["CoordinateEncoder"]
 
 _UNKNOWN = -1
-_LARGEST_FLOAT = 2.0**53
+# Seconds from 1970 to the year 10000.
+_LAST_TIME = 253_402_300_800
 
 
 class CoordinateEncoder(
@@ -32,9 +35,9 @@ class CoordinateEncoder(
     Parameters
     ----------
     time_bins : int, default=None
-        Number of time bins with about equal numbers of rows (quantiles of the times
-        that `fit` has seen; fewer where times coincide). Earlier and later times
-        fall into the first and the last bin.
+        Number of time bins, up to 2**20, with about equal numbers of rows (quantiles
+        of the times that `fit` has seen; fewer where times coincide). Earlier and
+        later times fall into the first and the last bin.
     freq : {"h", "D", "W", "M", "Y"}, default=None
         Calendar bins: hours, days, weeks from Monday, months or years, in UTC. Times
         are seconds since 1970 or datetimes. A bin before the first or after the
@@ -81,7 +84,7 @@ class CoordinateEncoder(
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
-        "time_bins": [Interval(Integral, 1, None, closed="left"), None],
+        "time_bins": [Interval(Integral, 1, 2**20, closed="both"), None],
         "freq": [StrOptions({"h", "D", "W", "M", "Y"}), None],
         "categories": [list, tuple, None],
     }
@@ -150,14 +153,8 @@ class CoordinateEncoder(
     def _learn(self, X, first):
         if self.time_bins is not None and self.freq is not None:
             raise ValueError("Give time_bins or freq, not both.")
-        X = validate_data(
-            self, _with_one_type(X), reset=first, dtype=None,
-            ensure_min_features=1 + self._has_time if first else 1,
-        )  # fmt: skip
-        ids, times = self._split(X)
-        if self._publishes_ids:
-            self._check_sent()
-            record_ids(type(self).__name__, self._unprotected())
+        n_columns = 1 + self._has_time if first else 1
+        ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
         # All that may fail comes before anything is changed.
         declared = self._declared(ids.shape[1])
         learned = []
@@ -169,19 +166,23 @@ class CoordinateEncoder(
                 raise ValueError(f"Some ids of column {k} are not among categories.")
             else:
                 learned.append(catalogue)
-        shape = tuple(map(len, learned))
+        shape, binning = tuple(map(len, learned)), {}
         if self.time_bins is not None:
-            if first:
-                cuts = np.linspace(0, 1, self.time_bins + 1)[1:-1]
-                edges = np.unique(np.quantile(times, cuts))
-                self.time_edges_ = edges[edges > times.min()]
-            shape += (len(self.time_edges_) + 1,)
+            edges = _quantiles(times, self.time_bins) if first else self.time_edges_
+            shape += (len(edges) + 1,)
+            binning = {"time_edges_": edges}
         elif self.freq is not None:
             bins = _calendar_bin(times, self.freq)
-            if first:
-                self.time_start_ = int(bins.min())
-            n_bins = int(bins.max()) - self.time_start_ + 1
+            start = int(bins.min()) if first else self.time_start_
+            n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
+            binning = {"time_start_": start}
+        if self._publishes_ids:
+            self._check_sent()
+            record_ids(type(self).__name__, self._unprotected())
+        for name in {"time_edges_", "time_start_"} & vars(self).keys():
+            delattr(self, name)
+        vars(self).update(binning)
         self.categories_, self.shape_ = learned, shape
         self._binning = self.time_bins, self.freq
         return self
@@ -197,10 +198,15 @@ class CoordinateEncoder(
         -------
         coordinates : ndarray of shape (n_rows, n_columns), int64
             -1 for an id, or a calendar bin, that `fit` has not seen.
+
+        Raises
+        ------
+        ValueError
+            If an id or a time is missing, or ids are floats so large that they stand
+            for several integers, or times are none.
         """
         check_is_fitted(self)
-        X = validate_data(self, _with_one_type(X), dtype=None, reset=False)
-        ids, times = self._split(X)
+        ids, times = self._split(X, reset=False)
         columns = [
             _index_of(known, column)
             for known, column in zip(self.categories_, ids.T, strict=True)
@@ -234,13 +240,18 @@ class CoordinateEncoder(
     def _has_time(self):
         return self.time_bins is not None or self.freq is not None
 
-    def _split(self, X):
+    def _split(self, X, **options):
         """Columns of ids, and times as seconds since 1970 (None without them)."""
-        if X.dtype == object and np.any(np.equal(X, None)):
+        check_unmasked(X, "X")
+        X = checked(validate_data, self, _with_one_type(X), dtype=None, **options)
+        kinds = set(map(type, X.flat)) if X.dtype == object else ()
+        if any(kind.__name__ in ("NoneType", "NAType") for kind in kinds):
             raise ValueError("Some ids or times are missing.")
-        if not self._has_time:
-            return X, None
-        return X[:, :-1], _seconds(X[:, -1])
+        ids, times = X, None
+        if self._has_time:
+            ids, times = X[:, :-1], _seconds(X[:, -1])
+        _check_distinct(ids)
+        return ids, times
 
     def _unprotected(self):
         if not self._publishes_ids:
@@ -259,14 +270,20 @@ def _with_one_type(X):
     return X
 
 
+def _check_distinct(ids):
+    """Refuse floats so large that they stand for several integers."""
+    if ids.dtype.kind == "f" and ids.size:
+        largest = 2 / np.finfo(ids.dtype).eps
+        if np.max(np.abs(ids)) >= largest:
+            raise ValueError(
+                f"Ids of 2**{math.log2(largest):.0f} and more cannot be told apart as "
+                f"floats, and a table of numbers some of which are floats becomes one "
+                f"of floats: pass integers, or strings."
+            )
+
+
 def _distinct(column):
     """The ids of a column, in sorted order."""
-    if column.dtype.kind == "f" and np.max(np.abs(column)) >= _LARGEST_FLOAT:
-        raise ValueError(
-            "Ids of 2**53 and more cannot be told apart as floats, and a table of "
-            "numbers some of which are floats becomes one of floats: pass integers, "
-            "or strings."
-        )
     if column.dtype != object:
         return np.unique(column)
     try:
@@ -282,7 +299,9 @@ def _distinct(column):
 
 def _catalogue(ids):
     """Declared ids, by index."""
+    check_unmasked(ids, "categories")
     ids = np.asarray(ids)
+    _check_distinct(ids)
     if ids.ndim != 1 or not len(ids) or len(_distinct(ids)) != len(ids):
         raise ValueError("A catalogue in categories is a list of distinct ids.")
     return ids
@@ -310,11 +329,19 @@ def _index_of(known, column):
         found = order[np.minimum(place, len(order) - 1)]
         return np.where(known[found] == column, found, _UNKNOWN)
     index = {id_: k for k, id_ in enumerate(known.tolist())}
-    found = (index.get(id_, _UNKNOWN) for id_ in column.tolist())
-    return np.fromiter(found, np.int64, len(column))
+    try:
+        found = [index.get(id_, _UNKNOWN) for id_ in column.tolist()]
+    except TypeError:
+        found = None
+    # Raised outside of the handler, whose message would be its context.
+    if found is None:
+        raise ValueError("Some ids are neither numbers nor strings.")
+    return np.array(found, dtype=np.int64)
 
 
 def _seconds(column):
+    """Times as seconds since 1970."""
+    times, found_complex = None, is_complex(column)
     try:
         if column.dtype == object and not isinstance(column[0], (int, float, str)):
             column = column.astype("datetime64[s]")
@@ -322,18 +349,32 @@ def _seconds(column):
             missing = np.isnat(column)
             column = column.astype("datetime64[s]").astype(np.int64)
             column = np.where(missing, np.nan, column)
-        times = column.astype(float)
-    except (TypeError, ValueError):
+        with np.errstate(over="ignore"):
+            times = None if found_complex else column.astype(float)
+    except (OverflowError, TypeError, ValueError):
+        pass
+    # Raised outside of the handler, which would keep a message that shows a time.
+    if times is None:
         raise ValueError(
             "The last column must hold times: seconds since 1970 or datetimes."
-        ) from None
+        )
     if not np.all(np.isfinite(times)):
         raise ValueError("Some times are missing or infinite.")
     return times
 
 
+def _quantiles(times, n_bins):
+    """First times of all bins but the first, which hold about as many each."""
+    edges = np.unique(np.quantile(times, np.linspace(0, 1, n_bins + 1)[1:-1]))
+    return edges[edges > times.min()]
+
+
 def _calendar_bin(times, freq):
     """Number of the calendar bin of each time, counted from 1970, in UTC."""
+    if np.max(np.abs(times)) >= _LAST_TIME:
+        raise ValueError(
+            "Some times are beyond the year 9999: times are seconds since 1970."
+        )
     moments = np.floor(times).astype(np.int64).astype("datetime64[s]")
     if freq == "W":
         # 1 January 1970 was a Thursday; weeks begin on Monday.

@@ -4,10 +4,9 @@ import functools
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from .._sklearn_compat import fit_context
-from .._validation import check_coordinates, check_numeric
+from .._validation import check_coordinates
 from ._auto import expected_rmse
 from ._unit_expected import expected_unit_rmse
 
@@ -31,6 +30,7 @@ class ExpectedErrorMixin:
     level_prior: Any
     shape: Any
     set_params: Any
+    _check_input: Any
     _declared_shape: Any
     _shape_of: Any
     _check_rank: Any
@@ -55,8 +55,7 @@ class ExpectedErrorMixin:
                     f"shape {np.shape(X)}."
                 )
         else:
-            check_numeric(X, "X")
-            X = validate_data(self, X, dtype="numeric", ensure_min_features=2)
+            X = self._check_input(X, ensure_min_features=2)
             name, declared = type(self).__name__, self._declared_shape()
             where = check_coordinates(X, shape=declared, name=name)
             shape, expected = self._shape_of(where), expected_rmse

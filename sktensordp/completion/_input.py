@@ -147,7 +147,7 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
     """
     from dp_accounting import dp_event
 
-    from ..privacy._events import TableDpEvent
+    from ..privacy._events import LatticeLaplaceDpEvent, TableDpEvent
 
     if math.isinf(epsilon):
         guarantee = entry_guarantee(
@@ -163,9 +163,7 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
         what = f"drawn from a public table for its {len(levels)} levels"
     else:
         mechanism = domain_lattice(epsilon, bounds, levels)
-        event = dp_event.DiscreteLaplaceDpEvent(
-            noise_parameter=mechanism.rate, sensitivity=mechanism.n_steps
-        )
+        event = LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)
         variance = mechanism.noise_variance
         what = "given discrete Laplace noise on a public lattice"
     statement = (

@@ -16,13 +16,13 @@ so that sums are exact and the distance of neighbours is that of two contributio
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ..mechanisms._gaussian_noise import gaussian_event, mu_within
+from ..mechanisms._gaussian_noise import gaussian_event, within_budget
 from ..noise import gaussian_lattice, laplace_lattice
 from ..privacy import gaussian_mu
 
@@ -151,10 +151,10 @@ def plan_gaussian_sums(
     if lattice.step < _least_step(n_entries):
         fineness = math.floor(math.log2(sigma / _least_step(n_entries)))
         lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
-    target = mu_within(epsilon, delta, lattice) / math.sqrt(n_releases)
     distance = _ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
-    lattice = replace(lattice, sigma=distance / target)
     mu = distance / lattice.sigma * math.sqrt(n_releases)
+    lattice, scale = within_budget(lattice, mu, epsilon, delta)
+    mu /= scale
     return NoisySums(lattice, lattice.sigma**2, gaussian_event(mu, lattice))
 
 
@@ -181,6 +181,8 @@ def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
     """
     from dp_accounting import dp_event
 
+    from ..privacy._events import LatticeLaplaceDpEvent
+
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums()
     least, options = _least_step(n_entries), {"n_cells": n_changed, "l1": _ROUNDED_UP}
@@ -189,10 +191,7 @@ def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
     if lattice.step < least:
         lattice = laplace_lattice(-math.inf, math.inf, share, step=least, **options)
     event = dp_event.SelfComposedDpEvent(
-        dp_event.DiscreteLaplaceDpEvent(
-            noise_parameter=lattice.rate, sensitivity=lattice.l1_steps
-        ),
-        n_releases,
+        LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases
     )
     return NoisySums(lattice, lattice.noise_variance, event)
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from .._validation import check_coordinates, check_numeric
+from .._validation import check_coordinates, check_numeric, checked
 
 __all__ = ["ObservedMixin"]
 
@@ -46,13 +46,22 @@ class ObservedMixin:
         """
         return self
 
+    def _check_input(self, X, *y, **options):
+        """`X`, or `X` and `y`, as arrays of finite numbers."""
+        check_numeric(X, "X")
+        return checked(validate_data, self, X, *y, dtype="numeric", **options)
+
+    @np.errstate(over="ignore")
     def _check_entries(self, X, y, shape, *, reset=True, allow_unknown=False):
         """Coordinates within `shape`, if there is one, and their finite values."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, got None."
+            )
         check_numeric(y, "y")
-        X, y = validate_data(
-            self, X, y, reset=reset, dtype="numeric", y_numeric=True,
-            ensure_min_features=2 if reset else 1,
-        )  # fmt: skip
+        X, y = self._check_input(
+            X, y, reset=reset, y_numeric=True, ensure_min_features=2 if reset else 1
+        )
         where = check_coordinates(
             X, shape=shape, allow_unknown=allow_unknown, name=type(self).__name__
         )
@@ -67,13 +76,12 @@ class ObservedMixin:
         check_numeric(X, "X")
         X = np.asarray(X)
         if X.ndim < 2:
-            # scikit-learn's message would show the values.
             raise ValueError(
                 f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
                 "tensor of two or more modes."
             )
-        X = check_array(
-            X, allow_nd=True, dtype=[np.float64, np.float32],
+        X = checked(
+            check_array, X, allow_nd=True, dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan", estimator=self, input_name="X",
         )  # fmt: skip
         if shape is not None and X.shape != shape:

@@ -37,6 +37,7 @@ class PartialFitMixin:
     residual_variance_: float
     # Of the completion.
     _check_entries: Any
+    _count_releases: Any
     _declared_shape: Any
     _fit: Any
     _form: Any
@@ -113,39 +114,41 @@ class PartialFitMixin:
             return self._fit(where, values, self._shape_of(where), streaming=True)
         self._validate_params()
         self._check_unchanged()
-        *domain, noise_then = self._randomized
-        randomizer = self._plan(bounds=self.value_bounds_)
-        if domain != [randomizer.bounds, randomizer.levels]:
-            raise ValueError("value_bounds and levels must be those of the fit.")
-        observed = [*self._observed, where]
-        recurring = times_recurring([*map(as_coordinates, observed)])
-        uses = max(self._n_uses, recurring)
-        total = together(self._single, randomizer.guarantee)
-        after, single = repeated(total, uses), total
-        if math.isinf(self.epsilon):
-            self._record(randomizer.guarantee)
-            self.privacy_guarantee_ = after
-            self._observed, self._n_uses, self._single = observed, uses, single
-            released = randomizer.clip(values)
-        else:
-            with self._release(randomizer.guarantee, after) as source:
-                # Before anything is drawn, so that an interrupted call counts.
+        # One call after the other: each goes on with the model of the one before.
+        with self._count_releases().lock:
+            *domain, noise_then = self._randomized
+            randomizer = self._plan(bounds=self.value_bounds_)
+            if domain != [randomizer.bounds, randomizer.levels]:
+                raise ValueError("value_bounds and levels must be those of the fit.")
+            observed = [*self._observed, where]
+            recurring = times_recurring([*map(as_coordinates, observed)])
+            uses = max(self._n_uses, recurring)
+            total = together(self._single, randomizer.guarantee)
+            after, single = repeated(total, uses), total
+            if math.isinf(self.epsilon):
+                self._record(randomizer.guarantee)
+                self.privacy_guarantee_ = after
                 self._observed, self._n_uses, self._single = observed, uses, single
-                released = randomizer.randomize(values, source)
-        del values
-        released -= self.offset_
-        noise = self.noise_variance_
-        if randomizer.noise_variance != noise_then:
-            # Another epsilon than in the fit.
-            noise = randomizer.noise_variance + self.residual_variance_
-        is_tucker = isinstance(self._model, StructuredTucker)
-        update = update_structured_tucker if is_tucker else update_structured_cp
-        model = update(
-            self._model, where, released,
-            noise_variance=noise, max_iter=self.max_iter,
-            n_threads=effective_n_threads(),
-        )  # fmt: skip
-        self._publish(model, self.max_iter)
+                released = randomizer.clip(values)
+            else:
+                with self._release(randomizer.guarantee, after) as source:
+                    # Before anything is drawn, so that an interrupted call counts.
+                    self._observed, self._n_uses, self._single = observed, uses, single
+                    released = randomizer.randomize(values, source)
+            del values
+            released -= self.offset_
+            noise = self.noise_variance_
+            if randomizer.noise_variance != noise_then:
+                # Another epsilon than in the fit.
+                noise = randomizer.noise_variance + self.residual_variance_
+            is_tucker = isinstance(self._model, StructuredTucker)
+            update = update_structured_tucker if is_tucker else update_structured_cp
+            model = update(
+                self._model, where, released,
+                noise_variance=noise, max_iter=self.max_iter,
+                n_threads=effective_n_threads(),
+            )  # fmt: skip
+            self._publish(model, self.max_iter)
         return self
 
     def _check_unchanged(self):

@@ -155,7 +155,7 @@ def published_guarantee(name, epsilon, lattice=None, *, declared=True):
     """What holds for one of the algorithms, and what is claimed where that is more."""
     from dp_accounting import dp_event
 
-    from ..privacy._events import PureDpEvent
+    from ..privacy._events import LatticeLaplaceDpEvent, PureDpEvent
 
     source = _PAPER.format(number=PUBLISHED[name])
     if name != "input":
@@ -164,9 +164,7 @@ def published_guarantee(name, epsilon, lattice=None, *, declared=True):
         )
     event = PureDpEvent(float(epsilon))
     if lattice is not None:
-        event = dp_event.DiscreteLaplaceDpEvent(
-            noise_parameter=lattice.rate, sensitivity=lattice.n_steps
-        )
+        event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
     return entry_guarantee(
         event, _INPUT, source, void_for=None if declared else float(epsilon)
     )

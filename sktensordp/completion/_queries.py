@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_coordinates, check_numeric
+from .._validation import check_coordinates, check_numeric, checked
 from ._streams import as_coordinates
 
 __all__ = ["QueriesMixin"]
@@ -23,6 +23,7 @@ class QueriesMixin:
 
     fit: Any
     _model: Any
+    _check_input: Any
     # What answers, and where values were observed.
     _answering: Any
     _seen: list[Any]
@@ -96,7 +97,7 @@ class QueriesMixin:
             deviations are not known.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype="numeric", reset=False)
+        X = self._check_input(X, reset=False)
         coordinates = check_coordinates(
             X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
         )
@@ -146,19 +147,22 @@ class QueriesMixin:
         check_is_fitted(self)
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}.")
+        check_numeric(units, "units")
         wanted = np.atleast_1d(units)
         if wanted.ndim != 1:
             raise ValueError("units must be an index or a list of indices.")
         n_others = len(self.shape_) - 2
-        rest = np.full(n_others, -1) if context is None else np.asarray(context)
+        rest = np.full(n_others, -1)
+        if context is not None:
+            check_numeric(context, "context")
+            rest = np.asarray(context)
         if rest.shape != (n_others,):
             raise ValueError(f"context must hold {n_others} indices.")
-        check_numeric(wanted, "units")
-        check_numeric(rest, "context")
-        asked = np.empty((len(wanted), len(self.shape_)))
+        # In which every integer and every fraction stays what it is.
+        asked = np.empty((len(wanted), len(self.shape_)), dtype=np.longdouble)
         asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
         asked = check_coordinates(
-            check_array(asked, estimator=self, input_name="units"),
+            checked(check_array, asked, estimator=self, input_name="units"),
             shape=self.shape_, allow_unknown=True, name="recommend",
         )  # fmt: skip
         return self._best_items(asked, k).reshape(*np.shape(units), k)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.callback import CallbackSupportMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import column_or_1d
 
 from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
 from .._validation import (
@@ -18,7 +20,11 @@ from .._validation import (
     check_level_prior,
     check_levels,
     check_modes,
+    check_numeric,
     check_shape,
+    check_unmasked,
+    checked,
+    range_of,
 )
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
@@ -203,6 +209,7 @@ class BaseCompletion(
                 X, y = batch
             except (TypeError, ValueError):
                 raise ValueError("A batch is a pair of X and y.") from None
+            check_unmasked(y, "y")
             if np.size(y):
                 where, values = self._check_entries(
                     X, y, self._declared_shape(), reset=not checked
@@ -223,6 +230,43 @@ class BaseCompletion(
             values[end - len(part) : end] = part
             end -= len(part)
         return self._fit(where, values, self._shape_of(where))
+
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Coefficient of determination of the predictions, as ``r2_score`` has it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_entries, n_modes)
+            Coordinates, as for `predict`.
+        y : array-like of shape (n_entries,)
+            The values there. The score is a raw statistic of them.
+        sample_weight : array-like of shape (n_entries,), default=None
+            Weights of the entries.
+
+        Returns
+        -------
+        score : float
+            1 where all predictions are exact, 0 for those of the mean of `y`.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, and if `y` does not hold one number for every entry.
+        """
+        check_numeric(y, "y")
+        check_unmasked(sample_weight, "sample_weight")
+        values = checked(column_or_1d, y, dtype=float)
+        if not np.all(np.isfinite(values)):
+            raise ValueError("Some values in y are NaN or infinite.")
+        # By a power of two, the same score: squares neither vanish nor overflow.
+        exponent = -int(np.frexp(np.max(np.abs(values), initial=0.0))[1])
+        # Of values that are nearly equal, the score may be -inf.
+        with np.errstate(over="ignore"):
+            predicted = np.ldexp(self.predict(X), exponent).clip(-1e300, 1e300)
+            values = np.ldexp(values, exponent)
+            return r2_score(values, predicted, sample_weight=sample_weight)
 
     def _declared_shape(self):
         return None if self.shape is None else check_shape(self.shape)
@@ -251,26 +295,30 @@ class BaseCompletion(
             sweep.call_on_fit_task_begin(estimator=self)
             return sweep.call_on_fit_task_end(estimator=self)
 
-        with self._source(solver, guarantee) as source:
-            released = solver.release(values, source, on_sweep)
-        # Where a unit is protected, so is which entries it has.
-        self._observed = [] if self._protects_units else [where]
-        self._n_uses, self._single = 1, guarantee
-        self._dense = where.dtype == bool
-        domain = problem.values
-        self._randomized = domain.bounds, domain.levels, domain.noise_variance
-        # From here on nothing that is published touches the values: all is
-        # post-processing.
-        outcome = solver.complete(released, on_sweep)
-        self.offset_, self.value_bounds_ = outcome.offset, domain.bounds
-        self.perturbation_ = outcome.perturbation or solver.name
-        if outcome.residual_variance is not None:
-            self.residual_variance_ = outcome.residual_variance
-        if self._protects_units:
-            self._share(outcome, shape)
-            self._keep_rows(where, values)
-        else:
-            self._publish(outcome.model, outcome.n_iter)
+        # Another thread would leave its model under the guarantee of this one.
+        with self._count_releases().lock:
+            with self._source(solver, guarantee) as source:
+                released = solver.release(values, source, on_sweep)
+            # Where a unit is protected, so is which entries it has.
+            self._observed = [] if self._protects_units else [where]
+            self._n_uses, self._single = 1, guarantee
+            self._dense = where.dtype == bool
+            domain = problem.values
+            self._randomized = domain.bounds, domain.levels, domain.noise_variance
+            # From here on nothing that is published touches the values: all is
+            # post-processing.
+            outcome = solver.complete(released, on_sweep)
+            self.offset_, self.value_bounds_ = outcome.offset, domain.bounds
+            self.perturbation_ = outcome.perturbation or solver.name
+            if outcome.residual_variance is not None:
+                self.residual_variance_ = outcome.residual_variance
+            if self._protects_units:
+                self._share(outcome, shape)
+                self._keep_rows(where, values)
+                # Last of all: it is fitted now.
+                self.n_iter_ = outcome.n_iter
+            else:
+                self._publish(outcome.model, outcome.n_iter)
         context.call_on_fit_task_end(estimator=self)
         return self
 
@@ -312,25 +360,26 @@ class BaseCompletion(
         """Random streams for a solver, its release recorded; none if it needs none."""
         if math.isinf(self.epsilon) and not solver.starts_at_random:
             self._record(guarantee)
-            self._forget()
-            self.privacy_guarantee_ = guarantee
+            self._forget(privacy_guarantee_=guarantee)
             return nullcontext()
         return self._release(guarantee, anew=True)
 
-    def _forget(self):
-        super()._forget()
-        for name in ("_model", "_observed", "_local"):
-            vars(self).pop(name, None)
+    _of_fit = (
+        "_model", "_observed", "_local", "_n_uses", "_single", "_dense", "_randomized",
+    )  # fmt: skip
 
     def _publish(self, model, n_iter):
-        """Set the attributes that describe a model."""
-        self._model = model
-        self.decomposition_ = self._decomposition(model)
-        self.factors_ = self.decomposition_.factors
-        self.shape_ = model.shape
+        """Set the attributes that describe a model, all at once."""
+        found = {
+            "_model": model,
+            "decomposition_": (decomposition := self._decomposition(model)),
+            "factors_": decomposition.factors,
+            "shape_": model.shape,
+            "n_iter_": n_iter,
+        }
         if not math.isnan(model.noise_variance):
-            self.noise_variance_ = model.noise_variance
-        self.n_iter_ = n_iter
+            found["noise_variance_"] = model.noise_variance
+        vars(self).update(found)
 
     def _form(self, order):
         """The form of the decomposition, its modes in an order."""
@@ -414,8 +463,7 @@ class BaseCompletion(
                 PrivacyLeakWarning,
                 stacklevel=7,
             )
-        low, high = float(np.min(values)), float(np.max(values))
-        return (low, high) if low < high else (low - 0.5, high + 0.5)
+        return range_of(values)
 
     def _unprotected(self):
         if self._protects_units:

@@ -85,7 +85,7 @@ class SumsRandomizer:
         steps = np.rint(
             (self.values.clip(values.astype(float)) - lattice.low) / lattice.step
         )
-        sums = self._sums(np.clip(steps, 0, lattice.n_steps))
+        sums = self._sums(np.clip(steps, 0, lattice.n_steps)).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             part = sums[start : start + _BLOCK]
             part += discrete_laplace(
@@ -135,6 +135,8 @@ def plan_sums_randomizer(
     """
     from dp_accounting import dp_event
 
+    from ..privacy._events import LatticeLaplaceDpEvent
+
     if math.isinf(epsilon):
         return SumsRandomizer(values, values.guarantee, where, shape)
     n_modes = len(shape)
@@ -144,10 +146,7 @@ def plan_sums_randomizer(
     if len(where) * lattice.n_steps >= 2**53:
         raise ValueError("There are too many values to be summed exactly.")
     event = dp_event.SelfComposedDpEvent(
-        dp_event.DiscreteLaplaceDpEvent(
-            noise_parameter=lattice.rate, sensitivity=lattice.n_steps
-        ),
-        n_modes,
+        LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
     )
     void_for = None if declared else float(epsilon)
     guarantee = entry_guarantee(

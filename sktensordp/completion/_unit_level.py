@@ -45,6 +45,7 @@ class UnitLevelMixin:
     shape_: tuple[int, ...]
     value_bounds_: tuple[float, float]
     _check_entries: Any
+    _count_releases: Any
     _decomposition: Any
     _model: Any
     _observed: list[Any]
@@ -144,7 +145,7 @@ class UnitLevelMixin:
     def _share(self, outcome, shape):
         """Set the attributes that describe what was released."""
         self._model, self._local = outcome.model, LocalRows()
-        self.shape_, self.n_iter_ = shape, outcome.n_iter
+        self.shape_ = shape
         model = self._answering
         self.decomposition_ = self._decomposition(model)
         self.factors_ = list(self.decomposition_.factors)
@@ -218,11 +219,14 @@ class UnitLevelMixin:
             `unit` or the domain of the values are not those of the fit.
         """
         check_is_fitted(self)
-        bounds, levels, _ = self._randomized
-        domain = self._plan(bounds=bounds)
-        same = [self.unit, domain.bounds, domain.levels]
-        if same != [self._model.unit, bounds, levels]:
-            raise ValueError("unit, value_bounds and levels must be those of the fit.")
-        where, values = self._check_entries(X, y, self.shape_, reset=False)
-        self._keep_rows(where, values)
+        with self._count_releases().lock:
+            bounds, levels, _ = self._randomized
+            domain = self._plan(bounds=bounds)
+            same = [self.unit, domain.bounds, domain.levels]
+            if same != [self._model.unit, bounds, levels]:
+                raise ValueError(
+                    "unit, value_bounds and levels must be those of the fit."
+                )
+            where, values = self._check_entries(X, y, self.shape_, reset=False)
+            self._keep_rows(where, values)
         return self

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..tensor._blas import one_blas_thread
 from ._channels import OpenChannel
 from ._learned import LearnedEncoder, trainer_of
 from ._maps import CodeMap, MapShape
@@ -85,7 +85,7 @@ def published_encoder(
         model = Model(encoder.shape, channel, decoder.shape)
         return model, Sample(rows, trainer.targets, noise)
 
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread:
         model, sample = drawn()
         for epoch in range(n_epochs):
             for step in range(_N_STEPS):

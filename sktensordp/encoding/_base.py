@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from .._sklearn_compat import Interval, StrOptions, fit_context, wants_frame
+from .._validation import check_numeric, checked
 from ..exceptions import UnsoundClaimWarning
-from ..mechanisms._base import ReleasingTransformer
+from ..mechanisms._base import _DTYPES, ReleasingTransformer
 from ..privacy import PrivacyGuarantee
+from ..tensor._blas import one_blas_thread
 from ._client import ClientPlan, EncoderClient
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
@@ -152,18 +153,20 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         rows = array.reshape(len(array), -1)
         found = self._fitted(rows, y)
         guarantee = self._guarantee(found.noise.name, found.noise.event)
-        self._forget()
-        self._plan, self._decoder = found.plan, found.decoder
-        self._fitted_shape = array.shape[1:]
-        self.sample_shape_ = shape
-        self.task_ = found.task
-        self.n_components_ = found.n_components
-        self.mechanism_ = found.noise.name
-        self.clip_ = found.radius
-        self.noise_variance_ = found.noise.variance
-        self.expected_task_loss_ = found.loss
-        self.task_variance_ = found.variance
-        self.privacy_guarantee_ = guarantee
+        self._forget(
+            _plan=found.plan,
+            _decoder=found.decoder,
+            _fitted_shape=array.shape[1:],
+            sample_shape_=shape,
+            task_=found.task,
+            n_components_=found.n_components,
+            mechanism_=found.noise.name,
+            clip_=found.radius,
+            noise_variance_=found.noise.variance,
+            expected_task_loss_=found.loss,
+            task_variance_=found.variance,
+            privacy_guarantee_=guarantee,
+        )
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -194,7 +197,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
                 f"Samples of shape {array.shape[1:]} do not fit into a data frame; "
                 f"set_output serves 2-D output alone."
             )
-        code = self._released(array)
+        code = self._released(array.reshape(len(array), -1))
         return self.decode(code).reshape(array.shape) if decoded else code
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -216,7 +219,8 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
             Before anything is drawn: if `X` has another shape, or NaN or infinite
             values.
         """
-        return self._released(self._samples(X))
+        array = self._samples(X)
+        return self._released(array.reshape(len(array), -1))
 
     def decode(self, Z: ArrayLike) -> NDArray[np.floating]:
         """The server's half: estimates of samples from noisy codes.
@@ -233,7 +237,8 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
             the samples passed to `fit`.
         """
         check_is_fitted(self)
-        code = check_array(Z, dtype=(np.float64, np.float32))
+        check_numeric(Z, "Z")
+        code = checked(check_array, Z, dtype=_DTYPES, order="C", input_name="Z")
         if code.shape[1] != self.n_components_:
             raise ValueError(
                 f"Codes have {self.n_components_} components, got {code.shape[1]}."
@@ -256,10 +261,10 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
             number of components alone.
         """
         check_is_fitted(self)
-        guarantee = self.privacy_guarantee_
-        return self._passed_on(
-            EncoderClient(self._plan, self.sample_shape_, guarantee, random_state)
-        )
+        fitted = vars(self).copy()
+        names = "_plan", "sample_shape_", "privacy_guarantee_"
+        plan, shape, guarantee = (fitted[name] for name in names)
+        return self._passed_on(EncoderClient(plan, shape, guarantee, random_state))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None):
         """Names of the output's columns.
@@ -303,19 +308,13 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
 
         return error
 
-    def _released(self, array):
-        rows = array.reshape(len(array), -1)
-        # What was fitted decides, not a parameter that was set afterwards.
-        with self._release(self.privacy_guarantee_) as source:
-            return self._plan.randomize(rows, source)
-
     def _fitted(self, rows, y):
         """Encoder, decoder and noise for the task, from the fitting data."""
         white = whitening(rows)
         task = task_matrix(self.task, rows, y, white)
         problem = linear_problem(rows, task, white)
         # Small products: threads would cost more than they save.
-        with threadpool_limits(1):
+        with one_blas_thread:
             code, noise = self._designed(problem)
         matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
         encoder = code.encoder @ white.inverse / code.unit

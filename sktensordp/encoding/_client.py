@@ -121,9 +121,10 @@ class EncoderClient(PrivateEstimatorMixin):
             values.
         """
         check_numeric(X, "X")
-        array = np.asarray(X)
+        array = np.asarray(X, order="C")
         if array.dtype != np.float32:
-            array = array.astype(float)
+            with np.errstate(over="ignore"):
+                array = array.astype(float)
         shape = self.sample_shape
         if array.shape[1:] not in (shape, (math.prod(shape),)) or not len(array):
             raise ValueError(

@@ -16,6 +16,7 @@ __all__ = ["descend", "loss_and_gradient"]
 _MOST_STEPS = 40
 # The descent ends with a step that lessens the loss by a smaller share.
 _TOLERANCE = 1e-5
+_LEAST_LOSS = 1e-300
 
 
 def loss_and_gradient(scaling, scores, values, order, variance):
@@ -75,6 +76,8 @@ def descend(scaling, scores, values, order, variance):
     def objective(logs):
         sigma = np.exp(logs)
         loss, gradient = loss_and_gradient(sigma, scores, values, order, variance)
+        # Nothing is lost where there is no noise to speak of.
+        loss = max(loss, _LEAST_LOSS)
         return np.log(loss), gradient * sigma / loss
 
     begin = np.log(scaling)

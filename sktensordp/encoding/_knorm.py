@@ -25,6 +25,7 @@ _OF_NORMALS = 2.0**-46
 _FINENESS = 10
 # A radius of the noise is redrawn with at most this probability.
 _TAIL = 1e-26
+_SMALLEST_EPSILON = 1e-100
 # Relative errors of all that is computed here of epsilon.
 _ROUNDING = 1e-9
 
@@ -95,7 +96,8 @@ class KNormLattice:
         -------
         noisy : ndarray of shape (n, n_entries)
         """
-        index = np.trunc(values / self.step)
+        # The sign of a zero would tell from which side a value was rounded.
+        index = np.trunc(values / self.step) + 0.0
         left = np.arange(len(index))
         noisy = np.empty_like(index)
         while left.size:
@@ -143,6 +145,8 @@ def knorm_lattice(n_entries, epsilon):
     ValueError
         If the sampler's residual would take more than half of `epsilon`.
     """
+    if epsilon < _SMALLEST_EPSILON:
+        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
     nominal = epsilon
     while nominal >= epsilon / 2:
         scale = 2 * (1 + (n_entries + 8) * _EPS) / nominal

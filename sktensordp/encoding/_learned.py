@@ -5,11 +5,12 @@ the closed form for the linearised task, then L-BFGS on the loss itself.
 """
 
 import functools
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..tensor._blas import one_blas_thread
 from ._channels import BallChannel, OpenChannel, SphereChannel
 from ._linear import code_norms, linear_problem, scaled_basis
 from ._maps import CodeMap, MapShape, in_columns
@@ -127,8 +128,7 @@ def learned_encoder(task, X, channel, *, targets=None, n_components, n_hidden, s
         If an answer has the wrong shape or is not finite, or does not vary.
     """
     limits = _COMPONENTS if n_components is None else (n_components,)
-    n_threads = 1 if X.shape[1] <= _FEW_COLUMNS else None
-    with threadpool_limits(n_threads, user_api="blas"):
+    with one_blas_thread if X.shape[1] <= _FEW_COLUMNS else nullcontext():
         trainer, white = trainer_of(task, X, targets)
         starts = _closed_forms(trainer, white, X, functools.cache(channel), limits)
         loss, model, vector = _best(trainer, starts, n_hidden, seed)

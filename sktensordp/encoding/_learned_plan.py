@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from .._validation import check_unmasked
 from ..mechanisms._noise import for_each_sample_part
 from ..mechanisms._privunit import CalibratedCap
 from ._algorithm_one import published_encoder
@@ -191,6 +192,7 @@ def _task_and_targets(model, rows, y):
     task = task_of(model, rows)
     if callable(getattr(task, "outputs", None)) or y is None:
         return task, None
+    check_unmasked(y, "y")
     targets = np.asarray(y)
     if targets.ndim == 0 or len(targets) != len(rows):
         raise ValueError(

@@ -6,12 +6,14 @@ from numbers import Real
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._validation import check_numeric
+from .._validation import check_numeric, check_unmasked
 
 __all__ = ["task_matrix"]
 
 # Integers are labels where there are no more different ones.
 _MOST_CLASSES = 20
+# The squares of greater values are no numbers.
+_LARGEST_TARGET = 1e150
 # Ridge penalties to choose from, on standardised columns.
 _PENALTIES = np.logspace(-4, 5, 19)
 
@@ -69,12 +71,15 @@ def _learned(rows, y, white):
         )
     if not np.all(np.isfinite(target)):
         raise ValueError("y must not contain NaN or infinity.")
+    if np.max(np.abs(target)) > _LARGEST_TARGET:
+        raise ValueError(f"y must be within {_LARGEST_TARGET:g}.")
     model = RidgeCV(alphas=_PENALTIES).fit(white.standardize(rows), target)
     return np.atleast_2d(model.coef_) / white.scale
 
 
 def _targets(y):
     """Numbers to predict: `y` itself, or an indicator of every class in it."""
+    check_unmasked(y, "y")
     labels = np.asarray(y)
     if labels.ndim == 1 and labels.dtype.kind in "OUSbiu":
         try:

@@ -1,8 +1,8 @@
 """The shell of the transformers that add noise: validate, plan in fit, release."""
 
 import math
-import re
 import warnings
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, fit_context, wants_frame
+from .._validation import check_numeric, checked
 from ..base import PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
@@ -34,7 +35,7 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
     _released_by = "transform"
     _error_name = "largest expected squared error of a sample"
 
-    _parameter_constraints: ClassVar = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "bounds": ["array-like", None],
@@ -76,18 +77,21 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
             cannot honour epsilon and delta.
         """
         reads = math.isinf(self.epsilon) or not self._is_declared()
-        array = self._validated(X, reset=True, ensure_all_finite=reads)
+        array = self._validated(
+            X, reset=True, ensure_all_finite=reads, order="C" if reads else None
+        )
         shape = self._shape_of(array)
-        plan = self._plan_release(shape, array)
+        plan, guarantee, variance, error = self._finite_plan(shape, array)
         if not self._is_declared():
             # What is fitted shows the range that was read off the samples.
-            self._record(plan[1])
-        self._forget()
-        self._plan, guarantee, variance, error = plan
-        self.sample_shape_ = shape
-        self.noise_variance_ = variance
-        self.expected_squared_error_ = error
-        self.privacy_guarantee_ = guarantee
+            self._record(guarantee)
+        self._forget(
+            _plan=plan,
+            sample_shape_=shape,
+            noise_variance_=variance,
+            expected_squared_error_=error,
+            privacy_guarantee_=guarantee,
+        )
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -116,10 +120,18 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
                 f"Samples of shape {shape[1:]} do not fit into a data frame; "
                 f"set_output serves 2-D output alone."
             )
-        samples = array.reshape(len(array), -1)
-        # What was fitted decides, not a parameter that was set afterwards.
-        with self._release(self.privacy_guarantee_) as source:
-            return self._plan.randomize(samples, source).reshape(shape)
+        return self._released(array.reshape(len(array), -1)).reshape(shape)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "privacy_guarantee_")
+
+    def _released(self, samples):
+        """Samples with noise, as rows."""
+        # What was fitted decides, not a parameter that was set afterwards; plan and
+        # guarantee of one fit, also where another thread fits meanwhile.
+        fitted = vars(self).copy()
+        with self._release(fitted["privacy_guarantee_"]) as source:
+            return fitted["_plan"].randomize(samples, source)
 
     def _samples(self, X):
         """Samples of the shape seen in `fit`."""
@@ -134,16 +146,13 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
         return array
 
     def _validated(self, X, **options):
-        try:
-            return validate_data(self, X, allow_nd=True, dtype=_DTYPES, **options)
-        except ValueError as error:
-            message = str(error)
-        # Raised outside of the handler, and without what these messages quote of X.
-        if "could not convert" in message:
-            message = "X must hold numbers."
-        elif message.startswith("Complex data"):
-            message = message.split("\n")[0]
-        raise ValueError(re.sub(r"(?s)\narray=.*?(?=\nReshape)", "", message))
+        check_numeric(X, "X")
+        # The order in memory has no part in what is computed.
+        options = {"allow_nd": True, "dtype": _DTYPES, "order": "C", **options}
+        array = checked(validate_data, self, X, **options)
+        if not array.size:
+            raise ValueError(f"Samples of shape {array.shape[1:]} have no entries.")
+        return array
 
     def _shape_of(self, X):
         """Shape of a sample."""
@@ -195,6 +204,18 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
         only if the domain is not declared.
         """
         raise NotImplementedError
+
+    def _finite_plan(self, shape, X):
+        """The same, where the noise can be represented."""
+        plan = None, None, math.inf, math.inf
+        with np.errstate(over="ignore"), suppress(OverflowError):
+            plan = self._plan_release(shape, X)
+        if not (np.all(np.isfinite(plan[2])) and np.isfinite(plan[3])):
+            raise ValueError(
+                f"epsilon = {self.epsilon:g} asks for more noise in this domain than "
+                f"can be represented."
+            )
+        return plan
 
     def _planned_guarantee(self, fitted=None):
         if not hasattr(fitted, "sample_shape_"):

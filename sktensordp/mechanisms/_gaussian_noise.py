@@ -6,7 +6,7 @@ rounding of the values, the floating-point errors of whitening, and the sampler 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = [
     "largest_within",
     "rotated_noise",
     "whitened_noise",
+    "within_budget",
 ]
 
 _EPS = float(np.finfo(float).eps)
@@ -120,6 +121,32 @@ def mu_within(epsilon, delta, lattice):
     return mu / _ROUNDED_UP**2
 
 
+def within_budget(lattice, mu, epsilon, delta):
+    """The lattice under noise large enough for (epsilon, delta), its sampler included.
+
+    Parameters
+    ----------
+    lattice : GaussianLattice
+    mu : float
+        Of its noise; of noise that is `scale` times as large, mu / scale at most.
+    epsilon, delta : float
+
+    Returns
+    -------
+    lattice : GaussianLattice
+    scale : float
+        The noise is so many times as large.
+    """
+    nominal = lattice
+    while True:
+        scale = mu / mu_within(epsilon, delta, lattice)
+        found = nominal.scaled(scale)
+        if found.residual_epsilon <= lattice.residual_epsilon:
+            return found, scale
+        # On the same lattice, the sampler of larger noise is further from it.
+        lattice = found
+
+
 def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):
     """Independent noise with standard deviations `sigma`.
 
@@ -144,9 +171,7 @@ def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):
     lattice = gaussian_lattice(sigma, domain.n_entries, epsilon, delta, low, width)
     mu, scale = _diagonal_mu(domain, lattice.sigma, lattice.step), 1.0
     if rescale:
-        target = mu_within(epsilon, delta, lattice)
-        scale = mu / target
-        lattice = replace(lattice, sigma=lattice.sigma * scale)
+        lattice, scale = within_budget(lattice, mu, epsilon, delta)
         mu = _diagonal_mu(domain, lattice.sigma, lattice.step)
     return GaussianNoise(AddedNoise(domain, lattice), mu, lattice, scale)
 

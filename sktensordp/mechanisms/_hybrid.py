@@ -229,7 +229,8 @@ class HybridMechanism(LocalMechanism):
             return None
         n_sampled = best_n_sampled(epsilon, math.prod(shape))
         # n_sampled times the float below the quotient is not above epsilon.
-        return hybrid_law(math.nextafter(epsilon / n_sampled, 0.0)), n_sampled
+        share = max(math.nextafter(epsilon / n_sampled, 0.0), 5e-324)
+        return hybrid_law(share), n_sampled
 
     def _noise(self, shape, domain, design):
         from dp_accounting import dp_event

@@ -10,7 +10,7 @@ from .._sklearn_compat import StrOptions
 from ..noise import laplace_lattice
 from ..privacy import gaussian_mu
 from ._base import NoiseMechanism
-from ._gaussian_noise import diagonal_noise
+from ._gaussian_noise import diagonal_noise, largest_within
 from ._noise import AddedNoise
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
@@ -124,7 +124,7 @@ class LaplaceMechanism(NoiseMechanism):
         """A composition over the entries where each has its own range."""
         from dp_accounting import dp_event
 
-        from ..privacy._events import PureDpEvent
+        from ..privacy._events import LatticeLaplaceDpEvent, PureDpEvent
 
         steps, counts = np.unique(lattice.n_steps, return_counts=True)
         separate = domain.has_box and domain.norm_bound is None
@@ -135,7 +135,7 @@ class LaplaceMechanism(NoiseMechanism):
         return dp_event.ComposedDpEvent(
             [
                 dp_event.SelfComposedDpEvent(
-                    dp_event.DiscreteLaplaceDpEvent(lattice.rate, int(step)), int(count)
+                    LatticeLaplaceDpEvent.of(lattice, step), int(count)
                 )
                 for step, count in zip(steps, counts, strict=True)
             ]
@@ -268,5 +268,8 @@ class GaussianMechanism(NoiseMechanism):
         noise = diagonal_noise(
             domain, factor * domain.l2, epsilon, delta, rescale=sound
         )
+        if not sound:
+            # Proved of ideal noise; it may claim less than the sampler's residual.
+            largest_within(noise.mu, lambda mu: noise.event, epsilon, delta)
         variance = float(noise.lattice.sigma) ** 2
         return noise.plan, noise.event, variance, variance * domain.n_entries

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from .._validation import check_numeric, checked
 from ..privacy._sensitivity import declared_set
 
 __all__ = ["MeanEstimate", "mean"]
@@ -107,10 +108,13 @@ def mean(
     >>> round(squared_error(symmetric=True, bounds=(0, 1)), 1)
     27.1
     """
-    samples = check_array(
+    check_numeric(released, "released")
+    samples = checked(
+        check_array,
         released,
         dtype=(np.float64, np.float32),
         allow_nd=True,
+        order="C",
         ensure_min_samples=2,
         input_name="released",
     )

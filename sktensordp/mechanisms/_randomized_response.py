@@ -270,7 +270,7 @@ class TensorRandomizedResponse(LocalMechanism):
 
     def _sound(self, domain, shares, kinds):
         counts = np.array([domain.n_entries]) if kinds is None else np.bincount(kinds)
-        rate = self.scale
+        rate = None if self.scale is None else float(self.scale)
         if rate is not None:
             rate = 0.5 / rate**2 if self.noise == "gaussian" else 1 / rate
         design = design_levels(
@@ -289,7 +289,11 @@ class TensorRandomizedResponse(LocalMechanism):
     def _publish(self, domain, shares, kinds):
         from dp_accounting import dp_event
 
-        from ..privacy._events import RevealingDpEvent, SamplerResidualDpEvent
+        from ..privacy._events import (
+            LatticeLaplaceDpEvent,
+            RevealingDpEvent,
+            SamplerResidualDpEvent,
+        )
 
         epsilon, size, width = float(self.epsilon), domain.n_entries, domain.width
         lattice: LaplaceLattice | GaussianLattice
@@ -297,7 +301,7 @@ class TensorRandomizedResponse(LocalMechanism):
             scale = width / epsilon
             density = 0.5 / scale
             lattice = laplace_lattice(domain.low, domain.high, epsilon)
-            one = dp_event.DiscreteLaplaceDpEvent(lattice.rate, lattice.n_steps)
+            one = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
             event, tail = dp_event.SelfComposedDpEvent(one, size), 0.0
         else:
             scale = width / math.sqrt(2 * epsilon)

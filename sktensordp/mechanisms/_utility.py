@@ -5,6 +5,8 @@ import numpy as np
 __all__ = ["SINGULAR_VECTORS", "check_directions", "check_utility", "mode_weights"]
 
 SINGULAR_VECTORS = "singular_vectors"
+# Of utilities, whose squares weigh errors.
+_LARGEST = 1e50
 
 
 def check_utility(utility, size, name="utility"):
@@ -31,6 +33,11 @@ def check_utility(utility, size, name="utility"):
         raise ValueError(f"{name} holds weights; they must not be negative.")
     if not np.any(utility):
         raise ValueError(f"{name} is zero everywhere.")
+    if not 1 / _LARGEST <= np.abs(utility).max() <= _LARGEST:
+        raise ValueError(
+            f"The largest number of {name} must be from {1 / _LARGEST:g} to "
+            f"{_LARGEST:g}."
+        )
     return utility
 
 

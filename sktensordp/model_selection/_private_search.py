@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
-from sklearn.utils import indexable
+from sklearn.utils import check_array, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._sklearn_compat import Interval, StrOptions, fit_context, safe_indexing
+from .._validation import check_unmasked, checked
 from ..base import PrivateEstimatorMixin, SentMixin
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
@@ -90,8 +91,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         at no further cost; none where nothing was tried. False keeps none.
     n_jobs : int, default=None
         As in ``RandomizedSearchCV``. One candidate's fits run side by side.
-    random_state : int, default=None
-        None draws from the operating system's entropy, as a real release must.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: it repeats the choice and the noise of the scores
+        in every clone, although never in two fits of one object.
 
     Attributes
     ----------
@@ -120,8 +123,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     `expected_error`.
 
     How long the search takes, and how much memory, tells how many candidates were
-    tried: keep that secret, too. Warnings of tries are not shown, since they would. An
-    exception in a try ends the search, and is no release that a guarantee covers.
+    tried: keep that secret, too. Warnings of tries are not shown, and callbacks of the
+    estimator are called in the last fit alone, since they would. An exception in a try
+    ends the search, and is no release that a guarantee covers.
 
     References
     ----------
@@ -216,38 +220,48 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         """
         if y is None:
             raise ValueError("A search scores predictions of y; it is None.")
-        X, y = indexable(X, y)
+        for name, data in (("X", X), ("y", y)):
+            if not np.ndim(data):  # scikit-learn's message would show it
+                raise ValueError(f"{name} must be array-like, not a scalar.")
+            check_unmasked(data, name)
+        # Rows are picked from arrays, lists and frames, not from plain memory.
+        plain = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
+        X, y = indexable(*plain)
+        where = self._checked_where(X, y)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
         fit, groups, law, lattice, guarantee = self._plan(shape)
         for step in steps_of(self.estimator):
             if isinstance(step, SentMixin):
                 step._check_sent()
-        with self._release(guarantee, anew=True) as source:
-            bits = source.stream(0)
-            splits = groups.splits(X, y, self.cv, float(self.test_size), bits)
-            n_tries = int(
-                categorical(bits, np.array([law.weights]), np.zeros(1, int))[0]
-            )
-            best: tuple[dict[str, Any], float, Any] = ({}, -np.inf, None)
-            for number in range(1, n_tries + 1):
-                params = _drawn(self.param_distributions, seed_of(bits))
-                candidate = self._candidate(params)
-                self._check_candidate(candidate, fit, groups, shape)
-                set_shape(candidate, X)
-                fits = self._tried(candidate, X, y, splits, (score, groups), fit)
-                total = np.array([float(sum(steps for steps, _ in fits))])
-                noisy = float(lattice.randomize(total, source.stream(number))[0])
-                if noisy > best[1]:
-                    best = params, noisy, fits[0][1]
-        self.best_params_, noisy, kept = best
-        mean = noisy / groups.n_scored(splits)
-        self._publish(score.reported(mean) if kept is not None else np.nan, len(splits))
-        if self.refit == "keep" and kept is not None:
-            self.best_estimator_ = kept
-        elif self._fits_again:
-            with covered(fit):
-                self.best_estimator_ = self._candidate(self.best_params_).fit(X, y)
+        # Another thread would leave its choice under the guarantee of this one.
+        with self._count_releases().lock:
+            with self._release(guarantee, anew=True) as source:
+                bits = source.stream(0)
+                splits = groups.splits(X, y, self.cv, float(self.test_size), bits)
+                n_tries = int(
+                    categorical(bits, np.array([law.weights]), np.zeros(1, int))[0]
+                )
+                best: tuple[dict[str, Any], float, Any] = ({}, -np.inf, None)
+                for number in range(1, n_tries + 1):
+                    params = _drawn(self.param_distributions, seed_of(bits))
+                    candidate = self._candidate(params)
+                    self._check_candidate(candidate, fit, groups, shape)
+                    set_shape(candidate, where)
+                    fits = self._tried(candidate, X, y, splits, (score, groups), fit)
+                    total = np.array([float(sum(steps for steps, _ in fits))])
+                    noisy = float(lattice.randomize(total, source.stream(number))[0])
+                    if noisy > best[1]:
+                        best = params, noisy, fits[0][1]
+            self.best_params_, noisy, kept = best
+            mean = noisy / groups.n_scored(splits)
+            reported = score.reported(mean) if kept is not None else np.nan
+            if self.refit == "keep" and kept is not None:
+                self.best_estimator_ = kept
+            elif self._fits_again:
+                again = self._candidate(self.best_params_)
+                self.best_estimator_ = covered(fit, again.fit, X, y)
+            self._publish(reported, len(splits))
         return self
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -297,6 +311,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     def feature_names_in_(self):
         """Names of features seen in `fit`, where there were any."""
         return self.best_estimator_.feature_names_in_
+
+    def __sklearn_is_fitted__(self):
+        # Set last of all.
+        return hasattr(self, "cv_results_")
 
     @property
     def _fits_again(self):
@@ -350,6 +368,21 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             return chosen
         statement = f"{chosen.statement} And a fit of it to all data."
         return replace(compose(chosen, fit), statement=statement)
+
+    def _checked_where(self, X, y):
+        """Coordinates for a completion, else `X`; refused where nothing fits to it.
+
+        Before anything is drawn, therefore not by a fit.
+        """
+        folds = self.cv if isinstance(self.cv, Integral) else 2
+        checked(
+            check_array, y, ensure_2d=False, allow_nd=True, dtype=None,
+            ensure_min_samples=folds, input_name="y",
+        )  # fmt: skip
+        if hasattr(self.estimator, "_check_entries"):
+            estimator = clone(self.estimator)
+            return estimator._check_entries(X, y, estimator._declared_shape())[0]
+        return X
 
     def _check_searched(self):
         found = self.param_distributions
@@ -441,13 +474,15 @@ def _fitted(candidate, X, y, split, scores, planned):
     """Steps of the scores together, and the fitted candidate."""
     train, test = split
     score, groups = scores
-    # As many warnings as tries would tell how many there were.
-    with warnings.catch_warnings(), covered(planned):
+    fitting, held_out = safe_indexing(X, train), safe_indexing(X, test)
+    # As many warnings as tries would tell how many there were, and so would callbacks.
+    for one in (candidate, *candidate.get_params(deep=True).values()):
+        if hasattr(one, "set_callbacks") and not isinstance(one, type):
+            one.set_callbacks()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        candidate.fit(safe_indexing(X, train), safe_indexing(y, train))
-    held_out = safe_indexing(X, test)
-    # What a mechanism draws to score is not released: the score is.
-    with warnings.catch_warnings(), covered(None):
-        warnings.simplefilter("ignore")
-        steps = score.steps(candidate, held_out, safe_indexing(y, test))
+        covered(planned, candidate.fit, fitting, safe_indexing(y, train))
+        # What a mechanism draws to score is not released: the score is.
+        answers = safe_indexing(y, test)
+        steps = covered(None, score.steps, candidate, held_out, answers)
     return groups.total(steps, held_out), candidate

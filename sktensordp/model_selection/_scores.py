@@ -83,7 +83,10 @@ def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
             "score_bounds must be declared: the range that the score of a row is "
             "clipped to, such as (-4, 0) for minus a squared error."
         )
-    low, high = map(float, bounds)
+    try:
+        low, high = map(float, bounds)
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError("score_bounds must be a pair of numbers.") from None
     if not (low < high and np.isfinite(high - low)):
         raise ValueError("score_bounds must be finite, the lower one first.")
     if root and high > 0:

@@ -166,6 +166,8 @@ class CapSampler:
                 chosen = np.arange(left.size) * n_tries + first
                 points[left[done]] = found[chosen[done]]
                 left = left[~done]
+        # No whole number is -0.0: its sign would tell from which side it was rounded.
+        points += 0.0
         return points
 
     def _candidates(self, around, bits):

@@ -1,7 +1,7 @@
 """Laplace and Gaussian noise on a lattice whose step depends on the scale alone."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +23,8 @@ _LEAST_STEPS = 1
 # The residual's delta is e^-400, or e^-30 of what is asked for where that is smaller:
 # in a composition it is multiplied by e to the epsilon of all releases.
 _LOG_MARGIN, _LOG_RESIDUAL = 30.0, -400.0
+# The reciprocal of a subnormal step may be infinite, and its product with 0 is NaN.
+_LEAST_STEP = 2.0**-1022
 # Sums of integers up to here are exact in floating point.
 _LARGEST_INTEGER = 2.0**52
 
@@ -66,14 +68,14 @@ class LaplaceLattice:
 
     @property
     def rate(self):
-        """Rate of the noise for one step."""
-        return self.numerator / self.denominator
+        """Rate of the noise for one step, rounded up."""
+        return _quotient_above(self.numerator, self.denominator)
 
     @property
     def epsilon(self):
-        """The pure epsilon that is realised; never above the one asked for."""
+        """The pure epsilon that is realised, rounded up; at most the one asked for."""
         l1_steps = self.n_steps if self.l1_steps is None else self.l1_steps
-        return l1_steps * self.numerator / self.denominator
+        return _quotient_above(int(l1_steps) * self.numerator, self.denominator)
 
     @property
     def noise_variance(self):
@@ -103,8 +105,9 @@ class LaplaceLattice:
             n_steps = _columns_of(self.n_steps, columns)
         index = _lattice_index(values, low, self.step, n_steps, out)
         noise = discrete_laplace(bits, self.numerator, self.denominator, values.size)
-        index += noise.reshape(values.shape)
-        index *= self.step
+        # A sum of floats would be rounded by either, beyond 2**53 steps.
+        points = index.astype(np.int64) + noise.reshape(values.shape)
+        index = np.multiply(points, self.step, out=index)
         index += low
         return index
 
@@ -154,7 +157,7 @@ def laplace_lattice(low, high, epsilon, step=None, n_cells=1, l1=math.inf):
         # However large the noise, a range keeps a thousand steps: those that rounding
         # adds to the distance do not matter.
         step = _power_of_two_step(min(l1 / epsilon, 2.0**10 * l1 / n_cells))
-        if step == 0 or not math.isfinite(l1 / step):
+        if step < _LEAST_STEP or not math.isfinite(l1 / step):
             raise ValueError("The range of the values is too small or too large.")
     elif not 0 < step <= np.min(width):
         raise ValueError("The step of a grid is positive and within the range.")
@@ -204,6 +207,8 @@ class GaussianLattice:
     n_steps : int or ndarray of shape (n_cells,), default=None
         Number of steps of each range; values are at most so far apart. None where
         there is no range.
+    n_cells : int, default=1
+        Cells of a release.
     """
 
     sigma: float | np.ndarray
@@ -213,6 +218,19 @@ class GaussianLattice:
     residual_delta: float
     low: float | np.ndarray = 0.0
     n_steps: int | np.ndarray | None = None
+    n_cells: int = 1
+
+    def scaled(self, factor):
+        """The same lattice under noise that is `factor` times as large.
+
+        Steps are finer then beside the noise, and the sampler's relative error of a
+        step's probability is as much larger.
+        """
+        sigma = self.sigma * factor
+        finest = float(np.max(sigma / self.step))
+        _check_finest(finest, self.clip)
+        e1 = _residual_epsilon(finest, self.n_cells, math.log(self.residual_delta / 2))
+        return replace(self, sigma=sigma, residual_epsilon=e1)
 
     def l2_sensitivity(self, sensitivity, n_changed):
         """L2 sensitivity after values are rounded to the lattice.
@@ -299,7 +317,11 @@ def gaussian_lattice(
     if not (0 < delta < 1 and 0 < epsilon < math.inf and n_cells >= 1):
         raise ValueError("Gaussian noise needs epsilon > 0, 0 < delta < 1 and cells.")
     power = _power_of_two_step(sigma, fineness)
-    if not (np.all(sigma > 0) and np.all(np.isfinite(sigma)) and np.all(power > 0)):
+    if not (
+        np.all(sigma > 0)
+        and np.all(np.isfinite(sigma))
+        and np.all(power >= _LEAST_STEP)
+    ):
         raise ValueError("sigma must be finite, positive and not subnormal.")
     n_steps, step = None, power
     if width is not None:
@@ -315,12 +337,8 @@ def gaussian_lattice(
         raise ValueError(f"delta = {delta:g} is too small for epsilon = {epsilon:g}.")
     clip = -float(ndtri_exp(log_half - math.log(2 * n_cells)))
     finest = float(np.max(sigma / step))
-    if finest * clip > _LARGEST_INTEGER / 2:
-        raise ValueError("The range of the values is too small for the noise.")
-    # Relative error of the probability of one cell: 3.92 2^(m - 51), tripled, for
-    # sigma / step in [2^m, 2^(m + 1)).
-    eta = 3 * 3.92 * 2.0 ** (math.frexp(finest)[1] - 52)
-    e1 = n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
+    _check_finest(finest, clip)
+    e1 = _residual_epsilon(finest, n_cells, log_half)
     tails = 2 * n_cells * math.exp(float(log_ndtr(-clip)))
     return GaussianLattice(
         sigma=_plain(sigma),
@@ -330,7 +348,30 @@ def gaussian_lattice(
         residual_delta=math.exp(log_half) + tails,
         low=0.0 if low is None else _plain(low),
         n_steps=None if n_steps is None else _plain(n_steps),
+        n_cells=n_cells,
     )
+
+
+def _check_finest(finest, clip):
+    if finest * clip > _LARGEST_INTEGER / 2:
+        raise ValueError("The range of the values is too small for the noise.")
+
+
+def _residual_epsilon(finest, n_cells, log_half):
+    """Epsilon of the sampler where sigma is at most `finest` steps.
+
+    The relative error of the probability of one cell is 3.92 2^(m - 51), tripled, for
+    sigma / step in [2^m, 2^(m + 1)).
+    """
+    eta = 3 * 3.92 * 2.0 ** (math.frexp(finest)[1] - 52)
+    return n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
+
+
+def _quotient_above(numerator, denominator):
+    """Smallest float that is not below a quotient of integers."""
+    nearest = numerator / denominator
+    exact = Fraction(numerator, denominator)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def _plain(value):
@@ -353,6 +394,8 @@ def _lattice_index(values, low, step, n_steps, out=None):
     if index.size and math.isnan(index.min()):
         raise ValueError("Noise is not added to NaN.")
     np.rint(index, out=index)
+    # The sign of a zero would tell from which side a value was rounded.
+    index += 0.0
     if n_steps is None:
         return np.clip(index, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=index)
     return np.clip(index, 0, n_steps, out=index)

@@ -25,7 +25,8 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy.optimize import minimize_scalar
 
-from ._gaussian import gaussian_delta, gaussian_epsilon
+from ._events import RandomizedResponseDpEvent, TableDpEvent
+from ._gaussian import gaussian_delta_above, gaussian_epsilon
 from ._ledger import read
 from ._pld import (
     composed_pld,
@@ -142,7 +143,7 @@ def _ideal_epsilon(ledger, delta):
         return pure
     if delta == 0:
         return math.inf
-    basic = pure + (gaussian_epsilon(mu, delta) if mu else 0.0)
+    basic = _sum_above(pure, gaussian_epsilon(mu, delta) if mu else 0.0)
     if ledger.closed_form and mu == 0:
         basic = _optimal_epsilon(ledger, delta)
         if ledger.pure.total() == 1:
@@ -151,9 +152,9 @@ def _ideal_epsilon(ledger, delta):
         if pure == mu == 0 and ledger.curves.total() == 1:
             return _curve_epsilon(*ledger.curves, delta)
         share = delta / (ledger.curves.total() + 1)
-        basic = pure + (gaussian_epsilon(mu, share) if mu else 0.0)
+        basic = _sum_above(pure, gaussian_epsilon(mu, share) if mu else 0.0)
         for event, n in ledger.curves.items():
-            basic += n * _curve_epsilon(event, share)
+            basic = _sum_above(basic, n * _curve_epsilon(event, share))
     if delta <= ledger.slack or (ledger.closed_form and not ledger.pure):
         return basic
     composed = _composed_pld(ledger)
@@ -169,14 +170,14 @@ def _ideal_delta(ledger, epsilon):
         if mu == 0 and (epsilon >= pure or ledger.pure.total() == 1):
             return _optimal_delta(ledger, epsilon)
         if not ledger.pure:
-            return gaussian_delta(epsilon, mu)
-    basic = gaussian_delta(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
+            return gaussian_delta_above(epsilon, mu)
+    basic = gaussian_delta_above(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
     if ledger.closed_form and mu == 0:
         basic = _optimal_delta(ledger, epsilon)
     if ledger.curves:
         if pure == mu == 0 and ledger.curves.total() == 1:
             (event,) = ledger.curves
-            return float(curve_of(event)(epsilon))
+            return _curve_above(event)(epsilon)
         basic = 1.0
     if basic <= ledger.slack:
         return basic
@@ -194,11 +195,28 @@ def _optimal_delta(ledger, epsilon):
         return 0.0
     if n_releases == 1:
         (event,) = ledger.pure
-        return float(hockey_stick(event, np.array([epsilon]))[0])
+        found = float(hockey_stick(event, np.array([epsilon]))[0])
+        return min(1.0, _stick_above(event, found, epsilon))
     if n_releases > _MOST_TERMS:
         return 1.0
     largest = max(pure_epsilon(event) for event in ledger.pure)
     return optimal_composition_delta(largest, n_releases, epsilon)
+
+
+def _stick_above(event, found, epsilon):
+    """A divergence of one release, rounded up by more than it may have lost."""
+    lost = 0.0
+    if isinstance(event, RandomizedResponseDpEvent):
+        lost = 1e-15 * (event.law.n_levels + epsilon + 8)
+    elif isinstance(event, TableDpEvent):
+        lost = 1e-15 * (len(event.weights[0]) + epsilon + 8)
+    elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
+        lost = 1e-15 * (epsilon + 8)
+    return found * (1 + 1e-14) + lost + 5e-324
+
+
+def _sum_above(one, other):
+    return math.nextafter(one + other, math.inf) if one and other else one + other
 
 
 def _optimal_epsilon(ledger, delta):
@@ -217,9 +235,15 @@ def _optimal_epsilon(ledger, delta):
     return high
 
 
+def _curve_above(event):
+    """The curve of one release, rounded up by more than its own errors."""
+    curve = curve_of(event)
+    return lambda epsilon: min(1.0, float(curve(epsilon)) * (1 + 2e-12) + 5e-324)
+
+
 def _curve_epsilon(event, delta):
     """Inverse of the curve of one release, by bisection from above."""
-    curve = curve_of(event)
+    curve = _curve_above(event)
     if curve(0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0

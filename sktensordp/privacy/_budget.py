@@ -125,7 +125,9 @@ class PrivacyBudget:
     epsilons hold for that, and so do those of mu^2 of Gaussian noise and of Renyi
     divergences at one order, up to what was fixed before the first release; the whole
     curve of a composition does not. Where all releases and their parameters are fixed
-    beforehand, ``adaptive=False`` admits what that curve admits, which is more.
+    beforehand, ``adaptive=False`` admits what that curve admits, which is more. Sums
+    are exact and may exceed epsilon by its 1e-12th part, and a single release delta by
+    as much, so that ten releases of 0.1 fit into 1; `spent` says what was spent.
 
     Parameters
     ----------
@@ -394,7 +396,8 @@ class PrivacyBudget:
             return None if found is None else (here, *found)
         if math.isfinite(self._epsilon):
             event = self._account.event(here, guarantee.event)
-            if event_delta(event, self._epsilon) > self._delta * (1 + 1e-12):
+            epsilon, delta = (x * (1 + 1e-12) for x in (self._epsilon, self._delta))
+            if event_delta(event, epsilon) > delta:
                 return None
         return here, Spending(), None
 

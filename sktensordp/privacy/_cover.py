@@ -1,8 +1,8 @@
 """Releases that are part of one which was recorded beforehand."""
 
 import contextvars
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _COVER: contextvars.ContextVar["_Cover | None"] = contextvars.ContextVar(
 
 
 class _Cover:
-    """What the releases of a block may reveal together, at most."""
+    """What the releases of a function may reveal together, at most."""
 
     def __init__(self, planned):
         self._planned = planned
@@ -58,20 +58,25 @@ def current_cover() -> _Cover | None:
     return _COVER.get()
 
 
-@contextmanager
-def covered(planned: PrivacyGuarantee | None) -> Iterator[None]:
-    """Releases in the block, all together, are part of one that was recorded.
+def covered(
+    planned: PrivacyGuarantee | None, function: Callable[..., Any], *args: Any
+) -> Any:
+    """Call a function whose releases, all together, are part of one recorded before.
 
     Parameters
     ----------
     planned : PrivacyGuarantee or None
         What they reveal together, at most; None where nothing of them leaves the
-        block, and nothing is fitted in it.
+        function, and nothing is fitted in it.
+    function : callable
+        Of `args`.
+
+    Returns
+    -------
+    result : object
+        Of the function.
     """
-    before, cover = _COVER.get(), _Cover(planned)
-    # Within, so that an interruption leaves no cover behind.
-    try:
-        _COVER.set(cover)
-        yield
-    finally:
-        _COVER.set(before)
+    # In a context of its own, which no interruption leaves behind.
+    context = contextvars.copy_context()
+    context.run(_COVER.set, _Cover(planned))
+    return context.run(function, *args)

@@ -5,6 +5,8 @@ composed events. Importing this module imports dp-accounting; the package does s
 only when a guarantee is made.
 """
 
+from fractions import Fraction
+
 import attrs
 from attrs.validators import and_, deep_iterable, ge, gt, instance_of, le, min_len
 from dp_accounting import DpEvent, dp_event
@@ -13,6 +15,7 @@ from ._randomized_response import LevelLaw
 from ._repetitions import RepetitionLaw
 
 __all__ = [
+    "LatticeLaplaceDpEvent",
     "ParallelDpEvent",
     "ProjectionDpEvent",
     "PureDpEvent",
@@ -38,6 +41,25 @@ class PureDpEvent(DpEvent):
     """
 
     epsilon: float = attrs.field(validator=ge(0))
+
+
+@attrs.frozen
+class LatticeLaplaceDpEvent(dp_event.DiscreteLaplaceDpEvent):
+    """Discrete Laplace noise on a lattice, its rate known exactly.
+
+    Attributes
+    ----------
+    rate : Fraction
+        At most `noise_parameter`, which is the float above it.
+    """
+
+    rate: Fraction = attrs.field(validator=instance_of(Fraction))
+
+    @classmethod
+    def of(cls, lattice, n_steps):
+        """Noise of a LaplaceLattice for values that are `n_steps` apart."""
+        rate = Fraction(lattice.numerator, lattice.denominator)
+        return cls(lattice.rate, int(n_steps), rate)
 
 
 @attrs.frozen

@@ -21,6 +21,7 @@ One release alone may spend everything, by its own curve.
 
 import math
 from dataclasses import dataclass, fields
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -37,6 +38,8 @@ __all__ = ["AdaptiveFilter", "Spending"]
 _ORDERS = tuple((1 + np.geomspace(0.02, 2e5, 100)).tolist())
 # Shares of epsilon and delta that are kept for what samplers are away from their laws.
 _SHARE_OF_EPSILON, _SHARE_OF_DELTA = 0.005, 0.01
+# Ten releases of 0.1 fit into 1, although ten times the float 0.1 is more.
+_ALLOWANCE = 1 + Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Spending:
     Attributes
     ----------
     n_releases : int
-    pure : float
-        Pure epsilons.
+    pure : Fraction or float
+        Pure epsilons, exactly; or infinity.
     squares : float
         mu^2 of the Gaussian noise that says no less.
     renyi : float
@@ -143,7 +146,8 @@ class AdaptiveFilter:
         growth = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         if residual and residual * (1 + growth) > self.delta * _SHARE_OF_DELTA:
             return False
-        if total.pure + 2 * total.residual_epsilon <= self.epsilon * (1 + 1e-12):
+        spent = total.pure + _exact(2 * total.residual_epsilon)
+        if spent <= Fraction(self.epsilon) * _ALLOWANCE:
             return True
         if total.residual_epsilon > self.epsilon * _SHARE_OF_EPSILON:
             return False
@@ -165,7 +169,7 @@ class _Rule:
             chosen = [selection_residual(one, n) for one, n in ledger.curves.items()]
             together |= Spending(
                 1,
-                ledger.pure_epsilon if ledger.only_pure else math.inf,
+                _exact(ledger.pure_epsilon) if ledger.only_pure else math.inf,
                 _squares(ledger) if self.most_squares > 0 else math.inf,
                 renyi,
                 # Where nothing is shown, the law is the other one, renormalised.
@@ -173,6 +177,10 @@ class _Rule:
                 ledger.residual_delta + ledger.revealed + sum(d for _, d in chosen),
             )
         return together
+
+
+def _exact(value):
+    return Fraction(value) if math.isfinite(value) else value
 
 
 def _squares(ledger):

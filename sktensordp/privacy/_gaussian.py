@@ -18,9 +18,15 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtri
+from scipy.special import erfcx, erfinv, log_ndtr
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "gaussian_sigma"]
+__all__ = [
+    "gaussian_delta",
+    "gaussian_delta_above",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_sigma",
+]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -28,6 +34,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 # begins to lose digits.
 _QUADRATURE_MU = 1.0
 _LEAST_EPSILON = 1e-250
+# More than the root, found at a precision of 1e-15 of its logarithm, may err by.
+_ERROR, _ERROR_OF_LOG = 1e-13, 4e-15
+_SMALLEST = 5e-324
 
 
 def _mills(x):
@@ -57,10 +66,14 @@ def _log_delta(epsilon, mu):
         return float(-t * t / 2 - _LOG_SQRT_2PI + np.log(mass) + math.log(mu))
     if t > 0:
         difference = _mills(t) - _mills(t + mu)
+        if difference == 0:
+            return -math.inf
         return float(-t * t / 2 - _LOG_SQRT_2PI + np.log(difference))
     upper = float(log_ndtr(-t))
-    lower = -t * t / 2 - _LOG_SQRT_2PI + math.log(_mills(t + mu))
-    return upper + math.log(-math.expm1(lower - upper))
+    lower = -t * t / 2 - _LOG_SQRT_2PI + math.log(_mills(t + mu)) - upper
+    if lower < -1:
+        return upper + math.log1p(-math.exp(lower))
+    return upper + math.log(-math.expm1(lower))
 
 
 def _check_epsilon(epsilon, *, zero_allowed):
@@ -111,6 +124,17 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return math.exp(_log_delta(epsilon, mu))
 
 
+def gaussian_delta_above(epsilon, mu):
+    """The same, never below the truth: rounded up by more than its own errors."""
+    if mu == 0 or math.isinf(epsilon) or math.isinf(mu):
+        return gaussian_delta(epsilon, mu)
+    # What rounding the two terms of t does to -t^2 / 2, beside some last digits.
+    t = epsilon / mu - mu / 2
+    error = 5e-13 + 1e-15 * abs(t) * (epsilon / mu + mu)
+    log_delta = _log_delta(epsilon, mu)
+    return min(1.0, max(math.exp(min(log_delta + error, 0.0)), _SMALLEST))
+
+
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu whose mu-GDP implies (epsilon, delta)-differential privacy.
 
@@ -124,7 +148,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Returns
     -------
     mu : float
-        Root of ``gaussian_delta(epsilon, mu) == delta``, to about 1e-12.
+        Root of ``gaussian_delta(epsilon, mu) == delta``, to about 1e-11 and never
+        above it.
 
     Raises
     ------
@@ -145,7 +170,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return math.inf
     if epsilon < _LEAST_EPSILON:
         # The largest mu at epsilon = 0, which is smaller: 2 Phi(mu / 2) - 1 = delta.
-        return 2 * float(ndtri(0.5 + delta / 2))
+        if delta < _LEAST_EPSILON:
+            return 2 * delta
+        return 2 * math.sqrt(2) * float(erfinv(delta)) * (1 - _ERROR)
     target = math.log(delta)
 
     def excess(log_mu):
@@ -156,7 +183,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         low -= 1
     while excess(high) < 0:
         high += 1
-    return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
+    root = brentq(excess, low, high, xtol=1e-15, rtol=1e-15)
+    return math.exp(root) * (1 - _ERROR - _ERROR_OF_LOG * abs(root))
 
 
 def gaussian_epsilon(mu, delta):
@@ -165,7 +193,7 @@ def gaussian_epsilon(mu, delta):
     The upper end of the last bracket is returned, so that the curve is never
     claimed to be lower than it is.
     """
-    if gaussian_delta(0.0, mu) <= delta:
+    if gaussian_delta_above(0.0, mu) <= delta:
         return 0.0
     low, high = 0.0, mu * mu / 2 + mu
     while gaussian_mu(high, delta) < mu:
@@ -201,8 +229,8 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     ValueError
-        If `epsilon` or `delta` is out of range, or `sensitivity` is negative or
-        not finite.
+        If `epsilon` or `delta` is out of range, `sensitivity` is negative or not
+        finite, or no finite noise is large enough.
 
     Examples
     --------
@@ -212,4 +240,14 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     """
     if not (math.isfinite(sensitivity) and sensitivity >= 0):
         raise ValueError(f"sensitivity must be finite and >= 0, got {sensitivity}.")
-    return sensitivity / gaussian_mu(epsilon, delta)
+    mu = gaussian_mu(epsilon, delta)
+    if sensitivity == 0 or math.isinf(mu):
+        return 0.0
+    sigma = sensitivity / mu
+    if math.isinf(sigma):
+        raise ValueError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} are too small: they need "
+            f"more noise than can be represented."
+        )
+    # Among the smallest floats, the nearest may be far below.
+    return sigma if sigma > 1e-290 else math.nextafter(sigma, math.inf)

@@ -277,8 +277,8 @@ class PrivacyGuarantee:
         from dp_accounting import dp_event
 
         count = operator.index(count)
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}.")
+        if not 1 <= count < 2**63:
+            raise ValueError(f"count must be from 1 to 2**63 - 1, got {count}.")
         total = count * self.delta if count * self.delta < 1 else self.delta
         pair = self.claimed
         return type(self).of(

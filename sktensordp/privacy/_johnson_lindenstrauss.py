@@ -36,6 +36,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 # distance d from its mode, whatever r.
 _FOLDS = 45.0
 _LARGEST, _SMALLEST = 1e300, 1e-300
+# More than the root may err by.
+_ROUNDED_DOWN = 1 - 4e-12
 _CHUNK = 4096
 
 
@@ -82,7 +84,8 @@ def _log_mass(edge, side, slope, n_projections):
         near_mode = np.log1p(np.maximum(from_mode / mode, -0.5))
         log_ratio = np.where(q > mode / 2, near_mode, np.log(q / mode))
         log_f += (n_projections - 1) * log_ratio
-    factor = -np.expm1(-slope * distance * (q + edge))
+    with np.errstate(over="ignore"):
+        factor = -np.expm1(-slope * distance * (q + edge))
     highest = log_f.max(axis=(1, 2))
     relative = np.exp(log_f - highest[:, None, None])
     with np.errstate(divide="ignore"):
@@ -184,7 +187,7 @@ def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
     -------
     tau : float
         Root of ``projection_delta(epsilon, n_projections, tau) == delta``, to about
-        1e-12: release with w^2 = B^2 / tau.
+        1e-11 and never above it: release with w^2 = B^2 / tau.
 
     Raises
     ------
@@ -218,7 +221,10 @@ def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
     step = 1.0
     while excess(low) > 0:
         low, step = low - step, 2 * step
-    step = 1.0
+    step, most = 1.0, math.log(_LARGEST)
     while excess(high) < 0:
-        high, step = high + step, 2 * step
-    return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15, maxiter=500))
+        if high == most:
+            return _LARGEST
+        high, step = min(high + step, most), 2 * step
+    root = brentq(excess, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
+    return math.exp(root) * _ROUNDED_DOWN

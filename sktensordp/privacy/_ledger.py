@@ -8,6 +8,8 @@ them holds for the event.
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from dp_accounting import dp_event
@@ -20,7 +22,13 @@ from ._events import (
     SamplerResidualDpEvent,
     SelectionDpEvent,
 )
-from ._pld import PURE_EVENTS, pure_epsilon, refuse_negative
+from ._pld import (
+    PURE_EVENTS,
+    pure_epsilon,
+    pure_fraction,
+    refuse_negative,
+    rounded_up,
+)
 
 __all__ = ["Ledger", "read"]
 
@@ -53,9 +61,9 @@ class Ledger:
         numbers = (self.mu, self.residual_epsilon, self.residual_delta, self.private)
         return hash((*(frozenset(kind.items()) for kind in kinds), *numbers))
 
-    @property
+    @cached_property
     def pure_epsilon(self):
-        return math.fsum(n * pure_epsilon(event) for event, n in self.pure.items())
+        return _total_epsilon(self.pure)
 
     @property
     def whole_mu(self):
@@ -104,7 +112,7 @@ class Ledger:
         """Both happened."""
         return Ledger(
             self.pure + other.pure,
-            math.hypot(self.mu, other.mu),
+            _mu_of_both(self.mu, other.mu),
             self.sampled + other.sampled,
             self.curves + other.curves,
             self.residual_epsilon + other.residual_epsilon,
@@ -145,8 +153,17 @@ class Ledger:
         )
 
 
+def _mu_of_both(one, other):
+    """Mu of two Gaussian releases, rounded up."""
+    if one == 0 or other == 0:
+        return max(one, other)
+    return math.nextafter(math.hypot(one, other), math.inf)
+
+
 def _total_epsilon(pure):
-    return math.fsum(n * pure_epsilon(event) for event, n in pure.items())
+    """The exact sum of pure epsilons, rounded up."""
+    parts = (n * pure_fraction(event) for event, n in pure.items())
+    return rounded_up(sum(parts, Fraction(0)))
 
 
 def read(event):
@@ -239,7 +256,7 @@ def _add(ledger, parallel, event, count):
             ledger.private = False
         elif not math.isinf(event.noise_multiplier):
             mu = max(math.sqrt(count) / event.noise_multiplier, _SMALLEST_MU)
-            ledger.mu = math.hypot(ledger.mu, mu)
+            ledger.mu = _mu_of_both(ledger.mu, mu)
     elif isinstance(event, dp_event.PoissonSampledDpEvent):
         _add_sampled(ledger, parallel, event, count)
     elif isinstance(event, SelectionDpEvent):
@@ -297,11 +314,12 @@ def _add_sampled(ledger, parallel, event, count):
         ledger.sampled[rate, inner.mu] += count
     if inner.pure:
         epsilon = inner.pure_epsilon
-        if epsilon < 1:
+        if epsilon < 700:
             amplified = math.log1p(rate * math.expm1(epsilon))
         else:
             amplified = np.logaddexp(math.log1p(-rate), math.log(rate) + epsilon)
-            amplified = min(float(amplified) * (1 + 1e-14), epsilon)
+        amplified = math.nextafter(float(amplified) * (1 + 1e-12), math.inf)
+        amplified = min(amplified, epsilon)
         ledger.pure[PureDpEvent(amplified)] += count
 
 

@@ -13,6 +13,7 @@ from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from ._events import (
+    LatticeLaplaceDpEvent,
     ProjectionDpEvent,
     PureDpEvent,
     RandomizedResponseDpEvent,
@@ -26,7 +27,9 @@ __all__ = [
     "curve_of",
     "hockey_stick",
     "pure_epsilon",
+    "pure_fraction",
     "refuse_negative",
+    "rounded_up",
 ]
 
 _PLD_CELLS, _MOST_CELLS = 40_000, 400_000
@@ -45,6 +48,15 @@ def refuse_negative(*parameters):
         raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
 
 
+def rounded_up(exact):
+    """Smallest float that is not below a Fraction."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
 @lru_cache(maxsize=4096)
 def pure_epsilon(event):
     """The pure epsilon of one event; infinity where there is none."""
@@ -52,10 +64,17 @@ def pure_epsilon(event):
         return event.epsilon
     if isinstance(event, dp_event.LaplaceDpEvent):
         refuse_negative(event.noise_multiplier)
-        return 1 / event.noise_multiplier if event.noise_multiplier else math.inf
+        scale = event.noise_multiplier
+        if math.isinf(scale):
+            return 0.0
+        return rounded_up(1 / Fraction(scale)) if scale else math.inf
     if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
         refuse_negative(event.noise_parameter, event.sensitivity)
-        return event.noise_parameter * event.sensitivity
+        product = event.noise_parameter * event.sensitivity
+        if not math.isfinite(product):
+            return product
+        rate = getattr(event, "rate", event.noise_parameter)
+        return rounded_up(Fraction(rate) * Fraction(event.sensitivity))
     if isinstance(event, RandomizedResponseDpEvent):
         return event.law.epsilon(event.keep) * (1 + 4e-15)
     columns = list(zip(*event.weights, strict=True))
@@ -63,7 +82,14 @@ def pure_epsilon(event):
         return math.inf
     # The ratio is exact; the logarithm is rounded up by more than its own error.
     ratio = max(Fraction(max(c), min(c)) for c in columns if any(c))
-    return math.log(ratio) * (1 + 4e-16) + 4e-16 if ratio < 2**1000 else math.inf
+    return math.log1p(ratio - 1) * (1 + 1e-15) if ratio < 2**1000 else math.inf
+
+
+def pure_fraction(event):
+    """The same, if it is finite, as exactly as it is known."""
+    if isinstance(event, LatticeLaplaceDpEvent):
+        return event.rate * event.sensitivity
+    return Fraction(pure_epsilon(event))
 
 
 def hockey_stick(event, epsilon):

@@ -136,12 +136,13 @@ def optimal_composition_delta(pure_epsilon, n_releases, epsilon):
     moved = np.arange(n_releases + 1)
     log_mass = gammaln(n_releases + 1) - gammaln(moved + 1)
     log_mass -= gammaln(n_releases - moved + 1)
-    log_mass += moved * pure_epsilon - n_releases * np.logaddexp(0, pure_epsilon)
+    log_mass -= (n_releases - moved) * pure_epsilon
+    log_mass -= n_releases * math.log1p(math.exp(-pure_epsilon))
     loss = (2 * moved - n_releases) * pure_epsilon
-    kept = loss > epsilon
+    kept = loss * (1 + 1e-15) > epsilon
     # What rounding takes off the difference, it must not take off delta.
     apart = epsilon - loss[kept] - 1e-15 * loss[kept]
     found = np.exp(log_mass[kept]) * -np.expm1(apart)
     # The log-gammas lose up to 2^-52 of themselves.
     rounding = 1 + 1e-15 * (16 + n_releases * math.log(n_releases + 1))
-    return min(1.0, math.fsum(found) * rounding)
+    return min(1.0, math.fsum(found) * rounding + 5e-324)

@@ -31,7 +31,7 @@ class CPForm:
     rank: int
 
     def __bool__(self):
-        return self.rank > 0
+        return bool(self.rank > 0)
 
     def blocks(self, shape):
         """Numbers of rows and of columns of every block: a list of pairs."""
@@ -107,7 +107,7 @@ class TuckerForm:
     ranks: tuple[int, ...]
 
     def __bool__(self):
-        return self.rank > 0
+        return bool(self.rank > 0)
 
     @property
     def rank(self):

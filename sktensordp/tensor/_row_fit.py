@@ -5,13 +5,13 @@ precisions of their prior are learned from their posterior.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from ._algebra import packed_squares
+from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._entries import SparseEntries
 
@@ -70,7 +70,7 @@ class RowFit:
                     self.take_covariances()
                 error, cross = self.sweep(pool, n_threads)
                 self._learn_mean_weights()
-                self.noise = max(error / self.entries.n_entries, noise_floor)
+                self.noise = float(max(error / self.entries.n_entries, noise_floor))
                 if n_iter > n_point_sweeps + _FIXED_SWEEPS:
                     for mode in range(n_modes):
                         self.learn_prior(mode, cross[mode])
@@ -98,9 +98,13 @@ class RowFit:
         found = [self.update(mode, pool, n_threads) for mode in modes]
         return found[-1][0], [cross for _, cross in found]
 
+    @contextmanager
     def threads(self, n_threads):
         """Threads of our own; the small products of a sparse fit get no others."""
-        return _Threads(n_threads, isinstance(self.entries, SparseEntries))
+        is_sparse = isinstance(self.entries, SparseEntries)
+        limit = one_blas_thread if is_sparse else nullcontext()
+        with limit, ThreadPoolExecutor(n_threads) as pool:
+            yield pool
 
     def update(self, mode, pool, n_threads):
         """Posterior of the rows of one mode, given the others.
@@ -242,28 +246,6 @@ class RowFit:
     def _prior_variance(self, mode):
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
-
-
-@lru_cache(maxsize=1)
-def _blas():
-    """The libraries of linear algebra, looked for once."""
-    return ThreadpoolController()
-
-
-class _Threads:
-    """A pool of threads, and, within it, BLAS on one thread where that is asked for."""
-
-    def __init__(self, n_threads, limit_blas):
-        self._pool = ThreadPoolExecutor(n_threads)
-        self._limit = 1 if limit_blas else None
-
-    def __enter__(self):
-        self._limits = _blas().limit(limits=self._limit, user_api="blas")
-        return self._pool
-
-    def __exit__(self, *_):
-        self._pool.shutdown()
-        self._limits.restore_original_limits()
 
 
 def start_rows(shape, held, prior_mean):

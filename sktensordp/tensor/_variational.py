@@ -76,7 +76,7 @@ def fit_structured_cp(
     fit = _Fit(
         entries, *_columns(len(shape), rank, biases, smooth_modes, features), features
     )
-    fit.noise = max(entries.energy / entries.n_entries, floor)
+    fit.noise = float(max(entries.energy / entries.n_entries, floor))
     n_iter = fit.learn(
         max_iter=max_iter, noise_floor=floor, n_threads=n_threads, on_sweep=on_sweep,
         n_point_sweeps=n_point_sweeps,

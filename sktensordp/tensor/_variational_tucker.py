@@ -114,7 +114,7 @@ def fit_structured_tucker(
     # Little else than noise would be taken for factors.
     if any(ranks) and _has_hosvd(entries) and floor < _MOST_NOISE * energy:
         fit.start_at_hosvd()
-    fit.noise = max(energy, floor)
+    fit.noise = float(max(energy, floor))
     n_iter = fit.learn(
         max_iter=max_iter, noise_floor=floor, n_threads=n_threads, on_sweep=on_sweep
     )

@@ -291,7 +291,7 @@ GOOD_X, GOOD_Y = [[0, 0], [1, 2], [2, 1]], [1.0, 2.0, 3.0]
         ([[0], [1]], [1, 2], {}, r"1 feature\(s\)"),
         ([0, 1], [1, 2], {}, "Expected 2D array"),
         (np.empty((0, 2)), [], {}, r"0 sample\(s\)"),
-        ([["a", "b"]], [1], {}, "dtype|convert"),
+        ([["a", "b"]], [1], {}, "must hold numbers"),
         ([[0, 2**40]], [1], {}, "below 2"),
         ([[0, np.nan]], [1], {}, "NaN"),
         (GOOD_X, [1, np.nan, 2], {}, "Input y contains NaN"),

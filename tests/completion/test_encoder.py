@@ -294,3 +294,12 @@ def test_a_learned_vocabulary_voids_what_protects_users():
     search = GridSearchCV(half, {"cpcompletion__epsilon": [1.0]}, cv=2)
     search.fit(ratings.data, ratings.target)
     assert math.isinf(privacy_of(search).guarantee.epsilon)
+
+
+def test_another_setting_keeps_nothing_of_the_one_before():
+    table = np.column_stack([np.arange(6), np.arange(6) * 86400])
+    encoder = CoordinateEncoder(freq="D").fit(table)
+    encoder.set_params(freq=None, time_bins=3).fit(table)
+    assert not hasattr(encoder, "time_start_")
+    encoder.set_params(freq="D", time_bins=None).fit(table)
+    assert not hasattr(encoder, "time_edges_")

@@ -170,7 +170,7 @@ def test_releases_and_cells_are_those_of_the_event(form, order, biases, max_iter
     laplace = [
         (event, count)
         for event, count in tools.leaves(of.guarantee.event)
-        if type(event).__name__ == "DiscreteLaplaceDpEvent"
+        if type(event).__name__ == "LatticeLaplaceDpEvent"
     ]
     ((event, count),) = laplace
     assert count == len(found.first) == 1

@@ -275,7 +275,7 @@ BAD_BATCHES = [
     (with_last(y=np.full(200, np.inf)), "infinity"),
     (with_last(y=np.ones(199)), "inconsistent"),
     (with_last(y=np.array(["secret"] * 200)), "must hold numbers"),
-    ([(good_batches()[0][0], None)], "requires y"),
+    ([(good_batches()[0][0], None)], "requires y to be passed"),
 ]
 
 

@@ -257,7 +257,7 @@ class TestBadInput:
             (np.array([[0.0, np.nan], [0, 0]]), "NaN"),
             (np.array([[0.0, np.inf], [0, 0]]), "infinity"),
             (np.array([[0j, 1], [0, 0]]), "Complex"),
-            ([["a", "b"], ["c", "d"]], "could not convert"),
+            ([["a", "b"], ["c", "d"]], "must hold numbers"),
         ],
     )
     def test_released(self, released, message):

@@ -91,7 +91,7 @@ class TestBudget:
         assert epsilon * (1 - Fraction(1, 1000)) < realised(lattice) <= epsilon
 
     @PROPERTY
-    @given(log_epsilon, st.integers(1, 10_000), log_width)
+    @given(log_epsilon, st.integers(2, 10_000), log_width)
     def test_levels(self, log_epsilon, n_steps, log_step):
         # The number of steps is that of the levels, in spite of rounding.
         epsilon, step = 10**log_epsilon, 10**log_step

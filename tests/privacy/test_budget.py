@@ -2,7 +2,6 @@
 
 import ast
 import html
-import inspect
 import math
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,18 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from every_estimator import BOX, CASES, RANGE, ROWS, TASK, USERS, VALUES, WHERE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
 import sktensordp
-from sktensordp import completion, encoding, mechanisms
+from sktensordp import mechanisms
 from sktensordp._random import NoiseSource
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
 from sktensordp.encoding import (
-    PrivacyAgnosticEncoder,
-    TaskAgnosticEncoder,
     TaskAwareEncoder,
 )
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
@@ -29,65 +27,11 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, _budget
 from sktensordp.privacy._events import PureDpEvent
 
-WHERE = np.argwhere(np.ones((4, 3)))
-VALUES = np.linspace(0.07310585, 0.97, 12)
 ENTRIES = WHERE, VALUES
-ROWS = np.linspace(0, 1, 24).reshape(8, 3)
-TENSORS = np.linspace(0, 1, 48).reshape(8, 3, 2)
-ONE_CELL = np.eye(8, 3)
-RANGE = {"value_bounds": (0, 1)}
-UNITS = {**RANGE, "unit": 0, "shape": (4, 3), "delta": 1e-3}
-BOX, NOISY_BOX = {"bounds": (0, 1)}, {"bounds": (0, 1), "delta": 1e-5}
-TASK = {"task": [[1.0, 1.0, 0.0]]}
-CASES = {
-    "CPCompletion": [
-        (CPCompletion(0, max_iter=1, **RANGE), ENTRIES),
-        (CPCompletion(1, perturbation="input", max_iter=1, **RANGE), ENTRIES),
-        (CPCompletion(0, levels=[0, 0.5, 1], max_iter=1), ENTRIES),
-        (CPCompletion(0, perturbation="sums", **RANGE), ENTRIES),
-        (CPCompletion(1, perturbation="gradient", max_iter=2, **RANGE), ENTRIES),
-        (CPCompletion(1, perturbation="statistics", max_iter=2, **RANGE), ENTRIES),
-        (CPCompletion(1, perturbation="output", max_iter=2, **RANGE), ENTRIES),
-        (CPCompletion(1, perturbation="sums", **UNITS), ENTRIES),
-        (CPCompletion(1, perturbation="statistics", **UNITS), ENTRIES),
-    ],
-    "TuckerCompletion": [
-        (TuckerCompletion(1, max_iter=1, **RANGE), ENTRIES),
-        (TuckerCompletion(1, perturbation="sums", **UNITS), ENTRIES),
-    ],
-    "BiScaler": [(BiScaler(**RANGE), ENTRIES)],
-    "MatrixMechanism": [(mechanisms.MatrixMechanism(delta=1e-5), (ONE_CELL,))],
-    "JohnsonLindenstrauss": [
-        (
-            mechanisms.JohnsonLindenstrauss(
-                delta=1e-5, n_projections=8, norm_bound=1.0
-            ),
-            (TENSORS,),
-        )
-    ],
-    **{
-        name: [(getattr(mechanisms, name)(**NOISY_BOX), (TENSORS,))]
-        for name in (
-            "GaussianMechanism", "TensorVariateGaussian", "MatrixGaussian",
-            "UnimodalDirectionalNoise", "IndependentDirectionalNoise",
-            "MatrixVariateGaussian", "TensorRandomizedResponse",
-        )
-    },
-    **{
-        name: [(getattr(mechanisms, name)(**BOX), (ROWS,))]
-        for name in ("LaplaceMechanism", "HybridMechanism", "PrivUnit")
-    },
-    "TaskAwareEncoder": [
-        (TaskAwareEncoder(mechanism="laplace", **TASK), (ROWS,)),
-        (TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **TASK), (ROWS,)),
-    ],
-    "TaskAgnosticEncoder": [(TaskAgnosticEncoder(**TASK), (ROWS,))],
-    "PrivacyAgnosticEncoder": [(PrivacyAgnosticEncoder(**TASK), (ROWS,))],
-}  # fmt: skip
 RELEASES = [
-    pytest.param(*case, id=f"{name} {number}")
-    for name, cases in CASES.items()
-    for number, case in enumerate(cases)
+    pytest.param(case.estimator, case.data, id=case.label)
+    for case in CASES
+    if case.has_epsilon
 ]
 LAPLACE = LaplaceMechanism(0.1, **BOX).fit(ROWS)
 
@@ -126,26 +70,12 @@ def n_released(budget):
     return sum(count for count, _ in counts(budget))
 
 
-def private_estimators():
-    return {
-        name: value
-        for package in (completion, encoding, mechanisms)
-        for name, value in vars(package).items()
-        if name in package.__all__ and inspect.isclass(value)
-        if "epsilon" in inspect.signature(value).parameters
-    }
-
-
-def test_no_estimator_is_forgotten():
-    assert set(private_estimators()) == set(CASES)
-    for name, cases in CASES.items():
-        assert {type(estimator).__name__ for estimator, _ in cases} == {name}
-
-
 def test_all_noise_comes_from_the_one_place():
     """Keys are made in `_random`, and taken in `base`, after the record."""
     assert all(
-        issubclass(c, PrivateEstimatorMixin) for c in private_estimators().values()
+        isinstance(case.estimator, PrivateEstimatorMixin)
+        for case in CASES
+        if case.private != "ids"
     )
     package = Path(sktensordp.__file__).parent
     using = {"NoiseSource": set(), "secrets": set(), "urandom": set()}
@@ -241,7 +171,7 @@ def test_a_refused_stream_goes_on_as_if_not_asked(keys):
 def test_post_processing_counts_nothing(keys):
     dense = np.where(np.eye(4, 3), np.nan, 0.5)
     entry = CPCompletion(1, max_iter=2, **RANGE).fit(dense)
-    users = CPCompletion(1, perturbation="sums", **UNITS).fit(*ENTRIES)
+    users = CPCompletion(1, perturbation="sums", **USERS).fit(*ENTRIES)
     scaler = BiScaler(4.0, **RANGE).fit(dense)
     encoder = TaskAwareEncoder(4.0, **TASK).fit(ROWS)
     code, noisy, drawn = encoder.privatize(ROWS), LAPLACE.transform(ROWS), len(keys)
@@ -312,8 +242,13 @@ def test_refused_by_one_is_recorded_in_none(tight, adaptive, keys):
 
 def test_other_neighbours_are_refused(keys):
     """Another unit, or rows that are added or removed: such guarantees do not add."""
-    cases = CASES["CPCompletion"] + CASES["JohnsonLindenstrauss"]
-    others = [release_of(*cases[k])[1] for k in (0, -1, -2)]
+    labels = (
+        "CPCompletion, values, default", "CPCompletion, users, statistics",
+        "JohnsonLindenstrauss, samples, projections",
+    )  # fmt: skip
+    cases = [case for case in CASES if case.label in labels]
+    others = [release_of(case.estimator, case.data)[1] for case in cases]
+    assert len(others) == 3
     inner = PrivacyBudget(9.0)
     with PrivacyBudget(math.inf) as outer:
         LAPLACE.transform(ROWS)

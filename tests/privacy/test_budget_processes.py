@@ -180,8 +180,7 @@ def test_forks_refuse():
     ):
         assert refused_in_fork(action)
     assert not refused_in_fork(lambda: LAPLACE.transform(ROWS))
-    with covered(SMALL):
-        assert refused_in_fork(lambda: LAPLACE.transform(ROWS))
+    assert covered(SMALL, refused_in_fork, lambda: LAPLACE.transform(ROWS))
     assert budget.spent is None
 
 

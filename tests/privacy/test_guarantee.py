@@ -265,9 +265,11 @@ def test_pure_epsilons_add_up():
         guarantee(dp_event.DiscreteLaplaceDpEvent(0.125, 3)),
     ]
     together = compose(*parts)
-    assert together.epsilon == math.fsum([0.1, 0.25, 0.375])
+    # The float 0.1 is more than a tenth, and 0.725 is less than the sum.
+    assert together.epsilon == math.nextafter(0.725, 1)
     assert together.delta == 0.0
-    assert compose(*[parts[0]] * 10).epsilon == 1.0
+    # Ten times the float 0.1 is more than 1.
+    assert compose(*[parts[0]] * 10).epsilon == math.nextafter(1.0, 2.0)
     assert compose(parts[1]).epsilon == 0.25
 
 

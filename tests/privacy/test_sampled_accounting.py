@@ -370,11 +370,13 @@ def test_pure_amplification_by_enumeration():
             worst = max(worst, abs(math.log((of @ yes) / (without @ yes))))
         event = Sampled(rate, PureDpEvent(epsilon))
         # 2e-15: sums are rounded; their logarithm is as small as 1e-7 here.
-        assert event_epsilon(event, 0.0) == pytest.approx(worst, rel=1e-12, abs=2e-15)
+        # And it is rounded up, never down.
+        found = event_epsilon(event, 0.0)
+        assert worst - 2e-15 <= found <= worst * (1 + 2e-12) + 2e-15
         assert event_delta(event, event_epsilon(event, 0.0)) == 0.0
         assert event_epsilon(event, 0.0) <= epsilon
     large = event_epsilon(Sampled(0.5, PureDpEvent(720.0)), 0.0)
-    assert large == pytest.approx(720 - math.log(2), rel=1e-12)
+    assert large == pytest.approx(720 - math.log(2), rel=2e-12)
 
 
 def test_residual_inside_a_sample():

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Test the package with the oldest and the newest versions of what it depends on.
+
+    python tests/check_supply.py
+
+takes two environments of its own and runs the tests in both, but for those that repeat
+draws and generated inputs and those of the examples. The result is written to
+doc/supply.md. It exits 1 if a test failed; ``--all`` leaves no test out.
+"""
+
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
+EXTRAS = ("plot", "pandas", "test")
+LEFT_OUT = (
+    "--ignore=tests/statistical", "--ignore=tests/hardening",
+    "--ignore-glob=tests/test_*example*", "--ignore-glob=tests/test_*claims*",
+)  # fmt: skip
+HEAD = """# Supply: what the package is tested with
+
+Every declared dependency at the oldest version that `pyproject.toml` admits and at the
+newest that is published, with the tests run in both environments, but for those that
+repeat draws and generated inputs (`tests/statistical`, `tests/hardening`) and those of
+the examples; `--all` runs them too. Made again by
+
+```bash
+python tests/check_supply.py
+```
+
+Dependencies of dependencies are at their newest in both. The extra `torch` is in
+neither.
+"""
+
+
+def run(*command):
+    command = list(map(str, command))
+    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def declared():
+    """Names of the direct dependencies, with what is declared of their versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = list(project["dependencies"])
+    for extra in EXTRAS:
+        listed += project["optional-dependencies"][extra]
+    pairs = (re.match(r"([\w.-]+)\s*(.*)", one).groups() for one in listed)
+    return dict(sorted(pairs, key=lambda pair: pair[0].lower()))
+
+
+def tested(resolution, folder, left_out):
+    """Versions that were installed, and the last line of the tests."""
+    folder.mkdir()
+    venv.create(folder / "tool", with_pip=True)
+    venv.create(folder / "tested")
+    python = folder / "tested" / "bin" / "python"
+    run(folder / "tool" / "bin" / "pip", "install", "--quiet", "uv")
+    uv = folder / "tool" / "bin" / "uv", "pip"
+    package = f"{ROOT}[{','.join(EXTRAS)}]"
+    # Compiled as pip does it: what compilers warn of would come in the tests else.
+    run(
+        *uv, "install", "--quiet", "--compile-bytecode", "--python", python,
+        "--resolution", resolution, "--editable", package,
+    )  # fmt: skip
+    run(*uv, "check", "--python", python)
+    found = json.loads(run(*uv, "list", "--python", python, "--format", "json"))
+    versions = {one["name"].lower(): one["version"] for one in found}
+    start = time.monotonic()
+    environ = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    tests = subprocess.run(
+        [python, "-m", "pytest", "-q", *left_out],
+        cwd=ROOT, env=environ, text=True, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    minutes = (time.monotonic() - start) / 60
+    last = tests.stdout.strip().splitlines()[-1].strip("= ")
+    if tests.returncode:
+        print(tests.stdout)
+    return versions, re.sub(r" in .*", f" in {minutes:.0f} minutes", last), tests
+
+
+def main():
+    left_out = () if "--all" in sys.argv[1:] else LEFT_OUT
+    with tempfile.TemporaryDirectory() as folder:
+        results = {
+            name: tested(resolution, Path(folder) / name, left_out)
+            for name, resolution in RESOLUTIONS.items()
+        }
+    lines = [
+        HEAD,
+        f"Measured on {datetime.date.today()} with Python "
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}.\n",
+        "| | declared | oldest | newest |",
+        "|---|---|---|---|",
+    ]
+    for name, bound in declared().items():
+        versions = (results[one][0][name.lower()] for one in RESOLUTIONS)
+        lines.append(f"| {name} | {bound} | {' | '.join(versions)} |")
+    ends = " | ".join(results[one][1] for one in RESOLUTIONS)
+    lines.append(f"| **tests** | | {ends} |")
+    (ROOT / "doc" / "supply.md").write_text("\n".join(lines) + "\n")
+    return int(any(tests.returncode for _, _, tests in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

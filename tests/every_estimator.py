@@ -1,0 +1,164 @@
+"""Every public estimator with a small data set, for the tests that none may escape.
+
+Estimators are found by discovery; `test_every_estimator.py` fails for one that has no
+case here.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sktensordp
+from sktensordp import mechanisms
+from sktensordp.completion import (
+    BiScaler,
+    CoordinateEncoder,
+    CPCompletion,
+    TuckerCompletion,
+)
+from sktensordp.encoding import (
+    PrivacyAgnosticEncoder,
+    TaskAgnosticEncoder,
+    TaskAwareEncoder,
+)
+from sktensordp.model_selection import PrivateSearchCV
+
+# Of a tensor of 4 x 3, all entries; samples in [0, 1], as rows and as matrices.
+WHERE = np.argwhere(np.ones((4, 3)))
+VALUES = np.linspace(0.07310585, 0.97, 12)
+ROWS = np.linspace(0, 1, 24).reshape(8, 3)
+MATRICES = np.linspace(0, 1, 48).reshape(8, 3, 2)
+ONE_CELL = np.eye(8, 3)
+
+RANGE = {"value_bounds": (0, 1)}
+LEVELS = {"levels": [0, 0.5, 1]}
+USERS = {**RANGE, "unit": 0, "shape": (4, 3), "delta": 1e-3}
+BOX, NOISY_BOX = {"bounds": (0, 1)}, {"bounds": (0, 1), "delta": 1e-5}
+TASK = {"task": [[1.0, 1.0, 0.0]]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator that no test fits itself: `fresh` gives a clone of it.
+
+    Attributes
+    ----------
+    estimator : estimator
+    data : tuple
+        X, and y where the estimator is fitted to entries of a tensor.
+    private : {"values", "users", "samples", "ids"}
+        What is protected: y; all of X and y about a user; X in `transform`; nothing,
+        of an encoder of coordinates, which meets all ids and no value.
+    label : str
+    """
+
+    estimator: object
+    data: tuple
+    private: str
+    label: str
+
+    def fresh(self, **params):
+        return clone(self.estimator).set_params(**params)
+
+    @property
+    def has_epsilon(self):
+        return "epsilon" in self.estimator.get_params(deep=False)
+
+    def release(self, **params):
+        """A fitted clone that has released once, and what a caller gets of it."""
+        estimator = self.fresh(**params).fit(*self.data)
+        if hasattr(estimator, "unscale_values"):
+            return estimator, estimator.unscale_values(WHERE, np.zeros(len(WHERE)))
+        output = getattr(estimator, "predict", None) or estimator.transform
+        return estimator, output(self.data[0])
+
+
+def _cases():
+    cp, tucker = partial(CPCompletion, max_iter=2), partial(TuckerCompletion, 1)
+    entries = WHERE, VALUES
+    yield "values", entries, {
+        "default": cp(0, **RANGE),
+        "noise": cp(1, perturbation="input", **RANGE),
+        "table": cp(0, perturbation="input", **LEVELS),
+        "sums": cp(0, perturbation="sums", **RANGE),
+        "gradient": cp(1, perturbation="gradient", **RANGE),
+        "statistics": cp(1, perturbation="statistics", **RANGE),
+        "output": cp(1, perturbation="output", **RANGE),
+        "Tucker": tucker(max_iter=2, **RANGE),
+        "Tucker, table": tucker(max_iter=1, biases=False, **LEVELS),
+        "scaler": BiScaler(1.0, **RANGE),
+        "search": PrivateSearchCV(
+            cp(0, perturbation="input", **RANGE), {"rank": [0, 1]}, n_iter=2
+        ),
+    }  # fmt: skip
+    yield (
+        "users",
+        entries,
+        {
+            "sums": cp(1, perturbation="sums", **USERS),
+            "statistics": cp(1, perturbation="statistics", **USERS),
+            "Tucker": tucker(perturbation="sums", **USERS),
+        },
+    )
+    yield "ids", entries, {"ids": CoordinateEncoder()}
+    yield "samples", (ONE_CELL,), {"cells": mechanisms.MatrixMechanism(delta=1e-5)}
+    yield "samples", (MATRICES,), {
+        "projections": mechanisms.JohnsonLindenstrauss(
+            delta=1e-5, n_projections=8, norm_bound=1.0
+        ),
+        **{
+            f"box {number}": mechanism(**NOISY_BOX)
+            for number, mechanism in enumerate([
+                mechanisms.GaussianMechanism, mechanisms.TensorVariateGaussian,
+                mechanisms.MatrixGaussian, mechanisms.UnimodalDirectionalNoise,
+                mechanisms.IndependentDirectionalNoise,
+                mechanisms.MatrixVariateGaussian, mechanisms.TensorRandomizedResponse,
+            ])
+        },
+    }  # fmt: skip
+    yield (
+        "samples",
+        (ROWS,),
+        {
+            "rows": mechanisms.LaplaceMechanism(**BOX),
+            "ball": mechanisms.GaussianMechanism(delta=1e-5, norm_bound=1.0),
+            "response": mechanisms.TensorRandomizedResponse(**BOX, n_levels=3),
+            "hybrid": mechanisms.HybridMechanism(**BOX),
+            "direction": mechanisms.PrivUnit(**BOX),
+            "pure code": TaskAwareEncoder(mechanism="laplace", **TASK),
+            "Gaussian code": TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **TASK),
+            "task agnostic": TaskAgnosticEncoder(**TASK),
+            "privacy agnostic": PrivacyAgnosticEncoder(**TASK),
+        },
+    )
+
+
+CASES = [
+    Case(estimator, data, private, f"{type(estimator).__name__}, {private}, {label}")
+    for private, data, estimators in _cases()
+    for label, estimator in estimators.items()
+]
+EVERY = [pytest.param(case, id=case.label) for case in CASES]
+RELEASING = [
+    pytest.param(case, id=case.label) for case in CASES if case.private != "ids"
+]
+
+
+def public_estimators():
+    """Names of all public classes that have a method `fit`."""
+    found = set()
+    for part in pkgutil.iter_modules(sktensordp.__path__):
+        if part.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"sktensordp.{part.name}")
+        for name in getattr(module, "__all__", []):
+            value = getattr(module, name)
+            if inspect.isclass(value) and hasattr(value, "fit"):
+                found.add(name)
+    return found

@@ -1,0 +1,97 @@
+"""Try generated inputs on every estimator, and count how each was met.
+
+    python tests/hardening/fuzz.py --inputs 100000
+
+prints a table of what was answered and what was refused with which error, and exits
+with 1 if an input was met with anything else. What it tries follows from the seed:
+the line that it prints for a failure repeats it.
+"""
+
+import argparse
+import os
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+
+# Small data: threads would cost more than they save.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from callers import SUBJECTS  # noqa: E402
+from judged import tried  # noqa: E402
+
+BLOCK = 250
+SHOWN = 20
+
+
+def block(job):
+    """What comes of a block of inputs for one estimator."""
+    number, first, size = job
+    return job, *tried(SUBJECTS[number], first, size)
+
+
+def jobs_of(n_inputs, first_seed):
+    """Blocks that make at least as many inputs, for all estimators in turn."""
+    n_blocks = -(-n_inputs // BLOCK)
+    return [(k % len(SUBJECTS), first_seed + k, BLOCK) for k in range(n_blocks)]
+
+
+def table(counts):
+    """Lines of a table: inputs, answered, refused by kind of error, unhandled."""
+    columns = sorted({met for _, _, met in counts} - {"answered", "unhandled"})
+    columns = ["answered", *columns, "unhandled"]
+    rows = sorted({(name, method) for name, method, _ in counts})
+    yield " ".join(["| estimator | method | inputs |", *(f"{c} |" for c in columns)])
+    yield "|---|---" + "|---:" * (len(columns) + 1) + "|"
+    for name, method in [*rows, ("all", "")]:
+        cells = [
+            sum(
+                n
+                for (a, b, c), n in counts.items()
+                if c == column and (name == "all" or (a, b) == (name, method))
+            )
+            for column in columns
+        ]
+        yield " | ".join([f"| {name}", method, *map(str, [sum(cells), *cells])]) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--estimator", type=int, help="number of one, to repeat a block"
+    )
+    options = parser.parse_args()
+    jobs = jobs_of(options.inputs, options.seed)
+    if options.estimator is not None:
+        jobs = [(options.estimator, options.seed, BLOCK)]
+    began, counts = perf_counter(), Counter()
+    print(f"seed {options.seed}, {len(jobs)} blocks of {BLOCK} inputs", flush=True)
+    context = get_context("spawn")
+    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
+        for (number, first, _), found, unhandled in pool.map(block, jobs):
+            counts += found
+            print(f"\r{counts.total():,}", end="", file=sys.stderr, flush=True)
+            for text in unhandled[:SHOWN]:
+                print(f"\nUNHANDLED: {text}")
+            if unhandled:
+                again = f"--estimator {number} --seed {first}"
+                print(f"    again: python tests/hardening/fuzz.py {again}", flush=True)
+    print("\n".join(table(counts)))
+    failures = sum(n for (_, _, met), n in counts.items() if met == "unhandled")
+    seconds = perf_counter() - began
+    print(
+        f"{counts.total():,} generated inputs in {seconds:.0f} s, "
+        f"{failures or 'none'} unhandled"
+    )
+    return failures > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""What a release shows beside its numbers is the same for the most different data.
+
+Exceptions, warnings, shapes, attributes, random words and, until the noise is drawn,
+the very lines that run are compared between neighbours, with the same noise.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+from every_estimator import BOX, MATRICES, RELEASING, ROWS, TASK, VALUES, WHERE, Case
+from side_channels import (
+    LARGEST,
+    LEAST,
+    constant_noise,
+    databases,
+    differences,
+    observe,
+    released,
+)
+from sklearn.base import clone
+
+from sktensordp._random import NoiseSource
+from sktensordp.completion import CPCompletion
+from sktensordp.completion._gradient import GradientPerturbation
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    MatrixVariateGaussian,
+    PrivUnit,
+    TensorRandomizedResponse,
+    TensorVariateGaussian,
+)
+from sktensordp.mechanisms._privunit import calibrated_cap
+
+TURNED = [[0.6, -0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
+OTHERS = {
+    "ball": (LaplaceMechanism(norm_bound=1.0), ROWS),
+    "ball and box": (GaussianMechanism(norm_bound=0.8, bounds=(0.1, 1)), ROWS),
+    "vouched for": (GaussianMechanism(sensitivity=1.0), ROWS),
+    "vouched for, pure": (LaplaceMechanism(sensitivity=1.0), ROWS),
+    "ranges": (LaplaceMechanism(bounds=([-1e9, 0, 0], [1, 1e-9, 1])), ROWS),
+    "turned": (
+        TensorVariateGaussian(
+            bounds=(0, 1), utility=[TURNED, None], directions=[TURNED, None]
+        ),
+        MATRICES,
+    ),
+    "correlated": (
+        MatrixVariateGaussian(
+            row_covariance=np.eye(3) + 0.5, norm_bound=1.0
+        ),
+        MATRICES,
+    ),
+    "geometric": (
+        TensorRandomizedResponse(bounds=(0, 1), noise="geometric", n_levels=50), ROWS
+    ),
+    "weights": (TensorRandomizedResponse(**BOX, weights=[0, 0.2, 0.4]), ROWS),
+    "direction in a ball": (PrivUnit(norm_bound=1.0), ROWS),
+    "code in a ball": (TaskAwareEncoder(mechanism="l2", output="code", **TASK), ROWS),
+    "code on a sphere": (TaskAwareEncoder(mechanism="privunit", **TASK), ROWS),
+}  # fmt: skip
+MORE = [
+    pytest.param(Case(estimator, (X,), "samples", label), id=label)
+    for label, (estimator, X) in OTHERS.items()
+]
+MANY = {"value_bounds": (0, 1), "max_iter": 2}
+MORE += [
+    pytest.param(Case(estimator, (WHERE, VALUES), "values", label), id=label)
+    for label, estimator in {
+        "levels": CPCompletion(
+            0, levels=np.linspace(0, 1, 41), perturbation="input", max_iter=2
+        ),
+        "smooth": CPCompletion(1, smooth_modes=[0], perturbation="input", **MANY),
+        "no biases": CPCompletion(1, biases=False, perturbation="statistics", **MANY),
+    }.items()
+]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("case", [*RELEASING, *MORE])
+def test_neighbours_look_alike(case, dtype):
+    assert not differences(released(case), databases(case, dtype))
+
+
+@pytest.mark.parametrize("noise", [1.0, -1.0], ids=["highest", "lowest"])
+@pytest.mark.parametrize("case", [*RELEASING, *MORE])
+def test_neighbours_look_alike_with_the_most_extreme_noise(case, noise):
+    with constant_noise(noise):
+        assert not differences(released(case), databases(case))
+
+
+def test_a_user_with_a_million_times_the_same_entry():
+    model = CPCompletion(
+        1, unit=0, shape=(4, 3), value_bounds=(0, 1), perturbation="statistics",
+        random_state=0,
+    )  # fmt: skip
+    rest = WHERE[:, 0] != 2
+    where = np.concatenate([WHERE[rest], np.repeat(WHERE[7:8], 10**6, axis=0)])
+    values = np.concatenate([VALUES[rest], np.resize([1.0, LARGEST], 10**6)])
+
+    def seen(data):
+        shown = observe(
+            lambda: (lambda m: (m, m.predict(WHERE)))(clone(model).fit(*data))
+        )
+        # More than half a million entries are worked on in parts.
+        return {part: shown[part] for part in shown if part != "path"}
+
+    assert seen((where, values)) == seen((WHERE[rest], VALUES[rest]))
+
+
+# Numbers that no float holds are refused by all, and alike.
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+@pytest.mark.parametrize("case", RELEASING)
+def test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(case, number):
+    X, *y = case.data
+    if y:
+        y = [np.array([number, *VALUES[1:]], dtype=object)]
+        model, release = case.fresh(), "fit"
+    else:
+        model, release = case.fresh().fit(X), "transform"
+        X = X.astype(object)
+        X.flat[0] = number
+    with pytest.raises(ValueError, match="must hold numbers") as caught:
+        getattr(model, release)(X, *y)
+    assert "000" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1e51), (-1e300, 1e300), (0, 1e-310)])
+@pytest.mark.parametrize("name", ["value_bounds", "levels"])
+def test_a_range_whose_powers_are_no_numbers_is_refused(name, low, high):
+    for y in (low, high):
+        with pytest.raises(ValueError, match=f"{name} must be within 1e\\+50"):
+            CPCompletion(0, **{name: (low, high)}).fit(WHERE, np.full(12, y))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1e50), (-1e50, 1e50), (0, 1e-50)])
+@pytest.mark.parametrize("perturbation", ["input", "sums", "gradient", "statistics"])
+def test_the_largest_and_least_ranges_are_served(perturbation, low, high):
+    def release(data):
+        model = CPCompletion(
+            1, value_bounds=(low, high), perturbation=perturbation, max_iter=2,
+            random_state=0,
+        ).fit(*data)  # fmt: skip
+        return model, model.predict(WHERE)
+
+    data = [(WHERE, np.full(12, y)) for y in (low, high, 0.0, LARGEST, -LEAST)]
+    assert not differences(release, data)
+
+
+# The tests notice estimators that depend on the data.
+
+
+def beyond(X):
+    return np.max(X) > 1
+
+
+class Raises(LaplaceMechanism):
+    def transform(self, X):
+        if beyond(X):
+            raise OverflowError
+        return super().transform(X)
+
+
+class Warns(LaplaceMechanism):
+    def transform(self, X):
+        if beyond(X):
+            warnings.warn("A value was clipped.", RuntimeWarning, stacklevel=2)
+        return super().transform(X)
+
+
+class Remembers(LaplaceMechanism):
+    def transform(self, X):
+        if beyond(X):
+            self.clipped_ = True
+        return super().transform(X)
+
+
+class Counts(LaplaceMechanism):
+    def transform(self, X):
+        self.n_clipped_ = int(np.count_nonzero(X > 1))
+        return super().transform(X)
+
+
+class Shrinks(LaplaceMechanism):
+    def transform(self, X):
+        return super().transform(X)[:, : 2 + (not beyond(X))]
+
+
+class Narrows(LaplaceMechanism):
+    def transform(self, X):
+        return super().transform(X).astype("f4" if beyond(X) else "f8")
+
+
+class Overflows(LaplaceMechanism):
+    def transform(self, X):
+        return super().transform(X) * (np.inf if beyond(X) else 1.0)
+
+
+class Draws(LaplaceMechanism):
+    def transform(self, X):
+        with self._release(self.privacy_guarantee_) as source:
+            source.stream(0).random_raw(3 + int(beyond(X)))
+        return super().transform(X)
+
+
+class Stops(LaplaceMechanism):
+    def transform(self, X):
+        for value in np.ravel(X):
+            if value > 1:
+                break
+        return super().transform(X)
+
+
+class Claims(LaplaceMechanism):
+    def transform(self, X):
+        found = super().transform(X)
+        if beyond(X):
+            self.privacy_guarantee_ = (
+                LaplaceMechanism(2.0, bounds=(0, 1)).fit(ROWS).privacy_guarantee_
+            )
+        return found
+
+
+@pytest.mark.parametrize(
+    ("wrong", "part"),
+    [
+        (Raises, "error"), (Warns, "warnings"), (Remembers, "state"),
+        (Counts, "state"), (Shrinks, "output"), (Narrows, "output"),
+        (Overflows, "output"), (Draws, "words"), (Stops, "path"),
+        (Claims, "guarantee"),
+    ],
+)  # fmt: skip
+def test_what_depends_on_the_data_is_noticed(wrong, part):
+    case = Case(wrong(bounds=(0, 1)), (ROWS,), "samples", "wrong")
+    found = differences(released(case), databases(case))
+    assert part in {name for _, name in found}
+    assert not differences(
+        released(Case(LaplaceMechanism(bounds=(0, 1)), (ROWS,), "samples", "right")),
+        databases(case),
+    )
+
+
+def test_iterations_that_end_early_are_noticed(monkeypatch):
+    """A descent that stops where residuals are small, before the noise."""
+    release = GradientPerturbation.release
+
+    def stops(solver, values, source, on_sweep):
+        return release(solver, values, source, lambda _: bool(np.ptp(values) == 0))
+
+    case = next(param.values[0] for param in RELEASING if "gradient" in param.id)
+    # The first database has values that differ.
+    data = databases(case)[::-1]
+    monkeypatch.setattr(GradientPerturbation, "release", stops)
+    found = differences(released(case), data)
+    assert {"path", "words"} <= {name for _, name in found}
+
+
+def test_how_often_a_direction_is_rejected_does_not_depend_on_the_sample():
+    """False alarms: 2e-9, five comparisons at six standard deviations."""
+    sampler = calibrated_cap(4, 1.0).sampler
+    units = np.array(
+        [[0, 0, 0, 1.0], [1, 0, 0, 0], [0.5] * 4, [0.6, -0.8, 0, 0], [-1, 0, 0, 0]]
+    )
+    n, rates = 2**17, []
+    for number, unit in enumerate(units):
+        around = np.tile(unit, (n, 1))
+        points = sampler._candidates(around, NoiseSource(1, number).stream(0))
+        inside = np.einsum("ij,ij->i", around, points) >= sampler.cosine * np.sqrt(
+            np.square(points).sum(axis=1)
+        )
+        rates.append(np.mean(inside & sampler._is_supported(points)))
+    mean = np.mean(rates)
+    assert np.ptp(rates) < 6 * np.sqrt(2 * mean * (1 - mean) / n)

@@ -1,0 +1,290 @@
+"""The hunt for leaks finds them, wherever they are planted."""
+
+import contextvars
+import functools
+import warnings
+import weakref
+from collections import deque
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from every_estimator import CASES, RELEASING
+from leak_hunt import (
+    Secrets,
+    generators_alive,
+    in_exception,
+    released,
+    state_of_modules,
+)
+from planted_data import (
+    LARGEST,
+    LEAST,
+    N_OWN,
+    RARE,
+    USER,
+    add_code_and_noise,
+    data_of,
+    fresh,
+    private_data,
+    secrets_of,
+    tensor_data,
+    used,
+)
+
+from sktensordp import _random, completion
+from sktensordp.completion import CPCompletion
+
+CELLS = next(case for case in CASES if case.label == "CPCompletion, values, noise")
+USERS = next(case for case in CASES if case.private == "users")
+SECRETS = secrets_of(CELLS)
+CACHE = []
+
+
+def values():
+    return tensor_data(CELLS)[1]
+
+
+def fitted(case=CELLS):
+    return fresh(case).fit(*data_of(case))
+
+
+def called(function, *arguments):
+    function(*arguments)
+    return function
+
+
+class Lazy:
+    __slots__ = ("__dict__", "value")
+
+    def __init__(self, y):
+        self.value = y[3]
+
+    @functools.cached_property
+    def mean(self):
+        return values().mean()
+
+
+def lazy(y):
+    thing = Lazy(y)
+    assert thing.mean
+    del thing.value
+    return thing
+
+
+# Ways to keep something of the values, as an attribute of an estimator.
+KEPT = {
+    "array": lambda y: y,
+    "one value": lambda y: float(y[3]),
+    "least": np.min,
+    "largest": np.max,
+    "scaled": lambda y: {"z": [2 * y[3] - 1]},
+    "centred": lambda y: (y - y.mean())[2:3],
+    "sum": np.sum,
+    "minus the mean": lambda y: -y.mean(),
+    "mean of a row": lambda y: y[3:6].mean(),
+    "squares": lambda y: y @ y,
+    "single precision": lambda y: y.astype(np.float32),
+    "one in single precision": lambda y: np.float32(y[3]),
+    "long double": lambda y: y.astype(np.longdouble),
+    "byte order": lambda y: y.astype(">f8"),
+    "complex": lambda y: y * 1j,
+    "bytes": lambda y: b"?" + y.tobytes(),
+    "bytes in another order": lambda y: y.astype(">f8").tobytes(),
+    "bytes of single precision": lambda y: y.astype(">f4").tobytes(),
+    "text": lambda y: f"values like {y[3]:.6g}",
+    "text of a mean": lambda y: f"mean {y.mean():.9g}",
+    "array of objects": lambda y: np.array([None, y.tolist()], dtype=object),
+    "base of a view": lambda y: y[:0],
+    "memory": lambda y: memoryview(y[:0]),
+    "closure": lambda y: lambda: y,
+    "default": lambda y: lambda x=y: x,
+    "attribute of a function": lambda y: vars(f := lambda: 0).update(y=y) or f,
+    "partial": lambda y: functools.partial(print, y),
+    "method": lambda y: [y].append,
+    "lru_cache": lambda y: called(functools.lru_cache(lambda n, v: n), 1, y[3]),
+    "cached result": lambda y: called(functools.cache(lambda n: y.mean()), 1),
+    "cached property": lazy,
+    "slot": Lazy,
+    "namespace": lambda y: SimpleNamespace(inner=SimpleNamespace(y=y)),
+    "deque": lambda y: deque([y]),
+    "key of a dict": lambda y: {y[3]: None},
+    "weak": lambda y: weakref.WeakValueDictionary(y=CACHE.append(y) or y),
+    "generator": lambda y: (x for x in y),
+    "error": lambda y: ValueError(y[3]),
+}
+
+
+@pytest.mark.parametrize("keep", KEPT.values(), ids=KEPT)
+def test_what_is_kept_is_found(keep):
+    estimator = fitted()
+    assert not SECRETS.hunt(estimator)
+    estimator._kept = SimpleNamespace(deep=keep(values()))
+    assert SECRETS.hunt(estimator)
+
+
+@pytest.mark.parametrize("numbers", ["array", "scaled", "sum", "squares", "text"])
+def test_what_leaves_alone_is_found(numbers, monkeypatch):
+    state = CPCompletion.__getstate__
+
+    def leaking(estimator):
+        return {**state(estimator), "seen": KEPT[numbers](values())}
+
+    estimator = fitted()
+    assert not released(SECRETS, estimator)
+    monkeypatch.setattr(CPCompletion, "__getstate__", leaking)
+    found = "\n".join(released(SECRETS, estimator))
+    ways = [f"pickle {n}" for n in range(6)] + ["joblib", "compressed", "deep copy"]
+    assert [way for way in ways if way not in found] == []
+
+
+@pytest.mark.parametrize("shown", ["__repr__", "_repr_html_"])
+def test_what_is_shown_is_found(shown, monkeypatch):
+    monkeypatch.setattr(CPCompletion, shown, lambda _: f"CPCompletion({RARE:.5f})")
+    assert released(SECRETS, fitted())
+
+
+def test_what_the_guarantee_says_is_found():
+    estimator = fitted()
+    guarantee = replace(estimator.privacy_guarantee_, statement=f"Not {LEAST:.8f}.")
+    estimator.privacy_guarantee_ = guarantee
+    assert released(SECRETS, estimator)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [np.arange(USER + 1), [0, USER], np.float64(USER), f"user {USER}", {USER: 1}],
+)
+@pytest.mark.parametrize("number", [USER, N_OWN])
+def test_whole_numbers_are_found(told, number):
+    if number == N_OWN:
+        told = np.zeros((N_OWN, 2)) if isinstance(told, np.ndarray) else N_OWN
+    estimator, secrets = fitted(USERS), secrets_of(USERS)
+    assert not released(secrets, estimator)
+    estimator.seen_ = told
+    assert secrets.hunt(estimator)
+    assert released(secrets, estimator)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in RELEASING if case.values[0].has_epsilon]
+)
+def test_a_release_without_noise_is_found(case):
+    secrets = secrets_of(case)
+    estimator = fresh(case, epsilon=np.inf).fit(*data_of(case))
+    out = used(case, estimator, *private_data(case))
+    if case.private == "samples":
+        add_code_and_noise(secrets, case, estimator, None)
+        assert secrets.hunt(out)
+    else:
+        assert released(secrets, estimator)
+
+
+# Ways to keep something of the noise.
+def source_itself(source):
+    return source
+
+
+def stream_of(source):
+    return source.stream(0)
+
+
+def key_as(form):
+    return lambda source: form(source._key)
+
+
+NOISE = {
+    "source": source_itself,
+    "stream": stream_of,
+    "key": key_as(bytes),
+    "hex": key_as(bytes.hex),
+    "number": key_as(lambda key: int.from_bytes(key, "big")),
+    "words": key_as(lambda key: np.frombuffer(key, "<u8")),
+    "numbers": key_as(lambda key: np.frombuffer(key, "<u8").tolist()),
+    "bytes": key_as(lambda key: np.frombuffer(key, np.uint8)),
+    "text": key_as(repr),
+    "first word": lambda source: int(source.stream(0).random_raw(1)[0]),
+}
+
+
+@pytest.mark.parametrize("keep", NOISE.values(), ids=NOISE)
+def test_noise_that_is_kept_is_found(keep, monkeypatch):
+    secrets, before = Secrets(), generators_alive()
+    estimator = fitted()
+
+    def leaking(source):
+        secrets.add_key("key", source._key)
+        secrets.add_key("noise", source.stream(0).random_raw(2).tobytes())
+        estimator.kept_ = keep(source)
+
+    monkeypatch.setattr(_random.NoiseSource, "close", leaking)
+    other = fitted()
+    assert not secrets.hunt(other)
+    assert secrets.hunt(estimator)
+    alive = keep in (source_itself, stream_of)
+    assert (len(generators_alive()) > len(before)) == alive
+
+
+LEAKING = contextvars.ContextVar("leaking", default=None)
+
+
+def warn(y):
+    warnings.warn_explicit(
+        f"not {y[3]}", UserWarning, "f.py", 1, registry=vars(completion).setdefault(
+            "__warningregistry__", {}
+        ),
+    )  # fmt: skip
+
+
+def remember(y):
+    LEAKING.set(y)
+
+
+STATE = {
+    "list of a module": lambda y: setattr(completion, "_seen", [y]),
+    "cache of a module": lambda y: setattr(
+        completion, "_cached", called(functools.lru_cache(lambda v: 0), y[3])
+    ),
+    "class": lambda y: setattr(CPCompletion, "_last", y.mean()),
+    "context": remember,
+    "warnings": warn,
+}
+
+
+@pytest.mark.parametrize("keep", STATE)
+def test_what_the_package_keeps_is_found(keep, monkeypatch):
+    monkeypatch.setattr(completion, "_seen", None, raising=False)
+    monkeypatch.setattr(completion, "_cached", None, raising=False)
+    monkeypatch.setattr(CPCompletion, "_last", None, raising=False)
+    monkeypatch.setattr(completion, "__warningregistry__", {}, raising=False)
+    assert not SECRETS.hunt(state_of_modules())
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("default")
+        STATE[keep](values())
+    assert SECRETS.hunt(state_of_modules())
+    LEAKING.set(None)
+
+
+def raised(error, cause=None, context=None, note=None):
+    error.__cause__, error.__context__ = cause, context
+    if note:
+        error.add_note(note)
+    return error
+
+
+ERRORS = {
+    "text": raised(ValueError(f"not {RARE:.8f}")),
+    "argument": raised(ValueError("no", np.array([LARGEST]))),
+    "cause": raised(ValueError(), cause=KeyError(RARE)),
+    "context": raised(ValueError(), context=ValueError(f"array([{RARE:.5g}])")),
+    "note": raised(ValueError(), note=f"{LEAST!r}"),
+    "group": ExceptionGroup("some", [TypeError(RARE)]),
+    "deep": raised(ValueError(), context=raised(KeyError(), cause=TypeError(RARE))),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_what_an_error_says_is_found(error):
+    assert in_exception(SECRETS, error)
+    assert not in_exception(SECRETS, ValueError("X has shape (12, 2), not (12, 3)."))

@@ -1,0 +1,306 @@
+"""No noise is used twice: within a release, by copies, threads, forks and workers."""
+
+import copy
+import multiprocessing
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+from every_estimator import CASES, RELEASING, ROWS
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
+
+from sktensordp import _random
+from sktensordp._random import NoiseSource
+from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.encoding._client import EncoderClient
+from sktensordp.mechanisms import LaplaceMechanism
+
+# All values are alike, so that what differs is the noise.
+WHERE, SHAPE = np.argwhere(np.ones((20, 15))), (20, 15)
+HALF = np.full(len(WHERE), 0.5)
+SAMPLES = [case for case in RELEASING if case.values[0].private == "samples"]
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Keys and blocks of all streams, in the order in which they are asked for."""
+    taken, start = [], NoiseSource.stream
+
+    def record(self, block):
+        taken.append((self._key, int(block)))
+        return start(self, block)
+
+    monkeypatch.setattr(NoiseSource, "stream", record)
+    return taken
+
+
+def all_differ(things):
+    things = [*things]
+    return bool(things) and len(set(things)) == len(things)
+
+
+def ready(case, **params):
+    """An estimator of a case, for `noise`; where it transforms, it is fitted."""
+    if case.private == "samples":
+        return case.fresh(**params).fit(*case.data)
+    names = case.estimator.get_params(deep=True)
+    shapes = {n: SHAPE for n, v in names.items() if n.endswith("shape") and v}
+    return case.fresh(**params, **shapes)
+
+
+def rows_of(case, n):
+    return np.full((n, *case.data[0].shape[1:]), 0.5)
+
+
+def task(estimator, case, n=64):
+    """A method that releases, and its arguments: other processes can take them."""
+    if isinstance(estimator, EncoderClient):
+        return estimator.privatize, rows_of(case, n)
+    if case.private == "samples":
+        return estimator.transform, rows_of(case, n)
+    return estimator.fit, WHERE, HALF
+
+
+def noise(released):
+    """What was released, as bytes. By chance, two differ.
+
+    They are functions of the noise of 64 samples or more, or of 300 values or their
+    sums, so that two are the same with a probability below 1e-6.
+    """
+    released = getattr(released, "best_estimator_", released)
+    if isinstance(released, np.ndarray):
+        return released.tobytes()
+    parts = getattr(released, "means_", None) or released.factors_
+    parts = [part.tobytes() for part in parts if part is not None]
+    return b"".join([np.float64(released.offset_).tobytes(), *parts])
+
+
+def release(estimator, case):
+    method, *data = task(estimator, case)
+    return noise(method(*data))
+
+
+def copies(estimator, folder):
+    stored, path = pickle.dumps(estimator), folder / "stored.joblib"
+    joblib.dump(estimator, path)
+    loaded = [pickle.loads(stored) for _ in range(2)]
+    loaded += [joblib.load(path) for _ in range(2)]
+    return [estimator, copy.copy(estimator), copy.deepcopy(estimator), *loaded]
+
+
+def noises_of_copies(case, folder):
+    """Noise of one object, its copies and clones, in threads, time and again."""
+    original = ready(case)
+    found = [release(original, case)]
+    objects = copies(original, folder)
+    if case.private != "samples":
+        objects += [clone(original), clone(original)]
+    for _ in range(2):
+        found += [release(one, case) for one in objects]
+    if case.private == "samples":
+        with ThreadPoolExecutor(4) as pool:
+            found += pool.map(lambda _: release(original, case), range(8))
+    return found
+
+
+@pytest.mark.parametrize("case", RELEASING)
+def test_copies_and_threads_share_no_noise(case, tmp_path, streams):
+    assert all_differ(noises_of_copies(case, tmp_path))
+    # No block of any release is asked for twice, by one that searches neither.
+    assert all_differ(streams)
+
+
+def test_copies_of_a_client_share_no_noise(tmp_path, streams):
+    encoder = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
+    case = next(case for case in CASES if case.label.endswith("pure code"))
+    clients = [*copies(encoder.client(), tmp_path), encoder.client()]
+    clients += [copy.deepcopy(encoder).client()]
+    assert all_differ(release(one, case) for one in clients + clients)
+    with ThreadPoolExecutor(4) as pool:
+        tried = pool.map(lambda _: release(clients[0], case), range(8))
+    assert all_differ(tried)
+    assert all_differ(streams)
+
+
+@pytest.mark.parametrize("mutant", ["one key", "one stream", "no parts"])
+def test_reuse_would_be_noticed(mutant, monkeypatch, tmp_path, streams):
+    if mutant == "one key":
+        monkeypatch.setattr(_random.secrets, "token_bytes", bytes)
+    elif mutant == "one stream":
+        start = NoiseSource.stream
+        monkeypatch.setattr(NoiseSource, "stream", lambda self, block: start(self, 0))
+    else:
+        monkeypatch.setattr(NoiseSource, "part", lambda self, number: self)
+    ending = "gradient" if mutant == "no parts" else "rows"
+    case = next(case for case in CASES if case.label.endswith(ending))
+    found = noises_of_copies(case, tmp_path) if mutant == "one key" else [b""]
+    if case.private == "samples":
+        method, data = task(ready(case), case, n=2**16)
+        method(data)
+    else:
+        release(ready(case), case)
+    assert all_differ(found) == (mutant != "one key")
+    assert not all_differ(streams)
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="needs fork"
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_processes_share_no_noise():
+    """Forks, spawned processes and workers, of objects that have released before."""
+    cases = [case.values[0] for case in RELEASING]
+    estimators = [ready(case) for case in cases]
+    found = [[release(*pair)] for pair in zip(estimators, cases, strict=True)]
+    tasks = [task(*pair) for pair in zip(estimators, cases, strict=True)]
+
+    def add(released):
+        for one, known in zip(released, found, strict=True):
+            known.append(noise(one))
+
+    for method in ("fork", "fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            waiting = [pool.apply_async(call, data) for call, *data in tasks]
+            add([one.get(120) for one in waiting])
+    for _ in range(2):
+        add(Parallel(n_jobs=2)(delayed(call)(*data) for call, *data in tasks))
+    add([call(*data) for call, *data in tasks])
+    for case, known in zip(cases, found, strict=True):
+        assert len(known) == 7
+        assert all_differ(known), case.label
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_folds_share_no_noise_but_with_a_seed(n_jobs, seed):
+    """Four fits to the same data, where folds would be, in this process or in two."""
+    options = {"n_jobs": n_jobs, "return_estimator": True}
+    model = CPCompletion(0, value_bounds=(0, 1), shape=SHAPE, random_state=seed)
+    everything = 4 * [(np.arange(300), np.arange(300))]
+    found = cross_validate(model, WHERE, HALF, cv=everything, **options)
+    fitted = found["estimator"]
+    assert len({noise(one) for one in fitted}) == (4 if seed is None else 1)
+    X, mechanism = np.full((64, 3), 0.5), LaplaceMechanism(random_state=seed)
+    steps = make_pipeline(mechanism.set_params(bounds=(0, 1)), LinearRegression())
+    everything = 4 * [(np.arange(64), np.arange(64))]
+    found = cross_validate(steps, X, np.arange(64.0), cv=everything, **options)
+    coefficients = {one[-1].coef_.tobytes() for one in found["estimator"]}
+    assert len(coefficients) == (4 if seed is None else 1)
+
+
+def many(case):
+    """More than two blocks of 2^16 entries, or more than 64 samples of a block each."""
+    if "Lindenstrauss" in case.label:
+        return 100
+    # Codes have one entry.
+    return 2**17 // (1 if "code" in case.label else case.data[0][0].size) + 3
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_equal_samples_get_different_noise(case, streams):
+    """By correlation, a false alarm a case and lag with probability 1e-6."""
+    method, rows = task(ready(case), case, n=many(case))
+    released = method(rows).reshape(len(rows), -1)
+    assert all_differ(streams)
+    assert len(streams) >= 2
+    block = 2**16 // rows[0].size
+    for lag in {1, len(rows) // 3, min(block, len(rows) // 2)}:
+        one, other = released[:-lag], released[lag:]
+        assert not np.array_equal(one, other)
+        # Entries of a sample may be as good as equal: they count as one.
+        one, other = one - one.mean(axis=0), other - other.mean(axis=0)
+        correlation = np.corrcoef(one.ravel(), other.ravel())[0, 1]
+        assert abs(correlation) < 4.9 / np.sqrt(len(one))
+
+
+LARGE = {
+    "input": {"perturbation": "input"},
+    "input, levels": {"perturbation": "input", "levels": [0, 0.5, 1]},
+    "sums": {"perturbation": "sums"},
+    "statistics": {"perturbation": "statistics"},
+    "output": {"perturbation": "output"},
+    "gradient": {"perturbation": "gradient"},
+    "published": {"perturbation": "gradient", "calibration": "published"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", LARGE)
+def test_large_fits_read_every_block_once(name, streams):
+    """Of 70,000 rows and as many values: more than a block of either."""
+    n = 70_000
+    where = np.stack([np.arange(n), np.arange(n) % 2], axis=1)
+    model = CPCompletion(
+        1, shape=(n, 2), value_bounds=(0, 1), max_iter=2, **LARGE[name]
+    )
+    model.fit(where, np.full(n, 0.5))
+    assert all_differ(streams)
+    assert len({key for key, _ in streams}) == 1
+    assert len(streams) > 1
+
+
+# What an integer means.
+
+
+@pytest.mark.parametrize("case", RELEASING)
+def test_an_int_repeats_in_clones_alone(case):
+    names = case.estimator.get_params(deep=True)
+    seed = {n: 5 for n in names if n.split("__")[-1] == "random_state"}
+    one, other = ready(case, **seed), ready(case, **seed)
+    first = [release(one, case) for _ in range(3)]
+    if case.label.startswith("PrivateSearchCV"):
+        # The seed of the estimator gives every candidate the same noise.
+        assert len(set(first)) >= 1
+    else:
+        assert all_differ(first)
+    assert [release(other, case) for _ in range(3)] == first
+    # A copy has come as far as the original, and goes on with the same noise.
+    stored = pickle.loads(pickle.dumps(one))
+    assert release(stored, case) == release(one, case)
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_threads_do_not_matter_to_an_int(case):
+    found = set()
+    for n_threads in (1, 2, 3):
+        method, rows = task(ready(case, random_state=5), case, n=many(case))
+        with threadpool_limits(n_threads, user_api="openmp"):
+            found.add(noise(method(rows)))
+    assert len(found) == 1
+
+
+def test_processes_do_not_matter_to_an_int():
+    cases = [case.values[0] for case in RELEASING]
+    cases = [case for case in cases if "search" not in case.label]
+
+    def tasks():
+        return [task(ready(case, random_state=5), case) for case in cases]
+
+    here = [noise(call(*data)) for call, *data in tasks()]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        waiting = [pool.apply_async(call, data) for call, *data in tasks()]
+        there = [noise(one.get(120)) for one in waiting]
+    assert [a == b for a, b in zip(here, there, strict=True)] == [True] * len(cases)
+
+
+@pytest.mark.parametrize(
+    "name", sorted({type(case.estimator) for case in CASES} | {EncoderClient}, key=str)
+)
+def test_docs_say_what_an_int_means(name):
+    if name is CoordinateEncoder:
+        assert not hasattr(name(), "random_state")
+        return
+    # One says that its parameters are those of its base.
+    doc = name.__doc__ if "random_state" in name.__doc__ else name.__mro__[1].__doc__
+    said = " ".join(doc.split("random_state : ")[1].split("\n\n")[0].split())
+    assert "None draws from the operating system's entropy" in said
+    assert "int is for tests and papers" in said

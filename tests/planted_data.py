@@ -1,0 +1,175 @@
+"""Data with rare numbers for every case, and what nothing released may tell of them."""
+
+import copy
+
+import numpy as np
+from leak_hunt import Secrets, numbers_in
+
+from sktensordp.encoding._whitening import standardized
+
+# Numbers that nothing else has: a value, the least and the largest, an index among
+# those of 1013 users, how many entries it has, and how many there are.
+RARE, LEAST, LARGEST = 0.731058537012971, 0.003178210433217, 0.996813352871941
+N_USERS, USER, N_OWN, N_ALL = 1013, 911, 317, 691
+
+
+def tensor_data(case, seed=0):
+    """Entries of a tensor, irregular and with the rare ones; others for each seed."""
+    rng = np.random.default_rng([311, seed])
+    X = np.argwhere(np.ones((4, 3)))
+    if case.private == "users":
+        users = rng.integers(100, 900, N_ALL)
+        if seed == 0:
+            users[rng.choice(N_ALL, N_OWN, replace=False)] = USER
+        X = np.column_stack([users, rng.integers(0, 3, N_ALL)])
+    y = rng.uniform(0.05, 0.95, len(X))
+    if seed == 0:
+        y[[3, 9, 11]] = RARE, LEAST, LARGEST
+    return X, y
+
+
+def samples(case, seed=0):
+    """Samples of the shape of the case, irregular and with the rare values."""
+    rng = np.random.default_rng([312, seed])
+    X = rng.uniform(0.05, 0.95, np.shape(case.data[0]))
+    if seed == 0:
+        X.flat[[1, 5, 11]] = RARE, LEAST, LARGEST
+    return X
+
+
+def is_encoder(case):
+    """Whether it is fitted to people who consent, and what it learns is published."""
+    return hasattr(case.estimator, "client")
+
+
+def private_data(case):
+    """What the case protects: X, or X and y."""
+    return (samples(case),) if case.private == "samples" else tensor_data(case)
+
+
+def data_of(case, seed=0):
+    """What the case is fitted to; an encoder of samples to those of others."""
+    if case.private != "samples":
+        return tensor_data(case, seed)
+    return (samples(case, 7 if is_encoder(case) else seed),)
+
+
+def fresh(case, **params):
+    """An estimator that is not fitted, for more users than there are."""
+    shape = {"shape": (N_USERS, 3)} if case.private == "users" else {}
+    return case.fresh(**shape, **params)
+
+
+def tensor_of(case):
+    """The same data as a tensor, NaN where nothing was observed."""
+    X, y = tensor_data(case)
+    tensor = np.full((N_USERS, 3) if case.private == "users" else (4, 3), np.nan)
+    tensor[tuple(X.T)] = y
+    return tensor
+
+
+def fits_of(case, prepared=lambda estimator: estimator):
+    """Yield the estimator after every way to fit it, by name."""
+    yield "fit", prepared(fresh(case)).fit(*data_of(case))
+    if hasattr(case.estimator, "fit_batches"):
+        X, y = tensor_data(case)
+        halves = [(X[:5], y[:5]), (X[5:], y[5:])]
+        yield "batches", prepared(fresh(case)).fit_batches(halves)
+    if case.private in ("values", "users") and hasattr(case.estimator, "fit_transform"):
+        tensor = tensor_of(case)
+        estimator = prepared(fresh(case)).fit(tensor)
+        estimator.transform(tensor)
+        yield "tensor", estimator
+
+
+def used(case, estimator, *data):
+    """Call everything there is after a fit; what comes out."""
+    X = data[0]
+    if case.private == "samples":
+        out = [estimator.transform(X)]
+        if hasattr(estimator, "variance"):
+            estimator.variance(X)
+        if is_encoder(case):
+            out += [client := estimator.client(), client.privatize(X)]
+            out += [code := estimator.privatize(X), estimator.decode(code)]
+        return out
+    y = data[1]
+    for name, arguments in (
+        ("partial_fit", (X, y)), ("fold_in", (X, y)), ("scale_values", (X, y)),
+        ("unscale_values", (X, y)), ("score", (X, y)), ("recommend", ([1, -1],)),
+    ):  # fmt: skip
+        if hasattr(estimator, name):
+            getattr(estimator, name)(*arguments)
+    out = []
+    if hasattr(estimator, "predict"):
+        out += [estimator.predict(X[:3])]
+    if hasattr(estimator, "residual_variance_"):
+        out += estimator.predict(X[:3], return_std=True)
+    return out
+
+
+def statistics(values):
+    """Sums, means and scales of numbers."""
+    parts = [np.sum(values), np.mean(values), np.var(values), np.std(values)]
+    parts += [np.sum(values**2), np.linalg.norm(values), np.median(values)]
+    return [*parts, np.var(values, ddof=min(1, len(values) - 1))]
+
+
+def secrets_of(case):
+    """What nothing that a case releases may tell."""
+    secrets = Secrets().plant("planted", RARE, LEAST, LARGEST)
+    if case.private == "samples":
+        return secrets_of_samples(secrets, samples(case))
+    X, y = tensor_data(case)
+    groups = [X[:, mode] == k for mode in (0, 1) for k in np.unique(X[:, mode])]
+    for name, t in (("y", y), ("scaled", 2 * y - 1), ("centred", y - y.mean())):
+        secrets.add(name, t).add(f"squares of {name}", t**2)
+        for group in [np.ones(len(t), dtype=bool), *groups]:
+            secrets.add(f"statistics of {name}", statistics(t[group]))
+    secrets.add("standardized", (y - y.mean()) / y.std())
+    if case.private == "users":
+        secrets.add_whole("user", USER).add_whole("entries of the user", N_OWN)
+        secrets.add_whole("entries", N_ALL).add_whole("users", len(np.unique(X[:, 0])))
+        secrets.add_whole("entries of an item", *np.bincount(X[:, 1]))
+    if case.has_epsilon:
+        secrets.add("noise-free fit", noise_free(case))
+    return secrets
+
+
+def add_code_and_noise(secrets, case, estimator, noisy):
+    """What a release of samples was made of: the code without noise, and the noise."""
+    X = samples(case)
+    if is_encoder(case):
+        plan = estimator._plan
+        rows = X.reshape(len(X), -1)
+        code = standardized(rows, plan.mean, plan.scale) @ plan.matrix.T
+        secrets.add("code", code).add("decoded code", estimator.decode(code))
+    if np.shape(noisy) == X.shape:
+        secrets.add("noise", noisy - X)
+    return secrets
+
+
+def secrets_of_samples(secrets, X):
+    """What is told by numbers that are computed of samples."""
+    rows = X.reshape(len(X), -1)
+    if X.ndim == 3:
+        secrets.add("covariance", np.swapaxes(X, 1, 2) @ X)
+    for name, x in (("samples", rows), ("scaled", 2 * rows - 1)):
+        secrets.add(name, x).add(name, x - x.mean(axis=0))
+        secrets.add(f"moments of {name}", [x.T @ x, np.cov(x.T)])
+        secrets.add(f"gram of {name}", x @ x.T)
+        secrets.add(f"directions of {name}", x / np.linalg.norm(x, axis=1)[:, None])
+        for lines in (x, x.T, x.reshape(1, -1)):
+            secrets.add(f"statistics of {name}", [statistics(one) for one in lines])
+    return secrets
+
+
+def noise_free(case):
+    """Numbers of a fit without noise, without those that other data give as well."""
+    own, others = (
+        numbers_in(
+            copy.deepcopy(fresh(case, epsilon=np.inf).fit(*tensor_data(case, k)))
+        )
+        for k in (0, 1)
+    )
+    return own[~np.isclose(own[:, np.newaxis], others, 1e-9, 0).any(axis=1)]

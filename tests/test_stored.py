@@ -1,0 +1,183 @@
+"""Stored estimators are read by later versions, or say what to do.
+
+tests/stored has one file for every minor version, made in its last days by
+
+    python tests/test_stored.py
+"""
+
+import copy
+import lzma
+import math
+import pickle
+import re
+import sys
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from every_estimator import CASES, EVERY, RELEASING
+from sklearn.base import clone
+
+import sktensordp
+from sktensordp import base
+from sktensordp.completion import CPCompletion
+from sktensordp.mechanisms import LaplaceMechanism
+
+STORED = Path(__file__).with_name("stored")
+LABELS = [case.label for case in CASES]
+
+
+def described(estimator, output):
+    """What has to be the same after loading, of what nothing random is drawn for."""
+    description = {"parameters": str(estimator)}
+    if hasattr(estimator, "privacy_guarantee_"):
+        description["guarantee"] = str(estimator.privacy_guarantee_)
+    if hasattr(estimator, "noise_variance_"):
+        description["variance"] = np.asarray(estimator.noise_variance_)
+    if hasattr(estimator, "predict"):
+        description["output"] = output
+    return description
+
+
+def store():
+    """Write the file of this minor version: estimators and what they give."""
+    things = {}
+    for case in CASES:
+        seeded = {} if case.private == "ids" else {"random_state": 0}
+        estimator, output = case.release(**seeded)
+        if case.private == "users":
+            # What is stored predicts without users' own rows.
+            output = pickle.loads(pickle.dumps(estimator)).predict(case.data[0])
+        # Each for itself, so that one that cannot be read hides no other.
+        pickled = pickle.dumps(estimator, protocol=4)
+        things[case.label] = pickled, described(estimator, output)
+    minor = ".".join(sktensordp.__version__.split(".")[:2])
+    STORED.mkdir(exist_ok=True)
+    content = lzma.compress(pickle.dumps(things, protocol=4))
+    (STORED / f"{minor}.pickle.xz").write_bytes(content)
+
+
+def stored(path):
+    return pickle.loads(lzma.decompress(path.read_bytes()))
+
+
+FILES = sorted(STORED.glob("*.xz"))
+
+
+def version_of(path):
+    return tuple(int(part) for part in path.name.split(".")[:2])
+
+
+def test_every_minor_version_that_is_read_has_a_file():
+    major, minor = map(int, sktensordp.__version__.split(".")[:2])
+    versions = [version_of(path) for path in FILES]
+    assert (major, minor) in versions
+    assert base._OLDEST in versions
+    assert all(version >= base._OLDEST for version in versions)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_file_has_every_estimator(path):
+    if version_of(path) == version_of(Path(sktensordp.__version__)):
+        assert set(stored(path)) == set(LABELS)
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_stored_estimators_work(path, label):
+    if label not in stored(path):
+        pytest.skip("came later")
+    pickled, before = stored(path)[label]
+    case = next(case for case in CASES if case.label == label)
+    estimator = pickle.loads(pickled)
+    output = None
+    if hasattr(estimator, "predict"):
+        output = estimator.predict(case.data[0])
+    elif hasattr(estimator, "unscale_values"):
+        estimator.unscale_values(case.data[0], np.zeros(len(case.data[0])))
+    else:
+        released = estimator.transform(case.data[0])
+        assert np.all(np.isfinite(released))
+    after = described(estimator, output)
+    assert after.keys() == before.keys()
+    for name in after:
+        if name in ("output", "variance"):
+            np.testing.assert_allclose(after[name], before[name], rtol=1e-9, atol=1e-12)
+        else:
+            assert after[name] == before[name]
+    # And it goes on.
+    estimator.fit(*case.data)
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_every_pickle_carries_the_version(case):
+    fitted, _ = case.release()
+    for estimator in (case.fresh(), fitted):
+        state = estimator.__getstate__()
+        assert state["_sktensordp_version"] == sktensordp.__version__
+        for copied in (
+            copy.deepcopy(estimator),
+            clone(estimator),
+            copy.copy(estimator),
+        ):
+            assert "_sktensordp_version" not in vars(copied)
+
+
+@pytest.mark.parametrize("case", RELEASING)
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0.0.9", r"stored by sktensordp 0\.0\.9.*Load it with sktensordp 0\.0, in"),
+        (None, "further release"),
+        ("0.2.0rc1", "install that version, or a later one"),
+        ("3.0", "install that version, or a later one"),
+    ],
+)
+def test_what_is_not_read_says_what_to_do(case, version, message, monkeypatch):
+    estimator = case.fresh().fit(*case.data)
+    state = estimator.__getstate__()
+    monkeypatch.setattr(
+        type(estimator), "__getstate__", lambda _: other(state, version)
+    )
+    pickled = pickle.dumps(estimator)
+    with pytest.raises(pickle.UnpicklingError, match=message):
+        pickle.loads(pickled)
+
+
+def other(state, version):
+    state = {**state, "_sktensordp_version": version}
+    if version is None:
+        del state["_sktensordp_version"]
+    return state
+
+
+def test_older_versions_of_the_same_minor_are_read(monkeypatch):
+    fitted = LaplaceMechanism(bounds=(0, 1)).fit(np.zeros((2, 3)))
+    pickled = pickle.dumps(fitted)
+    for version in ("0.1.0", "0.1.7", "0.1.0.dev3+local"):
+        monkeypatch.setattr(base, "__version__", version)
+        assert pickle.loads(pickled).transform(np.zeros((2, 3))).shape == (2, 3)
+    monkeypatch.setattr(base, "__version__", "0.2.0")
+    assert pickle.loads(pickled).transform(np.zeros((2, 3))).shape == (2, 3)
+    monkeypatch.setattr(base, "_OLDEST", (0, 2))
+    with pytest.raises(pickle.UnpicklingError, match="further release"):
+        pickle.loads(pickled)
+
+
+def test_joblib_too(tmp_path, monkeypatch):
+    model = CPCompletion(0, epsilon=math.inf).fit([[0, 0], [1, 1]], [0.0, 1.0])
+    joblib.dump(model, tmp_path / "model")
+    assert joblib.load(tmp_path / "model").predict([[1, 1]]) == model.predict([[1, 1]])
+    monkeypatch.setattr(base, "__version__", "0.0.1")
+    with pytest.raises(pickle.UnpicklingError, match="install that version"):
+        joblib.load(tmp_path / "model")
+
+
+def test_the_version_has_the_form_that_is_compared():
+    assert re.match(r"\d+\.\d+", sktensordp.__version__)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    store()
