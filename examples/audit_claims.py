@@ -1,4 +1,5 @@
-"""Audit eight claims that are false, and one that is true.
+"""Audit eight claims that are false, and one that is true
+=======================================================
 
 Each mechanism is called many times on two neighbouring inputs, by an auditor that
 knows nothing about it. The table shows what each claims, what the auditor proves,

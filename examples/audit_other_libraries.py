@@ -1,4 +1,7 @@
-"""Audit the mechanisms of other libraries, each in the environment that it needs.
+"""Audit the mechanisms of other libraries
+=======================================
+
+Each runs in the environment that it needs.
 
 All that the auditor asks of a mechanism is a callable ``mechanism(x, n)`` that
 returns n outputs. For a library that lives elsewhere the callable starts a worker

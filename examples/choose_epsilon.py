@@ -1,4 +1,5 @@
-"""Which epsilon is needed for an error.
+"""Which epsilon is needed for an error
+====================================
 
 What error to expect at every epsilon, and the least epsilon for an error, before any
 budget is spent: of three mechanisms on arrays of 8 x 8, of which the shape alone is

@@ -1,4 +1,5 @@
-"""Complete a ratings tensor privately.
+"""Complete a ratings tensor privately
+===================================
 
 Held-out error of private completion at several epsilons, by each perturbation that
 "auto" chooses from and by "auto" itself, beside the non-private fit, the biases alone

@@ -1,4 +1,7 @@
-"""Noise that knows the task: digits, privatised one by one before anybody sees them.
+"""Digits with noise that knows the task
+=====================================
+
+They are privatised one by one before anybody sees them.
 
 Each image is a tensor of 8 x 8 pixels, protected as a whole at the person's side (local
 differential privacy). A linear model fitted to public images says how much an error in
@@ -13,7 +16,6 @@ privately, with a budget of their own.
 
 import argparse
 
-import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -82,7 +84,6 @@ def main():
     ).plot()
     display.ax_.legend(loc="center left")
     display.figure_.savefig(arguments.output, dpi=130)
-    plt.close(display.figure_)
     # A release, as one would make it: one epsilon, chosen beforehand.
     chosen = make_pipeline(
         mechanisms["UDN, weights of pixels"].set_params(epsilon=arguments.epsilons[-1]),

@@ -1,4 +1,5 @@
-"""Complete counts over time privately, as they come in.
+"""Complete counts over time as they come in
+=========================================
 
 Trips between zones of a city, counted by the hour, of which one count in eight is
 reported. Each reported count is protected. The example compares time as a smooth mode

@@ -1,4 +1,7 @@
-"""Training on digits that nobody saw: what each local mechanism is worth.
+"""Training on digits that nobody saw
+==================================
+
+What each local mechanism is worth.
 
 Each image of 8 x 8 pixels is randomised as a whole at its person's side. A linear
 discriminant analysis learns from what is released, and is tested on clean images, by
@@ -119,7 +122,6 @@ def draw(curves, truths, clean, output):
     axis.text(-0.01, -0.013, "\n".join(names), **place)
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(output, dpi=130)
-    plt.close(figure)
 
 
 def main():

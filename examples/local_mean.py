@@ -1,4 +1,7 @@
-"""The mean of many people's tensors, each randomised at its person's side.
+"""The mean of many people's tensors under local privacy
+=====================================================
+
+Each is randomised at its person's side.
 
 Every user holds a tensor with entries -1 and 1 and sends it once, through one of the
 mechanisms. The mean over all users is wanted. A population decides how often an entry
@@ -97,7 +100,6 @@ def draw(results, guess, title, output):
     axis.minorticks_off()
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(output, dpi=130)
-    plt.close(figure)
 
 
 def main():

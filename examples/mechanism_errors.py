@@ -1,4 +1,5 @@
-"""Error of every noise mechanism at one true guarantee.
+"""Error of every noise mechanism at one true guarantee
+====================================================
 
 A sample is a tensor with entries in [0, 1], of which all may change. Every mechanism
 is brought to the same true guarantee, (1, 1e-5) unless told otherwise: those with a

@@ -1,4 +1,7 @@
-"""Private gradient descent: a mechanism on sums of clipped gradients, accounted.
+"""Private gradient descent, accounted step by step
+================================================
+
+A mechanism on sums of clipped gradients.
 
 Logistic regression by gradient steps. Each step takes every record with a small
 probability (Poisson sampling), clips its gradient, sums, and passes the sum through a

@@ -1,4 +1,5 @@
-"""Rank and regularisation of a completion, searched, and what the search costs.
+"""What a search for rank and regularisation costs
+===============================================
 
 Two completions of the same ratings: Algorithm 1 of Wei, Li, Mao and Wang (2022), whose
 regularisation is a parameter, and the default one, which learns it. Methods:

@@ -1,4 +1,7 @@
-"""The study of film ratings of Wei, Li, Mao and Wang (2022), with what really holds.
+"""Completion of film ratings: Wei et al. (2022), 5.2
+==================================================
+
+The paper's study, with what really holds.
 
 Their Section 5.2 for CP, on MovieLens latest-small: user x item x month, fitted by the
 published algorithms at the published settings, with and without bi-scaling before, and

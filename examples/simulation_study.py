@@ -1,4 +1,7 @@
-"""The simulation study of Wei, Li, Mao and Wang (2022), with what really holds.
+"""Completion of synthetic tensors: Wei et al. (2022), 5.1
+=======================================================
+
+The paper's study, with what really holds.
 
 Their Section 5.1, for CP, and for Tucker with ``--decomposition tucker``: tensors of
 20 x 20 x 20 and rank 3, scaled to [0, 1], with as much noise as signal; 80% of the

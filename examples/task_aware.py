@@ -1,4 +1,7 @@
-"""Noise where the task does not look: the task's loss over epsilon, on four data sets.
+"""Noise where the task does not look
+==================================
+
+The task's loss over epsilon, on four data sets.
 
 A person's sample is encoded, randomised and sent; a server decodes it and does its task
 on the estimate. The encoder and the decoder are learned from 70% of the samples, which
@@ -360,7 +363,6 @@ def draw(found, output):
         ncols=n_columns,
     )  # fmt: skip
     figure.savefig(output, dpi=130)
-    plt.close(figure)
 
 
 def main():

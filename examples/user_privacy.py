@@ -1,4 +1,5 @@
-"""Complete ratings with everything of a user protected.
+"""Complete ratings with everything of a user protected
+====================================================
 
 Held-out error at several epsilons of one user (add or remove), beside what a user's own
 mean, the items' means and fits without privacy reach; the same for users that were not

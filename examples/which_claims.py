@@ -1,4 +1,7 @@
-"""Which of these claims is true? The mechanisms of five papers, at epsilon = 1.
+"""Which of these claims is true?
+==============================
+
+The mechanisms of five papers, at epsilon = 1.
 
 Each is drawn as its paper has it, and as this package has it by default. The table and
 the picture show what is claimed (delta is 1e-5 where there is one), what is true, and
@@ -383,7 +386,6 @@ def draw(rows, output):
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(output, dpi=130, bbox_inches="tight")
-    plt.close(figure)
 
 
 def main():

@@ -1,0 +1,58 @@
+"""The documentation builds without a warning, and says what there is."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_documentation_builds(tmp_path):
+    """All pages; the gallery's examples are shown, and not run."""
+    pytest.importorskip("sphinx_gallery")
+    command = "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0"
+    finished = subprocess.run(
+        [sys.executable, *command, "-d", tmp_path / "trees", ROOT / "doc", tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MPLBACKEND": "Agg", "PYTHONWARNINGS": "default"},
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    pages = {path.stem for path in (tmp_path / "modules" / "generated").iterdir()}
+    for page in pages:
+        module, name = page.rsplit(".", 1)
+        assert name in importlib.import_module(module).__all__
+    # What users meet; samplers and tensor mathematics are for contributors.
+    for folder in (ROOT / "sktensordp").glob("*/__init__.py"):
+        module = f"sktensordp.{folder.parent.name}"
+        names = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
+        assert names <= pages or module in ("sktensordp.noise", "sktensordp.tensor")
+    examples = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert examples < {path.stem for path in (tmp_path / "auto_examples").iterdir()}
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(os.listdir(ROOT / "doc"))])
+def test_links_lead_somewhere(page):
+    if not page.endswith(".md"):
+        pytest.skip("no page")
+    path = ROOT / page if page == "README.md" else ROOT / "doc" / page
+    for target in re.findall(r"\]\(([^)#]+)", path.read_text()):
+        made = target.startswith("auto_examples/")
+        if not made and not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+
+
+def test_the_results_are_of_the_experiments_that_there_are():
+    spec = importlib.util.spec_from_file_location(
+        "make_results", ROOT / "doc" / "make_results.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    commands = [one for part in module.EXPERIMENTS.values() for one in part]
+    page = (ROOT / "doc" / "results.md").read_text()
+    assert re.findall(r"`python examples/(.*?)`\]", page) == commands
