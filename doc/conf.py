@@ -73,7 +73,7 @@ sphinx_gallery_conf = {
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
     "mechanisms", "encoding", "completion", "privacy", "model_selection", "audit",
-    "plotting", "datasets", "exceptions",
+    "plotting", "datasets", "exceptions", "noise", "base",
 ]  # fmt: skip
 
 

@@ -1,0 +1,242 @@
+"""The page "How to extend": its mechanism passes what it says that it passes.
+
+The mechanism is made of the code on the page, as if it were a module of the package,
+and goes through the tests that discovery would put it through.
+"""
+
+import ast
+import importlib.util
+import io
+import re
+import sys
+import tokenize
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import test_common as common
+from every_estimator import BOX, ROWS, Case
+from hardening import test_extreme_neighbours as extreme
+from hardening import test_leaks as leaks
+from hardening import test_noise_reuse as reuse
+from sklearn.utils.estimator_checks import check_estimator
+from statistical import test_estimators as statistical
+
+from sktensordp import mechanisms
+from sktensordp.audit import audit_estimator
+from sktensordp.privacy import PrivacyBudget, privacy_of
+
+TESTS = Path(__file__).parent
+PAGE = (TESTS.parent / "doc" / "extend.md").read_text()
+
+drawn, streams = leaks.drawn, reuse.streams
+
+
+def block(marker):
+    return PAGE.split(f"<!-- {marker} -->\n```python\n")[1].split("```")[0]
+
+
+def run(marker):
+    names = {"__name__": "extend"}
+    exec(compile(block(marker), "extend.md", "exec"), names)
+    return names
+
+
+def line_for(path):
+    """What the table says to add to a file, as a dict."""
+    (added,) = re.findall(rf"^\| `{path}`, .*? \| `(.*?),` \|", PAGE, re.MULTILINE)
+    names = {**vars(common), **vars(statistical), "mechanisms": mechanisms}
+    names |= {"BOX": BOX, "OneBitMechanism": mechanisms.OneBitMechanism}
+    return eval(f"{{{added}}}", names)
+
+
+@contextmanager
+def mechanism_of(code):
+    """The mechanism of a page, where it would be if it were a part of the package."""
+    path = Path(mechanisms.__file__).with_name("_one_bit.py")
+    spec = ModuleSpec("sktensordp.mechanisms._one_bit", None, origin=str(path))
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)
+        exec(compile(code, path, "exec"), vars(module))
+        name = "OneBitMechanism"
+        patch.setattr(mechanisms, name, getattr(module, name), raising=False)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_bit():
+    with mechanism_of(block("mechanism")):
+        yield
+
+
+def the_case():
+    ((label, estimator),) = line_for("tests/every_estimator.py").items()
+    return Case(estimator, (ROWS,), "samples", label)
+
+
+@pytest.fixture
+def case():
+    return the_case()
+
+
+@pytest.fixture(scope="module")
+def divergence():
+    path = TESTS / "privacy" / "_divergence.py"
+    spec = importlib.util.spec_from_file_location("_divergence", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def code_lines(code):
+    """How many lines hold code: no blank ones, comments or docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = {
+        node.body[0].lineno
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, documented) and ast.get_docstring(node)
+    }
+    found = set()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        is_docstring = token.type == tokenize.STRING and token.start[0] in docstrings
+        if token.string.strip() and token.type != tokenize.COMMENT and not is_docstring:
+            found |= set(range(token.start[0], token.end[0] + 1))
+    return len(found)
+
+
+def test_forty_lines():
+    assert code_lines('"""A\n\nB."""\n\nx = [\n    1\n]  # one\n# two\n') == 3
+    assert 30 < code_lines(block("mechanism")) <= 40
+
+
+def test_scikit_learn():
+    """Its own checks: those fail that are expected to, and no others."""
+    ((estimator, expected),) = line_for("tests/test_common.py").items()
+    results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
+    status = {one["check_name"]: one["status"] for one in results}
+    assert {name for name, one in status.items() if one == "xfail"} == set(expected)
+    assert sum(one == "passed" for one in status.values()) > 35
+
+
+def test_leak_hunt(case, drawn, monkeypatch):
+    leaks.test_nothing_is_kept(case, drawn)
+    leaks.test_no_part_of_the_input_stays_in_memory(case)
+    leaks.test_no_memory_is_released_that_was_not_written(case, monkeypatch)
+
+
+def test_copies_and_threads_share_no_noise(case, tmp_path, streams):
+    reuse.test_copies_and_threads_share_no_noise(case, tmp_path, streams)
+
+
+def test_equal_samples_get_different_noise(case, streams):
+    reuse.test_equal_samples_get_different_noise(case, streams)
+
+
+def test_an_int_repeats_in_clones_alone(case):
+    reuse.test_an_int_repeats_in_clones_alone(case)
+    reuse.test_threads_do_not_matter_to_an_int(case)
+
+
+def test_neighbours_look_alike(case):
+    extreme.test_neighbours_look_alike(case, "f8")
+    extreme.test_neighbours_look_alike(case, "f4")
+    extreme.test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(
+        case, 10**400
+    )
+
+
+@pytest.mark.parametrize("epsilon", statistical.EPSILONS)
+def test_audit_of_the_suite(epsilon, pytestconfig):
+    (cases,) = line_for("tests/statistical/test_estimators.py").values()
+    for mechanism, neighbours in cases.values():
+        audited = mechanism, neighbours, epsilon, pytestconfig
+        statistical.test_release_keeps_its_guarantee(*audited)
+        statistical.test_the_audit_would_notice_a_release(*audited)
+
+
+def test_tests_of_its_own(divergence):
+    names = run("tests")
+    for epsilon in (0.1, 2.0, 30.0):
+        names["test_event_says_no_less_than_the_law"](epsilon, divergence)
+    names["test_moments"]()
+    for kind in (mechanisms.OneBitMechanism, names["HalfTheNoise"]):
+        names["test_audit"](kind)
+
+
+# Mutants of the code on the page are noticed.
+
+
+def mutant(old, new):
+    code = block("mechanism")
+    assert code.count(old) == 1
+    return mechanism_of(code.replace(old, new))
+
+
+def test_a_plan_that_remembers_is_noticed(drawn):
+    keeping = 'object.__setattr__(self, "seen", samples); out, centre ='
+    with mutant("out, centre =", keeping), pytest.raises(AssertionError, match="seen"):
+        leaks.test_nothing_is_kept(the_case(), drawn)
+
+
+def test_one_stream_for_all_blocks_is_noticed(streams):
+    with mutant("stream(number)", "stream(0)"), pytest.raises(AssertionError):
+        reuse.test_equal_samples_get_different_noise(the_case(), streams)
+
+
+def test_more_lines_for_some_values_are_noticed():
+    beyond = "if np.max(samples) > 1:\n            samples = np.minimum(samples, 1)\n"
+    old = "place = self"
+    with (
+        mutant(old, f"{beyond}        {old}"),
+        pytest.raises(AssertionError, match="path"),
+    ):
+        extreme.test_neighbours_look_alike(the_case(), "f8")
+
+
+def test_an_event_that_says_less_is_noticed(divergence):
+    with mutant("PureDpEvent(share)", "PureDpEvent(share * 0.999)"):
+        test = run("tests")["test_event_says_no_less_than_the_law"]
+        with pytest.raises(AssertionError):
+            test(2.0, divergence)
+
+
+def test_what_is_said_of_it(capsys):
+    """The comparison, what 64 entries compose to, and what cannot be represented."""
+    run("comparison")
+    said = re.findall(r"`([\d,]+)`", PAGE.split("It prints ")[1].split(":")[0])
+    assert capsys.readouterr().out.split() == said
+    few, many = np.zeros((1, 1)), np.zeros((1, 64))
+    mechanism = mechanisms.OneBitMechanism(4.0, **BOX).fit(many)
+    composed = mechanism.privacy_guarantee_.epsilon_at(1e-6)
+    assert f"(64 entries at epsilon 4 are {composed:.1f} at delta = 1e-6)" in PAGE
+    with pytest.raises(ValueError, match="more noise in this domain than can be"):
+        mechanisms.OneBitMechanism(1e-13, **BOX).fit(few)
+    assert mechanisms.OneBitMechanism(1e308, **BOX).fit(few).noise_variance_ < 0.2501
+    ranges = [0.0, -1.0], [1.0, 4.0]
+    mechanism.set_params(bounds=ranges).fit(few.repeat(2, axis=1))
+    points = np.unique(mechanism.transform(np.zeros((1000, 2))), axis=0)
+    np.testing.assert_allclose(points.mean(axis=0), [0.5, 1.5])
+    assert len(points) == 4
+
+
+def test_a_package_of_its_own():
+    counts = run("own package")["PrivateCounts"](2.0)
+    X = np.zeros((5, 3), dtype=bool)
+    with PrivacyBudget(epsilon=2.0, delta=0.0) as budget:
+        counts.fit(X)
+    assert 2 * (1 - 1e-9) < budget.spent.epsilon <= 2
+    assert counts.privacy_guarantee_.epsilon == budget.spent.epsilon
+    assert "a count of every column" in str(privacy_of(counts))
+    other = X.copy()
+    other[0] = True
+    options = {"n_trials": 400, "confidence": 1 - 1e-4, "random_state": 0}
+    options["release"] = lambda fitted: fitted.counts_
+    options["log_likelihood_ratio"] = lambda rows: np.clip(rows, 0, 1).sum(axis=1)
+    report = audit_estimator(counts, X, other, **options)
+    assert not report.violated, report
+    # The noise of three times the epsilon, under the claim.
+    counts.set_params(epsilon=6.0)
+    assert audit_estimator(counts, X, other, epsilon=2.0, **options).violated
