@@ -17,6 +17,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import Interval
 from ..exceptions import PrivacyLeakWarning
@@ -94,6 +95,9 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     (1, 3, 3)
     """
 
+    noise_variance_: NDArray[np.float64]
+    expected_squared_error_: float
+
     _parameter_constraints: ClassVar = {
         name: ReleasingTransformer._parameter_constraints[name]
         for name in ("epsilon", "delta", "norm_bound", "random_state")
@@ -118,6 +122,22 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
+
+    def get_feature_names_out(
+        self, input_features: ArrayLike | None = None
+    ) -> NDArray[np.object_]:
+        """Not there: matrices have no names of columns, and fit into no data frame.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError("The matrices that are released have no feature names.")
 
     def _is_declared(self):
         return self.norm_bound is not None
@@ -161,16 +181,19 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         epsilon, delta = float(self.epsilon), float(self.delta)
         r = int(self.n_projections)
         tau = projection_tau(epsilon, delta, r)
-        plan, residual = self._projections(shape, bound, tau, epsilon, delta)
-        # A smaller tau has a smaller residual, too.
-        ideal = ideal_budget(epsilon, delta, *residual)
-        tau = largest_within(
-            projection_tau(*ideal, r),
-            lambda t: self._event(t, residual),
-            epsilon,
-            delta,
-        ) / (1 + 1e-12)
-        plan, residual = self._projections(shape, bound, tau, epsilon, delta)
+        _, residual = self._projections(shape, bound, tau, epsilon, delta)
+        while True:
+            tau = largest_within(
+                projection_tau(*ideal_budget(epsilon, delta, *residual), r),
+                lambda t, residual=residual: self._event(t, residual),
+                epsilon,
+                delta,
+            ) / (1 + 1e-12)
+            plan, found = self._projections(shape, bound, tau, epsilon, delta)
+            # Of a smaller tau it is smaller too, unless the lattice became coarser.
+            if all(np.less_equal(found, residual)):
+                break
+            residual = found
         statement = (
             f"One call of transform, for each sample: {r} random projections of its "
             f"rows plus noise; the number of rows is public."

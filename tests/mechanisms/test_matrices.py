@@ -162,6 +162,13 @@ def test_projections_estimate_the_covariance_of_clipped_rows(length):
     np.testing.assert_allclose(exact[0], true, atol=1e-12)
 
 
+@pytest.mark.parametrize("bound", [2.023635078240242, 2.023635078240243, 2.0, 2.03])
+def test_a_lattice_that_becomes_coarser_on_the_way(bound):
+    """The noise is just below a power of two before its residual is allowed for."""
+    jl = JL(0.1, delta=1e-5, n_projections=100, norm_bound=bound)
+    assert jl.fit(np.zeros((1, 1618, 64))).privacy_guarantee_.epsilon == 0.1
+
+
 @pytest.mark.parametrize("budget", [(0.5, 1e-5), (4.0, 1e-9)])
 @pytest.mark.parametrize("r", [1, 20, 1000])
 def test_projections_are_calibrated(budget, r):

@@ -486,6 +486,14 @@ class TestPublished:
         assert abs(squares.mean() - 0.9 * variance) > limit * spread
         assert response.noise_variance_ == pytest.approx((1 - keep) * variance, 1e-5)
 
+    def test_noise_that_is_clipped_everywhere_protects_nobody(self):
+        """Its shift is beyond the clip of the lattice."""
+        with pytest.warns(UnsoundClaimWarning):
+            response = fitted(
+                600.0, noise="gaussian", delta=1e-5, calibration="published"
+            )
+        assert not response.privacy_guarantee_.protects
+
     def test_levels_come_first(self):
         with pytest.warns(UnsoundClaimWarning):
             response = fitted(
