@@ -60,7 +60,7 @@ def tables_of(command, ratings, folder):
     """What an example prints, and the seconds that it took."""
     script, *arguments = command.split()
     arguments = [str(ratings) if one == "ratings.csv" else one for one in arguments]
-    if script != "private_gradients.py":  # It draws nothing.
+    if "--output" in (ROOT / "examples" / script).read_text():
         arguments += ["--output", str(Path(folder, "picture.png"))]
     start = time.monotonic()
     finished = subprocess.run(

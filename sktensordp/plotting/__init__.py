@@ -2,12 +2,14 @@
 
 from ._audit import AuditDisplay
 from ._expected_error import ExpectedErrorDisplay
+from ._factors import FactorsDisplay
 from ._privacy_profile import PrivacyProfileDisplay
 from ._privacy_utility import PrivacyUtilityDisplay
 
 __all__ = [
     "AuditDisplay",
     "ExpectedErrorDisplay",
+    "FactorsDisplay",
     "PrivacyProfileDisplay",
     "PrivacyUtilityDisplay",
 ]

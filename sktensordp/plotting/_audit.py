@@ -5,7 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ._style import new_axes, wrapped
+
 __all__ = ["AuditDisplay"]
+
+_BOUND = "proved lower bound", {"facecolor": "0.95"}
+_VIOLATED = "above the claim", {"facecolor": "0.8", "hatch": "//"}
 
 
 class AuditDisplay:
@@ -61,6 +66,17 @@ class AuditDisplay:
         Returns
         -------
         display : AuditDisplay
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.plotting import AuditDisplay
+        >>> display = AuditDisplay.from_estimator(
+        ...     LaplaceMechanism(1.0, bounds=(0, 1)), [[0.0]], [[1.0]],
+        ...     ax=Figure().subplots(), n_trials=100, random_state=0)
+        >>> display.reports["LaplaceMechanism"].violated
+        False
         """
         from ..audit import audit_estimator
 
@@ -78,26 +94,44 @@ class AuditDisplay:
         Returns
         -------
         self : AuditDisplay
-        """
-        if ax is None:
-            import matplotlib.pyplot as plt
 
-            _, ax = plt.subplots(figsize=(6.4, 1.2 + 0.4 * len(self.reports)))
-        self.ax_, self.figure_ = ax, ax.figure
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.audit import AuditReport
+        >>> from sktensordp.plotting import AuditDisplay
+        >>> report = AuditReport(
+        ...     epsilon_lower=1.7, mu_lower=None, confidence=0.95, delta=0.0,
+        ...     claimed=1.0, event="output >= 2", n_trials=1000)
+        >>> display = AuditDisplay({"half the noise": report})
+        >>> float(display.plot(ax=Figure().subplots()).bars_[0].get_width())
+        1.7
+        """
+        rows = np.arange(len(self.reports))
         reports = list(self.reports.values())
-        rows = np.arange(len(reports))
+        if ax is None:
+            ax = new_axes(figsize=(6.4, 1.2 + 0.4 * len(rows)))
+        self.ax_, self.figure_ = ax, ax.figure
         self.bars_ = ax.barh(
-            rows, [r.epsilon_lower for r in reports],
-            color=["0.65" if r.violated else "0.95" for r in reports],
-            edgecolor="black", height=0.6, label="proved lower bound",
-        )  # fmt: skip
-        claims = [(row, r.claimed) for row, r in zip(rows, reports, strict=True)]
-        claims = [(row, c) for row, c in claims if c is not None and np.isfinite(c)]
+            rows, [r.epsilon_lower for r in reports], edgecolor="black", height=0.6
+        )
+        named = {}
+        for bar, report in zip(self.bars_, reports, strict=True):
+            text, style = _VIOLATED if report.violated else _BOUND
+            bar.set(**style)
+            named.setdefault(text, bar)
+        claims = [(r.claimed, row) for row, r in zip(rows, reports, strict=True)]
+        claims = [(c, row) for c, row in claims if c is not None and np.isfinite(c)]
         if claims:
-            at, claimed = zip(*claims, strict=True)
-            ax.plot(claimed, at, "k|", markersize=18, mew=2, label="claimed")
-        ax.set_yticks(rows, labels=list(self.reports))
+            (named["claimed"],) = ax.plot(
+                *zip(*claims, strict=True), "k|", markersize=18, mew=3
+            )
+        ax.set_yticks(rows, labels=[wrapped(label) for label in self.reports])
         ax.invert_yaxis()
+        ax.set_xlim(left=0)
         ax.set_xlabel("epsilon")
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+        ax.legend(
+            named.values(), named.keys(), loc="lower right", bbox_to_anchor=(1, 1),
+            ncols=len(named), frameon=False,
+        )  # fmt: skip
         return self

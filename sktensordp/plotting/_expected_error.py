@@ -6,13 +6,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._privacy_utility import REFERENCE_STYLES, STYLES
+from ._claims import check_labels, differences, legend_text, true_epsilons
+from ._style import CLAIMED, REFERENCE_STYLES, STYLES, new_axes, place_legend, wrapped
 
 __all__ = ["ExpectedErrorDisplay"]
+
+_ROUNDING = 1e-12
 
 
 class ExpectedErrorDisplay:
     """Expected errors over epsilon, one curve an estimator, and what a target asks for.
+
+    A curve whose epsilons are claims, and not what is true, is drawn apart, as by
+    `PrivacyUtilityDisplay`.
 
     Parameters
     ----------
@@ -24,6 +30,10 @@ class ExpectedErrorDisplay:
     needed : dict of str to float, default=None
         By label, the epsilon at which a curve meets the target; not there for curves
         that do not.
+    true_epsilons : dict of str to array-like, default=None
+        As for `PrivacyUtilityDisplay`: one for every epsilon of a curve.
+    notes : dict of str to str, default=None
+        What else the legend says of curves, by label.
 
     Attributes
     ----------
@@ -37,7 +47,12 @@ class ExpectedErrorDisplay:
     Raises
     ------
     ValueError
-        If there is no curve, or the curves are of different kinds of error.
+        If there is no curve, or the curves are of different kinds of error, or if
+        `true_epsilons` does not fit to them.
+
+    See Also
+    --------
+    PrivacyUtilityDisplay : What was reached, over epsilon.
 
     Examples
     --------
@@ -58,6 +73,8 @@ class ExpectedErrorDisplay:
         *,
         target: float | None = None,
         needed: Mapping[str, float] | None = None,
+        true_epsilons: Mapping[str, ArrayLike] | None = None,
+        notes: Mapping[str, str] | None = None,
     ) -> None:
         if len({curve.what for curve in curves.values()}) != 1:
             raise ValueError(
@@ -66,6 +83,10 @@ class ExpectedErrorDisplay:
         self.curves = curves
         self.target = target
         self.needed = dict(needed or {})
+        self.true_epsilons = dict(true_epsilons or {})
+        self.notes = dict(notes or {})
+        sizes = {label: len(curve.epsilons) for label, curve in curves.items()}
+        check_labels(self.true_epsilons, sizes)
 
     @classmethod
     def from_estimator(
@@ -79,6 +100,10 @@ class ExpectedErrorDisplay:
         ax: Any = None,
     ) -> Self:
         """Draw what is expected of estimators, before they are fitted.
+
+        What a fit would guarantee is planned too: a curve that is at a claim which is
+        not true, as with a published calibration, is drawn apart, and where curves
+        differ in what they protect, or in delta, the legend says so.
 
         Parameters
         ----------
@@ -101,14 +126,32 @@ class ExpectedErrorDisplay:
         ------
         TypeError, ValueError
             As ``expected_error``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sktensordp.mechanisms import GaussianMechanism
+        >>> from sktensordp.plotting import ExpectedErrorDisplay
+        >>> display = ExpectedErrorDisplay.from_estimator(
+        ...     {"1e-5": GaussianMechanism(bounds=(0, 1), delta=1e-5),
+        ...      "1e-9": GaussianMechanism(bounds=(0, 1), delta=1e-9)},
+        ...     np.zeros((1, 2, 2)), epsilons=[1, 4])
+        >>> {label: curve.errors.round(1) for label, curve in display.curves.items()}
+        {'1e-5': array([222.7,  18.7]), '1e-9': array([483.2,  35.4])}
+        >>> [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        ['1e-5 (delta = 1e-05)', '1e-9 (delta = 1e-09)']
         """
         from ..model_selection import epsilon_needed, expected_error
 
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
-        curves, needed = {}, {}
+        curves, needed, guarantees, truths = {}, {}, {}, {}
         for label, one in estimator.items():
             curves[label] = found = expected_error(one, X, y, epsilons=epsilons)
+            guarantees[label] = _planned(one, np.shape(X)[1:], found.epsilons)
+            true = true_epsilons(found.epsilons, guarantees[label])
+            if true is not None:
+                truths[label] = true
             if target is None:
                 continue
             # Where the curve meets it, if it does so among the epsilons asked for.
@@ -116,7 +159,10 @@ class ExpectedErrorDisplay:
             reached = found.errors[finite] <= target
             if reached.any() and not reached.all():
                 needed[label] = epsilon_needed(one, X, y, error=target)
-        return cls(curves, target=target, needed=needed).plot(ax=ax)
+        return cls(
+            curves, target=target, needed=needed, true_epsilons=truths,
+            notes=differences(guarantees),
+        ).plot(ax=ax)  # fmt: skip
 
     def plot(self, ax: Any = None) -> Self:
         """Draw.
@@ -129,43 +175,66 @@ class ExpectedErrorDisplay:
         Returns
         -------
         self : ExpectedErrorDisplay
-        """
-        if ax is None:
-            import matplotlib.pyplot as plt
 
-            _, ax = plt.subplots(layout="constrained")
-        self.ax_, self.figure_, self.lines_ = ax, ax.figure, []
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.model_selection import expected_error
+        >>> from sktensordp.plotting import ExpectedErrorDisplay
+        >>> mechanism = LaplaceMechanism(bounds=(0, 1))
+        >>> curve = expected_error(mechanism, np.zeros((1, 2, 2)), epsilons=[1, 4])
+        >>> display = ExpectedErrorDisplay({"Laplace": curve})
+        >>> display.plot(ax=Figure().subplots()).lines_[0].get_ydata().round(1)
+        array([128.,   8.])
+        """
+        own = ax is None
+        self.ax_ = ax = new_axes() if own else ax
+        self.figure_, self.lines_ = ax.figure, []
         ax.set_xscale("log")
         ax.set_yscale("log")
-        for i, (label, curve) in enumerate(self.curves.items()):
-            line, marker = STYLES[i % len(STYLES)]
-            points = np.stack([curve.epsilons, curve.errors])
-            points = points[:, np.isfinite(curve.epsilons)]
-            text, own = self._described(label, points), np.ones(points.shape[1], bool)
-            if self.target is not None and label in self.needed:
-                # The line goes through the mark, where it has no marker of its own.
-                points = np.column_stack([points, (self.needed[label], self.target)])
-                own = np.append(own, False)
-            order = np.argsort(points[0])
-            drawn = ax.plot(
-                *points[:, order], linestyle=line, marker=marker, markersize=4,
-                markevery=np.flatnonzero(own[order]).tolist(), label=text,
-            )  # fmt: skip
-            self.lines_ += drawn
-            self._draw_without_noise(curve, line, drawn[0].get_color())
+        for i, label in enumerate(self.curves):
+            self._draw_curve(label, *STYLES[i % len(STYLES)])
         self._draw_target()
         self._label()
+        title = None if self.target is None else f"epsilon for {self.target:g}"
+        place_legend(ax, self.lines_, own=own, title=title)
         return self
+
+    def _draw_curve(self, label, line, marker):
+        curve = self.curves[label]
+        points = np.stack([curve.epsilons, curve.errors])
+        points = points[:, np.isfinite(curve.epsilons)]
+        text, own = self._described(label, points), np.ones(points.shape[1], bool)
+        if self.target is not None and label in self.needed:
+            # The line goes through the mark, where it has no marker of its own.
+            points = np.column_stack([points, (self.needed[label], self.target)])
+            own = np.append(own, False)
+        order = np.argsort(points[0])
+        style = CLAIMED if label in self.true_epsilons else {"linestyle": line}
+        (drawn,) = self.ax_.plot(
+            *points[:, order], marker=marker, markersize=4, label=wrapped(text),
+            markevery=np.flatnonzero(own[order]).tolist(), **style,
+        )  # fmt: skip
+        self.lines_.append(drawn)
+        self._draw_without_noise(curve, drawn)
 
     def _described(self, label, points):
         """Text of a curve in the legend, with the epsilon for the target."""
+        truths = {}
+        if label in self.true_epsilons:
+            epsilons = self.curves[label].epsilons
+            order = np.argsort(epsilons)[: np.isfinite(epsilons).sum()]
+            truths[label] = np.asarray(self.true_epsilons[label], dtype=float)[order]
+        text = legend_text(label, self.notes, truths)
         if self.target is None:
-            return label
+            return text
         if label in self.needed:
-            return f"{label}: {self.needed[label]:.3g}"
+            return f"{text}: {self.needed[label]:.3g}"
         if np.all(points[1] <= self.target):
-            return f"{label}: below {points[0].min():.3g}"
-        return f"{label}: above {points[0].max():.3g}"
+            return f"{text}: below {points[0].min():.3g}"
+        return f"{text}: above {points[0].max():.3g}"
 
     def _draw_target(self):
         if self.target is None:
@@ -176,11 +245,13 @@ class ExpectedErrorDisplay:
             ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, **grey)
             ax.plot(epsilon, self.target, "ko", fillstyle="none", markersize=9)
 
-    def _draw_without_noise(self, curve, line, color):
+    def _draw_without_noise(self, curve, drawn):
         errors = curve.errors[np.isinf(curve.epsilons)]
-        # Of mechanisms it is zero, which has no place on a logarithmic axis.
-        if errors.size and errors[0] > 0:
-            self.ax_.axhline(errors[0], color=color, linestyle=line, linewidth=0.7)
+        # Of mechanisms it is zero, and of some encoders the rounding of a zero, which
+        # has no place on a logarithmic axis.
+        if errors.size and errors[0] > _ROUNDING * curve.errors.max():
+            style = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
+            self.ax_.axhline(errors[0], linewidth=0.7, **style)
 
     def _label(self):
         """Label the axes; plain numbers where they span less than a decade."""
@@ -199,4 +270,19 @@ class ExpectedErrorDisplay:
             ax.yaxis.set_minor_locator(NullLocator())
         ax.set_xlabel("epsilon (more privacy to the left)")
         ax.set_ylabel(curves[0].what)
-        ax.legend(title=None if self.target is None else f"epsilon for {self.target:g}")
+
+
+def _planned(estimator, sample_shape, epsilons):
+    """What a fit at each epsilon would guarantee; None where that is not known."""
+    from sklearn.base import clone
+
+    from ..model_selection._plan import fit_guarantee
+
+    found = []
+    for epsilon in epsilons.tolist():
+        one = clone(estimator).set_params(epsilon=epsilon)
+        try:
+            found.append(fit_guarantee(one, sample_shape))
+        except ValueError:
+            found.append(None)
+    return found

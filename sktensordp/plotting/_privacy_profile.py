@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee, privacy_of
-from ._privacy_utility import STYLES
+from ._claims import differences, legend_text
+from ._style import CLAIMED, STYLES, new_axes, place_legend, wrapped
 
 __all__ = ["PrivacyProfileDisplay"]
 
 _N_EPSILONS = 121
 # The range of the axis of delta.
 _LEAST_DELTA = 1e-12
+_NEXT_TO_ZERO = 1e-300
 
 
 class PrivacyProfileDisplay:
@@ -26,7 +28,10 @@ class PrivacyProfileDisplay:
     deltas : dict of str to array-like of shape (n,)
         For every label, the delta that holds at each epsilon.
     claimed : dict of str to (float, float), default=None
-        Claims that differ from what is true: epsilon and delta.
+        Claims that differ from what is true: epsilon and delta. They are thin, dotted
+        and grey with hollow markers, beside the curve that is true.
+    notes : dict of str to str, default=None
+        What else the legend says of curves, by label.
 
     Attributes
     ----------
@@ -35,7 +40,9 @@ class PrivacyProfileDisplay:
     figure_ : matplotlib Figure
         The figure of the axes.
     lines_ : list of matplotlib Line2D
-        One a curve.
+        One a curve, of what is true.
+    claims_ : dict of str to matplotlib Line2D
+        By label, what is claimed: a point of the profile, or a trade-off.
 
     Examples
     --------
@@ -56,10 +63,12 @@ class PrivacyProfileDisplay:
         deltas: Mapping[str, ArrayLike],
         *,
         claimed: Mapping[str, tuple[float, float]] | None = None,
+        notes: Mapping[str, str] | None = None,
     ) -> None:
         self.epsilons = epsilons
         self.deltas = deltas
-        self.claimed = claimed
+        self.claimed = dict(claimed or {})
+        self.notes = dict(notes or {})
 
     @classmethod
     def from_guarantee(
@@ -70,7 +79,7 @@ class PrivacyProfileDisplay:
         kind: str = "profile",
         ax: Any = None,
     ) -> Self:
-        """Draw guarantees.
+        """Draw guarantees; where they protect different things, the legend says so.
 
         Parameters
         ----------
@@ -86,6 +95,22 @@ class PrivacyProfileDisplay:
         Returns
         -------
         display : PrivacyProfileDisplay
+
+        Examples
+        --------
+        >>> from dp_accounting import dp_event
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.plotting import PrivacyProfileDisplay
+        >>> from sktensordp.privacy import PrivacyGuarantee
+        >>> half = PrivacyGuarantee.of(
+        ...     dp_event.LaplaceDpEvent(0.5), unit="sample", source="none",
+        ...     statement="Half of the noise.", claimed=(1.0, 0.0))
+        >>> display = PrivacyProfileDisplay.from_guarantee(
+        ...     {"half": half}, epsilons=[0.0, 1.0, 2.0], ax=Figure().subplots())
+        >>> display.deltas["half"].round(2)
+        array([0.63, 0.39, 0.  ])
+        >>> display.claims_["half"].get_label()
+        'half: claimed (1, 0)'
         """
         found = (
             {"guarantee": guarantee}
@@ -101,7 +126,8 @@ class PrivacyProfileDisplay:
             label: np.array([g.delta_at(e) for e in grid]) for label, g in found.items()
         }
         claimed = {label: g.claimed for label, g in found.items() if g.claimed}
-        return cls(grid, deltas, claimed=claimed).plot(kind=kind, ax=ax)
+        notes = differences({k: [g] for k, g in found.items()}, at_delta=False)
+        return cls(grid, deltas, claimed=claimed, notes=notes).plot(kind=kind, ax=ax)
 
     @classmethod
     def from_estimator(
@@ -124,6 +150,18 @@ class PrivacyProfileDisplay:
         Returns
         -------
         display : PrivacyProfileDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.plotting import PrivacyProfileDisplay
+        >>> display = PrivacyProfileDisplay.from_estimator(
+        ...     LaplaceMechanism(1.0, bounds=(0, 1)).fit(np.zeros((2, 3))),
+        ...     kind="tradeoff", ax=Figure().subplots())
+        >>> display.ax_.get_ylabel()
+        'least type II error'
         """
         named = (
             estimator
@@ -152,54 +190,79 @@ class PrivacyProfileDisplay:
         ------
         ValueError
             If `kind` is neither.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.plotting import PrivacyProfileDisplay
+        >>> display = PrivacyProfileDisplay([0.0, 1.0, 2.0], {"one": [0.5, 0.1, 0.0]})
+        >>> display.plot(ax=Figure().subplots()).ax_.get_xlabel()
+        'epsilon'
         """
         if kind not in ("profile", "tradeoff"):
             raise ValueError(f"kind must be 'profile' or 'tradeoff', got {kind!r}.")
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots()
-        self.ax_, self.figure_ = ax, ax.figure
-        self.lines_: list[Any] = []
+        own, handles = ax is None, []
+        self.ax_ = ax = new_axes() if own else ax
+        self.figure_, self.lines_, self.claims_ = ax.figure, [], {}
         draw = self._draw_profile if kind == "profile" else self._draw_tradeoff
         for number, label in enumerate(self.deltas):
-            draw(label, np.asarray(self.deltas[label], dtype=float), number)
+            found = draw(label, *STYLES[number % len(STYLES)], 0.03 * (number % 4))
+            self.lines_.append(found[0])
+            if label in self.claimed:
+                self.claims_[label] = found[1]
+            handles += found
         if kind == "profile":
-            ax.set_yscale("log")
+            ax.set(xlabel="epsilon", ylabel="delta", yscale="log")
             ax.set_ylim(_LEAST_DELTA, 2.0)
-            ax.set_xlabel("epsilon")
-            ax.set_ylabel("delta")
         else:
-            ax.plot([0, 1], [1, 0], color="0.6", linewidth=1, label="nothing revealed")
-            ax.set_xlabel("type I error")
-            ax.set_ylabel("least type II error")
-        ax.legend()
+            ax.set(xlabel="type I error", ylabel="least type II error")
+            handles += ax.plot(
+                [0, 1], [1, 0], color="0.6", linewidth=1, label="nothing revealed"
+            )
+        place_legend(ax, handles, own=own)
         return self
 
-    def _draw(self, x, y, label, number):
-        line, marker = STYLES[number % len(STYLES)]
-        every = max(len(x) // 8, 1)
-        (drawn,) = self.ax_.plot(
-            x, y, linestyle=line, marker=marker, markevery=(number % every, every),
-            label=label,
+    def _draw_profile(self, label, line, marker, start):
+        # Zero is far below the axis.
+        deltas = np.maximum(np.asarray(self.deltas[label], dtype=float), _NEXT_TO_ZERO)
+        drawn = self._draw(
+            self.epsilons, deltas, start, linestyle=line, marker=marker,
+            label=self._text(label),
         )  # fmt: skip
-        self.lines_.append(drawn)
-
-    def _draw_profile(self, label, deltas, number):
-        shown = np.where(deltas > 0, deltas, np.nan)
-        self._draw(np.asarray(self.epsilons, dtype=float), shown, label, number)
-        if label in (self.claimed or {}):
+        if label in self.claimed:
             epsilon, delta = self.claimed[label]
-            self.ax_.plot(
-                epsilon, max(delta, _LEAST_DELTA), linestyle="none", marker="*",
-                markersize=12, color="black", clip_on=False, zorder=5,
-                label=f"{label}: claimed",
+            drawn += self.ax_.plot(
+                epsilon, max(delta, _LEAST_DELTA), marker=marker, markersize=12,
+                clip_on=False, zorder=6, label=self._claim_text(label),
+                **{**CLAIMED, "linestyle": "none"},
             )  # fmt: skip
+        return drawn
 
-    def _draw_tradeoff(self, label, deltas, number):
+    def _draw_tradeoff(self, label, line, marker, start):
         alpha = np.linspace(0.0, 1.0, 201)
+        deltas = np.asarray(self.deltas[label], dtype=float)
         curve = trade_off(np.asarray(self.epsilons, dtype=float), deltas, alpha)
-        self._draw(alpha, curve, label, number)
+        drawn = self._draw(
+            alpha, curve, start, linestyle=line, marker=marker, label=self._text(label)
+        )
+        if label in self.claimed:
+            claim = trade_off(*np.array(self.claimed[label])[:, np.newaxis], alpha)
+            drawn += self._draw(
+                alpha, claim, start, marker=marker, label=self._claim_text(label),
+                **CLAIMED,
+            )  # fmt: skip
+        return drawn
+
+    def _draw(self, x, y, start, **style):
+        """A line with markers at equal distances, in shares of the axes' diagonal."""
+        return self.ax_.plot(x, y, markevery=(start, 0.12), **style)
+
+    def _text(self, label):
+        return wrapped(legend_text(label, self.notes, {}))
+
+    def _claim_text(self, label):
+        epsilon, delta = self.claimed[label]
+        return wrapped(f"{label}: claimed ({epsilon:.4g}, {delta:.4g})")
 
 
 def trade_off(

@@ -1,20 +1,12 @@
 """The audit display draws its reports."""
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from sktensordp.audit import AuditReport
 from sktensordp.completion import CPCompletion
 from sktensordp.plotting import AuditDisplay
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def report(lower, claimed):
@@ -32,8 +24,40 @@ def test_bars_and_claims():
     (claims,) = display.ax_.get_lines()
     assert list(claims.get_xdata()) == [1.0, 1.0]
     assert list(claims.get_ydata()) == [0, 1]
-    shades = [bar.get_facecolor() for bar in display.bars_]
-    assert shades[1] != shades[0] == shades[2]
+
+
+def test_violations_differ_without_colour(legend):
+    reports = {"good": report(0.5, 1.0), "bad": report(3.0, 1.0), "?": report(2, None)}
+    display = AuditDisplay(reports).plot()
+    good, bad, nothing = display.bars_
+    assert [bar.get_hatch() for bar in (good, bad, nothing)] == [None, "//", None]
+    for bar in display.bars_:
+        red, green, blue, _ = bar.get_facecolor()
+        assert red == green == blue
+    assert legend(display) == ["proved lower bound", "above the claim", "claimed"]
+
+
+@pytest.mark.parametrize(
+    ("one", "texts"),
+    [
+        (report(0.5, None), ["proved lower bound"]),
+        (report(0.5, np.inf), ["proved lower bound"]),
+        (report(2.0, 1.0), ["above the claim", "claimed"]),
+    ],
+)
+def test_the_legend_names_what_is_there(legend, one, texts):
+    display = AuditDisplay({"one": one}).plot()
+    assert legend(display) == texts
+
+
+def test_long_names_and_the_legend_are_within_the_figure():
+    display = AuditDisplay({"a long name " * 8: report(2.0, 1.0)}).plot()
+    display.figure_.canvas.draw()
+    inside = display.figure_.bbox
+    legend = display.ax_.get_legend().get_window_extent()
+    (label,) = display.ax_.get_yticklabels()
+    for box in (legend, label.get_window_extent()):
+        assert inside.x0 <= box.x0 < box.x1 <= inside.x1
 
 
 def test_from_estimator():
@@ -44,4 +68,8 @@ def test_from_estimator():
         model, X, X, y, neighbour, ax=ax, n_trials=40, random_state=0
     )
     assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    (found,) = display.reports.values()
     assert list(display.reports) == ["CPCompletion"]
+    assert display.bars_[0].get_width() == found.epsilon_lower
+    assert display.ax_.get_lines()[-1].get_xdata() == [1.0]

@@ -2,18 +2,21 @@
 
 import math
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion
-from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.encoding import TaskAgnosticEncoder
+from sktensordp.exceptions import UnsoundClaimWarning
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    TensorRandomizedResponse,
+)
 from sktensordp.model_selection import epsilon_needed, expected_error
 from sktensordp.plotting import ExpectedErrorDisplay
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
 
 X = np.zeros((1, 2, 3))
 EPSILONS = [4.0, 1.0, 16.0, math.inf]
@@ -21,18 +24,11 @@ BOX = {"bounds": (0, 1)}
 TWO = {"Laplace": LaplaceMechanism(**BOX), "Gaussian": GaussianMechanism(**BOX)}
 
 
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
+def title(display):
+    return display.ax_.get_legend().get_title().get_text()
 
 
-def legend(display):
-    found = display.ax_.get_legend()
-    return found.get_title().get_text(), [t.get_text() for t in found.get_texts()]
-
-
-def test_from_estimator_draws_one_curve_an_estimator():
+def test_from_estimator_draws_one_curve_an_estimator(legend):
     display = ExpectedErrorDisplay.from_estimator(TWO, X, epsilons=EPSILONS)
     for line, mechanism in zip(display.lines_, TWO.values(), strict=True):
         wanted = expected_error(mechanism, X, epsilons=[1.0, 4.0, 16.0])
@@ -40,7 +36,8 @@ def test_from_estimator_draws_one_curve_an_estimator():
     ax = display.ax_
     assert ax.get_xscale() == ax.get_yscale() == "log"
     assert ax.get_ylabel() == "largest expected squared error of a sample"
-    assert legend(display) == ("", ["Laplace", "Gaussian"])
+    assert title(display) == ""
+    assert legend(display) == ["Laplace (delta = 0)", "Gaussian (delta = 1e-06)"]
     # Told apart without colour.
     styles = {(line.get_linestyle(), line.get_marker()) for line in display.lines_}
     assert len(styles) == 2
@@ -48,7 +45,7 @@ def test_from_estimator_draws_one_curve_an_estimator():
     assert len(ax.lines) == 2
 
 
-def test_a_target_is_marked_where_the_curves_meet_it():
+def test_a_target_is_marked_where_the_curves_meet_it(legend):
     display = ExpectedErrorDisplay.from_estimator(
         TWO, X, epsilons=EPSILONS, target=20.0
     )
@@ -60,8 +57,11 @@ def test_a_target_is_marked_where_the_curves_meet_it():
     marks = [line for line in display.ax_.lines if line.get_marker() == "o"][-2:]
     at = [(*line.get_xdata(), *line.get_ydata()) for line in marks]
     assert at == [(epsilon, 20.0) for epsilon in wanted.values()]
-    texts = [f"{name}: {epsilon:.3g}" for name, epsilon in wanted.items()]
-    assert legend(display) == ("epsilon for 20", texts)
+    assert title(display) == "epsilon for 20"
+    assert legend(display) == [
+        f"Laplace (delta = 0): {wanted['Laplace']:.3g}",
+        f"Gaussian (delta = 1e-06): {wanted['Gaussian']:.3g}",
+    ]
     for line, epsilon in zip(display.lines_, wanted.values(), strict=True):
         points = line.get_xydata()
         assert [epsilon, 20.0] in points.tolist()
@@ -72,12 +72,12 @@ def test_a_target_is_marked_where_the_curves_meet_it():
 
 
 @pytest.mark.parametrize(("target", "text"), [(1e-3, "above 16"), (1e9, "below 1")])
-def test_a_target_out_of_sight_is_said_to_be(target, text):
+def test_a_target_out_of_sight_is_said_to_be(legend, target, text):
     display = ExpectedErrorDisplay.from_estimator(
         LaplaceMechanism(**BOX), X, epsilons=EPSILONS, target=target
     )
     assert display.needed == {}
-    assert legend(display)[1] == [f"LaplaceMechanism: {text}"]
+    assert legend(display) == [f"LaplaceMechanism: {text}"]
 
 
 def test_what_is_left_without_noise_is_a_line():
@@ -107,3 +107,51 @@ def test_kinds_of_error_are_not_mixed():
         ExpectedErrorDisplay(curves)
     with pytest.raises(ValueError, match="one kind"):
         ExpectedErrorDisplay({})
+
+
+def test_published_curves_are_drawn_apart(legend):
+    published = TensorRandomizedResponse(
+        delta=1e-5, calibration="published", bounds=(0, 1)
+    )
+    images = np.zeros((1, 8, 8))
+    with pytest.warns(UnsoundClaimWarning):
+        display = ExpectedErrorDisplay.from_estimator(
+            {**TWO, "published": published}, images, epsilons=EPSILONS
+        )
+    with pytest.warns(UnsoundClaimWarning):
+        published.set_params(epsilon=4.0).fit(images)
+    assert list(display.true_epsilons) == ["published"]
+    at_four, *_, without_noise = display.true_epsilons["published"]
+    assert at_four == published.privacy_guarantee_.epsilon > 4
+    assert without_noise == np.inf
+    *sound, apart = display.lines_
+    assert apart.get_markerfacecolor() == "white"
+    assert all(line.get_markerfacecolor() != "white" for line in sound)
+    assert apart.get_linewidth() < sound[0].get_linewidth()
+    start, _, listed = legend(display)[2].partition(": claimed, true epsilon ")
+    assert start == "published (delta = 1e-05)"
+    # By epsilon, and no noise is not among them.
+    shown = [float(t.replace(",", "")) for t in listed.split(", ")]
+    assert len(shown) == 3
+    assert shown == sorted(shown)
+
+
+def test_an_encoder_as_published_keeps_no_epsilon(legend):
+    samples = np.random.default_rng(0).random((30, 3))
+    encoders = {
+        "sound": TaskAgnosticEncoder(),
+        "published": TaskAgnosticEncoder(calibration="published"),
+    }
+    with pytest.warns(UnsoundClaimWarning):
+        display = ExpectedErrorDisplay.from_estimator(
+            encoders, samples, samples[:, 0], epsilons=[1.0, np.inf]
+        )
+    assert legend(display) == ["sound", "published: claimed, no finite epsilon holds"]
+    # What rounding leaves of no error is not drawn.
+    assert display.ax_.get_ylim()[0] > 1e-6
+
+
+def test_truths_must_be_those_of_the_curves():
+    curves = {"a": expected_error(LaplaceMechanism(**BOX), X, epsilons=[1.0])}
+    with pytest.raises(ValueError, match="one number for each of its 1 points"):
+        ExpectedErrorDisplay(curves, true_epsilons={"a": [1.0, 2.0]})

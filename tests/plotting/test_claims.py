@@ -1,0 +1,105 @@
+"""What is claimed is told from what holds."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.plotting._claims import (
+    differences,
+    guarantee_of_candidate,
+    guarantee_of_fits,
+    true_epsilons,
+)
+from sktensordp.privacy import PrivacyGuarantee
+
+
+def pure(epsilon, **fields):
+    fields = {"unit": "sample", "statement": "A test.", "source": "none", **fields}
+    event = dp_event.NonPrivateDpEvent()
+    if math.isfinite(epsilon):
+        event = dp_event.LaplaceDpEvent(1 / epsilon)
+    return PrivacyGuarantee.of(event, **fields)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "guarantee", "is_true"),
+    [
+        (1.0, pure(1.0), True),
+        # A plan that keeps more than was asked for.
+        (1.0, pure(0.9), True),
+        (1.0, pure(1.01), False),
+        (1.0, pure(1.0, claimed=(1.0, 0.0)), True),
+        # Less is true than is claimed, or more.
+        (1.0, pure(0.5, claimed=(1.0, 0.0)), False),
+        (1.0, pure(2.0, claimed=(1.0, 0.0)), False),
+        (1.0, pure(np.inf, claimed=(1.0, 0.0)), False),
+        (1.0, pure(1.01, unit=0), True),
+        (1.0, pure(1.1, unit=0), False),
+        (1.0, None, False),
+        (np.inf, pure(np.inf), True),
+    ],
+)
+def test_what_is_true(drawn, guarantee, is_true):
+    found = true_epsilons([drawn], [guarantee])
+    if is_true:
+        assert found is None
+    else:
+        wanted = np.nan if guarantee is None else guarantee.epsilon
+        np.testing.assert_array_equal(found, [wanted])
+
+
+def test_one_claim_makes_a_curve_of_claims():
+    found = true_epsilons([1.0, 2.0], [pure(1.0), pure(3.0, claimed=(2.0, 0.0))])
+    np.testing.assert_allclose(found, [1.0, 3.0])
+
+
+def test_what_differs_is_said():
+    assert differences({"a": [pure(1.0)], "b": [pure(2.0)]}) == {}
+    units = differences({"a": [pure(1.0)], "b": [pure(1.0, unit=1)], "c": [None]})
+    assert units == {"a": "one sample", "b": "one index of mode 1"}
+    relations = differences({"a": [pure(1)], "b": [pure(1, relation="add-or-remove")]})
+    assert relations == {"a": "replace-one", "b": "add-or-remove"}
+    deltas = {"a": [pure(1.0)], "delta = 0.001": [pure(1.0, delta=1e-3)]}
+    # Not twice.
+    assert differences(deltas) == {"a": "delta = 0"}
+    assert differences(deltas, at_delta=False) == {}
+
+
+def test_a_void_claim_has_its_own_delta():
+    void = pure(np.inf, claimed=(1.0, 1e-5))
+    assert differences({"a": [pure(1.0, delta=1e-5)], "b": [void]}) == {}
+
+
+def test_all_of_a_pipeline_counts():
+    X, y = np.full((20, 2), 0.5), np.arange(20.0)
+    first, second = LaplaceMechanism(3.0, bounds=(0, 1)), LaplaceMechanism(1.0)
+    pipeline = make_pipeline(first, second.set_params(bounds=(0, 1)), Ridge())
+    fits = [pipeline.fit(X, y)]
+    found = guarantee_of_fits(fits)
+    # Of the same samples, the second mechanism sees what the first has released.
+    assert found.epsilon == pytest.approx(4.0)
+    with_gaussian = make_pipeline(first, GaussianMechanism(bounds=(0, 1)), Ridge())
+    search = GridSearchCV(with_gaussian, {"gaussianmechanism__epsilon": [0.5]}, cv=2)
+    found = guarantee_of_candidate(
+        search.fit(X, y), {"gaussianmechanism__epsilon": 0.5}
+    )
+    assert found.epsilon > 3.0
+
+
+def test_what_gives_no_guarantee_is_not_known():
+    X, y = np.full((20, 2), 0.5), np.arange(20.0)
+    assert guarantee_of_fits([Ridge().fit(X, y)]) is None
+    search = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2).fit(X, y)
+    assert guarantee_of_candidate(search, {"alpha": 1.0}) is None
+
+
+def test_the_weakest_of_the_fits_counts():
+    X = np.full((20, 2), 0.5)
+    fits = [LaplaceMechanism(e, bounds=(0, 1)).fit(X) for e in (1.0, 2.0, 0.5)]
+    assert guarantee_of_fits(fits).epsilon == 2.0
