@@ -75,7 +75,7 @@ def tables_of(command, ratings, folder):
 
 def main():
     """Run all, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", type=Path, metavar="FILE", help="film ratings")
     ratings = parser.parse_args().ratings
     start, parts = time.monotonic(), []

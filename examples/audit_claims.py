@@ -130,7 +130,7 @@ def least_trials(name, n_seeds=10, most=2**16):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--search", action="store_true", help="find the trials needed")
     parser.add_argument("--output", default="audit_claims.png", metavar="PNG")
     arguments = parser.parse_args()

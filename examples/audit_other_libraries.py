@@ -100,7 +100,7 @@ def foreign_mechanism(python, setup):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--environments", type=Path, help="where the environments are")
     parser.add_argument("--trials", type=int, default=50_000)
     arguments = parser.parse_args()

@@ -25,7 +25,7 @@ from sktensordp.plotting import ExpectedErrorDisplay
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--squared-error", type=float, default=10.0, help="of an array")
     parser.add_argument("--task-loss", type=float, default=0.5, help="of the variance")
     parser.add_argument("--rmse", type=float, default=0.92, help="of ratings")

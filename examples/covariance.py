@@ -200,7 +200,7 @@ def draw(axis, name, epsilons, curves, truths):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1, 3, 10]
     )

@@ -40,7 +40,7 @@ def public_weights(X, y):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--epsilons", nargs="+", type=float, default=[10.0, 20.0, 40.0, 80.0, 160.0]
     )

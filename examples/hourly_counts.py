@@ -20,7 +20,7 @@ N_ZONES, HOUR, LARGEST = 30, 3600, 40
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--epsilon", type=float, default=8.0, help="of one count")
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--random-state", type=int, help="seed of the noise")

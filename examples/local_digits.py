@@ -125,7 +125,7 @@ def draw(curves, truths, clean, output):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--epsilons", nargs="+", type=float, default=[1, 2, 4, 8, 16, 32, 64, 128, 256]
     )

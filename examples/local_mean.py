@@ -103,7 +103,7 @@ def draw(results, guess, title, output):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1, 4, 16])
     parser.add_argument("--users", type=int, default=10_000)
     parser.add_argument("--shape", nargs="+", type=int, default=[28, 28])

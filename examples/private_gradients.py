@@ -58,7 +58,7 @@ def epsilon_of_step(epsilon, n_features, rate, n_steps, delta):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 2.0, 8.0])
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--steps", type=int, default=100)

@@ -73,7 +73,7 @@ class Outcome:
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
     parser.add_argument(
         "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],

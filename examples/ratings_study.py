@@ -49,7 +49,7 @@ MARKERS = {"": "o", "bi-scaled": "s", "half for bi-scaling": "D"}
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--ratings", metavar="FILE",
         help="your ratings (csv): a header, then user, item, rating, seconds",

@@ -61,7 +61,7 @@ STYLES = {
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--decomposition", choices=["cp", "tucker"], default="cp")
     parser.add_argument("--realisations", type=int, default=50)
     parser.add_argument(

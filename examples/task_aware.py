@@ -366,7 +366,7 @@ def draw(found, output):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--data", nargs="+", choices=EPSILONS, default=list(EPSILONS), metavar="NAME",
         help=f"any of: {', '.join(EPSILONS)}",

@@ -333,7 +333,7 @@ def draw(axis, experiment, curves, truths, references):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--type", type=int, choices=[1, 2, 3], help="one instead of all"
     )

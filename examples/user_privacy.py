@@ -25,7 +25,7 @@ from sktensordp.plotting import PrivacyUtilityDisplay
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
     parser.add_argument("--features", metavar="FILE", help="public features of items")
     parser.add_argument(

@@ -389,7 +389,7 @@ def draw(rows, output):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--trials", type=int, default=100_000,
         help="outputs on each of two inputs; a tenth as many canaries in completions",

@@ -1,10 +1,12 @@
-"""The only import of private scikit-learn names."""
+"""The only import of private scikit-learn names; decorators that keep types."""
 
 import sys
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import _fit_context as fit_context
+from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._openmp_helpers import (
     _openmp_effective_n_threads as effective_n_threads,
@@ -12,15 +14,30 @@ from sklearn.utils._openmp_helpers import (
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.metaestimators import available_if as _available_if
 
 __all__ = [
     "Interval",
     "StrOptions",
+    "available_if",
     "effective_n_threads",
     "fit_context",
+    "has_callbacks",
     "safe_indexing",
     "wants_frame",
 ]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """scikit-learn's decorator of methods that are not always there."""
+    return _available_if(check)
+
+
+def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
+    """scikit-learn's decorator of methods that fit: parameters are checked first."""
+    return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
 
 class Interval(_Interval):
@@ -40,3 +57,8 @@ class Interval(_Interval):
 def wants_frame(estimator):
     """Whether `set_output` asks for the output of `transform` as a data frame."""
     return _get_output_config("transform", estimator)["dense"] != "default"
+
+
+def has_callbacks(estimator):
+    """Whether callbacks are to hear of a fit."""
+    return bool(getattr(estimator, "_skl_callbacks", ()))

@@ -1,16 +1,21 @@
 """What every private estimator shares: the one place through which releases pass."""
 
+import functools
 import pickle
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from sklearn.callback import CallbackSupportMixin
 
 from . import __version__
 from ._random import NoiseSource, ReleaseCounter
+from ._sklearn_compat import has_callbacks
 from ._validation import check_unmasked
+from .privacy import PrivacyGuarantee
 from .privacy._budget import open_budgets, process_name, record
 from .privacy._cover import current_cover
 
-__all__ = ["PrivateEstimatorMixin", "SentMixin"]
+__all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 
 # What is known of the input stays when a fit is forgotten.
 _KEPT = {"n_features_in_", "feature_names_in_"}
@@ -21,6 +26,61 @@ _OLDEST = 0, 1
 tests/test_stored.py loads one of each minor version since. Where it fails, mend
 `__setstate__`, or raise this.
 """
+
+
+@functools.cache
+def _documentation():
+    """Address of the documentation, as the package's metadata have it; "" if not."""
+    from importlib import metadata
+
+    with suppress(metadata.PackageNotFoundError):
+        for entry in metadata.metadata("sktensordp").get_all("Project-URL", ()):
+            label, _, address = entry.partition(", ")
+            if label == "Documentation":
+                return address.rstrip("/")
+    return ""
+
+
+class EstimatorMixin(CallbackSupportMixin):
+    """Mixin of what users fit: links in its diagram, and callbacks."""
+
+    _doc_link_module = "sktensordp"
+
+    @property
+    def _doc_link_template(self):
+        pages = "modules/generated/{estimator_module}.{estimator_name}.html"
+        return f"{_documentation()}/{pages}" if _documentation() else ""
+
+    @contextmanager
+    def _progress(self, task="step", max_tasks=1):
+        """Tell callbacks of a fit, until the block ends; data are never passed.
+
+        Parameters
+        ----------
+        task : str, default="step"
+            What the fit consists of.
+        max_tasks : int or None, default=1
+            How many of them at most; None where it is not known or told.
+
+        Yields
+        ------
+        on_task : callable
+            To call at the end of each, with an argument or none. It returns whether a
+            callback asks for the fit to end.
+        """
+        if not has_callbacks(self):
+            yield lambda _=None: False
+            return
+        context = self._init_callback_context(max_subtasks=max_tasks)
+        context.call_on_fit_task_begin(estimator=self)
+
+        def on_task(_=None):
+            one = context.subcontext(task_name=task)
+            one.call_on_fit_task_begin(estimator=self)
+            return one.call_on_fit_task_end(estimator=self)
+
+        yield on_task
+        context.call_on_fit_task_end(estimator=self)
 
 
 class StoredMixin:
@@ -107,6 +167,8 @@ class PrivateEstimatorMixin(SentMixin):
     Threads may release with one object at once. Fits of one object wait for each
     other; its parameters must not change meanwhile.
     """
+
+    privacy_guarantee_: PrivacyGuarantee
 
     @contextmanager
     def _release(self, guarantee, total=None, *, anew=False):

@@ -87,12 +87,37 @@ def test_private_scikit_learn_names_are_imported_in_one_place():
                 assert not any(n.startswith("_") for n in names), path
 
 
-def test_heavy_dependencies_wait_for_their_use():
+PARTS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+HEAVY = {
+    "numba", "dp_accounting", "tensorly", "matplotlib", "randomgen", "torch", "pandas",
+    "polars", "pyarrow",
+}  # fmt: skip
+# Of scikit-learn, what a search is made of.
+OF_A_SEARCH = {"sklearn.metrics", "sklearn.model_selection"}
+
+
+def newly_imported(*parts):
+    """What an import of some parts loads, beyond scikit-learn's own base."""
     code = (
-        "import sys, sktensordp.completion, sktensordp.privacy, sktensordp.plotting, "
-        "sktensordp.mechanisms, sktensordp.datasets;"
-        "heavy = {'numba', 'dp_accounting', 'tensorly', 'matplotlib', 'randomgen'};"
-        "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
+        "import sys, importlib, sklearn.base; before = set(sys.modules);"
+        "[importlib.import_module(f'sktensordp.{part}') for part in sys.argv[1:]];"
+        "print(*set(sys.modules) - before)"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, *parts]
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+    return set(run.stdout.split())
+
+
+def test_heavy_dependencies_wait_for_their_use():
+    found = newly_imported(*PARTS - {"model_selection"})
+    assert found >= {"sktensordp.completion", "sktensordp.plotting"}
+    assert not (HEAVY | OF_A_SEARCH) & found
+    assert not HEAVY & newly_imported("model_selection")
+
+
+def test_what_is_imported_is_seen():
+    assert newly_imported("model_selection", "tensor._kernels") >= {
+        "numba",
+        *OF_A_SEARCH,
+    }

@@ -17,21 +17,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import TransformerTags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn_compat import Interval, fit_context
+from .._sklearn_compat import Interval, available_if, fit_context
 from .._validation import (
     check_bounds,
     check_modes,
     check_shape,
     range_of,
 )
-from ..base import PrivateEstimatorMixin
+from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ._input import entry_guarantee, plan_entry_randomizer
 from ._observed import ObservedMixin
-from ._scales import private_statistics, published_statistics
+from ._scales import _MAX_SWEEPS, private_statistics, published_statistics
 from ._streams import as_coordinates
 from ._sums import plan_sums_randomizer
 
@@ -54,7 +53,7 @@ _SHARE = 0.8
 _LARGEST = 1e152
 
 
-class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
+class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
     """Standardise the rows and the columns of a sparse tensor, under a budget.
 
     The value of an entry in row i and column j is taken apart as ::
@@ -166,6 +165,14 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         "clip": [Interval(Real, 0, None, closed="neither")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
+
+    offset_: float
+    means_: list[NDArray[np.float64]]
+    scale_: float
+    scales_: list[NDArray[np.float64]]
+    value_bounds_: tuple[float, float]
+    shape_: tuple[int, ...]
+    n_features_in_: int
 
     # Kept from the fit: rows and columns, the declared range of the values, and whether
     # it was to a tensor.
@@ -351,8 +358,9 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
         values = values.astype(float)
         guarantee, domain, sums = self._plan(where, sizes, values)
         domain = None if self.value_bounds is None else domain
+        progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
         # Another thread would leave its statistics under the guarantee of this one.
-        with self._count_releases().lock:
+        with progress as on_sweep, self._count_releases().lock:
             if self._has_noise:
                 with self._release(guarantee, anew=True) as source:
                     found = private_statistics(*sums, values, source)
@@ -364,7 +372,9 @@ class BiScaler(ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
                 else:
                     if domain is not None:
                         values = np.clip(values, *domain)
-                    found = published_statistics(where.T, values, sizes)
+                    found = published_statistics(where.T, values, sizes, on_sweep)
+            if self.epsilon is not None:
+                on_sweep()
             self._modes, self._dense, self._domain = modes, dense, domain
             self.offset_, self.means_, self.scale_, self.scales_ = found
             self.value_bounds_ = -float(self.clip), float(self.clip)

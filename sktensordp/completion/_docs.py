@@ -45,8 +45,8 @@ epsilon : float, default=1.0
 delta : float, default=1e-6
     Budget of one unit where there is Gaussian noise: in "gradient", and where `unit`
     is a mode.
-perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \\
-        default="auto"
+perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
+default="auto"
     What is randomised.
 
     - "input": every value, on its own. The fit is variational: from the randomised
@@ -90,8 +90,8 @@ shape : tuple of int, default=None
     largest of them and what lies outside the shape is not predicted. Where `unit` is
     a mode, it must be declared, and public, as are the indices' meanings: read off the
     coordinates, with a ``PrivacyLeakWarning``, it voids the guarantee.
-side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \\
-        list of these and None, default=None
+side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \
+list of these and None, default=None
     Public features of the rows of a mode, such as genres of films: of the second mode,
     or, where `unit` is a mode, of the first one other than that. Every row of the first
     mode, or every unit, has weights for them, with a mean that all share. They cost no

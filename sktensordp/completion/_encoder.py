@@ -1,9 +1,9 @@
 """Raw columns of a table of observations to coordinates of a tensor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import check_unmasked, checked, is_complex
-from ..base import SentMixin
+from ..base import EstimatorMixin, SentMixin
 from ..privacy._budget import record_ids
 
 __all__ = ["CoordinateEncoder"]
@@ -23,7 +23,7 @@ _LAST_TIME = 253_402_300_800
 
 
 class CoordinateEncoder(
-    SentMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+    EstimatorMixin, SentMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 ):
     """Encode user ids, item ids and times as coordinates of a tensor.
 
@@ -89,6 +89,14 @@ class CoordinateEncoder(
         "categories": [list, tuple, None],
     }
 
+    categories_: list[NDArray[Any]]
+    shape_: tuple[int, ...]
+    time_edges_: NDArray[np.float64]
+    time_start_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    fit_transform: Callable[..., NDArray[np.int64]]
+
     def __init__(
         self,
         time_bins: int | None = None,
@@ -127,7 +135,10 @@ class CoordinateEncoder(
             If both `time_bins` and `freq` are given, if something is missing, if the
             last column cannot be read as times, or if an id is not among `categories`.
         """
-        return self._learn(X, first=True)
+        with self._progress() as on_step:
+            self._learn(X, first=True)
+            on_step()
+        return self
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: None = None) -> Self:

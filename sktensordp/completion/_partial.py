@@ -4,9 +4,8 @@ import math
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
-from .._sklearn_compat import effective_n_threads, fit_context
+from .._sklearn_compat import available_if, effective_n_threads, fit_context
 from .._validation import check_modes
 from ..privacy import PrivacyGuarantee
 from ..tensor import (

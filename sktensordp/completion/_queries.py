@@ -1,14 +1,14 @@
 """What a completed tensor is asked for; nothing here reads a value of the data."""
 
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._sklearn_compat import available_if
 from .._validation import check_coordinates, check_numeric, checked
 from ._streams import as_coordinates
 
@@ -66,6 +66,16 @@ class QueriesMixin:
                 f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
             )
         return np.clip(self.offset_ + self._answering.dense(), *self.value_bounds_)
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False
+    ) -> NDArray[np.floating]: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]: ...
 
     def predict(
         self, X: ArrayLike, return_std: bool = False

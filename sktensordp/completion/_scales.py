@@ -160,7 +160,7 @@ def _log_ratios(found, mean, spread, noise_variance, width, start):
     return x
 
 
-def published_statistics(columns, values, sizes):
+def published_statistics(columns, values, sizes, on_sweep=None):
     """Means and scales of raw values by which rows and columns are standardised.
 
     Parameters
@@ -169,6 +169,8 @@ def published_statistics(columns, values, sizes):
         Row and column of each entry.
     values : ndarray of shape (n,), float
     sizes : tuple of (int, int)
+    on_sweep : callable, default=None
+        Called after each sweep; a true answer ends them.
 
     Returns
     -------
@@ -213,7 +215,8 @@ def published_statistics(columns, values, sizes):
                 scales[mode][varied[mode]] = roots / level
                 common *= level
         z = residual / (common * scales[0][columns[0]] * scales[1][columns[1]])
-        if np.max(np.abs(z - before)) <= _TOLERANCE:
+        stops = on_sweep is not None and on_sweep()
+        if stops or np.max(np.abs(z - before)) <= _TOLERANCE:
             break
     else:
         warnings.warn(

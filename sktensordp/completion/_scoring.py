@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import get_scorer
-from sklearn.pipeline import Pipeline
 
 __all__ = ["make_fold_in_scorer"]
 
@@ -72,10 +70,20 @@ class _FoldInScorer:
     """A scorer that processes can be sent."""
 
     def __init__(self, scoring, history, random_state):
+        from sklearn.metrics import get_scorer
+
         self._scorer = get_scorer(scoring)
         self._history, self._random_state = history, random_state
 
+    def __repr__(self):
+        return (
+            f"make_fold_in_scorer({self._scorer!r}, history={self._history}, "
+            f"random_state={self._random_state})"
+        )
+
     def __call__(self, estimator, X, y):
+        from sklearn.pipeline import Pipeline
+
         model = estimator
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]

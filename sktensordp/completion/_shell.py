@@ -8,10 +8,8 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.callback import CallbackSupportMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import column_or_1d
 
 from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
@@ -26,7 +24,7 @@ from .._validation import (
     checked,
     range_of,
 )
-from ..base import PrivateEstimatorMixin
+from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
@@ -58,7 +56,7 @@ _SOLVERS = {
 
 
 class BaseCompletion(
-    CallbackSupportMixin,
+    EstimatorMixin,
     ObservedMixin,
     QueriesMixin,
     PartialFitMixin,
@@ -95,6 +93,12 @@ class BaseCompletion(
 
     rank: Any
     _model: Any
+
+    decomposition_: Any
+    factors_: list[NDArray[np.floating]]
+    n_features_in_: int
+    n_iter_: int
+    noise_variance_: float
 
     def __init__(
         self,
@@ -255,6 +259,8 @@ class BaseCompletion(
         ValueError
             As `predict`, and if `y` does not hold one number for every entry.
         """
+        from sklearn.metrics import r2_score
+
         check_numeric(y, "y")
         check_unmasked(sample_weight, "sample_weight")
         values = checked(column_or_1d, y, dtype=float)
@@ -287,16 +293,9 @@ class BaseCompletion(
                 UnsoundClaimWarning,
                 stacklevel=4,
             )
-        context = self._init_callback_context(max_subtasks=solver.n_sweeps)
-        context.call_on_fit_task_begin(estimator=self)
-
-        def on_sweep(_):
-            sweep = context.subcontext(task_name="sweep")
-            sweep.call_on_fit_task_begin(estimator=self)
-            return sweep.call_on_fit_task_end(estimator=self)
-
+        progress = self._progress("sweep", solver.n_sweeps)
         # Another thread would leave its model under the guarantee of this one.
-        with self._count_releases().lock:
+        with progress as on_sweep, self._count_releases().lock:
             with self._source(solver, guarantee) as source:
                 released = solver.release(values, source, on_sweep)
             # Where a unit is protected, so is which entries it has.
@@ -319,7 +318,6 @@ class BaseCompletion(
                 self.n_iter_ = outcome.n_iter
             else:
                 self._publish(outcome.model, outcome.n_iter)
-        context.call_on_fit_task_end(estimator=self)
         return self
 
     def _solver(self, problem, streaming):

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._sklearn_compat import available_if
 from ..exceptions import PrivacyLeakWarning
 from ..tensor._unit_entries import UnitEntries
 from ._noisy_sums import planned_event

@@ -11,10 +11,11 @@ from ._maps import CodeMap, MapShape
 from ._published import l1_diameter
 from ._training import Model, Sample
 
-__all__ = ["published_encoder"]
+__all__ = ["N_EPOCHS", "published_encoder"]
 
 # Appendix A.8: Adam's learning rate, and steps of an epoch.
 _RATE, _N_STEPS = 1e-3, 15
+N_EPOCHS = 2000
 _DECAYS, _TINY = (0.9, 0.999), 1e-8
 
 
@@ -28,7 +29,8 @@ def published_encoder(
     n_hidden,
     penalty,
     seed,
-    n_epochs=2000,
+    n_epochs=N_EPOCHS,
+    on_epoch=None,
 ):
     """Algorithm 1 of Cheng, Tang and Chinchali (2022).
 
@@ -57,6 +59,8 @@ def published_encoder(
     seed : int
         The result is a function of the arguments.
     n_epochs : int, default=2000
+    on_epoch : callable, default=None
+        Called after each epoch; a true answer ends them.
 
     Returns
     -------
@@ -97,6 +101,8 @@ def published_encoder(
                 slopes += pull * theta
                 _adam(theta, moments, slopes, epoch * _N_STEPS + step + 1)
             model, sample = drawn()
+            if on_epoch is not None and on_epoch():
+                break
     first, second = encoder.vector(theta[:split]), decoder.vector(theta[split:])
     loss = trainer.value_and_gradient(model, np.concatenate([first, second]), sample)[0]
     return LearnedEncoder(

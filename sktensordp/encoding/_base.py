@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import OneToOneFeatureMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn_compat import Interval, StrOptions, fit_context, wants_frame
+from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import check_numeric, checked
 from ..exceptions import UnsoundClaimWarning
 from ..mechanisms._base import _DTYPES, ReleasingTransformer
@@ -91,11 +91,21 @@ class FittedCode:
     task: NDArray[np.float64] | None
 
 
-class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
+class LinearEncoder(
+    OneToOneFeatureMixin, ClassNamePrefixFeaturesOutMixin, ReleasingTransformer
+):
     """A linear encoder for a linear task, noise on the code, and the best decoder.
 
     A subclass says in `_encoder` which encoder is taken.
     """
+
+    n_components_: int
+    mechanism_: str
+    clip_: float
+    noise_variance_: float
+    expected_task_loss_: float
+    task_variance_: float
+    task_: NDArray[np.float64] | None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "epsilon": ReleasingTransformer._parameter_constraints["epsilon"],
@@ -151,7 +161,8 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
                 "clipped; mechanism must be 'laplace' or 'auto', and clip 'auto'."
             )
         rows = array.reshape(len(array), -1)
-        found = self._fitted(rows, y)
+        with self._progress(max_tasks=self._n_steps) as on_step:
+            found = self._fitted(rows, y, on_step)
         guarantee = self._guarantee(found.noise.name, found.noise.event)
         self._forget(
             _plan=found.plan,
@@ -181,7 +192,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         -------
         estimates : ndarray of the shape of `X`
             What `decode` makes of `privatize`; with ``output="code"`` the code
-            itself, of shape (n_samples, n_components_). Of the type of `X`, if that
+            itself, of shape (n_samples, n_components). Of the type of `X`, if that
             is float32 or float64; else float64.
 
         Raises
@@ -192,11 +203,8 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         """
         array = self._samples(X)
         decoded = self.output == "decoded"
-        if decoded and array.ndim > 2 and wants_frame(self):
-            raise ValueError(
-                f"Samples of shape {array.shape[1:]} do not fit into a data frame; "
-                f"set_output serves 2-D output alone."
-            )
+        if decoded:
+            self._check_framed(array.shape[1:])
         code = self._released(array.reshape(len(array), -1))
         return self.decode(code).reshape(array.shape) if decoded else code
 
@@ -210,7 +218,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
 
         Returns
         -------
-        code : ndarray of shape (n_samples, n_components_)
+        code : ndarray of shape (n_samples, n_components)
             In units of the clip radius, as `decode` takes it.
 
         Raises
@@ -227,7 +235,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
 
         Parameters
         ----------
-        Z : array-like of shape (n_samples, n_components_)
+        Z : array-like of shape (n_samples, n_components)
             What `privatize` returned.
 
         Returns
@@ -266,13 +274,15 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         plan, shape, guarantee = (fitted[name] for name in names)
         return self._passed_on(EncoderClient(plan, shape, guarantee, random_state))
 
-    def get_feature_names_out(self, input_features: ArrayLike | None = None):
+    def get_feature_names_out(
+        self, input_features: ArrayLike | None = None
+    ) -> NDArray[np.object_]:
         """Names of the output's columns.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Those seen in `fit` by default.
+            Names of the input; those seen in `fit` by default.
 
         Returns
         -------
@@ -287,15 +297,18 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         """
         check_is_fitted(self)
         if self.output == "code":
-            name = type(self).__name__.lower()
-            names = [f"{name}{i}" for i in range(self.n_components_)]
-            return np.asarray(names, dtype=object)
+            own = ClassNamePrefixFeaturesOutMixin.get_feature_names_out
+            return own(self, input_features)
         if self._fitted_shape != (self.n_features_in_,):
             raise ValueError(
                 f"Samples of shape {self._fitted_shape} have no feature names; pass "
                 f"rows of features and tensor_shape to have them."
             )
         return super().get_feature_names_out(input_features)
+
+    @property
+    def _n_features_out(self):
+        return self.n_components_
 
     _error_name = "expected task loss, as a share of the task's variance"
 
@@ -308,7 +321,10 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
 
         return error
 
-    def _fitted(self, rows, y):
+    _n_steps = 1
+    """How many steps a fit takes at most."""
+
+    def _fitted(self, rows, y, on_step):
         """Encoder, decoder and noise for the task, from the fitting data."""
         white = whitening(rows)
         task = task_matrix(self.task, rows, y, white)
@@ -316,6 +332,7 @@ class LinearEncoder(OneToOneFeatureMixin, ReleasingTransformer):
         # Small products: threads would cost more than they save.
         with one_blas_thread:
             code, noise = self._designed(problem)
+        on_step()
         matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
         encoder = code.encoder @ white.inverse / code.unit
         return FittedCode(

@@ -31,8 +31,8 @@ class TaskAgnosticEncoder(LinearEncoder):
         scikit-learn with `coef_`. None fits a ridge regression of `y` in `fit`, and
         takes the identity if there is no `y`.
     mechanism : {"auto", "laplace", "l2", "privunit", "gaussian"}, default="auto"
-        How the code is released: clipped in L1, with discrete Laplace noise; clipped
-        in L2, with noise of density exp(-epsilon |y| / 2R); clipped in L2, by PrivUnit
+        How the code is released: clipped in L1, with discrete Laplace noise; clipped in
+        L2, with noise of density ``exp(-epsilon |y| / 2R)``; clipped in L2, by PrivUnit
         on the lifted sphere; clipped in L2, with Gaussian noise. "auto" is the one of
         the first three, which are pure, with the least expected loss.
     clip : "auto" or float in (0, 1], default="auto"
@@ -64,7 +64,7 @@ class TaskAgnosticEncoder(LinearEncoder):
     noise_variance_ : float
         Variance of the noise in an entry of the code, in squared units of the radius.
     expected_task_loss_ : float
-        Expected |K x_hat - K x|^2 of a sample, over the fitting data and the noise.
+        Expected ``|K x_hat - K x|^2`` of a sample, over the fitting data and the noise.
     task_variance_ : float
         What that loss would be if every sample were estimated by the mean.
     task_ : ndarray of shape (m, n)
@@ -146,8 +146,8 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     n_components : int, default=3
         Entries of the code at most; fewer where the task has fewer directions.
     mechanism : {"auto", "laplace", "l2", "privunit", "gaussian"}, default="auto"
-        How the code is released: clipped in L1, with discrete Laplace noise; clipped
-        in L2, with noise of density exp(-epsilon |y| / 2R); clipped in L2, by PrivUnit
+        How the code is released: clipped in L1, with discrete Laplace noise; clipped in
+        L2, with noise of density ``exp(-epsilon |y| / 2R)``; clipped in L2, by PrivUnit
         on the lifted sphere; clipped in L2, with Gaussian noise. "auto" is the one of
         the first three, which are pure, with the least expected loss.
     clip : "auto" or float in (0, 1], default="auto"
@@ -179,7 +179,7 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     noise_variance_ : float
         Variance of the noise in an entry of the code, in squared units of the radius.
     expected_task_loss_ : float
-        Expected |K x_hat - K x|^2 of a sample, over the fitting data and the noise.
+        Expected ``|K x_hat - K x|^2`` of a sample, over the fitting data and the noise.
     task_variance_ : float
         What that loss would be if every sample were estimated by the mean.
     task_ : ndarray of shape (m, n)

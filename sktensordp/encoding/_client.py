@@ -102,6 +102,13 @@ class EncoderClient(PrivateEstimatorMixin):
         self.privacy_guarantee_ = guarantee
         self._count_releases()
 
+    def __repr__(self) -> str:
+        guarantee = self.privacy_guarantee_
+        return (
+            f"EncoderClient(sample_shape={self.sample_shape}, "
+            f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g})"
+        )
+
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
         """Noisy codes of samples, with fresh noise at every call.
 

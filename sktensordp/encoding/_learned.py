@@ -16,10 +16,10 @@ from ._linear import code_norms, linear_problem, scaled_basis
 from ._maps import CodeMap, MapShape, in_columns
 from ._search import best_clip, search_scaling
 from ._tasks import NetworkTask, check_gradient, linearised
-from ._training import Model, Trainer
+from ._training import JOINT, POLISH, Model, Trainer
 from ._whitening import standardized, whitening
 
-__all__ = ["LearnedEncoder", "learned_encoder", "trainer_of"]
+__all__ = ["LearnedEncoder", "learned_encoder", "most_steps", "trainer_of"]
 
 # Numbers of components to choose from.
 _COMPONENTS = (1, 2, 3, 5, 8)
@@ -90,7 +90,9 @@ class LearnedEncoder:
         return in_columns(decoded, self.mean, self.scale, self.columns)
 
 
-def learned_encoder(task, X, channel, *, targets=None, n_components, n_hidden, seed):
+def learned_encoder(
+    task, X, channel, *, targets=None, n_components, n_hidden, seed, on_step=None
+):
     """Encoder and decoder with the least loss of a task, on noise held out.
 
     Candidates are the closed form of the linearised task with its decoder trained,
@@ -114,6 +116,8 @@ def learned_encoder(task, X, channel, *, targets=None, n_components, n_hidden, s
         affine ones.
     seed : int
         The result is a function of the arguments.
+    on_step : callable, default=None
+        Called after each iteration; a true answer ends a training.
 
     Returns
     -------
@@ -127,9 +131,9 @@ def learned_encoder(task, X, channel, *, targets=None, n_components, n_hidden, s
     ValueError
         If an answer has the wrong shape or is not finite, or does not vary.
     """
-    limits = _COMPONENTS if n_components is None else (n_components,)
+    limits = _limits(n_components)
     with one_blas_thread if X.shape[1] <= _FEW_COLUMNS else nullcontext():
-        trainer, white = trainer_of(task, X, targets)
+        trainer, white = trainer_of(task, X, targets, on_step)
         starts = _closed_forms(trainer, white, X, functools.cache(channel), limits)
         loss, model, vector = _best(trainer, starts, n_hidden, seed)
     first, second = np.split(vector, [model.encoder.size])
@@ -142,6 +146,15 @@ def learned_encoder(task, X, channel, *, targets=None, n_components, n_hidden, s
         model.channel,
         loss,
     )
+
+
+def most_steps(n_components):
+    """Iterations of `learned_encoder` at most."""
+    return 2 * len(_limits(n_components)) * POLISH + 2 * JOINT
+
+
+def _limits(n_components):
+    return _COMPONENTS if n_components is None else (n_components,)
 
 
 def _best(trainer, starts, n_hidden, seed):
@@ -173,12 +186,12 @@ def _best(trainer, starts, n_hidden, seed):
     return min(found, key=lambda one: one[0])
 
 
-def trainer_of(task, X, targets):
+def trainer_of(task, X, targets, on_step=None):
     """The training data, standardised, once the task has been tried on them.
 
     Parameters
     ----------
-    task, X, targets
+    task, X, targets, on_step
         As in `learned_encoder`.
 
     Returns
@@ -207,6 +220,7 @@ def trainer_of(task, X, targets):
         targets,
         soft,
         base if base > 0 else 1.0,
+        on_step,
     )
     return trainer, white
 

@@ -113,7 +113,9 @@ class LearnedPlan:
         return noisy.astype(rows.dtype, copy=False)
 
 
-def learned_code(model, rows, y, *, mechanism, epsilon, delta, n_components, n_hidden):
+def learned_code(
+    model, rows, y, *, mechanism, epsilon, delta, n_components, n_hidden, on_step=None
+):
     """Encoder and decoder learned for a task with a gradient, and sound noise.
 
     Parameters
@@ -130,6 +132,8 @@ def learned_code(model, rows, y, *, mechanism, epsilon, delta, n_components, n_h
     n_components : int or None
     n_hidden : int
         Hidden units of encoder and decoder; 0 for affine ones.
+    on_step : callable, default=None
+        Called after each iteration; a true answer ends a training.
 
     Returns
     -------
@@ -151,19 +155,22 @@ def learned_code(model, rows, y, *, mechanism, epsilon, delta, n_components, n_h
         n_components=n_components,
         n_hidden=n_hidden,
         seed=0,
+        on_step=on_step,
     )
     taken = noise(learned.n_components)
     release = SphereNoise(taken.plan.cap) if name == "privunit" else taken.plan
     return _fitted(task, rows, targets, learned, taken, release, 1.0)
 
 
-def published_learned_code(model, rows, y, *, epsilon, n_components, n_hidden):
+def published_learned_code(
+    model, rows, y, *, epsilon, n_components, n_hidden, on_step=None
+):
     """Algorithm 1 of the paper, with the noise that it claims suffices.
 
     Parameters
     ----------
-    model, rows, y, n_components, n_hidden
-        As in `learned_code`.
+    model, rows, y, n_components, n_hidden, on_step
+        As in `learned_code`; of epochs.
     epsilon : float
         That is claimed.
 
@@ -181,6 +188,7 @@ def published_learned_code(model, rows, y, *, epsilon, n_components, n_hidden):
         n_hidden=n_hidden,
         penalty=_PENALTY,
         seed=0,
+        on_epoch=on_step,
     )
     channel = learned.channel
     noise = fixed_noise(channel.n_outputs, epsilon, channel.sensitivity)

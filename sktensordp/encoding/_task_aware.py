@@ -4,7 +4,9 @@ import math
 from typing import Any, ClassVar
 
 from .._sklearn_compat import StrOptions
+from ._algorithm_one import N_EPOCHS
 from ._base import LinearEncoder, warn_of_published
+from ._learned import most_steps
 from ._learned_plan import is_linear, learned_code, published_learned_code
 from ._linear import noise_shares, scaled_basis
 from ._search import best_clip, improved, search_scaling
@@ -46,11 +48,11 @@ class TaskAwareEncoder(LinearEncoder):
         Maps that are learned: affine ones, or also those with a hidden layer of n
         units. For tasks that are not linear.
     mechanism : {"auto", "laplace", "l2", "privunit", "gaussian"}, default="auto"
-        How the code is released: clipped in L1, with discrete Laplace noise; clipped
-        in L2, with noise of density exp(-epsilon |y| / 2R); clipped in L2, by PrivUnit
+        How the code is released: clipped in L1, with discrete Laplace noise; clipped in
+        L2, with noise of density ``exp(-epsilon |y| / 2R)``; clipped in L2, by PrivUnit
         on the lifted sphere; clipped in L2, with Gaussian noise. "auto" is the one of
-        the first three, which are pure, with the least expected loss; for learned
-        codes it is "privunit".
+        the first three, which are pure, with the least expected loss; for learned codes
+        it is "privunit".
     clip : "auto" or float in (0, 1], default="auto"
         Share of the fitting data's codes that the ball holds; the radius is fixed in
         `fit`. "auto" takes the one with the least expected loss. Learned codes are
@@ -83,8 +85,8 @@ class TaskAwareEncoder(LinearEncoder):
     noise_variance_ : float
         Variance of the noise in an entry of the code, in squared units of the radius.
     expected_task_loss_ : float
-        Expected |K x_hat - K x|^2 of a sample, over the fitting data and the noise; for
-        learned codes the mean loss of the task on the fitting data, with noise that
+        Expected ``|K x_hat - K x|^2`` of a sample, over the fitting data and the noise;
+        for learned codes the mean loss of the task on the fitting data, with noise that
         was held out.
     task_variance_ : float
         What that loss would be if every sample were estimated by the mean.
@@ -170,14 +172,22 @@ class TaskAwareEncoder(LinearEncoder):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _fitted(self, rows, y):
+    @property
+    def _n_steps(self):
+        if is_linear(self.task):
+            return 1
+        if self.calibration == "published" and math.isfinite(self.epsilon):
+            return N_EPOCHS
+        return most_steps(self.n_components)
+
+    def _fitted(self, rows, y, on_step):
         if is_linear(self.task):
             if self.encoder == "mlp":
                 raise ValueError(
                     "encoder='mlp' is for tasks that are not linear; the best encoder "
                     "of a linear task is linear."
                 )
-            return super()._fitted(rows, y)
+            return super()._fitted(rows, y, on_step)
         if self.clip != "auto":
             raise ValueError("clip is for linear tasks; for others it is learned.")
         epsilon = float(self.epsilon)
@@ -185,6 +195,7 @@ class TaskAwareEncoder(LinearEncoder):
             "epsilon": epsilon,
             "n_components": self.n_components,
             "n_hidden": rows.shape[1] if self.encoder == "mlp" else 0,
+            "on_step": on_step,
         }
         if self.calibration == "published" and math.isfinite(epsilon):
             warn_of_published(stacklevel=5)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["TorchTask"]
 
@@ -31,7 +32,7 @@ class TorchTask:
         like = next(self.module.parameters(), torch.zeros((), dtype=torch.float64))
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
 
-    def outputs(self, X):
+    def outputs(self, X: ArrayLike) -> NDArray[np.float64]:
         """f(x), shape (n_samples, n_outputs)."""
         import torch
 
@@ -43,7 +44,9 @@ class TorchTask:
                 logits = torch.softmax(logits, dim=1)
         return logits.cpu().numpy().astype(float)
 
-    def value_and_gradient(self, X_hat, targets):
+    def value_and_gradient(
+        self, X_hat: ArrayLike, targets: ArrayLike
+    ) -> tuple[float, NDArray[np.float64]]:
         """Mean loss of estimates, and its gradient of shape (n_samples, n_features)."""
         import torch
         from torch.nn import functional

@@ -1,5 +1,6 @@
 """Training of encoders and decoders, by L-BFGS on fixed draws of noise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from scipy.optimize import minimize
 from ._channels import BallChannel, OpenChannel, SphereChannel
 from ._maps import MapShape, in_columns
 
-__all__ = ["Model", "Sample", "Trainer"]
+__all__ = ["JOINT", "POLISH", "Model", "Sample", "Trainer"]
 
 # Copies of each training sample, and rows to which more samples are thinned out.
 _COPIES, _LEAST_ROWS, _MOST_ROWS = 8, 4000, 20_000
@@ -19,7 +20,9 @@ _HELD_OUT = 2
 _SMOOTHING = 0.3
 # Penalty on squared weights, relative to the loss of an estimate that knows nothing.
 _PENALTY = 3e-3
-_POLISH, _JOINT, _MEMORY = 50, 100, 20
+# Iterations at most, of the decoder alone and of both.
+POLISH, JOINT = 50, 100
+_MEMORY = 20
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Trainer:
         encoder from learning the samples by heart.
     base : float
         Loss that the penalty is measured by.
+    on_step : callable or None
+        Called after each iteration; a true answer ends them.
     """
 
     task: Any
@@ -91,6 +96,7 @@ class Trainer:
     targets: np.ndarray
     soft: bool
     base: float
+    on_step: Callable[[], bool] | None = None
 
     def sample(self, channel, rng, *, held_out=False):
         """Rows, targets and noise.
@@ -166,7 +172,7 @@ class Trainer:
         def loss(trial):
             return self._decoded(model, trial, released, sample.targets)[:2]
 
-        found = self._minimised(loss, second, model.decoder.weights, _POLISH)
+        found = self._minimised(loss, second, model.decoder.weights, POLISH)
         return np.concatenate([first, found])
 
     def trained(self, model, vector, sample):
@@ -176,7 +182,7 @@ class Trainer:
             return self.value_and_gradient(model, trial, sample)
 
         weights = np.concatenate([model.encoder.weights, model.decoder.weights])
-        return self._minimised(loss, vector, weights, _JOINT)
+        return self._minimised(loss, vector, weights, JOINT)
 
     def _minimised(self, loss, start, weights, n_iterations):
         penalty = _PENALTY * weights
@@ -186,7 +192,12 @@ class Trainer:
             value = value / self.base + penalty @ trial**2
             return value, gradient / self.base + 2 * penalty * trial
 
+        def on_iteration(_):
+            if self.on_step is not None and self.on_step():
+                raise StopIteration
+
         options = {"maxiter": n_iterations, "maxcor": _MEMORY}
         return minimize(
-            penalised, start, jac=True, method="L-BFGS-B", options=options
-        ).x
+            penalised, start, jac=True, method="L-BFGS-B", options=options,
+            callback=on_iteration,
+        ).x  # fmt: skip

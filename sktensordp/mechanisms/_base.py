@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, fit_context, wants_frame
 from .._validation import check_numeric, checked
-from ..base import PrivateEstimatorMixin
+from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import CALLERS_RELATION
@@ -25,12 +26,19 @@ __all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer"]
 _DTYPES = (np.float64, np.float32)
 
 
-class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+class ReleasingTransformer(
+    EstimatorMixin, PrivateEstimatorMixin, TransformerMixin, BaseEstimator
+):
     """A transformer whose `transform` is a release.
 
     A subclass says in `_plan_release` how samples of a shape are randomised and what
     that guarantees. Everything in the plan is public.
     """
+
+    noise_variance_: float | NDArray[np.float64]
+    sample_shape_: tuple[int, ...]
+    n_features_in_: int
+    fit_transform: Callable[..., NDArray[np.floating]]
 
     _released_by = "transform"
     _error_name = "largest expected squared error of a sample"
@@ -81,7 +89,9 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
             X, reset=True, ensure_all_finite=reads, order="C" if reads else None
         )
         shape = self._shape_of(array)
-        plan, guarantee, variance, error = self._finite_plan(shape, array)
+        with self._progress() as on_step:
+            plan, guarantee, variance, error = self._finite_plan(shape, array)
+            on_step()
         if not self._is_declared():
             # What is fitted shows the range that was read off the samples.
             self._record(guarantee)
@@ -115,11 +125,7 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
         """
         array = self._samples(X)
         shape = (len(array), *self._output_shape(array))
-        if len(shape) > 2 and wants_frame(self):
-            raise ValueError(
-                f"Samples of shape {shape[1:]} do not fit into a data frame; "
-                f"set_output serves 2-D output alone."
-            )
+        self._check_framed(shape[1:])
         return self._released(array.reshape(len(array), -1)).reshape(shape)
 
     def __sklearn_is_fitted__(self):
@@ -174,6 +180,15 @@ class ReleasingTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimato
     def _output_shape(self, X):
         """Shape of what is released of a sample."""
         return X.shape[1:]
+
+    def _check_framed(self, shape):
+        """Refuse a data frame of what is not rows."""
+        if len(shape) > 1 and wants_frame(self):
+            raise ValueError(
+                f"Samples of shape {shape} do not fit into a data frame; set_output "
+                f"serves 2-D output alone. set_output(transform='default') leaves them "
+                f"an array."
+            )
 
     def _error_by_epsilon(self, X, y):
         """Expected error as a function of epsilon; of `X` the shape alone is read.
@@ -241,10 +256,14 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
     A subclass says in `_design` and `_noise` which noise.
     """
 
+    expected_squared_error_: float
+
     _source = ""
     _noise_name = ""
 
-    def get_feature_names_out(self, input_features: ArrayLike | None = None):
+    def get_feature_names_out(
+        self, input_features: ArrayLike | None = None
+    ) -> NDArray[np.object_]:
         """Names of the output's columns: those of the input.
 
         Parameters

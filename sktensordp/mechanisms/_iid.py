@@ -85,6 +85,8 @@ class LaplaceMechanism(NoiseMechanism):
     (2.0, 0.0)
     """
 
+    noise_variance_: float
+
     _source = "Dwork, McSherry, Nissim and Smith (2006), Proposition 1"
     _noise_name = "discrete Laplace noise on a public lattice"
 
@@ -216,6 +218,8 @@ class GaussianMechanism(NoiseMechanism):
     One call of transform, for each sample: i.i.d. Gaussian noise on a public lattice,
     after clipping to the declared domain. [Balle and Wang (2018), Theorem 8]
     """
+
+    noise_variance_: float
 
     _noise_name = "i.i.d. Gaussian noise on a public lattice"
 

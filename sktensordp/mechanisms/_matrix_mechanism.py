@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
@@ -71,8 +71,8 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     ----------
     .. [1] Li, Miklau, Hay, McGregor and Rastogi, "The matrix mechanism: optimizing
        linear counting queries under differential privacy", 2015.
-    .. [2] Yuan, Yang, Zhang and Hao, "Optimal linear counting queries under
-       approximate differential privacy", 2016.
+    .. [2] Yuan, Yang, Zhang and Hao, "Convex optimization for linear query
+       processing under approximate differential privacy", 2016.
 
     Examples
     --------
@@ -88,6 +88,9 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     entry (a change of at most 1). One call of transform, for each sample: 4 linear
     queries answered from a noisy strategy. [Balle and Wang (2018), Theorem 8]
     """
+
+    noise_variance_: NDArray[np.float64]
+    expected_squared_error_: float
 
     _parameter_constraints: ClassVar = {
         name: ReleasingTransformer._parameter_constraints[name]

@@ -215,11 +215,11 @@ class PrivUnit(NoiseMechanism):
 
     Notes
     -----
-    A sample x of d entries in the ball of radius R around c is the unit vector
-    u = ((x - c) / R, sqrt(1 - |x - c|^2 / R^2)) of R^(d + 1). For `bounds` the ball
-    is the one around the box; with `norm_bound` as well, the smaller of the two. A
-    vector v is drawn uniformly from the cap <u, v> >= g with probability p, else from
-    its complement, and c + R v / m is released without its last entry. The
+    A sample x of d entries in the ball of radius R around c is the unit vector u = ((x
+    - c) / R, sqrt(1 - r^2)) of R^(d + 1), where r is the norm of (x - c) / R. For
+    `bounds` the ball is the one around the box; with `norm_bound` as well, the smaller
+    of the two. A vector v is drawn uniformly from the cap <u, v> >= g with probability
+    p, else from its complement, and c + R v / m is released without its last entry. The
     variance is R^2 (1 / m^2 - 1) / (d + 1); g minimises it, and there g = m.
 
     What is drawn is a point of a public lattice, whose direction is v. The point's
@@ -250,6 +250,8 @@ class PrivUnit(NoiseMechanism):
     call of transform, for each sample: PrivUnit's direction of a lattice point, after
     clipping to the declared domain. [Bhowmick et al. (2018), Theorem 1]
     """
+
+    noise_variance_: float
 
     _source = "Bhowmick et al. (2018), Theorem 1"
     _noise_name = "PrivUnit's direction of a lattice point"

@@ -188,12 +188,12 @@ class TensorRandomizedResponse(LocalMechanism):
         self.random_state = random_state
 
     @property
-    def keep_probability_(self):
+    def keep_probability_(self) -> float:
         """Probability that an entry of weight 0 is kept."""
         return self._fitted("keep")
 
     @property
-    def scale_(self):
+    def scale_(self) -> float:
         """Scale of the moves or of the noise."""
         return self._fitted("scale")
 
@@ -319,7 +319,7 @@ class TensorRandomizedResponse(LocalMechanism):
         keeps = odds / (1 + odds) * shares
         counts = np.array([size]) if kinds is None else np.bincount(kinds)
         with np.errstate(divide="ignore"):
-            log_hidden = float(counts @ np.log1p(-keeps)) + math.log1p(-tail)
+            log_hidden = float(counts @ np.log1p(-keeps) + np.log1p(-tail))
         # Never nothing, however small: no pure epsilon holds.
         shown = max(-math.expm1(log_hidden), _LEAST_SHOWN)
         event = RevealingDpEvent(shown, event)

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
@@ -16,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._sklearn_compat import Interval, StrOptions, fit_context, safe_indexing
 from .._validation import check_unmasked, checked
-from ..base import PrivateEstimatorMixin, SentMixin
+from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..privacy import PrivacyGuarantee, compose, privacy_of
@@ -40,7 +40,7 @@ _MOST_LISTED = 1000
 _SOURCE = "Papernot and Steinke (2022), Theorem 2; Liu and Talwar (2019)"
 
 
-class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
+class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV):
     """Search over parameters that is private as a whole: tries, scores and choice.
 
     Candidates are drawn from the distributions independently; each is fitted and
@@ -123,9 +123,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
     `expected_error`.
 
     How long the search takes, and how much memory, tells how many candidates were
-    tried: keep that secret, too. Warnings of tries are not shown, and callbacks of the
-    estimator are called in the last fit alone, since they would. An exception in a try
-    ends the search, and is no release that a guarantee covers.
+    tried: keep that secret, too. Warnings of tries are not shown, callbacks of the
+    estimator are called in the last fit alone, and those of the search at its beginning
+    and end, since they would. An exception in a try ends the search, and is no release
+    that a guarantee covers.
 
     References
     ----------
@@ -167,6 +168,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         "n_jobs": [Integral, None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
+
+    best_params_: dict[str, Any]
+    best_score_: float
+    best_estimator_: Any
+    cv_results_: dict[str, Any]
+    n_splits_: int
 
     def __init__(
         self,
@@ -235,7 +242,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
             if isinstance(step, SentMixin):
                 step._check_sent()
         # Another thread would leave its choice under the guarantee of this one.
-        with self._count_releases().lock:
+        # Callbacks do not learn how many were tried.
+        with self._progress(max_tasks=None), self._count_releases().lock:
             with self._release(guarantee, anew=True) as source:
                 bits = source.stream(0)
                 splits = groups.splits(X, y, self.cv, float(self.test_size), bits)
@@ -308,7 +316,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, RandomizedSearchCV):
         return fit, groups, law, lattice, guarantee
 
     @property
-    def feature_names_in_(self):
+    def feature_names_in_(self) -> NDArray[np.object_]:
         """Names of features seen in `fit`, where there were any."""
         return self.best_estimator_.feature_names_in_
 

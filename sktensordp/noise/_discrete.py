@@ -7,8 +7,10 @@ rejection step runs on the elements that are still undecided.
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["bernoulli", "categorical", "discrete_laplace", "discrete_laplace_variance"]
 
@@ -46,7 +48,9 @@ def _bernoulli_exp(bits, numerators, denominator):
     return successes % 2 == 0
 
 
-def discrete_laplace(bits, numerator, denominator, size):
+def discrete_laplace(
+    bits: Any, numerator: int, denominator: int, size: int
+) -> NDArray[np.int64]:
     """Integers n with probability proportional to exp(-|n| numerator / denominator).
 
     Parameters
@@ -91,12 +95,14 @@ def discrete_laplace(bits, numerator, denominator, size):
     return noise
 
 
-def discrete_laplace_variance(rate):
+def discrete_laplace_variance(rate: float) -> float:
     """Variance of the law P(n) ~ exp(-rate |n|) on the integers."""
     return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
 
-def categorical(bits, weights, rows):
+def categorical(
+    bits: Any, weights: NDArray[np.int64], rows: NDArray[np.integer]
+) -> NDArray[np.int64]:
     """For each entry of `rows`, a column drawn by the integer weights of that row.
 
     Parameters
@@ -138,7 +144,12 @@ def categorical(bits, weights, rows):
     return columns
 
 
-def bernoulli(bits, numerators, denominator, size):
+def bernoulli(
+    bits: Any,
+    numerators: int | NDArray[np.integer],
+    denominator: int,
+    size: tuple[int, ...],
+) -> NDArray[np.bool_]:
     """Events of probability `numerators` / `denominator`, independent of one another.
 
     Parameters

@@ -3,8 +3,10 @@
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from ._discrete import discrete_laplace, discrete_laplace_variance
@@ -67,22 +69,28 @@ class LaplaceLattice:
     l1_steps: int | None = None
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Rate of the noise for one step, rounded up."""
         return _quotient_above(self.numerator, self.denominator)
 
     @property
-    def epsilon(self):
+    def epsilon(self) -> float:
         """The pure epsilon that is realised, rounded up; at most the one asked for."""
-        l1_steps = self.n_steps if self.l1_steps is None else self.l1_steps
+        l1_steps: Any = self.n_steps if self.l1_steps is None else self.l1_steps
         return _quotient_above(int(l1_steps) * self.numerator, self.denominator)
 
     @property
-    def noise_variance(self):
+    def noise_variance(self) -> float:
         """Variance of the noise, in the squared units of the values."""
         return discrete_laplace_variance(self.rate) * self.step**2
 
-    def randomize(self, values, bits, columns=slice(None), out=None):
+    def randomize(
+        self,
+        values: NDArray[np.floating],
+        bits: Any,
+        columns: slice = slice(None),
+        out: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
         """Values on the lattice plus noise.
 
         Parameters
@@ -112,7 +120,14 @@ class LaplaceLattice:
         return index
 
 
-def laplace_lattice(low, high, epsilon, step=None, n_cells=1, l1=math.inf):
+def laplace_lattice(
+    low: float | NDArray[np.floating],
+    high: float | NDArray[np.floating],
+    epsilon: float,
+    step: float | None = None,
+    n_cells: int = 1,
+    l1: float = math.inf,
+) -> LaplaceLattice:
     """Lattice for samples of `n_cells` values in [low, high] under pure `epsilon`.
 
     Parameters
@@ -161,7 +176,8 @@ def laplace_lattice(low, high, epsilon, step=None, n_cells=1, l1=math.inf):
             raise ValueError("The range of the values is too small or too large.")
     elif not 0 < step <= np.min(width):
         raise ValueError("The step of a grid is positive and within the range.")
-    n_steps, l1_steps = None, math.inf
+    n_steps: int | NDArray[np.int64] | None = None
+    l1_steps: Any = math.inf
     if has_range:
         whole = np.rint(width / step) if on_grid else np.ceil(width / step)
         if np.max(whole) * n_cells > 2.0**62:
@@ -220,7 +236,7 @@ class GaussianLattice:
     n_steps: int | np.ndarray | None = None
     n_cells: int = 1
 
-    def scaled(self, factor):
+    def scaled(self, factor: float) -> Self:
         """The same lattice under noise that is `factor` times as large.
 
         Steps are finer then beside the noise, and the sampler's relative error of a
@@ -232,7 +248,7 @@ class GaussianLattice:
         e1 = _residual_epsilon(finest, self.n_cells, math.log(self.residual_delta / 2))
         return replace(self, sigma=sigma, residual_epsilon=e1)
 
-    def l2_sensitivity(self, sensitivity, n_changed):
+    def l2_sensitivity(self, sensitivity: float, n_changed: int) -> float:
         """L2 sensitivity after values are rounded to the lattice.
 
         Parameters
@@ -246,9 +262,15 @@ class GaussianLattice:
         -------
         sensitivity : float
         """
-        return sensitivity + self.step * math.sqrt(n_changed)
+        return sensitivity + float(np.max(self.step)) * math.sqrt(n_changed)
 
-    def randomize(self, values, bits, columns=slice(None), out=None):
+    def randomize(
+        self,
+        values: NDArray[np.floating],
+        bits: Any,
+        columns: slice = slice(None),
+        out: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
         """Values rounded to the lattice plus noise on the lattice.
 
         Parameters
@@ -283,8 +305,14 @@ class GaussianLattice:
 
 
 def gaussian_lattice(
-    sigma, n_cells, epsilon, delta, low=None, width=None, fineness=_FINENESS
-):
+    sigma: float | NDArray[np.floating],
+    n_cells: int,
+    epsilon: float,
+    delta: float,
+    low: float | NDArray[np.floating] | None = None,
+    width: float | NDArray[np.floating] | None = None,
+    fineness: int = _FINENESS,
+) -> GaussianLattice:
     """Lattice for Gaussian noise of `n_cells` cells, with its residual.
 
     The residual's delta is far below `delta` at `epsilon`, so that it stays invisible

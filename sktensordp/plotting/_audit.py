@@ -115,7 +115,7 @@ class AuditDisplay:
         self.bars_ = ax.barh(
             rows, [r.epsilon_lower for r in reports], edgecolor="black", height=0.6
         )
-        named = {}
+        named: dict[str, Any] = {}
         for bar, report in zip(self.bars_, reports, strict=True):
             text, style = _VIOLATED if report.violated else _BOUND
             bar.set(**style)

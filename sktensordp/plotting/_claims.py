@@ -44,8 +44,9 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
     candidate = clone(search.estimator).set_params(**clone(params, safe=False))
     like = getattr(search, "best_estimator_", None)
     releases = collect(candidate, Setting(planned=True, like=like, fixed=True)).releases
-    found = [r.guarantee for r in releases for _ in range(r.in_fit)]
-    if not found or None in found:
+    planned = [r.guarantee for r in releases for _ in range(r.in_fit)]
+    found = [guarantee for guarantee in planned if guarantee is not None]
+    if not found or len(found) < len(planned):
         return None
     try:
         return found[0] if len(found) == 1 else compose(*found)

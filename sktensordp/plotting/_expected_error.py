@@ -191,7 +191,8 @@ class ExpectedErrorDisplay:
         """
         own = ax is None
         self.ax_ = ax = new_axes() if own else ax
-        self.figure_, self.lines_ = ax.figure, []
+        self.figure_ = ax.figure
+        self.lines_: list[Any] = []
         ax.set_xscale("log")
         ax.set_yscale("log")
         for i, label in enumerate(self.curves):

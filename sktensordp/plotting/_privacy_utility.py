@@ -303,7 +303,8 @@ class PrivacyUtilityDisplay:
         """
         own = ax is None
         self.ax_ = ax = new_axes() if own else ax
-        self.figure_, self.lines_, lines = ax.figure, [], []
+        self.figure_, lines = ax.figure, []
+        self.lines_: list[Any] = []
         for i, label in enumerate(self.curves):
             self._draw_curve(label, *STYLES[i % len(STYLES)])
         for i, (label, score) in enumerate((self.references or {}).items()):
