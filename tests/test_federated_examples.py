@@ -1,0 +1,156 @@
+"""The examples of federated learning run, and their tables say what they must say."""
+
+import importlib.util
+import math
+import re
+
+import numpy as np
+import pytest
+from conftest import EXAMPLES
+from dp_accounting.pld import privacy_loss_distribution
+from sklearn.datasets import load_digits
+
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.mechanisms import GaussianMechanism
+from sktensordp.privacy import gaussian_delta, gaussian_mu
+
+SEED = "--random-state", "0"
+DELTA = 1e-5
+
+
+def rows_of(printed):
+    """Numbers of every row by name; a row that is set in has that above in its name."""
+    rows, above = {}, ""
+    for line in printed.split("\n\nPicture")[0].splitlines():
+        name, *values = re.split(r" {2,}", line.strip())
+        if line.startswith("  "):
+            name = f"{above}: {name}"
+        else:
+            above = name
+        rows[name] = np.array([float(value.split("±")[0]) for value in values])
+    return rows
+
+
+@pytest.fixture(scope="module")
+def gradients():
+    path = EXAMPLES / "federated_gradients.py"
+    spec = importlib.util.spec_from_file_location("federated_gradients", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_federated_gradients(tmp_path, run):
+    rounds, rate = 10, 0.25
+    options = ["--rounds", str(rounds), "--rate", str(rate), "--runs", "1"]
+    arguments = [*SEED, *options, "--epsilons", "2"]
+    rows = rows_of(run(tmp_path, "federated_gradients.py", *arguments))
+    least = rows["Gaussian: least noise of an entry"]
+    # No weights change what hides a ball.
+    for name in ("UDN", "IDN", "MGM"):
+        np.testing.assert_array_equal(rows[name], rows["Gaussian"])
+        noise = rows[f"{name}: least noise of an entry"]
+        np.testing.assert_array_equal(noise, rows["Gaussian: least noise of an entry"])
+    sound = ["Gaussian", "UDN", "IDN", "MGM", "MVG", "Gaussian, sum clipped"]
+    for name in sound:
+        assert 0.98 * 2 <= rows[f"{name}: true epsilon"] <= 2
+    one = privacy_loss_distribution.from_gaussian_mechanism(
+        least[0], value_discretization_interval=1e-3, sampling_prob=rate
+    )
+    found = one.self_compose(rounds).get_epsilon_for_delta(DELTA)
+    assert rows["Gaussian: true epsilon"] == pytest.approx(found, rel=0.02)
+    # Noise with directions is nowhere less, and elsewhere more.
+    assert rows["MVG: least noise of an entry"] >= 0.99 * least
+    assert rows["MVG"] < rows["Gaussian"] < rows["no noise"]
+    # What claims is asked for the same epsilon.
+    for name in ("UDN published", "IDN published, sum clipped"):
+        assert rows[f"{name}: true epsilon"] < 0.2 * 2
+        assert rows[f"{name}: least noise of an entry"] > 5 * least
+        assert rows[name] < rows["Gaussian"] - 0.3
+    per_entry = "Gaussian per entry, sum clipped"
+    assert rows[f"{per_entry}: true epsilon of one round alone"] > 20 * 2
+    assert 0.4 > rows["Gaussian, sum clipped"] < rows[per_entry] - 0.1
+
+
+def test_federated_gradients_of_a_file(tmp_path, run):
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=600)
+    X = rng.normal(size=(3, 4, 5))[y] + 2 * rng.normal(size=(600, 4, 5))
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    options = ["--rounds", "3", "--parties", "3", "--rate", "1"]
+    options += ["--epsilons", "0.3", "8"]
+    arguments = [*SEED, *options, "--data", str(tmp_path / "data.npz")]
+    rows = rows_of(run(tmp_path, "federated_gradients.py", *arguments))
+    assert rows["Gaussian"][0] + 0.1 < rows["Gaussian"][1]
+    assert np.all(rows["Gaussian: true epsilon"] <= (0.3, 8))
+
+
+@pytest.mark.parametrize("clips_sum", [False, True])
+def test_a_record_changes_a_sum_by_no_more_than_is_said(gradients, clips_sum):
+    rng = np.random.default_rng(0)
+    shape = 3, 7
+    silent = GaussianMechanism(math.inf, sensitivity=gradients.SENSITIVITY)
+    gradients.fitted(silent, shape)
+    X = 10 * rng.normal(size=(30, 7))
+    labels = np.eye(3)[rng.integers(3, size=30)]
+    model = rng.normal(size=shape)
+    sums = [
+        gradients.Party(X[:n], labels[:n], silent, clips_sum, math.inf).send(
+            model, 1.0, rng
+        )
+        for n in range(31)
+    ]
+    steps = np.linalg.norm(np.diff(sums, axis=0), axis=(1, 2))
+    assert steps.max() <= gradients.SENSITIVITY
+    if not clips_sum:
+        assert steps.max() > 0.999 * gradients.CLIP
+
+
+def test_a_party_refuses_more_than_its_budget(gradients):
+    shape = 2, 3
+    mechanism = gradients.exact(1.0, 1e-6, shape)["Gaussian"]
+    X, labels = np.zeros((5, 3)), np.eye(2)[[0, 1, 0, 1, 0]]
+    party = gradients.Party(X, labels, gradients.fitted(mechanism, shape), False, 1.5)
+    party.join(1.0, 1)
+    with pytest.raises(BudgetExceededError, match="50 rounds"):
+        party.join(1.0, 50)
+
+
+def test_vertical_features(tmp_path, run):
+    epsilons = np.array([2.0, 16.0])
+    arguments = [*SEED, "--runs", "4", "--epsilons", *map(str, epsilons)]
+    rows = rows_of(run(tmp_path, "vertical_features.py", *arguments))
+    np.testing.assert_array_equal(rows["UDN, entries"], rows["IDN, entries"])
+    additive = ["Gaussian", "TVG, rows and columns", "UDN, entries", "IDN, entries"]
+    for name in additive:
+        truth = rows[f"{name}: true epsilon"]
+        assert np.all(truth <= epsilons)
+        assert np.all(truth >= 0.98 * epsilons)
+        assert rows[name][0] < rows[name][1] < rows["no noise"]
+    np.testing.assert_array_equal(rows["PrivUnit: true epsilon"], epsilons)
+    assert rows["PrivUnit"][0] > rows["Gaussian"][0]
+    for name in ("UDN published", "IDN published"):
+        assert np.all(rows[f"{name}: true epsilon"] < 0.5 * epsilons)
+        assert np.all(rows[name] < rows["UDN, entries"])
+    assert np.all(rows["Gaussian per entry: true epsilon"] > 5 * epsilons)
+    # What is sent twenty times is known in closed form.
+    np.testing.assert_allclose(rows["PrivUnit, 20 times: true"], 20 * epsilons)
+    for once, often in zip(
+        rows["Gaussian: true epsilon"], rows["Gaussian, 20 times: true"], strict=True
+    ):
+        mu = math.sqrt(20) * gaussian_mu(once, DELTA)
+        assert gaussian_delta(0.98 * often, mu) > DELTA
+        assert gaussian_delta(1.02 * often, mu) < DELTA
+
+
+def test_vertical_features_of_a_file(tmp_path, run):
+    images, y = load_digits(return_X_y=True)
+    X = images.reshape(-1, 8, 8)
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    options = ["--parties", "3", "--runs", "1", "--epsilons", "64", "--epochs", "2"]
+    arguments = [*SEED, *options, "--data", str(tmp_path / "data.npz")]
+    rows = rows_of(run(tmp_path, "vertical_features.py", *arguments))
+    assert rows["Gaussian"] < rows["UDN, entries"] < rows["no noise"]
+    assert rows["PrivUnit: true epsilon"] == 64
+    assert rows["PrivUnit, 2 times: true"] == 128
+    assert 62 < rows["Gaussian: true epsilon"] <= 64
