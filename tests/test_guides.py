@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from sktensordp import plotting
 
 DOC = Path(__file__).parent.parent / "doc"
 
@@ -64,3 +67,16 @@ def test_local_or_central(capsys):
     assert abs(local - 0.016) < 0.016
     assert abs(central - 0.0009) < 0.0009
     assert local > 5 * central
+
+
+def test_pictures(tmp_path, monkeypatch):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    monkeypatch.chdir(tmp_path)
+    display = run("plotting.md")["display"]
+    plt.close("all")
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
+    assert set(display.claimed) == {"UDN as published"}
+    rows = (DOC / "plotting.md").read_text().splitlines()
+    table = [row.split("`")[1] for row in rows if row.startswith("| `")]
+    assert sorted(table) == sorted(plotting.__all__)
