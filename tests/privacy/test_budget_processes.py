@@ -8,9 +8,11 @@ import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from interrupting import traced
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -341,25 +343,18 @@ def test_interrupted_between_records(monkeypatch, keys):
 def interrupt_at(step, action):
     """Interrupt before a line of the accounting; whether there were so many."""
     modules = {_budget.__file__, _account.__file__, base.__file__}
-    left = [step]
+    left = step
 
-    def trace(frame, event, _):
-        if frame.f_code.co_filename not in modules:
-            return None
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace
+    def on_line(place):
+        nonlocal left
+        left -= place[0] in modules
+        if left == 0 and place[0] in modules:
+            raise KeyboardInterrupt
 
-    before = sys.gettrace()
-    sys.settrace(trace)
     try:
-        action()
+        traced(action, on_line)
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(before)
     return False
 
 
@@ -390,3 +385,8 @@ def test_interrupted_anywhere_nothing_is_forgotten(keys, in_part):
         assert budget.spent.epsilon >= (spent + 0.1) * (1 - 1e-9), step
         _budget._STACK.clear()
     assert step > 20
+    # Other threads of this process would wait for ever.
+    with ThreadPoolExecutor(1) as pool:
+        free = pool.submit(_budget._LOCK.acquire, timeout=10)
+        assert free.result()
+        pool.submit(_budget._LOCK.release)
