@@ -15,7 +15,7 @@ import threading
 
 import numpy as np
 
-__all__ = ["NoiseSource", "ReleaseCounter"]
+__all__ = ["NoiseSource", "ReleaseCounter", "SentSource"]
 
 _KEY_BYTES = 16
 
@@ -113,12 +113,38 @@ class NoiseSource:
         """
         return _Part(self, number)
 
+    def sent(self):
+        """The same streams for tasks elsewhere, after the release has been recorded.
+
+        Returns
+        -------
+        source : SentSource
+        """
+        return SentSource(self._key)
+
     def close(self):
         """Forget the key."""
         self._key = None
 
     def __reduce__(self):
         raise TypeError("The key of a release is not copied and does not outlive it.")
+
+
+class SentSource(NoiseSource):
+    """The streams of a release that is computed later, and maybe more than once.
+
+    Whoever has it, or a pickle of it, can take the noise away.
+
+    Parameters
+    ----------
+    key : bytes
+    """
+
+    def __init__(self, key):
+        self._key = key
+
+    def __reduce__(self):
+        return SentSource, (self._key,)
 
 
 class _Part:

@@ -10,7 +10,7 @@ import pytest
 import sktensordp
 
 ROOT = Path(sktensordp.__file__).parent
-LOWEST = {"exceptions", "_validation", "_random", "_sklearn_compat"}
+LOWEST = {"exceptions", "_validation", "_random", "_sklearn_compat", "_dask"}
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
 MAY_IMPORT = {
     "": set(),
@@ -90,7 +90,7 @@ def test_private_scikit_learn_names_are_imported_in_one_place():
 PARTS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
 HEAVY = {
     "numba", "dp_accounting", "tensorly", "matplotlib", "randomgen", "torch", "pandas",
-    "polars", "pyarrow",
+    "polars", "pyarrow", "dask", "distributed",
 }  # fmt: skip
 # Of scikit-learn, what a search is made of.
 OF_A_SEARCH = {"sklearn.metrics", "sklearn.model_selection"}

@@ -16,8 +16,6 @@ the state evolution of low-rank estimation (Lesieur, Krzakala and Zdeborova 2017
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ._blocks import BlockPerturbation
 from ._input import InputPerturbation
 from ._sums import SumsPerturbation
@@ -189,10 +187,7 @@ class _Expectation:
         self._problem = problem
         self._bias, self._interaction = parts.bias, parts.interaction
         self._weights, self._residual = parts.weights, parts.residual
-        self._counts = [
-            np.bincount(column, minlength=size).astype(float)
-            for column, size in zip(problem.coordinates.T, problem.shape, strict=True)
-        ]
+        self._counts = [counts.astype(float) for counts in problem.counts]
         self._n_features = _n_features(problem)
 
     def of(self, solver):

@@ -18,6 +18,7 @@ in doc/completion.md.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from ._noisy_sums import plan_laplace_sums, row_sums
 from ._problem import ALL_ELSE, Outcome, Problem, Solver
 from ._sums import MeanPerturbation, SumsPerturbation
 
-__all__ = ["BlockPerturbation"]
+__all__ = ["Block", "BlockPerturbation", "posterior_of", "unit_of"]
 
 # Share of epsilon for the sums that determine the biases, or for the mean alone.
 _SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
@@ -147,18 +148,21 @@ class BlockPerturbation(Solver):
         outcome = first.complete(
             first.release(values, part and part(0), on_sweep), on_sweep
         )
-        residuals = problem.values.clip(values.astype(float))
-        residuals -= outcome.offset
-        residuals -= outcome.model.predict(problem.coordinates)
         clip = self._clip
-        # From -1 to 1: two values differ by 2 at most.
-        residuals = np.clip(residuals / clip, -1.0, 1.0)
-        ridge = outcome.model.noise_variance / problem.scale**2 / _ROW_VARIANCE
+        left = Residuals(problem.values, outcome.offset, outcome.model, clip)
         variance = outcome.model.noise_variance / clip**2
         factors = self._start()
+        if problem.is_distributed:
+            if self._blocks:
+                block = problem.block(self._form, factors)
+                sums = block.release(left, self._noise, part and part(1))
+                factors[0] = clip * block.posterior(sums, self._noise, variance)
+            return outcome, factors, values.dtype
+        residuals = left(problem.coordinates, values)
+        ridge = outcome.model.noise_variance / problem.scale**2 / _ROW_VARIANCE
         rows = self._form.rows(problem.coordinates)
         for step, number in enumerate(self._blocks, start=1):
-            block = _Block(self._form, number, factors, rows)
+            block = Block(self._form, number, factors, rows)
             if self.name == "output":
                 block.solve(ridge)
             sums = block.release(residuals, self._noise, part and part(step))
@@ -199,7 +203,33 @@ class BlockPerturbation(Solver):
         return [start.standard_normal(block) for block in blocks]
 
 
-class _Block:
+@dataclass(frozen=True)
+class Residuals:
+    """What a model leaves of values, in [-1, 1]: two of them differ by 2 at most.
+
+    Attributes
+    ----------
+    values : EntryRandomizer
+        The values' domain.
+    offset : float
+    model : StructuredCP
+    clip : float
+        The unit, and the largest that is not clipped.
+    """
+
+    values: Any
+    offset: float
+    model: Any
+    clip: float
+
+    def __call__(self, coordinates, values):
+        left = self.values.clip(values.astype(float))
+        left -= self.offset
+        left -= self.model.predict(coordinates)
+        return np.clip(left / self.clip, -1.0, 1.0)
+
+
+class Block:
     """Linear sums of residuals in the rows of one block."""
 
     def __init__(self, form, number, factors, rows):
@@ -220,7 +250,7 @@ class _Block:
             return regressors
         return np.einsum("eab,eb->ea", self._solved[self.rows[part]], regressors)
 
-    def _products(self, left, right):
+    def products(self, left, right):
         """Sums over the entries of a row of the products of two vectors."""
         n_rows, n_columns = self.shape
         if n_rows == 1:
@@ -237,12 +267,18 @@ class _Block:
 
     def solve(self, ridge):
         """Weigh by the inverses of the ridge regressions' matrices."""
-        gram = self._products(self.regressors, self.regressors)
+        gram = self.products(self.regressors, self.regressors)
         gram += ridge * np.eye(self.shape[1])
         self._solved = np.linalg.inv(gram)
 
     def release(self, residuals, noise, source):
         """Noisy sums of the residuals, each in the unit of its row."""
+        self.unit = unit_of(self.largest())
+        contributions = self.contributions(residuals)
+        return noise.release([(self.rows, self.shape, contributions)], source)[0]
+
+    def largest(self):
+        """Largest L1 norm of the weights of an entry of every row."""
         largest = np.zeros(self.shape[0])
 
         def look(part):
@@ -252,8 +288,10 @@ class _Block:
         size = max(_LARGEST_CHUNK // self.shape[1], 1)
         for start in range(0, len(self.rows), size):
             look(slice(start, start + size))
-        # Residuals are in [-1, 1], so that contributions are of length 1/2 at most.
-        self.unit = np.where(largest > 0, 2 * largest, 1.0)
+        return largest
+
+    def contributions(self, residuals):
+        """What the entries of a slice add to the sums, in the units of the rows."""
 
         def contributions(part):
             scaled = residuals[part] / self.unit[self.rows[part]]
@@ -262,17 +300,24 @@ class _Block:
             excess = np.maximum(2 * np.abs(found).sum(axis=1), 1.0)
             return found / excess[:, np.newaxis]
 
-        return noise.release([(self.rows, self.shape, contributions)], source)[0]
+        return contributions
 
     def posterior(self, sums, noise, residual_variance):
         """Posterior means of the rows, given noisy sums."""
-        squares = design = self._products(self.weights, self.weights)
+        squares = design = self.products(self.weights, self.weights)
         if self._solved is not None:
-            design = self._products(self.weights, self.regressors)
-        return row_posterior(
-            sums * self.unit[:, np.newaxis],
-            design,
-            squares,
-            self.unit**2 * noise.noise_variance,
-            residual_variance,
-        )
+            design = self.products(self.weights, self.regressors)
+        return posterior_of(sums, self.unit, design, squares, noise, residual_variance)
+
+
+def unit_of(largest):
+    """Units of the rows; residuals are in [-1, 1], contributions 1/2 long at most."""
+    return np.where(largest > 0, 2 * largest, 1.0)
+
+
+def posterior_of(sums, unit, design, squares, noise, residual_variance):
+    """Posterior means of the rows, given noisy sums in units of the rows."""
+    return row_posterior(
+        sums * unit[:, np.newaxis], design, squares, unit**2 * noise.noise_variance,
+        residual_variance,
+    )  # fmt: skip

@@ -88,7 +88,7 @@ class EntryRandomizer:
             clipped = np.array(self.levels)[self._level_index(clipped)]
         return clipped.astype(values.dtype, copy=False)
 
-    def randomize(self, values, source):
+    def randomize(self, values, source, first=0, n_all=None):
         """Randomised values, block by block, each from its own stream.
 
         Parameters
@@ -96,20 +96,32 @@ class EntryRandomizer:
         values : ndarray of shape (n,), float32 or float64
             Randomised in double precision; rounding the outcome is post-processing.
         source : NoiseSource
+        first, n_all : int
+            Where the values begin among all that are released, and how many these
+            are; by default, the values are all. Their noise does not depend on which
+            of them are randomised together.
 
         Returns
         -------
         noisy : ndarray of shape (n,), of the same type
         """
         noisy = np.empty_like(values)
+        last = first + len(values)
+        n_all = last if n_all is None else n_all
 
         def run(block):
-            part = slice(block * _BLOCK, (block + 1) * _BLOCK)
-            clipped = self.clip(values[part].astype(float))
-            noisy[part] = self._randomize_block(clipped, source.stream(block))
+            begin, end = block * _BLOCK, min((block + 1) * _BLOCK, n_all)
+            own = slice(max(begin, first), min(end, last))
+            here = slice(own.start - first, own.stop - first)
+            # Others have the rest of the block's noise.
+            clipped = np.full(end - begin, self.bounds[0], dtype=float)
+            within = slice(own.start - begin, own.stop - begin)
+            clipped[within] = self.clip(values[here].astype(float))
+            drawn = self._randomize_block(clipped, source.stream(block))
+            noisy[here] = drawn[within]
 
         with ThreadPoolExecutor(effective_n_threads()) as pool:
-            list(pool.map(run, range(math.ceil(len(values) / _BLOCK))))
+            list(pool.map(run, range(first // _BLOCK, math.ceil(last / _BLOCK))))
         return noisy
 
     def _randomize_block(self, values, bits):
@@ -262,42 +274,33 @@ class InputPerturbation(Solver):
 
     def release(self, values, source, on_sweep):
         """Randomised values."""
-        if math.isinf(self.problem.epsilon):
-            return self.problem.values.clip(values)
-        return self.problem.values.randomize(values, source)
+        return self.problem.randomized(values, source)
 
     def complete(self, released, on_sweep):
         """Fit the model to randomised values, which are overwritten."""
         problem = self.problem
-        offset = float(np.clip(released.mean(dtype=float), *problem.values.bounds))
+        offset = float(np.clip(problem.mean(released), *problem.values.bounds))
         model, n_iter = self._fit(released, offset, on_sweep)
         if not problem.biases:
             # What has no biases may have no offset either, such as a CP of few terms.
             plain, n_plain = self._fit(released, 0.0, None)
             if plain.noise_variance < _CLEARLY_LESS * model.noise_variance:
                 model, n_iter, offset = plain, n_plain, 0.0
-        released -= offset
-        residual = residual_variance(
-            problem.values, model, offset, problem.coordinates, released,
-            problem.entries, problem.n_threads,
-        )  # fmt: skip
+        residual = residual_variance(problem, model, offset, released)
         return Outcome(model, offset, n_iter, residual)
 
     def _fit(self, released, offset, on_sweep):
         """The model of what an offset leaves, and the number of sweeps."""
-        problem, scale = self.problem, self.problem.scale
-        # In place, then back: nothing else is as large.
-        released -= offset
-        released /= scale
+        problem = self.problem
         if self._fits_tucker:
             fit, size = fit_structured_tucker, {"ranks": problem.form.ranks}
         else:
             fit, size = fit_structured_cp, {"rank": problem.rank}
-        found = fit(
-            problem.entries(released),
+        return fit(
+            problem.entries(released, offset, problem.scale),
             **size,
             biases=problem.biases,
-            value_scale=scale,
+            value_scale=problem.scale,
             noise_floor=problem.values.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,
@@ -305,6 +308,3 @@ class InputPerturbation(Solver):
             n_threads=problem.n_threads,
             on_sweep=on_sweep,
         )
-        released *= scale
-        released += offset
-        return found

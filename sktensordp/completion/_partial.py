@@ -60,7 +60,7 @@ class PartialFitMixin:
         asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
         asked = asked and self.unit == "entry"
         # Every sound fit to randomised values has it, and no other.
-        can_go_on = hasattr(self, "residual_variance_")
+        can_go_on = hasattr(self, "residual_variance_") and self._observed is not None
         if not asked or (self.__sklearn_is_fitted__() and not can_go_on):
             raise AttributeError(
                 'partial_fit is there for perturbation="input" alone, where every '

@@ -1,5 +1,6 @@
 """What a private solver is asked for, and what it answers: no values, no randomness."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from ..tensor import DenseEntries, SparseEntries, pattern_features
 from ._streams import as_coordinates
 
-__all__ = ["ALL_ELSE", "Outcome", "Problem", "Solver"]
+__all__ = ["ALL_ELSE", "Outcome", "Problem", "Solver", "signs"]
 
 # How the statement of every guarantee ends.
 ALL_ELSE = "all else is computed from them and the coordinates."
@@ -17,6 +18,8 @@ ALL_ELSE = "all else is computed from them and the coordinates."
 # From this share of observed entries on, sums over all entries of an array are faster
 # than sums over coordinates.
 _LEAST_DENSITY = 0.05
+# Signs that are drawn together.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,8 @@ class Problem:
     side_information: Any = None
     core_regularization: float = 0.0
 
+    is_distributed = False
+
     @property
     def rank(self):
         """Number of terms, or the least of the modes' ranks."""
@@ -85,6 +90,19 @@ class Problem:
         """Coordinates of the observed entries, also of what a mask marks."""
         return as_coordinates(self.where)
 
+    @property
+    def one_row(self):
+        """Coordinates of all entries in a tensor of one row."""
+        return np.zeros((self.n_entries, 1), dtype=np.int32)
+
+    @cached_property
+    def counts(self):
+        """Numbers of entries of the rows, mode by mode; public."""
+        return [
+            np.bincount(column, minlength=size)
+            for column, size in zip(self.coordinates.T, self.shape, strict=True)
+        ]
+
     @cached_property
     def features(self):
         """Public features of the rows of the second mode, or none.
@@ -93,10 +111,11 @@ class Problem:
         """
         found = [] if self.side_information is None else [self.side_information]
         if self.biases and self.n_components:
-            found.append(
-                pattern_features(self.coordinates, self.shape, self.n_components)
-            )
+            found.append(self._pattern())
         return np.concatenate(found, axis=1) if found else None
+
+    def _pattern(self):
+        return pattern_features(self.coordinates, self.shape, self.n_components)
 
     @property
     def scale(self):
@@ -112,8 +131,51 @@ class Problem:
             vars(found).update(coordinates=self.coordinates, features=self.features)
         return found
 
-    def entries(self, values):
-        """Values at the observed entries, as sums over them are fastest."""
+    def randomized(self, values, source):
+        """All values, each randomised for itself."""
+        if math.isinf(self.epsilon):
+            return self.values.clip(values)
+        return self.values.randomize(values, source)
+
+    def mean(self, released):
+        """Mean of randomised values."""
+        return released.mean(dtype=float)
+
+    def compared(self, released, n):
+        """Every so manieth of the randomised values, some `n` of them.
+
+        Returns
+        -------
+        coordinates : ndarray of shape (n_compared, n_modes), int
+        values : ndarray of shape (n_compared,)
+        signs : ndarray of shape (n_compared,), int8
+            How they are moved in ``entries(released, move=...)``.
+        """
+        part = slice(None, None, math.ceil(len(released) / n))
+        return self.coordinates[part], released[part], signs(0, len(released))[part]
+
+    def entries(self, released, offset=0.0, scale=1.0, move=0.0):
+        """Randomised values less an offset, over a scale, as sums are fastest.
+
+        Parameters
+        ----------
+        released : ndarray of shape (n_entries,)
+        offset, scale : float
+        move : float
+            Added first, with a sign that is random.
+        """
+        if move:
+            by = released.dtype.type(move)
+            released = released + by * signs(0, len(released))
+        # In place, then back: nothing else is as large.
+        released -= offset
+        released /= scale
+        found = self._entries(released)
+        released *= scale
+        released += offset
+        return found
+
+    def _entries(self, values):
         if self.where.dtype != bool:
             return SparseEntries(self.where, values, self.shape)
         if values.size < _LEAST_DENSITY * self.where.size:
@@ -121,6 +183,25 @@ class Problem:
         tensor = np.zeros(self.shape, dtype=values.dtype)
         tensor[self.where] = values
         return DenseEntries(tensor, self.where)
+
+
+def signs(first, last):
+    """Signs at random, fixed for every place among all entries: those of some places.
+
+    Parameters
+    ----------
+    first, last : int
+
+    Returns
+    -------
+    signs : ndarray of shape (last - first,), int8
+    """
+    blocks = range(first // _BLOCK, math.ceil(last / _BLOCK))
+    drawn = [
+        np.random.default_rng((0, b)).integers(0, 2, _BLOCK, np.int8) for b in blocks
+    ]
+    begin = first - blocks.start * _BLOCK
+    return (2 * np.concatenate(drawn) - 1)[begin : begin + last - first]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import validate_data
 
+from .._dask import is_dask, named_columns
 from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
 from .._validation import (
     check_bounds,
@@ -164,9 +166,11 @@ class BaseCompletion(
         ----------
         X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N)
             With `y`, coordinates of the observed entries: integers, or integral
-            floats. Without, the tensor itself, NaN where nothing was observed.
+            floats. Without, the tensor itself, NaN where nothing was observed. Of a
+            frame or array of Dask, with `y`, the values are randomised in their
+            partitions, and the model is fitted where these are.
         y : array-like of shape (n_observed,), default=None
-            The observed values, finite.
+            The observed values, finite. Of Dask if `X` is, in the same partitions.
 
         Returns
         -------
@@ -179,6 +183,9 @@ class BaseCompletion(
             outside `shape`, values are NaN or infinite, the range or the levels
             are out of order, or the rank exceeds what the shape can carry.
         """
+        if is_dask(X):
+            observed = self._check_distributed(X, y)
+            return self._fit(observed, observed, observed.shape)
         if y is None:
             where, values = self._check_observed(X, self._declared_shape())
             return self._fit(where, values, where.shape)
@@ -274,6 +281,21 @@ class BaseCompletion(
             values = np.ldexp(values, exponent)
             return r2_score(values, predicted, sample_weight=sample_weight)
 
+    def _check_distributed(self, X, y):
+        """What is observed in Dask collections."""
+        from ._distributed import observed_of
+
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed with coordinates of "
+                f"Dask, got None."
+            )
+        if getattr(X, "ndim", 2) != 2:
+            raise ValueError("Expected a 2-D collection of coordinates.")
+        options = {"reset": True, "skip_check_array": True}
+        checked(validate_data, self, named_columns(X), **options)
+        return observed_of(X, y, self._declared_shape(), type(self).__name__)
+
     def _declared_shape(self):
         return None if self.shape is None else check_shape(self.shape)
 
@@ -302,6 +324,9 @@ class BaseCompletion(
             self._observed = [] if self._protects_units else [where]
             self._n_uses, self._single = 1, guarantee
             self._dense = where.dtype == bool
+            if problem.is_distributed:
+                # Entries stay where they are.
+                self._observed, self._dense = None, False
             domain = problem.values
             self._randomized = domain.bounds, domain.levels, domain.noise_variance
             # From here on nothing that is published touches the values: all is
@@ -332,8 +357,27 @@ class BaseCompletion(
         if name == "auto":
             name = "input"
         if name in ("statistics", "output"):
-            return BlockPerturbation(problem, name)
+            solver = BlockPerturbation(problem, name)
+            if problem.is_distributed and not solver.uses_features:
+                raise ValueError(
+                    "For data of Dask, perturbation='statistics' needs features: "
+                    "side_information, or a pattern (n_pattern_components > 0)."
+                )
+            return solver
         return _SOLVERS[name](problem)
+
+    def _check_distributed_options(self):
+        """Refuse what is not there where entries are in partitions."""
+        name = self.perturbation
+        what = None
+        if self._protects_units:
+            what = f"unit={self.unit!r}"
+        elif self.calibration != "sound":
+            what = f"calibration={self.calibration!r}"
+        elif name in ("gradient", "output"):
+            what = f"perturbation={name!r}"
+        if what:
+            raise ValueError(f"{what} is not there for data of Dask.")
 
     def _planned_guarantee(self, fitted=None):
         from ..privacy._events import PureDpEvent
@@ -397,9 +441,13 @@ class BaseCompletion(
         declared = self._check_unit(n_modes)
         order = self._modes_from_unit(n_modes)
         side_information = self._side_features(shape, order[1])
-        if self._protects_units:
+        make = Problem
+        if not isinstance(where, np.ndarray):
+            self._check_distributed_options()
+            from ._distributed import DistributedProblem as make
+        elif self._protects_units:
             where = as_coordinates(where)[:, order]
-        return Problem(
+        return make(
             where=where, shape=tuple(shape[k] for k in order),
             values=self._plan(values),
             declared=declared and not (self.value_bounds is self.levels is None),
@@ -461,7 +509,7 @@ class BaseCompletion(
                 PrivacyLeakWarning,
                 stacklevel=7,
             )
-        return range_of(values)
+        return range_of(getattr(values, "limits", values))
 
     def _unprotected(self):
         if self._protects_units:

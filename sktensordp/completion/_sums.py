@@ -42,8 +42,9 @@ class SumsRandomizer:
         How values are moved into the declared domain.
     guarantee : PrivacyGuarantee
         Of all the randomised sums together.
-    where : ndarray of shape (n, n_modes), int
-        Coordinates of the values.
+    where : ndarray of shape (n, n_modes), int, or object
+        Coordinates of the values; or what has a length and `row_sums`, where these
+        are elsewhere.
     shape : tuple of int
     lattice : LaplaceLattice or None
         Of the values and of the noise of a sum; None for no noise.
@@ -65,8 +66,7 @@ class SumsRandomizer:
 
     def clip(self, values):
         """Sums of the clipped values, one mode after the other, without noise."""
-        values = self.values.clip(values.astype(float))
-        return self._sums(values)
+        return self._sums(values, self._clipped)
 
     def randomize(self, values, source):
         """Noisy sums, block by block, each from its own stream.
@@ -81,11 +81,7 @@ class SumsRandomizer:
         sums : ndarray of shape (sum of shape,), float64
         """
         lattice = self.lattice
-        # Whole steps, so that the sums are exact.
-        steps = np.rint(
-            (self.values.clip(values.astype(float)) - lattice.low) / lattice.step
-        )
-        sums = self._sums(np.clip(steps, 0, lattice.n_steps)).astype(np.int64)
+        sums = self._sums(values, self._steps).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             part = sums[start : start + _BLOCK]
             part += discrete_laplace(
@@ -96,9 +92,21 @@ class SumsRandomizer:
     @property
     def counts(self):
         """How many values each sum has; public."""
-        return self._sums(None)
+        return self._sums(None, None)
 
-    def _sums(self, weights):
+    def _clipped(self, values):
+        return self.values.clip(values.astype(float))
+
+    def _steps(self, values):
+        """Values in whole steps, so that their sums are exact."""
+        steps = (self._clipped(values) - self.lattice.low) / self.lattice.step
+        return np.clip(np.rint(steps), 0, self.lattice.n_steps)
+
+    def _sums(self, values, weigh):
+        """Sums of a function of the values; numbers of values without one."""
+        if not isinstance(self.where, np.ndarray):
+            return self.where.row_sums(weigh)
+        weights = None if weigh is None else weigh(values)
         sums = [
             np.bincount(column, weights=weights, minlength=size)
             for column, size in zip(self.where.T, self.shape, strict=True)
@@ -234,8 +242,7 @@ class MeanPerturbation(Solver):
         problem = self.problem
         return plan_sums_randomizer(
             problem.values, self.share * problem.epsilon,
-            np.zeros((problem.n_entries, 1), dtype=np.int32), (1,),
-            declared=problem.declared, statement=self.statement,
+            problem.one_row, (1,), declared=problem.declared, statement=self.statement,
         )  # fmt: skip
 
     guarantee, event = SumsPerturbation.guarantee, SumsPerturbation.event

@@ -16,11 +16,11 @@ from ..tensor import (
     continue_structured_tucker,
 )
 
-__all__ = ["residual_variance"]
+__all__ = ["MOST_COMPARED", "residual_variance"]
 
 # As many values are compared at most: the standard error of what is found is then about
 # a 500th of the noise's variance.
-_MOST_COMPARED = 2**18
+MOST_COMPARED = 2**18
 # The response of the fit is read off values that are moved by this much of their noise,
 # after so many sweeps.
 _MOVE, _SWEEPS = 0.5, 4
@@ -29,9 +29,7 @@ _LARGEST_LEVERAGE = 0.95
 _SMALLEST, _LARGEST = 1e-6, 1.0
 
 
-def residual_variance(
-    randomizer, model, offset, coordinates, values, make_entries, n_threads
-):
+def residual_variance(problem, model, offset, released):
     """Variance of the values, before they were randomised, around the model.
 
     Each value is left out of its own prediction by the formula of linear models, which
@@ -42,45 +40,41 @@ def residual_variance(
 
     Parameters
     ----------
-    randomizer : EntryRandomizer
+    problem : Problem
     model : StructuredCP or StructuredTucker
         Fitted to the values.
     offset : float
         Taken off the values.
-    coordinates : ndarray of shape (n, n_modes), int
-    values : ndarray of shape (n,), float
-        Randomised values without the offset.
-    make_entries : callable
-        Makes SparseEntries or DenseEntries of such values.
-    n_threads : int
+    released : object
+        Randomised values, as the problem has them.
 
     Returns
     -------
     variance : float
     """
-    compared = slice(None, None, math.ceil(len(values) / _MOST_COMPARED))
-    coordinates, shown = coordinates[compared], values[compared].astype(float)
+    randomizer = problem.values
+    coordinates, shown, signs = problem.compared(released, MOST_COMPARED)
+    shown = shown.astype(float)
     mean = model.predict(coordinates).astype(float)
     variance, linear = model.variance(coordinates)
-    signs = np.random.default_rng(0).integers(0, 2, len(values), dtype=np.int8) * 2 - 1
-    move = signs * values.dtype.type(_MOVE * math.sqrt(model.noise_variance))
+    move = _MOVE * math.sqrt(model.noise_variance)
     is_tucker = isinstance(model, StructuredTucker)
     go_on = continue_structured_tucker if is_tucker else continue_structured_cp
     moved = go_on(
-        model, make_entries(values + move), max_iter=_SWEEPS, n_threads=n_threads
-    )
-    move = move[compared].astype(float)
+        model, problem.entries(released, offset, move=move), max_iter=_SWEEPS,
+        n_threads=problem.n_threads,
+    )  # fmt: skip
+    move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
-    distance, variance = (shown - mean) / kept, variance / kept
+    distance, variance = (shown - offset - mean) / kept, variance / kept
     width = randomizer.bounds[1] - randomizer.bounds[0]
     limits = _SMALLEST * width**2, _LARGEST * width**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
         found = np.mean(distance**2) - np.mean(variance)
     elif randomizer.has_table:
-        shown = shown + offset
         squares = _squared_distances(randomizer.mechanism, shown, shown - distance)
         found = squares.mean() - np.mean(variance)
     else:

@@ -167,6 +167,11 @@ class UnitLevelMixin:
     def _seen(self):
         """Where values were observed: a list of coordinates or masks."""
         if not isinstance(self._model, SharedModel):
+            if self._observed is None:
+                raise ValueError(
+                    "After a fit to data of Dask, which items a unit has values of is "
+                    "known where the data are; predict is there, recommend is not."
+                )
             return self._observed
         return [] if self._local.where is None else [self._local.where]
 

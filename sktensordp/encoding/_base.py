@@ -14,10 +14,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import check_numeric, checked
 from ..exceptions import UnsoundClaimWarning
-from ..mechanisms._base import _DTYPES, ReleasingTransformer
+from ..mechanisms._base import _DTYPES, ReleasingTransformer, in_chunks
 from ..privacy import PrivacyGuarantee
 from ..tensor._blas import one_blas_thread
 from ._client import ClientPlan, EncoderClient
@@ -136,7 +137,7 @@ class LinearEncoder(
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            At least two samples; finite.
+            At least two samples; finite. Those of Dask are loaded.
         y : array-like of shape (n_samples,) or (n_samples, m), default=None
             What the task predicts, numbers or labels. Read only if `task` is None, or
             has no outputs of its own.
@@ -151,6 +152,7 @@ class LinearEncoder(
             If the task is not linear, does not fit the samples or does not vary, or
             the mechanism cannot keep epsilon and delta.
         """
+        X, y = loaded(X, y)
         array = self._validated(X, reset=True, ensure_min_samples=2)
         shape = self._shape_of(array)
         if self.calibration == "published" and (
@@ -186,11 +188,12 @@ class LinearEncoder(
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples of the shape seen in `fit`; finite.
+            Samples of the shape seen in `fit`; finite. A Dask array or frame in
+            chunks of samples stays lazy, as in a mechanism.
 
         Returns
         -------
-        estimates : ndarray of the shape of `X`
+        estimates : ndarray of the shape of `X`, or dask.array.Array for one of Dask
             What `decode` makes of `privatize`; with ``output="code"`` the code
             itself, of shape (n_samples, n_components). Of the type of `X`, if that
             is float32 or float64; else float64.
@@ -203,10 +206,10 @@ class LinearEncoder(
         """
         array = self._samples(X)
         decoded = self.output == "decoded"
-        if decoded:
-            self._check_framed(array.shape[1:])
-        code = self._released(array.reshape(len(array), -1))
-        return self.decode(code).reshape(array.shape) if decoded else code
+        shape = array.shape[1:] if decoded else (self.n_components_,)
+        self._check_framed(array, shape)
+        code = self._released(array, (self.n_components_,))
+        return self._decoded(code, shape) if decoded else code
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
         """The person's half: noisy codes, with fresh noise at every call.
@@ -214,11 +217,12 @@ class LinearEncoder(
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples of the shape seen in `fit`; finite.
+            Samples of the shape seen in `fit`; finite. A Dask array or frame in
+            chunks of samples stays lazy, as in a mechanism.
 
         Returns
         -------
-        code : ndarray of shape (n_samples, n_components)
+        code : ndarray of shape (n_samples, n_components), or dask.array.Array
             In units of the clip radius, as `decode` takes it.
 
         Raises
@@ -227,8 +231,7 @@ class LinearEncoder(
             Before anything is drawn: if `X` has another shape, or NaN or infinite
             values.
         """
-        array = self._samples(X)
-        return self._released(array.reshape(len(array), -1))
+        return self._released(self._samples(X), (self.n_components_,))
 
     def decode(self, Z: ArrayLike) -> NDArray[np.floating]:
         """The server's half: estimates of samples from noisy codes.
@@ -236,23 +239,32 @@ class LinearEncoder(
         Parameters
         ----------
         Z : array-like of shape (n_samples, n_components)
-            What `privatize` returned.
+            What `privatize` returned. Of Dask, it stays lazy.
 
         Returns
         -------
-        estimates : ndarray of shape (n_samples, ...)
+        estimates : ndarray of shape (n_samples, ...), or dask.array.Array
             The linear estimates with the least expected task loss, in the shape of
             the samples passed to `fit`.
         """
         check_is_fitted(self)
-        check_numeric(Z, "Z")
-        code = checked(check_array, Z, dtype=_DTYPES, order="C", input_name="Z")
-        if code.shape[1] != self.n_components_:
+        if is_dask(Z):
+            code = check_lazy(Z, "Z")
+        else:
+            check_numeric(Z, "Z")
+            code = checked(check_array, Z, dtype=_DTYPES, order="C", input_name="Z")
+        if code.shape[1:] != (self.n_components_,):
             raise ValueError(
                 f"Codes have {self.n_components_} components, got {code.shape[1]}."
             )
-        rows = self._decoder.decode(code.astype(float))
-        return rows.astype(code.dtype).reshape(-1, *self._fitted_shape)
+        return self._decoded(code, self._fitted_shape)
+
+    def _decoded(self, code, shape):
+        """Estimates of samples, each of a shape."""
+        decode = self._decoder.decode
+        if is_dask(code):
+            return in_chunks(decode, code, shape, self, input_name="Z")
+        return decode(code.astype(float)).astype(code.dtype).reshape(-1, *shape)
 
     def client(self, random_state: int | None = None) -> EncoderClient:
         """What runs at a person's side, for shipping: it privatises on its own.

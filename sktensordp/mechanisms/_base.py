@@ -4,14 +4,18 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._dask import check_lazy, extremes, is_dask, map_chunks, named_columns
+from .._random import SentSource
 from .._sklearn_compat import Interval, fit_context, wants_frame
 from .._validation import check_numeric, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin
@@ -21,9 +25,69 @@ from ..privacy._guarantee import CALLERS_RELATION
 from ..privacy._sensitivity import declared_set
 from ._noise import Clipping
 
-__all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer"]
+__all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer", "in_chunks"]
 
 _DTYPES = (np.float64, np.float32)
+_AS_SAMPLES = {"allow_nd": True, "dtype": _DTYPES, "order": "C"}
+
+
+@dataclass(frozen=True, repr=False)
+class _ChunkWork:
+    """What a task does with a chunk of samples, beside checking its values.
+
+    Attributes
+    ----------
+    method : callable
+        Of rows, and of a source of noise where there is one.
+    source : SentSource or None
+        Of the whole release; a chunk has the part of its number.
+    name, input_name : str
+        For messages.
+    """
+
+    method: Callable[..., NDArray[np.floating]]
+    source: SentSource | None
+    name: str
+    input_name: str
+
+    def __call__(self, number, chunk):
+        check_numeric(chunk, self.input_name)
+        array = checked(
+            check_array, chunk, **_AS_SAMPLES, input_name=self.input_name,
+            estimator=self.name,
+        )  # fmt: skip
+        rows = array.reshape(len(array), -1)
+        if self.source is None:
+            return self.method(rows)
+        return self.method(rows, self.source.part(number))
+
+
+def in_chunks(method, X, shape, estimator, *, source=None, input_name="X"):
+    """A method of rows, applied lazily to the chunks of a Dask array.
+
+    Parameters
+    ----------
+    method : callable
+        Of rows, and of a source of noise where there is one.
+    X : dask.array.Array of shape (n_samples, ...)
+    shape : tuple of int
+        Of what becomes of a sample.
+    estimator : estimator
+        Of which the tasks know the name alone.
+    source : NoiseSource, default=None
+        Of the release that has been recorded.
+    input_name : str, default="X"
+        For messages.
+
+    Returns
+    -------
+    found : dask.array.Array of shape (n_samples, *shape)
+    """
+    name = type(estimator).__name__
+    sent = None if source is None else source.sent()
+    work = _ChunkWork(method, sent, name, input_name)
+    dtype = X.dtype if X.dtype in _DTYPES else np.dtype(float)
+    return map_chunks(work, X, shape, dtype, name)
 
 
 class ReleasingTransformer(
@@ -70,7 +134,8 @@ class ReleasingTransformer(
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples.
+            Samples. Of a Dask array, the range is computed where it is not declared;
+            else its shape is enough.
         y : None
             Ignored.
 
@@ -110,34 +175,50 @@ class ReleasingTransformer(
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples of the shape seen in `fit`; finite.
+            Samples of the shape seen in `fit`; finite. A Dask array or frame in
+            chunks of samples stays lazy.
 
         Returns
         -------
-        noisy : ndarray
+        noisy : ndarray, or dask.array.Array for one of Dask
             Of the type of `X`, if that is float32 or float64; else float64.
 
         Raises
         ------
         ValueError
             Before anything is drawn: if `X` has another shape, or NaN or infinite
-            values.
+            values. In a chunk of a Dask array these are found when it is computed,
+            before its own noise is drawn.
+
+        Notes
+        -----
+        Of a Dask array, the call is the release: it is recorded once, and takes a key,
+        before anything is computed. The noise of a chunk follows from that key and the
+        number of the chunk, so that whatever is computed again, also by another worker,
+        is the same. Its values must then be the same, too, in the same order: others
+        would get the same noise, and two results tell by what they differ. The lazy
+        array holds the key and what makes the raw data, and is as private as these;
+        what is computed from it is released.
         """
         array = self._samples(X)
-        shape = (len(array), *self._output_shape(array))
-        self._check_framed(shape[1:])
-        return self._released(array.reshape(len(array), -1)).reshape(shape)
+        shape = self._output_shape(array)
+        self._check_framed(array, shape)
+        return self._released(array, shape)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "privacy_guarantee_")
 
-    def _released(self, samples):
-        """Samples with noise, as rows."""
+    def _released(self, samples, shape):
+        """Samples with noise, each of a shape."""
         # What was fitted decides, not a parameter that was set afterwards; plan and
         # guarantee of one fit, also where another thread fits meanwhile.
         fitted = vars(self).copy()
+        randomize = fitted["_plan"].randomize
         with self._release(fitted["privacy_guarantee_"]) as source:
-            return fitted["_plan"].randomize(samples, source)
+            if is_dask(samples):
+                return in_chunks(randomize, samples, shape, self, source=source)
+            rows = samples.reshape(len(samples), -1)
+            return randomize(rows, source).reshape(len(samples), *shape)
 
     def _samples(self, X):
         """Samples of the shape seen in `fit`."""
@@ -151,12 +232,16 @@ class ReleasingTransformer(
             )
         return array
 
-    def _validated(self, X, **options):
-        check_numeric(X, "X")
-        # The order in memory has no part in what is computed.
-        options = {"allow_nd": True, "dtype": _DTYPES, "order": "C", **options}
-        array = checked(validate_data, self, X, **options)
-        if not array.size:
+    def _validated(self, X, *, reset, **options):
+        if is_dask(X):
+            array, known = check_lazy(X), named_columns(X)
+            checked(validate_data, self, known, reset=reset, skip_check_array=True)
+        else:
+            check_numeric(X, "X")
+            # The order in memory has no part in what is computed.
+            options = {**_AS_SAMPLES, **options}
+            array = checked(validate_data, self, X, reset=reset, **options)
+        if not math.prod(array.shape[1:]):
             raise ValueError(f"Samples of shape {array.shape[1:]} have no entries.")
         return array
 
@@ -181,8 +266,14 @@ class ReleasingTransformer(
         """Shape of what is released of a sample."""
         return X.shape[1:]
 
-    def _check_framed(self, shape):
-        """Refuse a data frame of what is not rows."""
+    def _check_framed(self, samples, shape):
+        """Refuse a data frame of what is lazy, or not rows."""
+        if is_dask(samples) and wants_frame(self):
+            raise ValueError(
+                "Samples of Dask stay lazy, and set_output makes no frames of them. "
+                "set_output(transform='default') leaves them an array, and "
+                "dask.dataframe.from_dask_array makes that a frame."
+            )
         if len(shape) > 1 and wants_frame(self):
             raise ValueError(
                 f"Samples of shape {shape} do not fit into a data frame; set_output "
@@ -302,7 +393,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         domain = declared_set(shape, **declarations)
         if domain is not None:
             return domain, True
-        low, high = (0.0, 1.0) if X is None else (float(X.min()), float(X.max()))
+        low, high = (0.0, 1.0) if X is None else extremes(X)
         if math.isfinite(self.epsilon):
             warnings.warn(
                 f"The domain of the samples is not declared ({', '.join(declarations)}"
@@ -403,7 +494,7 @@ class LocalMechanism(NoiseMechanism):
 
         Returns
         -------
-        variance : ndarray of the shape of `X`
+        variance : ndarray of the shape of `X`, or dask.array.Array for one of Dask
             In squared units of the entries.
 
         Raises
@@ -411,6 +502,7 @@ class LocalMechanism(NoiseMechanism):
         ValueError
             If `X` has another shape, or NaN or infinite values.
         """
-        array = self._samples(X)
-        samples = array.reshape(len(array), -1)
-        return self._plan.variance(samples).reshape(array.shape)
+        array, variance = self._samples(X), self._plan.variance
+        if is_dask(array):
+            return in_chunks(variance, array, array.shape[1:], self)
+        return variance(array.reshape(len(array), -1)).reshape(array.shape)

@@ -263,6 +263,9 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     def _inferred_bound(self, X):
         import warnings
 
+        largest = float(np.linalg.norm(X, axis=2).max())
+        if math.isnan(largest):  # of Dask, the values have not been checked
+            raise ValueError("Input X contains NaN.")
         if math.isfinite(self.epsilon):
             warnings.warn(
                 "norm_bound is not given, so the largest norm is read off the private "
@@ -270,7 +273,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
                 PrivacyLeakWarning,
                 stacklevel=5,
             )
-        return float(np.linalg.norm(X, axis=2).max()) or 1.0
+        return largest or 1.0
 
 
 @dataclass(frozen=True)

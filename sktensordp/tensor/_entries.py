@@ -10,12 +10,14 @@ Symmetric matrices of size Q are upper triangles, row by row: vectors of length
 P = Q (Q + 1) / 2.
 """
 
+import math
+
 import numpy as np
 
 from ._algebra import packed_squares
 from ._coordinates import group_by_mode
 
-__all__ = ["DenseEntries", "SparseEntries"]
+__all__ = ["DenseEntries", "SparseEntries", "array_of"]
 
 # Rows of which the sums are held at once.
 _BLOCK = 512
@@ -25,7 +27,15 @@ _SOLVE_COST = 100
 _LEAST_WORK = 2000
 
 
-class SparseEntries:
+class _Local:
+    """Mixin of entries that are here."""
+
+    def fit_class(self, local):
+        """The fit to such entries."""
+        return local
+
+
+class SparseEntries(_Local):
     """Entries as coordinates, grouped by their row, once for every mode.
 
     Parameters
@@ -65,6 +75,14 @@ class SparseEntries:
         cuts = np.union1d(cuts, np.arange(0, len(starts) - 1, _BLOCK))
         return np.unique([0, *cuts, len(starts) - 1])
 
+    def as_array(self):
+        """The tensor, means where an entry is there twice, and which are observed."""
+        starts, others, values = self.groups[0]
+        coordinates = [np.repeat(np.arange(self.shape[0]), np.diff(starts))]
+        begins = np.cumsum(self.shape)
+        coordinates += [o - begin for o, begin in zip(others.T, begins, strict=False)]
+        return array_of(coordinates, values, self.shape)
+
     def sums(self, mode, first, last, rows, means, moments=None):
         """Sums over the entries of the rows [first, last) of a mode.
 
@@ -98,7 +116,7 @@ class SparseEntries:
         return gram, projection
 
 
-class DenseEntries:
+class DenseEntries(_Local):
     """Entries as an array, of which a mask says what was observed.
 
     Parameters
@@ -128,6 +146,10 @@ class DenseEntries:
         """All rows at once: the product of matrices has threads of its own."""
         return np.array([0, self.shape[mode]])
 
+    def as_array(self):
+        """The tensor, zero where there is no entry, and which are observed."""
+        return self.values.astype(float), self.mask > 0
+
     def sums(self, mode, first, last, rows, means, moments=None):
         """Sums over the entries of all rows of a mode; see `SparseEntries.sums`."""
         if moments is None:
@@ -135,6 +157,28 @@ class DenseEntries:
         gram = _contract(self.mask, mode, [moments[r] for r in rows])
         projection = _contract(self.values, mode, [means[r] for r in rows])
         return gram.astype(float), projection.astype(float)
+
+
+def array_of(coordinates, values, shape):
+    """A tensor from its entries, zero where there is none, and which are observed.
+
+    Parameters
+    ----------
+    coordinates : sequence by mode of ndarray of shape (n,), int
+    values : ndarray of shape (n,)
+        Where coordinates occur twice, their mean is taken.
+    shape : tuple of int
+
+    Returns
+    -------
+    tensor : ndarray of shape `shape`, float
+    observed : ndarray of shape `shape`, bool
+    """
+    where, size = np.ravel_multi_index(coordinates, shape), math.prod(shape)
+    counts = np.bincount(where, minlength=size)
+    sums = np.bincount(where, weights=values, minlength=size)
+    tensor = (sums / np.maximum(counts, 1)).reshape(shape)
+    return tensor, (counts > 0).reshape(shape)
 
 
 def _contract(tensor, mode, factors):

@@ -42,24 +42,55 @@ def pattern_features(coordinates, shape, n_components):
         placed at random.
     """
     rows, columns = coordinates[:, 0], coordinates[:, 1]
-    counts = np.bincount(columns, minlength=shape[1] + 1)
+    counts = [
+        np.bincount(index, minlength=size)
+        for index, size in zip((rows, columns), shape, strict=False)
+    ]
+
+    def decompose(n_values, at_random=False):
+        own, other = _renumbered(rows), _renumbered(columns)
+        if at_random:
+            other = np.random.default_rng(0).permutation(other)
+        return _decompose(own, other, n_values)
+
+    return features_of_pattern(counts, n_components, decompose)
+
+
+def features_of_pattern(counts, n_components, decompose):
+    """The features that `pattern_features` finds, wherever the coordinates are.
+
+    Parameters
+    ----------
+    counts : sequence of two ndarray of shape (size of the mode,), int
+        Numbers of entries of the rows of the first two modes.
+    n_components : int
+    decompose : callable
+        ``decompose(n_values, at_random)`` returns the largest singular values of the
+        scaled incidence and the right vectors of the rows that have entries, or the
+        values alone of a pattern that is random with the same numbers of entries.
+
+    Returns
+    -------
+    features : ndarray of shape (shape[1] + 1, n_features), float
+    """
+    n_seen = [np.count_nonzero(own) for own in counts]
+    counts = np.append(counts[1], 0)
     features = []
     seen, all_counts = counts[counts > 0], counts[:-1]
     # Entries that are placed at random have counts with a variance of their mean.
     dispersed = all_counts.var() > _OVERDISPERSED * all_counts.mean()
     if dispersed and seen.min() < seen.max():
         logs = np.log1p(counts)
-        logs -= counts @ logs / len(columns)
-        spread = np.sqrt(counts @ logs**2 / len(columns))
+        logs -= counts @ logs / counts.sum()
+        spread = np.sqrt(counts @ logs**2 / counts.sum())
         features.append(_COUNT_SCALE / spread * logs[:, np.newaxis])
-    rows, columns = _renumbered(rows), _renumbered(columns)
-    n_components = min(n_components, rows.max() - 1, columns.max() - 1)
+    n_components = min(n_components, *(n - 2 for n in n_seen))
     if n_components > 0:
-        vectors = _leading_vectors(rows, columns, n_components)
-        of_rows = np.zeros((shape[1] + 1, vectors.shape[1]))
+        vectors = _leading_vectors(decompose, n_components)
+        of_rows = np.zeros((len(counts), vectors.shape[1]))
         of_rows[counts > 0] = vectors
         features.append(of_rows)
-    return np.concatenate([np.empty((shape[1] + 1, 0)), *features], axis=1)
+    return np.concatenate([np.empty((len(counts), 0)), *features], axis=1)
 
 
 def _renumbered(index):
@@ -67,12 +98,10 @@ def _renumbered(index):
     return (np.cumsum(np.bincount(index) > 0) - 1)[index]
 
 
-def _leading_vectors(rows, columns, n_components):
+def _leading_vectors(decompose, n_components):
     """Right singular vectors that stand out, weighted, of rows of norm one or zero."""
-    shape = int(rows.max()) + 1, int(columns.max()) + 1
-    random = np.random.default_rng(0)
-    largest = _decompose(rows, random.permutation(columns), shape, 2)[0][1]
-    values, vectors = _decompose(rows, columns, shape, n_components + 1)
+    largest = decompose(2, at_random=True)[0][1]
+    values, vectors = decompose(n_components + 1)
     # The first one is that of the numbers of entries alone.
     n_kept = max(np.count_nonzero(values > _STANDS_OUT * largest), 1)
     vectors = vectors[:, 1:n_kept] * values[1:n_kept]
@@ -82,8 +111,9 @@ def _leading_vectors(rows, columns, n_components):
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 1e-9)
 
 
-def _decompose(rows, columns, shape, n_values):
+def _decompose(rows, columns, n_values):
     """Largest singular values, and right vectors, of the incidence over its margins."""
+    shape = int(rows.max()) + 1, int(columns.max()) + 1
     ones = np.ones(len(rows), dtype=np.float32)
     incidence = sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
     own, other = (

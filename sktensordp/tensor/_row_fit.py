@@ -15,7 +15,7 @@ from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._entries import SparseEntries
 
-__all__ = ["RowFit", "start_rows"]
+__all__ = ["RowFit", "diagonal", "start_rows"]
 
 # How far rows start from their prior mean: in the first two modes, in the others.
 _START_SCALES = 0.05, 0.2
@@ -55,6 +55,10 @@ class RowFit:
 
     def take_covariances(self):
         """From here on rows have covariances."""
+        raise NotImplementedError
+
+    def place(self, entries, posteriors):
+        """Take entries, and means and second moments by mode; no covariances."""
         raise NotImplementedError
 
     def sums(self, mode, part):
@@ -190,29 +194,42 @@ class RowFit:
         instead: what the posterior leaves of the prior's expectation over the squares
         of the means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
         """
-        free, tied = ~self.held[mode], self.tie[mode].any()
-        seen = slice(None) if tied else self.entries.observed(mode)
+        free, precision, tie = ~self.held[mode], self.precision[mode], self.tie[mode]
+        n_rows, deviation, spread = self.row_sums(mode)
+        if n_rows < 2:
+            return  # A single row tells nothing of how rows differ.
+        expected = n_rows / precision
+        if tie.any():
+            means, covariances, _ = self.posterior(mode)
+            variances = covariances[:, diagonal(means.shape[1])].astype(float)
+            path = path_eigenvalues(n_rows)[:, np.newaxis]
+            strength = precision + path * tie
+            expected = (path / strength).sum(axis=0)
+            change = (np.diff(means.astype(float), axis=0) ** 2).sum(axis=0)
+            apart = (variances[1:] + variances[:-1] - 2 * cross).sum(axis=0)
+            learned = self._ratio(mode, tie, expected, change, apart)
+            self.tie[mode] = np.where(free, learned, 0.0)
+            expected = (1 / strength).sum(axis=0)
+        learned = self._ratio(mode, precision, expected, deviation, spread)
+        self.precision[mode] = np.where(free, learned, precision)
+
+    def row_sums(self, mode):
+        """What is learned from: sums over the rows that have entries, or are tied.
+
+        Returns
+        -------
+        n_rows : int
+        deviation, variances : ndarray of shape (n_columns,)
+            Sums of the squared distances of means from the prior's, and of variances.
+        """
+        seen = self.entries.observed(mode)
+        if self.tie[mode].any():
+            seen = slice(None)
         means, covariances, _ = self.posterior(mode)
         means = means[seen].astype(float)
-        if len(means) < 2:
-            return  # A single row tells nothing of how rows differ.
-        variances = covariances[seen][:, _diagonal(means.shape[1])].astype(float)
+        variances = covariances[seen][:, diagonal(means.shape[1])].astype(float)
         deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
-        precision, tie = self.precision[mode], self.tie[mode]
-        strength = np.outer(np.zeros(len(means)), tie) + precision
-        if tied:
-            path = path_eigenvalues(len(means))[:, np.newaxis]
-            strength += path * tie
-            spread = variances[1:] + variances[:-1] - 2 * cross
-            expected = (path / strength).sum(axis=0)
-            change = (np.diff(means, axis=0) ** 2).sum(axis=0)
-            learned = self._ratio(mode, tie, expected, change, spread.sum(axis=0))
-            self.tie[mode] = np.where(free, learned, 0.0)
-        expected = (1 / strength).sum(axis=0)
-        learned = self._ratio(
-            mode, precision, expected, deviation, variances.sum(axis=0)
-        )
-        self.precision[mode] = np.where(free, learned, precision)
+        return len(means), deviation, variances.sum(axis=0)
 
     def _ratio(self, mode, precision, expected, squares, variances):
         least = 1e-9 * expected
@@ -239,7 +256,7 @@ class RowFit:
         means[:-1], means[-1] = own_means, self.prior_mean[mode]
         covariances[:-1], covariances[-1] = own_covariances, 0.0
         variance = np.where(self.held[mode], 0.0, self._prior_variance(mode))
-        covariances[-1, _diagonal(len(factor))] = variance
+        covariances[-1, diagonal(len(factor))] = variance
         means *= factor.astype(means.dtype)
         covariances *= packed_squares(factor[np.newaxis]).astype(means.dtype)
 
@@ -270,6 +287,6 @@ def start_rows(shape, held, prior_mean):
     return means
 
 
-def _diagonal(n_columns):
+def diagonal(n_columns):
     """Where squares are among the upper triangle of a matrix, row by row."""
     return np.flatnonzero(np.equal(*np.triu_indices(n_columns)))

@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ._point_model import point_model
 
-__all__ = ["fit_biases_to_sums"]
+__all__ = ["fit_biases_to_sums", "shared_entries"]
 
 # Variances to start with, over the square of half the range of the values, and how many
 # e-folds they may be from there (a standard deviation).
@@ -42,8 +42,8 @@ def fit_biases_to_sums(
 
     Parameters
     ----------
-    coordinates : ndarray of shape (n, n_modes), int
-        Of the entries.
+    coordinates : ndarray of shape (n, n_modes), int, or object
+        Of the entries; or what multiplies as their `shared_entries` do.
     sums : ndarray of shape (sum of shape,), float
         Noisy sum of the values in every row, one mode after the other.
     noise_variance : float
@@ -62,7 +62,9 @@ def fit_biases_to_sums(
     model : StructuredCP
         Of bias columns alone. It has no covariances.
     """
-    gram = _gram(coordinates, shape)
+    gram = coordinates
+    if isinstance(coordinates, np.ndarray):
+        gram = shared_entries(coordinates, shape)
     counts = gram.diagonal()
     rows = [slice(*pair) for pair in pairwise(np.cumsum([0, *shape]).tolist())]
     if features is None:
@@ -106,7 +108,7 @@ def fit_biases_to_sums(
     return offset, model
 
 
-def _gram(coordinates, shape):
+def shared_entries(coordinates, shape):
     """How often two rows share an entry; on the diagonal, the entries of each row."""
     columns = coordinates.T
     ones = np.ones(len(coordinates), dtype=np.float32)

@@ -73,7 +73,7 @@ def fit_structured_cp(
     """
     shape = entries.shape
     floor = least_noise(entries, noise_floor, value_scale)
-    fit = _Fit(
+    fit = entries.fit_class(_Fit)(
         entries, *_columns(len(shape), rank, biases, smooth_modes, features), features
     )
     fit.noise = float(max(entries.energy / entries.n_entries, floor))
@@ -102,7 +102,9 @@ def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
     model : StructuredCP
     """
     known = np.concatenate([np.arange(r.start, r.stop - 1) for r in model.rows])
-    fit = _Fit(entries, model.held, model.prior_mean, model.precision, model.tie)
+    fit = entries.fit_class(_Fit)(
+        entries, model.held, model.prior_mean, model.precision, model.tie
+    )
     fit.start(model.means[known], model.covariances[known], model.noise_variance)
     fit.go_on(max_iter, n_threads)
     return fit.model(1.0)
@@ -153,6 +155,13 @@ class _Fit(RowFit):
     def take_covariances(self):
         """From here on rows have covariances."""
         self.moments = packed_squares(self.means)
+
+    def place(self, entries, posteriors):
+        """Take entries, and means and second moments by mode; no covariances."""
+        offsets = np.cumsum([0, *entries.shape]).tolist()
+        self.entries, self.rows = entries, [slice(*ends) for ends in pairwise(offsets)]
+        self.means, self.moments = map(np.concatenate, zip(*posteriors, strict=True))
+        self.covariances = np.zeros_like(self.moments)
 
     def sums(self, mode, part):
         """Expected sums over the entries of some rows of a mode."""

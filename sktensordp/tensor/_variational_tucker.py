@@ -108,7 +108,7 @@ def fit_structured_tucker(
     floor = least_noise(entries, noise_floor, value_scale)
     prior = columns.prior(smooth_modes, features)
     core = TuckerForm(columns.ranks).centre(len(ranks)).reshape(ranks)
-    fit = _TuckerFit(entries, columns, *prior, core)
+    fit = entries.fit_class(_TuckerFit)(entries, columns, *prior, core)
     fit.start_at_prior(features)
     energy = entries.energy / entries.n_entries
     # Little else than noise would be taken for factors.
@@ -138,7 +138,7 @@ def continue_structured_tucker(model, entries, *, max_iter, n_threads=1):
     -------
     model : StructuredTucker
     """
-    fit = _TuckerFit(
+    fit = entries.fit_class(_TuckerFit)(
         entries, model.columns, model.prior_mean, model.precision, model.tie,
         model.core[model.columns.free_core],
     )  # fmt: skip
@@ -186,7 +186,7 @@ class _TuckerFit(RowFit):
 
     def start_at_hosvd(self):
         """Start at a decomposition of the entries, zero where there are none."""
-        tensor, observed = _as_array(self.entries)
+        tensor, observed = self.entries.as_array()
         if self.columns.biases:
             biases = _mean_biases(tensor, observed)
             for mode, bias in enumerate(biases):
@@ -211,6 +211,12 @@ class _TuckerFit(RowFit):
 
     def take_covariances(self):
         """Rows have covariances from the start."""
+
+    def place(self, entries, posteriors):
+        """Take entries, and means and second moments by mode; no covariances."""
+        self.entries = entries
+        self.means, self.moments = map(list, zip(*posteriors, strict=True))
+        self.covariances = [np.zeros_like(m) for m in self.moments]
 
     def posterior(self, mode):
         """Means, covariances and second moments of the rows of a mode."""
@@ -362,22 +368,6 @@ def _has_hosvd(entries):
     size = math.prod(entries.shape)
     enough = _LEAST_DENSITY * size <= entries.n_entries
     return len(entries.shape) > 2 and enough and size <= _LARGEST_START
-
-
-def _as_array(entries):
-    """Entries as an array, zero where there are none, and which are observed."""
-    if not isinstance(entries, SparseEntries):
-        return entries.values.astype(float), entries.mask > 0
-    starts, others, values = entries.groups[0]
-    coordinates = [np.repeat(np.arange(entries.shape[0]), np.diff(starts))]
-    begins = np.cumsum(entries.shape)
-    coordinates += [o - begin for o, begin in zip(others.T, begins, strict=False)]
-    where = np.ravel_multi_index(coordinates, entries.shape)
-    size = math.prod(entries.shape)
-    counts = np.bincount(where, minlength=size)
-    sums = np.bincount(where, weights=values, minlength=size)
-    tensor = (sums / np.maximum(counts, 1)).reshape(entries.shape)
-    return tensor, (counts > 0).reshape(entries.shape)
 
 
 def _mean_biases(tensor, observed):

@@ -130,7 +130,7 @@ def test_twice_the_contributions_would_be_noticed(name, order):
 @pytest.mark.parametrize("name", NAMES)
 def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
     """Of L2, which Laplace noise in every sum does not hide."""
-    release = _blocks._Block.release
+    release = _blocks.Block.release
 
     def in_l2(block, residuals, noise, source):
         def length(x, *args, **kwargs):
@@ -141,7 +141,7 @@ def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
         with mock.patch.object(_blocks.np, "abs", length):
             return release(block, residuals, noise, source)
 
-    monkeypatch.setattr(_blocks._Block, "release", in_l2)
+    monkeypatch.setattr(_blocks.Block, "release", in_l2)
     found = check_sensitivity(solver(name, 2, rank=3), 2, 0.0)
     assert found.max() > 1.2
 
@@ -416,13 +416,13 @@ def test_regressors_do_not_depend_on_what_they_are_computed_with():
 
 def test_what_rounding_adds_to_weights_is_cut_off(monkeypatch):
     """Weights that come out longer than when their lengths were found."""
-    weights = _blocks._Block.weights
+    weights = _blocks.Block.weights
 
     def longer(block, part):
         found = weights(block, part)
         return found * (1.0 if part.stop > len(WHERE[3]) else 1.7)
 
-    monkeypatch.setattr(_blocks._Block, "weights", longer)
+    monkeypatch.setattr(_blocks.Block, "weights", longer)
     used = check_sensitivity(solver("statistics", 3, "tucker"), 3, 0.0)
     assert 0.9 < used.max() <= 1
 

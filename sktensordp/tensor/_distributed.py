@@ -1,0 +1,266 @@
+"""Entries that are spread over parts: all entries of some rows of one mode in each.
+
+The rows of that mode, and their posterior, stay where their entries are. Sums over the
+entries of the rows of the other modes are computed part by part and added; these rows
+are solved for where the fit was called. What a part is asked for is a function of its
+entries and of what is passed along, hence the same wherever, and however often, it is
+computed. Dask decides where, and computes again what was lost.
+"""
+
+import copy
+import warnings
+
+import dask
+import numpy as np
+
+from ._algebra import packed_squares
+from ._entries import array_of
+from ._row_fit import diagonal
+from ._variational import _Fit
+from ._variational_tucker import _TuckerFit
+
+__all__ = ["DistributedEntries", "computed", "in_memory", "tree_sum"]
+
+# Parts that are added at once.
+_BRANCHES = 8
+
+
+def computed(*delayed):
+    """What delayed values are."""
+    with _large_graphs():
+        return dask.compute(*delayed)
+
+
+def in_memory(*delayed):
+    """Delayed values that are computed now, and stay in the memory of the workers."""
+    with _large_graphs():
+        return dask.persist(*delayed)
+
+
+def _large_graphs():
+    # What is passed along is in the graph, which outlives any worker.
+    context = warnings.catch_warnings()
+    warnings.filterwarnings("ignore", message="Sending large graph")
+    return context
+
+
+def tree_sum(delayed):
+    """The sum of delayed tuples of numbers or arrays, element by element."""
+    delayed, add = list(delayed), dask.delayed(_add, pure=False)
+    while len(delayed) > 1:
+        groups = range(0, len(delayed), _BRANCHES)
+        delayed = [add(*delayed[start : start + _BRANCHES]) for start in groups]
+    return delayed[0]
+
+
+def _add(*parts):
+    return tuple(
+        sum(elements[1:], elements[0]) for elements in zip(*parts, strict=True)
+    )
+
+
+class DistributedEntries:
+    """Entries of a tensor in parts.
+
+    Parameters
+    ----------
+    parts : list of Delayed of SparseEntries
+        The rows of `mode` are those of the part, numbered from 0.
+    cuts : ndarray of shape (n_parts + 1,), int
+        Part k has the rows cuts[k] to cuts[k + 1] of the mode.
+    mode : int
+        0 or 1.
+    shape : tuple of int
+    counts : list by mode of ndarray of shape (size of the mode,), int
+        Entries of every row.
+    dtype : dtype
+        Of the values.
+    """
+
+    def __init__(self, parts, cuts, mode, shape, counts, dtype):
+        self.parts = in_memory(*parts)
+        self.cuts, self.mode, self.shape = cuts, mode, tuple(shape)
+        self.dtype = dtype
+        self.n_entries = int(counts[0].sum())
+        self._observed = [own > 0 for own in counts]
+        energy = dask.delayed(_energy, pure=False)
+        self.energy = computed(tree_sum(map(energy, self.parts)))[0][0]
+
+    def observed(self, mode):
+        """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
+        return self._observed[mode]
+
+    def ranges(self, mode, n_threads):
+        """All rows at once: their sums are from all parts."""
+        return np.array([0, self.shape[mode]])
+
+    def as_array(self):
+        """The tensor, means where an entry is there twice, and which are observed."""
+        found = computed(*map(dask.delayed(_as_list, pure=False), self.parts))
+        for (coordinates, _), first in zip(found, self.cuts, strict=False):
+            coordinates[self.mode] += first
+        coordinates = np.concatenate([c for c, _ in found], axis=1)
+        values = np.concatenate([v for _, v in found])
+        return array_of(coordinates, values, self.shape)
+
+    def split(self, rows):
+        """Rows of the mode, part by part; None for each if there are none."""
+        if rows is None:
+            return [None] * len(self.parts)
+        return np.split(rows, self.cuts[1:-1])
+
+    def fit_class(self, local):
+        """The fit that asks the parts, for one to entries that are here."""
+        return {_Fit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
+
+
+def _energy(entries):
+    return (entries.energy,)
+
+
+def _as_list(entries):
+    """Coordinates and values of the entries of a part."""
+    starts, others, values = entries.groups[0]
+    coordinates = np.empty((len(entries.shape), len(values)), dtype=np.int64)
+    coordinates[0] = np.repeat(np.arange(entries.shape[0]), np.diff(starts))
+    coordinates[1:] = others.T - np.cumsum(entries.shape)[:-1, np.newaxis]
+    return coordinates, values
+
+
+class _DistributedRows:
+    """Mixin of a RowFit that asks parts for all that depends on their entries."""
+
+    local: type
+
+    def start(self, means, covariances, noise):
+        """Start from a posterior."""
+        super().start(means, covariances, noise)
+        self._spread()
+
+    def take_covariances(self):
+        """From here on rows have covariances."""
+        super().take_covariances()
+        self._spread()
+
+    def _spread(self):
+        """Pass the rows of the parts on."""
+        entries = self.entries
+        means, _, moments = self.posterior(entries.mode)
+        # The first mode is solved for first: its second moments are not asked for.
+        moments = entries.split(moments if entries.mode else None)
+        own = zip(entries.split(means), moments, strict=True)
+        self._own = [dask.delayed(pair, traverse=False) for pair in own]
+
+    def _shell(self):
+        """All that a part has to know of the others, as one delayed object."""
+        shell = object.__new__(self.local)
+        vars(shell).update(vars(self))
+        del shell._own
+        shell.entries = shell.means = shell.covariances = shell.moments = None
+        shell.mode = self.entries.mode
+        shell.others = [
+            None
+            if mode == shell.mode
+            else [x.copy() for x in self.posterior(mode)[::2]]
+            for mode in range(len(self.entries.shape))
+        ]
+        return dask.delayed(shell, traverse=False)
+
+    def _of_parts(self, function, *arguments, **options):
+        """A function of every part, its rows and what it has to know of the others."""
+        shell, function = self._shell(), dask.delayed(function, pure=False, **options)
+        pairs = zip(self.entries.parts, self._own, strict=True)
+        return [function(shell, *pair, *arguments) for pair in pairs]
+
+    def _sum_of_parts(self, function, *arguments):
+        return computed(tree_sum(self._of_parts(function, *arguments)))[0]
+
+    def update(self, mode, pool, n_threads):
+        """Posterior of the rows of one mode; see `RowFit.update`."""
+        if mode != self.entries.mode:
+            return super().update(mode, pool, n_threads)
+        found = self._of_parts(_updated, nout=2)
+        *self._own, total = in_memory(
+            *(own for own, _ in found), tree_sum(sums for _, sums in found)
+        )
+        error, *self._row_sums = computed(total)[0]
+        return error, None
+
+    def sums(self, mode, part):
+        """Expected sums over the entries of all rows of a mode."""
+        return self._sum_of_parts(_sums, mode)
+
+    def _learn_mean_weights(self):
+        if self.entries.mode != 0:
+            return super()._learn_mean_weights()
+        n_rows, means, _, _ = self._row_sums
+        self.prior_mean[0][self._weights] = means[self._weights] / n_rows
+
+    def row_sums(self, mode):
+        """Sums over the rows that have entries; see `RowFit.row_sums`."""
+        if mode != self.entries.mode:
+            return super().row_sums(mode)
+        n_rows, means, squares, variances = self._row_sums
+        prior = self.prior_mean[mode]
+        deviation = squares - 2 * prior * means + n_rows * prior**2
+        return n_rows, np.maximum(deviation, 0.0), variances
+
+    def model(self, scale):
+        """The fitted model, all its rows here."""
+        here = self.posterior(self.entries.mode)[:2]
+        found = computed(*(own[:2] for own in self._own))
+        for k, own in enumerate(found):
+            rows = slice(*self.entries.cuts[k : k + 2])
+            for target, part in zip(here, own, strict=True):
+                target[rows] = part
+        return super().model(scale)
+
+
+class _DistributedCP(_DistributedRows, _Fit):
+    local = _Fit
+
+
+class _DistributedTucker(_DistributedRows, _TuckerFit):
+    local = _TuckerFit
+
+    def _core_sums(self, pool, n_threads):
+        return self._sum_of_parts(_core_sums)
+
+
+def _placed(shell, entries, own):
+    """A fit of the rows of one part."""
+    fit = copy.copy(shell)
+    others = list(fit.others)
+    # A task leaves its arguments as they are.
+    means, *_, moments = own
+    moments = packed_squares(means) if moments is None else moments.copy()
+    others[fit.mode] = means.copy(), moments
+    fit.place(entries, others)
+    return fit
+
+
+def _updated(shell, entries, own):
+    """The posterior of the rows of a part, and sums of what is learned from them."""
+    fit, mode = _placed(shell, entries, own), shell.mode
+    with fit.threads(1) as pool:
+        error, _ = fit.update(mode, pool, 1)
+    means, covariances, moments = fit.posterior(mode)
+    seen = entries.observed(mode)
+    known = means[seen].astype(float)
+    variances = covariances[seen][:, diagonal(means.shape[1])].astype(float)
+    of_rows = len(known), *(x.sum(axis=0) for x in (known, known**2, variances))
+    return (means, covariances, moments), (error, *of_rows)
+
+
+def _sums(shell, entries, own, mode):
+    """Sums over the entries of a part, by the rows of a mode that is not its own."""
+    fit = _placed(shell, entries, own)
+    with fit.threads(1) as pool:
+        found = list(fit.by_parts(lambda rows: fit.sums(mode, rows), mode, pool, 1))
+    return tuple(map(np.concatenate, zip(*found, strict=True)))
+
+
+def _core_sums(shell, entries, own):
+    fit = _placed(shell, entries, own)
+    with fit.threads(1) as pool:
+        return fit._core_sums(pool, 1)

@@ -1,0 +1,400 @@
+"""Completion from Dask: the same as on one machine, and what leaves a partition."""
+
+import itertools
+import os
+import pickle
+import signal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion._input import plan_entry_randomizer
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from sktensordp.privacy import PrivacyBudget
+
+dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
+RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
+NAMES = ["user", "item", "week"]
+
+
+@pytest.fixture(autouse=True)
+def here():
+    """All tasks in this thread, unless a test has a cluster."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def entries(n_modes=2, order=1, dtype=float):
+    """Coordinates and values; `order` = -1 makes the items the first mode."""
+    weeks = np.random.default_rng(0).integers(0, 4, (len(RATINGS.data), 1))
+    X = np.concatenate([RATINGS.data[:, ::order], weeks], axis=1)[:, :n_modes]
+    return X, RATINGS.target.astype(dtype)
+
+
+def in_partitions(X, y, cuts=(0, 1000, 1000, 1001, 3200, 4000)):
+    """The same as frames of Dask, one of whose partitions is empty."""
+    frame = framed(X).assign(value=y)
+    parts = [frame[a:b] for a, b in itertools.pairwise(cuts)]
+    lazy = dask.dataframe.from_delayed(
+        [dask.delayed(part) for part in parts], meta=frame[:0]
+    )
+    return lazy[NAMES[: X.shape[1]]], lazy["value"]
+
+
+def framed(X):
+    return pd.DataFrame(X, columns=NAMES[: X.shape[1]])
+
+
+def model(kind=CPCompletion, rank=2, **options):
+    options = {"levels": RATINGS.levels, "epsilon": 4.0, "random_state": 3} | options
+    return kind(rank, **options)
+
+
+def both(estimator, X, y):
+    """Fitted on one machine, and to partitions."""
+    return clone(estimator).fit(X, y), clone(estimator).fit(*in_partitions(X, y))
+
+
+MODELS = {
+    "auto": {"epsilon": 1.0},
+    "input": {"perturbation": "input"},
+    "laplace": {"perturbation": "input", "levels": None, "value_bounds": (0, 6)},
+    "no noise": {"epsilon": float("inf"), "perturbation": "input"},
+    "no biases": {"perturbation": "input", "biases": False},
+    "no pattern": {"perturbation": "input", "n_pattern_components": 0},
+    "sums": {"perturbation": "sums"},
+    "sums without noise": {"epsilon": float("inf"), "perturbation": "sums"},
+    "statistics": {"perturbation": "statistics"},
+    "statistics of features": {
+        "perturbation": "statistics", "biases": False,
+        "side_information": [None, np.eye(200)[:, :3]],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_as_on_one_machine(name, kind, order):
+    options = dict(MODELS[name])
+    X, y = entries(order=order)
+    if "side_information" in options:
+        size = X[:, 1].max() + 1
+        options["side_information"] = [None, np.eye(size)[:, :3]]
+    rank = 2 if kind is CPCompletion else (2, 2)
+    one, parts = both(model(kind, rank, max_iter=6, **options), X, y)
+    assert parts.privacy_guarantee_ == one.privacy_guarantee_
+    assert parts.perturbation_ == one.perturbation_
+    assert parts.shape_ == one.shape_
+    assert parts.n_iter_ == one.n_iter_
+    np.testing.assert_allclose(
+        parts.predict(framed(X)), one.predict(X), rtol=0, atol=1e-6
+    )
+    if hasattr(one, "residual_variance_"):
+        assert parts.residual_variance_ == pytest.approx(one.residual_variance_, 1e-6)
+    for found, expected in zip(parts.factors_, one.factors_, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize("order", [1, -1])
+def test_three_modes_of_which_one_is_smooth(kind, order):
+    X, y = entries(3, order, np.float32)
+    rank = 2 if kind is CPCompletion else (2, 2, 2)
+    options = {"perturbation": "input", "smooth_modes": [2], "max_iter": 6}
+    one, parts = both(model(kind, rank, **options), X, y)
+    assert parts.predict(framed(X)).dtype == np.float32
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-3)
+
+
+def test_what_differs_in_the_noise_is_seen():
+    X, y = entries()
+    one = model(perturbation="input", max_iter=3).fit(X, y)
+    other = model(perturbation="input", max_iter=3, random_state=4)
+    other.fit(*in_partitions(X, y))
+    assert np.abs(other.predict(framed(X)) - one.predict(X)).max() > 0.05
+
+
+def test_arrays_of_dask_too():
+    X, y = entries()
+    lazy = dask.array.from_array(X, chunks=(1500, 1))
+    estimator = model(perturbation="input", max_iter=3)
+    one = clone(estimator).fit(X, y)
+    parts = clone(estimator).fit(lazy, dask.array.from_array(y, chunks=1500))
+    np.testing.assert_allclose(parts.predict(X), one.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("levels", [(1.0, 2.0, 3.0), None])
+def test_noise_does_not_depend_on_what_is_randomised_together(levels):
+    from sktensordp._random import NoiseSource
+
+    randomizer = plan_entry_randomizer(1.0, (1.0, 3.0), levels, None, declared=True)
+    values = np.random.default_rng(0).uniform(1, 3, 150_000)
+    whole = randomizer.randomize(values, NoiseSource(0, 0))
+    cuts = [0, 5, 65_536, 65_536, 70_000, 140_000, 150_000]
+    parts = [
+        randomizer.randomize(values[a:b], NoiseSource(0, 0), a, len(values))
+        for a, b in itertools.pairwise(cuts)
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    # A value's noise is its own: that of others tells nothing of it.
+    moved = values.copy()
+    moved[100_000] = 1.0
+    changed = randomizer.randomize(moved, NoiseSource(0, 0)) != whole
+    assert set(np.flatnonzero(changed)) <= {100_000}
+
+
+def test_operating_system_entropy_is_drawn_anew_for_each_fit():
+    lazy = in_partitions(*entries())
+    estimator = model(perturbation="input", max_iter=2, random_state=None)
+    one, other = (clone(estimator).fit(*lazy) for _ in range(2))
+    assert not np.allclose(one.factors_[0], other.factors_[0])
+
+
+class Results(dask.callbacks.Callback):
+    """All that tasks return."""
+
+    def __init__(self):
+        self.found = []
+
+    def _posttask(self, key, result, *_):
+        self.found.append((str(key), result))
+
+
+OURS = (
+    "_described", "_split", "_joined", "_entries", "_energy", "_updated", "_sums",
+    "_add", "_compared", "_of_partition", "_mean", "_incidence", "_shared",
+)  # fmt: skip
+
+
+def holds(value, planted):
+    """Whether a number is anywhere in what a task returned."""
+    if isinstance(value, tuple | list | dict):
+        inside = value.values() if isinstance(value, dict) else value
+        return any(holds(part, planted) for part in inside)
+    if hasattr(value, "groups"):
+        return holds([part[2] for part in value.groups], planted)
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return bool(np.any(np.isclose(value, planted, rtol=1e-12, atol=0)))
+    return isinstance(value, float) and value == planted
+
+
+@pytest.mark.parametrize("perturbation", ["input", "sums", "statistics"])
+def test_raw_values_never_leave_their_partition(perturbation):
+    X, y = entries()
+    planted = 2.718281828
+    y[::7] = planted
+    lazy = in_partitions(X, y)
+    results = Results()
+    with results:
+        model(
+            perturbation=perturbation, levels=None, value_bounds=(0, 6), max_iter=2
+        ).fit(*lazy)
+    leaving = [key.strip("('") for key, found in results.found if holds(found, planted)]
+    # Reading a partition returns them, or the search would find nothing.
+    assert leaving
+    assert not [key for key in leaving if key.startswith(OURS)]
+
+
+def test_a_model_that_leaves_values_alone_is_found_out(monkeypatch):
+    """The search of the test above, where the randomiser does nothing."""
+    from sktensordp.completion._input import EntryRandomizer
+
+    monkeypatch.setattr(
+        EntryRandomizer, "randomize", lambda self, values, *_: values.copy()
+    )
+    X, y = entries()
+    y[::7] = 2.718281828
+    results = Results()
+    with results:
+        model(perturbation="input", levels=None, value_bounds=(0, 6), max_iter=2).fit(
+            *in_partitions(X, y)
+        )
+    leaving = [key for key, found in results.found if holds(found, 2.718281828)]
+    assert [key for key in leaving if key.strip("('").startswith(OURS)]
+
+
+def test_one_release_is_recorded_and_none_if_it_is_refused():
+    lazy = in_partitions(*entries())
+    with PrivacyBudget(5.0, delta=1e-6) as budget:
+        fitted = model(perturbation="input", max_iter=2).fit(*lazy)
+        assert budget.spent.epsilon == pytest.approx(4.0, abs=1e-4)
+        with pytest.raises(BudgetExceededError):
+            fitted.fit(*lazy)
+    assert budget.spent.epsilon == pytest.approx(4.0, abs=1e-4)
+
+
+def test_what_is_fitted_holds_no_entries_and_no_key():
+    X, y = entries()
+    fitted = model(perturbation="input", max_iter=2).fit(*in_partitions(X, y))
+    size = sum(own.nbytes for own in (fitted._model.means, fitted._model.covariances))
+    assert len(pickle.dumps(fitted)) < 2 * size + 20_000
+    assert not any(map(dask.is_dask_collection, vars(fitted).values()))
+    assert fitted._observed is None
+    with pytest.raises(ValueError, match="recommend is not"):
+        fitted.recommend(0)
+    assert not hasattr(fitted, "partial_fit")
+
+
+def test_a_range_that_is_not_declared_protects_nobody():
+    X, y = entries()
+    estimator = model(perturbation="input", levels=None, max_iter=2)
+    with pytest.warns(PrivacyLeakWarning):
+        parts = clone(estimator).fit(*in_partitions(X, y))
+    assert parts.privacy_guarantee_.epsilon == float("inf")
+    with pytest.warns(PrivacyLeakWarning):
+        one = clone(estimator).fit(X, y)
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
+
+
+def entries_with(place=None, value=None):
+    X, y = (part.copy() for part in entries())
+    if place is not None:
+        X[1500] = place
+    if value is not None:
+        y[1500] = value
+    return in_partitions(X, y)
+
+
+REFUSED = {
+    "NaN": ({}, {"value": np.nan}, "Some values in y are NaN"),
+    "outside": ({"shape": (120, 50)}, {}, "outside the tensor"),
+    "negative": ({}, {"place": [-3, 1]}, "coordinates start at 0"),
+    "unit": ({"unit": 0, "shape": (120, 60)}, {}, "unit=0 is not there"),
+    "gradient": ({"perturbation": "gradient"}, {}, "not there for data of Dask"),
+    "output": ({"perturbation": "output"}, {}, "not there for data of Dask"),
+    "published": (
+        {"perturbation": "input", "calibration": "published"}, {},
+        "calibration='published' is not there",
+    ),
+    "no features": (
+        {"perturbation": "statistics", "n_pattern_components": 0}, {},
+        "needs features",
+    ),
+    "rank": ({"rank": 61}, {}, "larger than can be fitted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_errors_come_before_anything_is_drawn(name, monkeypatch):
+    options, new, message = REFUSED[name]
+    from sktensordp._random import NoiseSource
+
+    def drawn(*_):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(NoiseSource, "stream", drawn)
+    estimator = model(**{"rank": 2} | options)
+    with PrivacyBudget(100.0, delta=1e-6) as budget:
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(*entries_with(**new))
+        assert budget.spent is None
+    assert not hasattr(estimator, "n_iter_")
+
+
+def test_collections_that_do_not_belong_together():
+    X, y = in_partitions(*entries())
+    with pytest.raises(ValueError, match="requires y"):
+        model().fit(X)
+    with pytest.raises(ValueError, match="has 5 partitions and y has 1"):
+        model().fit(X, y.repartition(npartitions=1))
+    other = in_partitions(*entries(), cuts=(0, 900, 1000, 1001, 3200, 4000))[1]
+    with pytest.raises(ValueError, match="A partition of X has"):
+        model().fit(X, other)
+    with pytest.raises(ValueError, match="nothing to fit"):
+        model().fit(*in_partitions(*entries(), cuts=(0, 0, 0)))
+
+
+def test_a_source_that_changes_is_not_given_the_same_noise_again(tmp_path):
+    X, y = entries()
+
+    def read(begin, end):
+        if begin and Path(tmp_path, "read").exists():
+            end -= 1
+        elif begin:
+            Path(tmp_path, "read").touch()
+        frame = pd.DataFrame(X[begin:end], columns=NAMES[:2])
+        return frame.assign(value=y[begin:end])
+
+    parts = [dask.delayed(read)(0, 2000), dask.delayed(read)(2000, 4000)]
+    lazy = dask.dataframe.from_delayed(parts, meta=read(0, 0), verify_meta=False)
+    with pytest.raises((RuntimeError, ValueError), match="partition"):
+        model(perturbation="input", n_pattern_components=0).fit(
+            lazy[NAMES[:2]], lazy["value"]
+        )
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+class KillAWorker:
+    """A callback that kills a worker process at the end of some sweeps."""
+
+    max_propagation_depth = None
+
+    def __init__(self, client, sweeps):
+        self._client, self._sweeps, self.n_killed, self._n = client, sweeps, 0, 0
+
+    def setup(self, estimator, context):
+        """Nothing to prepare."""
+
+    def teardown(self, estimator, context):
+        """Nothing to undo."""
+
+    def on_fit_task_begin(self, estimator, context):
+        """Nothing is killed before a sweep."""
+
+    def on_fit_task_end(self, estimator, context):
+        """Kill the worker that holds the most."""
+        self._n += 1
+        if self._n in self._sweeps:
+            held = self._client.has_what()
+            worker = max(held, key=lambda one: len(held[one]))
+            pid = self._client.run(os.getpid, workers=[worker])[worker]
+            os.kill(pid, signal.SIGKILL)
+            self.n_killed += 1
+        return False
+
+
+def test_workers_that_are_killed_are_survived(client, tmp_path):
+    """One while it randomises its values, one in the midst of the sweeps."""
+    X, y = entries()
+
+    def read(begin, end):
+        marker = Path(tmp_path, f"{begin}")
+        # The third reading is that of the values that are randomised.
+        marker.write_text(marker.read_text() + "." if marker.exists() else ".")
+        if begin == 1000 and marker.read_text() == "...":
+            os._exit(1)
+        frame = pd.DataFrame(X[begin:end], columns=NAMES[:2])
+        return frame.assign(value=y[begin:end])
+
+    cuts = [0, 1000, 2500, 4000]
+    parts = [dask.delayed(read)(a, b) for a, b in itertools.pairwise(cuts)]
+    meta = pd.DataFrame(X[:0], columns=NAMES[:2]).assign(value=y[:0])
+    lazy = dask.dataframe.from_delayed(parts, meta=meta, verify_meta=False)
+    estimator = model(perturbation="input", n_pattern_components=0, max_iter=5)
+    one = clone(estimator).fit(X, y)
+    killer = KillAWorker(client, sweeps={3})
+    parts = clone(estimator).set_callbacks(killer)
+    with client.as_current(), dask.config.set(scheduler="distributed"):
+        parts.fit(lazy[NAMES[:2]], lazy["value"])
+    assert killer.n_killed == 1
+    assert len(Path(tmp_path, "1000").read_text()) > 3
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)

@@ -1,0 +1,159 @@
+"""Searches on Dask's workers, through joblib: same results, and budgets stay right."""
+
+import math
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed, parallel_config
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from sktensordp.completion import CPCompletion
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.privacy import PrivacyBudget, privacy_of
+
+distributed = pytest.importorskip("distributed")
+
+LEVELS = [1, 2, 3, 4, 5]
+RATINGS = make_ratings(60, 60, 2000, random_state=0, levels=LEVELS)
+ROWS = np.linspace(0, 1, 24).reshape(8, 3)
+# What processes of a cluster leave to Python's own end of life.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["processes", "threads"])
+def in_processes(request):
+    """A cluster of two workers: processes, or threads of this process."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=request.param,
+            dashboard_address="127.0.0.1:0", memory_limit="1GB",
+            silence_logs="CRITICAL",
+        ) as cluster,
+        distributed.Client(cluster),
+    ):  # fmt: skip
+        yield request.param
+
+
+@pytest.fixture(autouse=True)
+def settled(in_processes):
+    """What a search that was refused had begun on the workers ends in its own test."""
+    yield
+    client = distributed.get_client()
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    client.gather([client.submit(int, workers=one, pure=False) for one in workers])
+
+
+def model(**params):
+    return CPCompletion(1, levels=LEVELS, max_iter=3, **params)
+
+
+def grid_search():
+    return GridSearchCV(
+        model(random_state=0), {"epsilon": [1.0, 4.0]}, cv=2, n_jobs=2,
+        error_score="raise",
+    )  # fmt: skip
+
+
+def private_search(random_state=0):
+    return PrivateSearchCV(
+        model(epsilon=2.0, random_state=random_state), {"rank": [0, 1]}, n_iter=3,
+        cv=2, n_jobs=2, random_state=5,
+    )  # fmt: skip
+
+
+def fitted(search, backend):
+    with parallel_config(backend=backend):
+        return search.fit(RATINGS.data, RATINGS.target)
+
+
+def n_released(budget):
+    return sum(count or 0 for _, count, _, _ in budget._account.lines())
+
+
+@pytest.mark.parametrize("search", [grid_search, private_search])
+def test_results_and_guarantees_are_those_of_other_backends(search, in_processes):
+    here = search().set_params(n_jobs=1).fit(RATINGS.data, RATINGS.target)
+    for backend in ("dask",) if in_processes else ("dask", "loky"):
+        one = fitted(search(), backend)
+        assert one.best_params_ == here.best_params_
+        scores = "mean_test_score"
+        np.testing.assert_array_equal(one.cv_results_[scores], here.cv_results_[scores])
+        np.testing.assert_array_equal(
+            one.predict(RATINGS.data), here.predict(RATINGS.data)
+        )
+        assert str(privacy_of(one)) == str(privacy_of(here))
+
+
+def test_a_grid_search_is_counted_or_refused(in_processes):
+    budget = PrivacyBudget(math.inf)
+    if in_processes:
+        with budget, pytest.raises(RuntimeError, match="was sent by a process"):
+            fitted(grid_search(), "dask")
+        assert budget.spent is None
+        # Not because of the workers.
+        fitted(grid_search(), "dask")
+        return
+    with budget:
+        fitted(grid_search(), "dask")
+    # Two candidates and two folds, and then the last fit.
+    assert n_released(budget) == 5
+    small = PrivacyBudget(3.0)
+    with small, pytest.raises(BudgetExceededError):
+        fitted(grid_search(), "dask")
+    assert small.spent.epsilon <= 3.0
+
+
+def test_pipelines_are_counted_or_refused(in_processes):
+    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
+    search = GridSearchCV(
+        steps, {"laplacemechanism__epsilon": [0.1, 0.2]}, cv=2, n_jobs=2,
+        error_score="raise",
+    )  # fmt: skip
+    budget = PrivacyBudget(math.inf)
+    with budget, parallel_config(backend="dask"):
+        if in_processes:
+            with pytest.raises(RuntimeError, match="was sent by a process"):
+                search.fit(ROWS, ROWS[:, 0])
+        else:
+            search.fit(ROWS, ROWS[:, 0])
+    # In each of the four, a fit and a score; then the last fit.
+    assert n_released(budget) == (0 if in_processes else 9)
+
+
+@pytest.mark.parametrize("random_state", [0, None])
+def test_a_private_search_is_recorded_once(random_state, in_processes):
+    """Before anything is drawn, by the process that asks; workers are within that."""
+    budget = PrivacyBudget(100.0)
+    with budget:
+        search = fitted(private_search(random_state), "dask")
+    assert n_released(budget) == 1
+    assert budget.spent.epsilon == pytest.approx(search.privacy_guarantee_.epsilon)
+    small = PrivacyBudget(1.0)
+    with small, pytest.raises(BudgetExceededError):
+        fitted(private_search(random_state), "dask")
+    assert small.spent is None
+
+
+def test_workers_share_no_noise(in_processes):
+    """Of 8 releases of 64 rows, two are alike with a probability below 1e-6."""
+    noise, X = LaplaceMechanism(bounds=(0, 1)).fit(ROWS), np.full((64, 3), 0.5)
+    with parallel_config(backend="dask"):
+        found = Parallel(n_jobs=2)(delayed(noise.transform)(X) for _ in range(8))
+    assert len({one.tobytes() for one in found}) == 8
+
+
+def test_what_a_part_releases_on_workers_counts_as_about_all(in_processes):
+    """Their threads are not in the part: more is counted, never less."""
+    if in_processes:
+        pytest.skip("processes refuse")
+    noise, budget = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS), PrivacyBudget(9.0)
+    with budget, budget.parallel() as part, parallel_config(backend="dask"):
+        for _ in range(2):
+            with part():
+                Parallel(n_jobs=2)(delayed(noise.transform)(ROWS) for _ in range(3))
+    assert budget.spent.epsilon == pytest.approx(0.6)
