@@ -9,6 +9,7 @@ whichever worker, it is the same.
 """
 
 import math
+import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,6 +31,8 @@ from ._problem import Problem, signs
 
 __all__ = ["DistributedProblem", "Observed", "observed_of"]
 
+# Column of a frame that has values beside coordinates.
+_VALUE = "value that is observed"
 # Parts that what is observed is brought into, at most.
 _MOST_PARTS = 256
 
@@ -51,15 +54,8 @@ def observed_of(X, y, shape, name):
     -------
     observed : Observed
     """
-    places, values = _partitions(X), _partitions(y)
-    if len(places) != len(values):
-        raise ValueError(
-            f"X has {len(places)} partitions and y has {len(values)}; take both from "
-            f"one collection, or repartition one as the other."
-        )
-    describe = dask.delayed(_described, pure=False)
-    pairs = zip(places, values, strict=True)
-    found = computed(*(describe(*pair, shape, name) for pair in pairs))
+    partitions = _partitions(X, y)
+    found = computed(*_of_each(partitions, _described, (shape, name)))
     lengths = [one[0] for one in found]
     if not sum(lengths):
         raise ValueError("There is nothing to fit: X holds no entry.")
@@ -71,15 +67,68 @@ def observed_of(X, y, shape, name):
         ]
     low, high = min(one[3] for one in found), max(one[4] for one in found)
     dtype = np.result_type(*(one[2] for one in found if one[0]))
-    return Observed(places, values, lengths, counts, dtype, (low, high), name)
+    return Observed(partitions, lengths, counts, dtype, (low, high), name)
 
 
-def _partitions(collection):
+def _partitions(X, y):
+    """Partitions of coordinates and values: a frame of both, or delayed pairs."""
+    if hasattr(X, "assign") and hasattr(y, "to_frame"):
+        return X.assign(**{_VALUE: y})
+    places, values = map(_chunks, (X, y))
+    if len(places) != len(values):
+        raise ValueError(
+            f"X has {len(places)} partitions and y has {len(values)}; rechunk or "
+            f"repartition one as the other."
+        )
+    return [list(pair) for pair in zip(places, values, strict=True)]
+
+
+def _chunks(collection):
     """The partitions of a collection, each a delayed array or frame."""
-    if hasattr(collection, "rechunk"):
-        collection = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
-        return list(collection.to_delayed().ravel())
-    return list(collection.to_delayed())
+    if not hasattr(collection, "rechunk"):
+        return collection.to_delayed()
+    whole = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
+    return whole.to_delayed().ravel()
+
+
+def _of_each(partitions, function, *arguments):
+    """A function of every partition and its number: a list of delayed.
+
+    Of a frame, what reads a partition and the function are one task, so that it does
+    not leave the worker that reads it.
+    """
+    task = _Task(function, arguments)
+    if isinstance(partitions, list):
+        task = dask.delayed(task, pure=False, traverse=False)
+        return [task(pair, {"number": k}) for k, pair in enumerate(partitions)]
+    options = {"enforce_metadata": False, "align_dataframes": False}
+    found = partitions.map_partitions(task, meta=(None, object), **options)
+    return list(found.to_delayed())
+
+
+class _Task:
+    """A function of partitions; what it holds is not in its name."""
+
+    def __init__(self, function, arguments):
+        self._function, self._arguments = function, arguments
+        self._name = f"{function.__name__}-{secrets.token_hex(16)}"
+
+    def __call__(self, partition, partition_info):
+        number = partition_info["number"]
+        return self._function(partition, number, *self._arguments)
+
+    def __repr__(self):
+        return self._name
+
+    def __dask_tokenize__(self):
+        return self._name
+
+
+def _apart(partition):
+    """Coordinates and values of a partition."""
+    if isinstance(partition, list):
+        return partition
+    return partition.drop(columns=_VALUE), partition[_VALUE]
 
 
 def _total(counts):
@@ -90,9 +139,9 @@ def _total(counts):
     return total
 
 
-def _described(X, y, shape, name):
+def _described(partition, _, checks):
     """Length, counts by mode, type and range of a partition that is as it should be."""
-    where, values = _coordinates(X, shape, name), _values(y)
+    where, values = _coordinates(partition, checks), _values(partition)
     if len(where) != len(values):
         raise ValueError(
             f"A partition of X has {len(where)} entries, and that of y {len(values)}."
@@ -102,7 +151,8 @@ def _described(X, y, shape, name):
     return len(values), counts, values.dtype, float(low), float(high)
 
 
-def _coordinates(X, shape, name):
+def _coordinates(partition, checks):
+    X, (shape, name) = _apart(partition)[0], checks
     check_numeric(X, "X")
     X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
     if X.shape[1] < 2:
@@ -110,7 +160,8 @@ def _coordinates(X, shape, name):
     return check_coordinates(X, shape=shape, name=name)
 
 
-def _values(y):
+def _values(partition):
+    y = _apart(partition)[1]
     check_numeric(y, "y")
     y = checked(column_or_1d, y)
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
@@ -125,8 +176,8 @@ class Observed:
 
     Attributes
     ----------
-    places, values : list of Delayed
-        Coordinates and values, partition by partition.
+    partitions : dask.dataframe.DataFrame or list of pairs of Delayed
+        Of coordinates and values.
     lengths : list of int
     counts : list by mode of ndarray of shape (size of the mode,), int
         Entries of every row.
@@ -138,8 +189,7 @@ class Observed:
         Who asked, for messages.
     """
 
-    places: list[Any]
-    values: list[Any]
+    partitions: Any
     lengths: list[int]
     counts: list[np.ndarray]
     dtype: Any
@@ -174,9 +224,12 @@ class Observed:
     @cached_property
     def coordinates(self):
         """Coordinates by part, in memory; rows of the mode are numbered by part."""
-        options = self.cuts, self.mode, self.shape, self.name
-        split = dask.delayed(_split_coordinates, nout=len(self.cuts) - 1, pure=False)
-        return self._brought_together([split(X, *options) for X in self.places])
+        found = self._of_each(_split_coordinates, self.cuts, self.mode)
+        return self._brought_together(found)
+
+    def _of_each(self, function, *arguments):
+        checks = self.shape, self.name
+        return _of_each(self.partitions, function, checks, *arguments)
 
     def randomized(self, values, source, every):
         """Randomised values by part, in memory, in the order of the coordinates.
@@ -194,17 +247,10 @@ class Observed:
         parts : list of Delayed of (ndarray of float, ndarray of int8)
             Values, and signs, which are doubled where a value is compared.
         """
-        split = dask.delayed(_split_values, nout=len(self.cuts) - 1, pure=False)
-        options = self.cuts, self.mode, self.shape, self.name
-        noise = dask.delayed((values, source, every), traverse=False)
         first = np.cumsum([0, *self.lengths]).tolist()
-        pieces = [
-            split(X, y, slice(*ends), self.n_entries, noise, *options)
-            for X, y, *ends in zip(
-                self.places, self.values, first[:-1], first[1:], strict=True
-            )
-        ]
-        return self._brought_together(pieces)
+        noise = values, source, every, first
+        found = self._of_each(_split_values, self.cuts, self.mode, noise)
+        return self._brought_together(found)
 
     def __len__(self):
         return self.n_entries
@@ -231,13 +277,7 @@ class Observed:
 
     def of_partitions(self, function, *arguments):
         """A function of coordinates and values, partition by partition."""
-        function = dask.delayed(function, pure=False)
-        arguments = dask.delayed(arguments, traverse=False)
-        pairs = zip(self.places, self.values, strict=True)
-        checks = self.shape, self.name
-        return computed(
-            *(_of_partition(function, *pair, checks, arguments) for pair in pairs)
-        )
+        return computed(*self._of_each(function, *arguments))
 
     @cached_property
     def _gram(self):
@@ -272,19 +312,17 @@ class Observed:
         product.insert(self.mode, np.concatenate(rows))
         return np.concatenate(product)
 
-    def _brought_together(self, pieces):
+    def _brought_together(self, found):
+        """Parts of what was made of every partition, in memory."""
         join = dask.delayed(_joined, pure=False)
-        return in_memory(*(join(*own) for own in zip(*pieces, strict=True)))
+        parts = range(len(self.cuts) - 1)
+        return in_memory(*(join(*(pieces[k] for pieces in found)) for k in parts))
 
 
-def _of_partition(function, X, y, checks, arguments):
-    return function(X, y, checks, arguments)
-
-
-def _row_sums(X, y, checks, arguments):
+def _row_sums(partition, _, checks, weigh):
     """Rows of every mode that a partition has, and the sums of its entries there."""
-    where, (weigh,) = _coordinates(X, *checks), arguments
-    weights = weigh(_values(y))
+    where = _coordinates(partition, checks)
+    weights = weigh(_values(partition))
     found = []
     for column in where.T:
         rows, index = np.unique(column, return_inverse=True)
@@ -322,9 +360,8 @@ class _OneRow:
         return np.array([sum(self.observed.of_partitions(_total_of, weigh))])
 
 
-def _total_of(X, y, checks, arguments):
-    (weigh,) = arguments
-    return weigh(_values(y)).sum()
+def _total_of(partition, _, checks, weigh):
+    return weigh(_values(partition)).sum()
 
 
 class _DistributedBlock:
@@ -365,39 +402,40 @@ def _block(where, form, n_columns, others):
     return rows, Block(form, 0, factors, [index, *where.T[1:]])
 
 
-def _weights(X, y, checks, arguments):
-    rows, block = _block(_coordinates(X, *checks), *arguments)
+def _weights(partition, _, checks, *own):
+    rows, block = _block(_coordinates(partition, checks), *own)
     return rows, block.largest(), block.products(block.weights, block.weights)
 
 
-def _contributions(X, y, checks, arguments):
-    *arguments, left, unit, step = arguments
-    where = _coordinates(X, *checks)
-    rows, block = _block(where, *arguments)
+def _contributions(partition, _, checks, *arguments):
+    *own, left, unit, step = arguments
+    where = _coordinates(partition, checks)
+    rows, block = _block(where, *own)
     block.unit = unit[rows]
-    contributions = block.contributions(left(where, _values(y)))
+    contributions = block.contributions(left(where, _values(partition)))
     return rows, row_sums(block.rows, block.shape, contributions, step)
 
 
-def _split_coordinates(X, cuts, mode, shape, name):
+def _split_coordinates(partition, _, checks, cuts, mode):
     """Coordinates of a partition, by the part that they belong to."""
-    where = _coordinates(X, shape, name)
+    where = _coordinates(partition, checks)
     order, ends = _order(where[:, mode], cuts)
     where[:, mode] -= cuts[:-1].astype(np.int32)[_part_of(where[:, mode], cuts)]
     return tuple((own,) for own in np.split(where[order], ends))
 
 
-def _split_values(X, y, own, n_all, noise, cuts, mode, shape, name):
+def _split_values(partition, number, checks, cuts, mode, noise):
     """Randomised values of a partition, and their signs, by part."""
-    where, raw = _coordinates(X, shape, name), _values(y)
+    values, source, every, first = noise
+    own = slice(*first[number : number + 2])
+    where, raw = _coordinates(partition, checks), _values(partition)
     # Of other values than were here before, the same noise would tell differences.
     if not len(where) == len(raw) == own.stop - own.start:
         raise RuntimeError("A partition has other entries than when it was checked.")
-    values, source, every = noise
     if source is None:
         noisy = values.clip(raw)
     else:
-        noisy = values.randomize(raw, source, own.start, n_all)
+        noisy = values.randomize(raw, source, own.start, first[-1])
     tags = signs(own.start, own.stop)
     tags[-own.start % every :: every] *= 2
     order, ends = _order(where[:, mode], cuts)

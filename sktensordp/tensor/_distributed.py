@@ -9,6 +9,7 @@ computed. Dask decides where, and computes again what was lost.
 
 import copy
 import warnings
+from contextlib import contextmanager
 
 import dask
 import numpy as np
@@ -37,11 +38,12 @@ def in_memory(*delayed):
         return dask.persist(*delayed)
 
 
+@contextmanager
 def _large_graphs():
-    # What is passed along is in the graph, which outlives any worker.
-    context = warnings.catch_warnings()
-    warnings.filterwarnings("ignore", message="Sending large graph")
-    return context
+    with warnings.catch_warnings():
+        # What is passed along is in the graph, which outlives any worker.
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
 
 
 def tree_sum(delayed):
@@ -151,29 +153,26 @@ class _DistributedRows:
         own = zip(entries.split(means), moments, strict=True)
         self._own = [dask.delayed(pair, traverse=False) for pair in own]
 
-    def _shell(self):
+    def _shell(self, left_out):
         """All that a part has to know of the others, as one delayed object."""
         shell = object.__new__(self.local)
         vars(shell).update(vars(self))
         del shell._own
         shell.entries = shell.means = shell.covariances = shell.moments = None
-        shell.mode = self.entries.mode
-        shell.others = [
-            None
-            if mode == shell.mode
-            else [x.copy() for x in self.posterior(mode)[::2]]
-            for mode in range(len(self.entries.shape))
-        ]
+        shell.mode, shell.others = self.entries.mode, []
+        for mode in range(len(self.entries.shape)):
+            means, _, moments = self.posterior(mode)
+            n_rows = 0 if mode in (shell.mode, left_out) else len(means)
+            # Copies, since these are written to in the sweeps that follow.
+            shell.others.append((means[:n_rows].copy(), moments[:n_rows].copy()))
         return dask.delayed(shell, traverse=False)
 
-    def _of_parts(self, function, *arguments, **options):
-        """A function of every part, its rows and what it has to know of the others."""
-        shell, function = self._shell(), dask.delayed(function, pure=False, **options)
+    def _of_parts(self, function, *arguments, left_out=None, **options):
+        """A function of every part, its rows and those of the others but one mode."""
+        shell = self._shell(left_out)
+        function = dask.delayed(function, pure=False, **options)
         pairs = zip(self.entries.parts, self._own, strict=True)
         return [function(shell, *pair, *arguments) for pair in pairs]
-
-    def _sum_of_parts(self, function, *arguments):
-        return computed(tree_sum(self._of_parts(function, *arguments)))[0]
 
     def update(self, mode, pool, n_threads):
         """Posterior of the rows of one mode; see `RowFit.update`."""
@@ -188,7 +187,7 @@ class _DistributedRows:
 
     def sums(self, mode, part):
         """Expected sums over the entries of all rows of a mode."""
-        return self._sum_of_parts(_sums, mode)
+        return computed(tree_sum(self._of_parts(_sums, mode, left_out=mode)))[0]
 
     def _learn_mean_weights(self):
         if self.entries.mode != 0:
@@ -224,19 +223,27 @@ class _DistributedTucker(_DistributedRows, _TuckerFit):
     local = _TuckerFit
 
     def _core_sums(self, pool, n_threads):
-        return self._sum_of_parts(_core_sums)
+        return computed(tree_sum(self._of_parts(_core_sums)))[0]
 
 
 def _placed(shell, entries, own):
     """A fit of the rows of one part."""
     fit = copy.copy(shell)
-    others = list(fit.others)
     # A task leaves its arguments as they are.
     means, *_, moments = own
     moments = packed_squares(means) if moments is None else moments.copy()
-    others[fit.mode] = means.copy(), moments
-    fit.place(entries, others)
+    posteriors = [
+        known if len(known[0]) else _nothing(known, n)
+        for known, n in zip(shell.others, entries.shape, strict=True)
+    ]
+    posteriors[fit.mode] = means.copy(), moments
+    fit.place(entries, posteriors)
     return fit
+
+
+def _nothing(like, n_rows):
+    """In the place of rows that were left out, and are not asked for."""
+    return tuple(np.zeros((n_rows, part.shape[1]), part.dtype) for part in like)
 
 
 def _updated(shell, entries, own):

@@ -300,14 +300,14 @@ def test_errors_come_before_anything_is_drawn(name, monkeypatch):
 
 
 def test_collections_that_do_not_belong_together():
-    X, y = in_partitions(*entries())
+    X, _ = in_partitions(*entries())
     with pytest.raises(ValueError, match="requires y"):
         model().fit(X)
-    with pytest.raises(ValueError, match="has 5 partitions and y has 1"):
-        model().fit(X, y.repartition(npartitions=1))
-    other = in_partitions(*entries(), cuts=(0, 900, 1000, 1001, 3200, 4000))[1]
-    with pytest.raises(ValueError, match="A partition of X has"):
-        model().fit(X, other)
+    arrays = [dask.array.from_array(part, chunks=1500) for part in entries()]
+    with pytest.raises(ValueError, match="has 3 partitions and y has 1"):
+        model().fit(arrays[0], arrays[1].rechunk(-1))
+    with pytest.raises(ValueError, match="A partition of X has 1500 entries"):
+        model().fit(arrays[0], arrays[1].rechunk(((1400, 1600, 1000),)))
     with pytest.raises(ValueError, match="nothing to fit"):
         model().fit(*in_partitions(*entries(), cuts=(0, 0, 0)))
 
