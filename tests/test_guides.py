@@ -80,3 +80,11 @@ def test_pictures(tmp_path, monkeypatch):
     rows = (DOC / "plotting.md").read_text().splitlines()
     table = [row.split("`")[1] for row in rows if row.startswith("| `")]
     assert sorted(table) == sorted(plotting.__all__)
+
+
+def test_dask(capsys):
+    pytest.importorskip("dask.dataframe")
+    run("dask.md")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("dask.array.core.Array'> (2, 16, 16)")
+    assert 0.5 <= float(second.strip("[]")) <= 5

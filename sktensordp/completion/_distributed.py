@@ -28,6 +28,7 @@ from ..tensor._sums import shared_entries
 from ._blocks import Block, posterior_of, unit_of
 from ._noisy_sums import row_sums
 from ._problem import Problem, signs
+from ._uncertainty import MOST_COMPARED
 
 __all__ = ["DistributedProblem", "Observed", "observed_of"]
 
@@ -464,6 +465,13 @@ class DistributedProblem(Problem):
 
     is_distributed = True
 
+    def __post_init__(self):
+        if self.where.mode in self.smooth_modes:
+            raise ValueError(
+                f"Mode {self.where.mode}, the larger of the first two, is cut into "
+                f"parts of data of Dask, and cannot be smooth."
+            )
+
     @property
     def n_entries(self):
         """Number of observed entries."""
@@ -494,8 +502,6 @@ class DistributedProblem(Problem):
 
     def randomized(self, values, source):
         """Randomised values, by part."""
-        from ._uncertainty import MOST_COMPARED
-
         every = math.ceil(self.n_entries / MOST_COMPARED)
         source = None if math.isinf(self.epsilon) else source.sent()
         return values.randomized(self.values, source, every)

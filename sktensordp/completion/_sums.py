@@ -33,6 +33,28 @@ _VARIANCE_OF_VALUES = 0.2
 
 
 @dataclass(frozen=True)
+class _Weights:
+    """What of every value is summed: itself in the domain, in whole steps of a lattice.
+
+    Attributes
+    ----------
+    values : EntryRandomizer
+    lattice : LaplaceLattice or None
+        None for the value itself, whose sums are not exact.
+    """
+
+    values: EntryRandomizer
+    lattice: Any = None
+
+    def __call__(self, values):
+        clipped = self.values.clip(values.astype(float))
+        if self.lattice is None:
+            return clipped
+        steps = np.rint((clipped - self.lattice.low) / self.lattice.step)
+        return np.clip(steps, 0, self.lattice.n_steps)
+
+
+@dataclass(frozen=True)
 class SumsRandomizer:
     """How values are clipped, summed and randomised, and what that reveals.
 
@@ -66,7 +88,7 @@ class SumsRandomizer:
 
     def clip(self, values):
         """Sums of the clipped values, one mode after the other, without noise."""
-        return self._sums(values, self._clipped)
+        return self._sums(values, _Weights(self.values))
 
     def randomize(self, values, source):
         """Noisy sums, block by block, each from its own stream.
@@ -81,7 +103,8 @@ class SumsRandomizer:
         sums : ndarray of shape (sum of shape,), float64
         """
         lattice = self.lattice
-        sums = self._sums(values, self._steps).astype(np.int64)
+        weigh = _Weights(self.values, lattice)
+        sums = self._sums(values, weigh).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             part = sums[start : start + _BLOCK]
             part += discrete_laplace(
@@ -93,14 +116,6 @@ class SumsRandomizer:
     def counts(self):
         """How many values each sum has; public."""
         return self._sums(None, None)
-
-    def _clipped(self, values):
-        return self.values.clip(values.astype(float))
-
-    def _steps(self, values):
-        """Values in whole steps, so that their sums are exact."""
-        steps = (self._clipped(values) - self.lattice.low) / self.lattice.step
-        return np.clip(np.rint(steps), 0, self.lattice.n_steps)
 
     def _sums(self, values, weigh):
         """Sums of a function of the values; numbers of values without one."""

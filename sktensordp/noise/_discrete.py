@@ -51,7 +51,7 @@ def _bernoulli_exp(bits, numerators, denominator):
 def discrete_laplace(
     bits: Any, numerator: int, denominator: int, size: int
 ) -> NDArray[np.int64]:
-    """Integers n with probability proportional to exp(-|n| numerator / denominator).
+    """Integers n with probability proportional to exp(-abs(n) numerator / denominator).
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def discrete_laplace(
 
 
 def discrete_laplace_variance(rate: float) -> float:
-    """Variance of the law P(n) ~ exp(-rate |n|) on the integers."""
+    """Variance of the law P(n) ~ exp(-rate abs(n)) on the integers."""
     return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
 

@@ -278,6 +278,9 @@ REFUSED = {
         {"perturbation": "statistics", "n_pattern_components": 0}, {},
         "needs features",
     ),
+    "smooth users": (
+        {"perturbation": "input", "smooth_modes": [0]}, {}, "cannot be smooth",
+    ),
     "rank": ({"rank": 61}, {}, "larger than can be fitted"),
 }  # fmt: skip
 
@@ -370,6 +373,35 @@ class KillAWorker:
             os.kill(pid, signal.SIGKILL)
             self.n_killed += 1
         return False
+
+
+@pytest.mark.parametrize("perturbation", ["input", "statistics"])
+def test_processes_find_the_same(client, perturbation):
+    X, y = entries()
+    estimator = model(perturbation=perturbation, max_iter=2, n_pattern_components=1)
+    one, parts = clone(estimator).fit(X, y), clone(estimator)
+    with client.as_current(), dask.config.set(scheduler="distributed"):
+        parts.fit(*in_partitions(X, y))
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
+
+
+def test_tasks_hold_no_partition_and_hide_what_they_hold():
+    """What sums values of a partition is sent alone."""
+    from sktensordp._random import NoiseSource
+    from sktensordp.completion import _distributed, _sums
+
+    randomizer = plan_entry_randomizer(1.0, (1.0, 3.0), None, None, declared=True)
+    weights = _sums._Weights(randomizer, randomizer.mechanism)
+    assert len(pickle.dumps(weights)) < 5000
+    sent = NoiseSource(0, 0).sent()
+    task = _distributed._Task(_distributed._split_values, (sent, weights))
+    key = sent._key
+    for text in (repr(task), dask.base.tokenize(task), str(task)):
+        assert key.hex() not in text
+        assert repr(key) not in text
+    assert dask.base.tokenize(task) != dask.base.tokenize(
+        _distributed._Task(_distributed._split_values, (sent, weights))
+    )
 
 
 def test_workers_that_are_killed_are_survived(client, tmp_path):
