@@ -12,6 +12,7 @@ import math
 import secrets
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import dask
@@ -68,7 +69,8 @@ def observed_of(X, y, shape, name):
         ]
     low, high = min(one[3] for one in found), max(one[4] for one in found)
     dtype = np.result_type(*(one[2] for one in found if one[0]))
-    return Observed(partitions, lengths, counts, dtype, (low, high), name)
+    spans = [[_span(own) for own in one[1][:2]] for one in found]
+    return Observed(partitions, lengths, spans, counts, dtype, (low, high), name)
 
 
 def _partitions(X, y):
@@ -140,6 +142,12 @@ def _total(counts):
     return total
 
 
+def _span(counts):
+    """The first row with an entry, and the one after the last; None without entries."""
+    seen = np.flatnonzero(counts)
+    return (int(seen[0]), len(counts)) if len(seen) else None
+
+
 def _described(partition, _, checks):
     """Length, counts by mode, type and range of a partition that is as it should be."""
     where, values = _coordinates(partition, checks), _values(partition)
@@ -180,6 +188,9 @@ class Observed:
     partitions : dask.dataframe.DataFrame or list of pairs of Delayed
         Of coordinates and values.
     lengths : list of int
+    spans : list of pairs of (int, int) or None
+        For the first two modes, the first row of a partition and the one after the
+        last; None where it has no entries.
     counts : list by mode of ndarray of shape (size of the mode,), int
         Entries of every row.
     dtype : dtype
@@ -192,6 +203,7 @@ class Observed:
 
     partitions: Any
     lengths: list[int]
+    spans: list[Any]
     counts: list[np.ndarray]
     dtype: Any
     limits: tuple[float, float]
@@ -214,13 +226,24 @@ class Observed:
 
     @cached_property
     def cuts(self):
-        """Part k has the rows cuts[k] to cuts[k + 1], and about as many entries."""
-        own = self.counts[self.mode]
-        n = min(len(self.lengths), _MOST_PARTS, len(own))
-        ends = np.searchsorted(
-            np.cumsum(own), np.linspace(0, self.n_entries, n + 1)[1:-1]
-        )
-        return np.unique([0, *ends, len(own)])
+        """Part k has the rows cuts[k] to cuts[k + 1].
+
+        Where all entries of a row are in one partition, in the order of the rows, a
+        part is a partition, whose entries stay where they are; otherwise, parts have
+        about as many entries.
+        """
+        own, size = self.counts[self.mode], self.shape[self.mode]
+        spans = [one for one in self._own_spans if one]
+        if all(one[1] <= other[0] for one, other in pairwise(spans)):
+            starts = [first for first, _ in spans[1:]]
+            return np.array([0, *starts[:: len(starts) // _MOST_PARTS + 1], size])
+        n = min(len(self.lengths), _MOST_PARTS, size)
+        ends = np.linspace(0, self.n_entries, n + 1)[1:-1]
+        return np.unique([0, *np.searchsorted(np.cumsum(own), ends), size])
+
+    @property
+    def _own_spans(self):
+        return [one[self.mode] for one in self.spans]
 
     @cached_property
     def coordinates(self):
@@ -315,9 +338,15 @@ class Observed:
 
     def _brought_together(self, found):
         """Parts of what was made of every partition, in memory."""
-        join = dask.delayed(_joined, pure=False)
-        parts = range(len(self.cuts) - 1)
-        return in_memory(*(join(*(pieces[k] for pieces in found)) for k in parts))
+        join, parts = dask.delayed(_joined, pure=False), []
+        for k, (first, last) in enumerate(pairwise(self.cuts.tolist())):
+            pieces = [
+                pieces[k]
+                for pieces, span in zip(found, self._own_spans, strict=True)
+                if span and span[0] < last and first < span[1]
+            ]
+            parts.append(join(*(pieces or [found[0][k]])))
+        return in_memory(*parts)
 
 
 def _row_sums(partition, _, checks, weigh):

@@ -120,6 +120,24 @@ def test_what_differs_in_the_noise_is_seen():
     assert np.abs(other.predict(framed(X)) - one.predict(X)).max() > 0.05
 
 
+def test_partitions_of_whole_users_stay_as_they_are():
+    """What is randomised in a partition is brought together with nothing else."""
+    X, y = entries()
+    order = np.argsort(X[:, 0], kind="stable")
+    X, y = X[order], y[order]
+    users = [0, 40, 41, 100, 120]
+    cuts = np.searchsorted(X[:, 0], users).tolist()
+    results = Results()
+    estimator = model(perturbation="input", max_iter=3)
+    with results:
+        parts = clone(estimator).fit(*in_partitions(X, y, [0, *cuts]))
+    joined = [found for key, found in results.found if key.startswith("_joined")]
+    sizes = sorted(len(found[0]) for found in joined)
+    assert sizes == sorted(2 * np.diff(cuts).tolist())
+    one = clone(estimator).fit(X, y)
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
+
+
 def test_arrays_of_dask_too():
     X, y = entries()
     lazy = dask.array.from_array(X, chunks=(1500, 1))
