@@ -27,11 +27,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 @pytest.fixture(scope="module", params=[True, False], ids=["processes", "threads"])
 def in_processes(request):
-    """A cluster of two workers: processes, or threads of this process."""
+    """A cluster of two workers: processes, or threads of this process.
+
+    Without a limit of memory: what other tests have left in this process would count,
+    and workers near the limit wait.
+    """
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=request.param,
-            dashboard_address="127.0.0.1:0", memory_limit="1GB",
+            dashboard_address="127.0.0.1:0", memory_limit=0,
             silence_logs="CRITICAL",
         ) as cluster,
         distributed.Client(cluster),
