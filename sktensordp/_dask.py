@@ -1,8 +1,8 @@
 """Dask arrays and frames of samples; Dask itself is imported by whoever passes one."""
 
 import math
-import secrets
 import sys
+import uuid
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def map_chunks(function, X, shape, dtype, name):
     """
     whole = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
     # Not made from what the tasks hold: a hash of that would be seen everywhere.
-    name = f"{name}-{secrets.token_hex(16)}"
+    name = f"{name}-{uuid.uuid4().hex}"
     return whole.map_blocks(
         _Task(function, shape, dtype, name),
         name=name,

@@ -9,7 +9,7 @@ whichever worker, it is the same.
 """
 
 import math
-import secrets
+import uuid
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -114,7 +114,7 @@ class _Task:
 
     def __init__(self, function, arguments):
         self._function, self._arguments = function, arguments
-        self._name = f"{function.__name__}-{secrets.token_hex(16)}"
+        self._name = f"{function.__name__}-{uuid.uuid4().hex}"
 
     def __call__(self, partition, partition_info):
         number = partition_info["number"]

@@ -152,7 +152,7 @@ def run(solver, values, *, follow=None, factor=1.0, wrong=1.0):
     def randomize(sums, values, source):
         lattice = sums.lattice
         steps = np.rint((sums.values.clip(values) - lattice.low) / lattice.step)
-        exact = sums._sums(steps).astype(np.int64)
+        exact = sums._sums(steps, np.array).astype(np.int64)
         found.first, found.first_lattice = exact, lattice
         if follow is None:
             sigma = factor * math.sqrt(sums.noise_variance)

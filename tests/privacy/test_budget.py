@@ -78,7 +78,7 @@ def test_all_noise_comes_from_the_one_place():
         if case.private != "ids"
     )
     package = Path(sktensordp.__file__).parent
-    using = {"NoiseSource": set(), "secrets": set(), "urandom": set()}
+    using = {name: set() for name in ("NoiseSource", "sent", "secrets", "urandom")}
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [getattr(node, "id", None), getattr(node, "attr", None)]
@@ -89,7 +89,8 @@ def test_all_noise_comes_from_the_one_place():
             ]
             for name in using.keys() & set(names):
                 using[name].add(str(path.relative_to(package)))
-    assert using["NoiseSource"] == {"base.py"}
+    assert using["NoiseSource"] == {"base.py", "_random.py"}
+    assert using["sent"] == {"mechanisms/_base.py", "completion/_distributed.py"}
     assert using["secrets"] == {"_random.py", "privacy/_budget.py"}
     assert not using["urandom"]
 
