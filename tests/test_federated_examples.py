@@ -77,7 +77,7 @@ def test_federated_gradients_of_a_file(tmp_path, run):
     y = rng.integers(3, size=600)
     X = rng.normal(size=(3, 4, 5))[y] + 2 * rng.normal(size=(600, 4, 5))
     np.savez(tmp_path / "data.npz", X=X, y=y)
-    options = ["--rounds", "3", "--parties", "3", "--rate", "1"]
+    options = ["--rounds", "2", "--parties", "3", "--rate", "1", "--runs", "1"]
     options += ["--epsilons", "0.3", "8"]
     arguments = [*SEED, *options, "--data", str(tmp_path / "data.npz")]
     rows = rows_of(run(tmp_path, "federated_gradients.py", *arguments))
