@@ -75,6 +75,8 @@ def observed_of(X, y, shape, name):
 
 def _partitions(X, y):
     """Partitions of coordinates and values: a frame of both, or delayed pairs."""
+    if not dask.is_dask_collection(y):
+        raise ValueError("y must be a collection of Dask, as X is.")
     if hasattr(X, "assign") and hasattr(y, "to_frame"):
         return X.assign(**{_VALUE: y})
     places, values = map(_chunks, (X, y))

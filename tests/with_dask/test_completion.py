@@ -324,6 +324,8 @@ def test_collections_that_do_not_belong_together():
     X, _ = in_partitions(*entries())
     with pytest.raises(ValueError, match="requires y"):
         model().fit(X)
+    with pytest.raises(ValueError, match="y must be a collection of Dask"):
+        model().fit(X, entries()[1])
     arrays = [dask.array.from_array(part, chunks=1500) for part in entries()]
     with pytest.raises(ValueError, match="has 3 partitions and y has 1"):
         model().fit(arrays[0], arrays[1].rechunk(-1))
