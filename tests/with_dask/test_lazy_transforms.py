@@ -406,7 +406,9 @@ def test_names_tell_no_seed():
         fitted = LaplaceMechanism(bounds=(0, 1), random_state=0).fit(ROWS)
         names.add(fitted.transform(lazily(ROWS)).name)
     assert len(names) == 2
-    assert all(re.fullmatch(r"LaplaceMechanism-[0-9a-f]{32}", name) for name in names)
+    # Dask of 2025 adds a hash of what it is passed, which is as random.
+    pattern = r"LaplaceMechanism(-[0-9a-f]{32}){1,2}"
+    assert all(re.fullmatch(pattern, name) for name in names)
 
 
 # Where it goes.
