@@ -3,10 +3,11 @@
 
     python doc/make_results.py --ratings FILE
 
-takes 23 minutes on two cores that do other work too. FILE has film ratings (a header, then user,
-item, rating and seconds, as MovieLens has them; the tables here are of latest-small,
-the edition of 2016); without it, the study of ratings is left out. Noise that has no
-seed below is drawn afresh, so that the last digits of a table differ in every run.
+takes 23 minutes on two cores that do other work too. FILE has film ratings (a header,
+then user, item, rating and seconds, as MovieLens has them; the tables here are of
+latest-small, the edition of 2016); without it, the study of ratings is left out. Noise
+that has no seed below is drawn afresh, so that the last digits of a table differ in
+every run.
 """
 
 import argparse
