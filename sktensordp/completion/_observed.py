@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from .._dask import named_columns
 from .._validation import check_coordinates, check_numeric, checked
 
 __all__ = ["ObservedMixin"]
@@ -16,6 +17,11 @@ class ObservedMixin:
     """Mixin of estimators that are fitted to the observed entries of a tensor."""
 
     fit: Any
+    # Of a completion.
+    calibration: str
+    perturbation: str
+    unit: str | int
+    _protects_units: bool
 
     def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
         """Fit to a tensor, then transform it.
@@ -97,3 +103,27 @@ class ObservedMixin:
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = X.ndim
         return mask, X[mask]
+
+    def _check_distributed(self, X, y, shape):
+        """What is observed in Dask collections."""
+        from ._distributed import observed_of
+
+        wanting = {
+            f"unit={self.unit!r}": self._protects_units,
+            f"calibration={self.calibration!r}": self.calibration != "sound",
+            f"perturbation={self.perturbation!r}": self.perturbation
+            in ("gradient", "output"),
+        }
+        for what, asked in wanting.items():
+            if asked:
+                raise ValueError(f"{what} is not there for data of Dask.")
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed with coordinates of "
+                f"Dask, got None."
+            )
+        if getattr(X, "ndim", 2) != 2:
+            raise ValueError("Expected a 2-D collection of coordinates.")
+        options = {"reset": True, "skip_check_array": True}
+        checked(validate_data, self, named_columns(X), **options)
+        return observed_of(X, y, shape, type(self).__name__)

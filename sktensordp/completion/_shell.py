@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import column_or_1d
-from sklearn.utils.validation import validate_data
 
-from .._dask import is_dask, named_columns
+from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, effective_n_threads, fit_context
 from .._validation import (
     check_bounds,
@@ -184,7 +183,7 @@ class BaseCompletion(
             are out of order, or the rank exceeds what the shape can carry.
         """
         if is_dask(X):
-            observed = self._check_distributed(X, y)
+            observed = self._check_distributed(X, y, self._declared_shape())
             return self._fit(observed, observed, observed.shape)
         if y is None:
             where, values = self._check_observed(X, self._declared_shape())
@@ -281,21 +280,6 @@ class BaseCompletion(
             values = np.ldexp(values, exponent)
             return r2_score(values, predicted, sample_weight=sample_weight)
 
-    def _check_distributed(self, X, y):
-        """What is observed in Dask collections."""
-        from ._distributed import observed_of
-
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed with coordinates of "
-                f"Dask, got None."
-            )
-        if getattr(X, "ndim", 2) != 2:
-            raise ValueError("Expected a 2-D collection of coordinates.")
-        options = {"reset": True, "skip_check_array": True}
-        checked(validate_data, self, named_columns(X), **options)
-        return observed_of(X, y, self._declared_shape(), type(self).__name__)
-
     def _declared_shape(self):
         return None if self.shape is None else check_shape(self.shape)
 
@@ -366,19 +350,6 @@ class BaseCompletion(
             return solver
         return _SOLVERS[name](problem)
 
-    def _check_distributed_options(self):
-        """Refuse what is not there where entries are in partitions."""
-        name = self.perturbation
-        what = None
-        if self._protects_units:
-            what = f"unit={self.unit!r}"
-        elif self.calibration != "sound":
-            what = f"calibration={self.calibration!r}"
-        elif name in ("gradient", "output"):
-            what = f"perturbation={name!r}"
-        if what:
-            raise ValueError(f"{what} is not there for data of Dask.")
-
     def _planned_guarantee(self, fitted=None):
         from ..privacy._events import PureDpEvent
 
@@ -443,8 +414,7 @@ class BaseCompletion(
         side_information = self._side_features(shape, order[1])
         make = Problem
         if not isinstance(where, np.ndarray):
-            self._check_distributed_options()
-            from ._distributed import DistributedProblem as make
+            from ._distributed_problem import DistributedProblem as make
         elif self._protects_units:
             where = as_coordinates(where)[:, order]
         return make(

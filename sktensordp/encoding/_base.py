@@ -18,7 +18,8 @@ from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import check_numeric, checked
 from ..exceptions import UnsoundClaimWarning
-from ..mechanisms._base import _DTYPES, ReleasingTransformer, in_chunks
+from ..mechanisms._base import ReleasingTransformer
+from ..mechanisms._chunks import DTYPES, in_chunks
 from ..privacy import PrivacyGuarantee
 from ..tensor._blas import one_blas_thread
 from ._client import ClientPlan, EncoderClient
@@ -252,7 +253,7 @@ class LinearEncoder(
             code = check_lazy(Z, "Z")
         else:
             check_numeric(Z, "Z")
-            code = checked(check_array, Z, dtype=_DTYPES, order="C", input_name="Z")
+            code = checked(check_array, Z, dtype=DTYPES, order="C", input_name="Z")
         if code.shape[1:] != (self.n_components_,):
             raise ValueError(
                 f"Codes have {self.n_components_} components, got {code.shape[1]}."

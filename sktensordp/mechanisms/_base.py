@@ -4,18 +4,15 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._dask import check_lazy, extremes, is_dask, map_chunks, named_columns
-from .._random import SentSource
+from .._dask import check_lazy, extremes, is_dask, named_columns
 from .._sklearn_compat import Interval, fit_context, wants_frame
 from .._validation import check_numeric, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin
@@ -23,71 +20,10 @@ from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import CALLERS_RELATION
 from ..privacy._sensitivity import declared_set
+from ._chunks import AS_SAMPLES, in_chunks
 from ._noise import Clipping
 
-__all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer", "in_chunks"]
-
-_DTYPES = (np.float64, np.float32)
-_AS_SAMPLES = {"allow_nd": True, "dtype": _DTYPES, "order": "C"}
-
-
-@dataclass(frozen=True, repr=False)
-class _ChunkWork:
-    """What a task does with a chunk of samples, beside checking its values.
-
-    Attributes
-    ----------
-    method : callable
-        Of rows, and of a source of noise where there is one.
-    source : SentSource or None
-        Of the whole release; a chunk has the part of its number.
-    name, input_name : str
-        For messages.
-    """
-
-    method: Callable[..., NDArray[np.floating]]
-    source: SentSource | None
-    name: str
-    input_name: str
-
-    def __call__(self, number, chunk):
-        check_numeric(chunk, self.input_name)
-        array = checked(
-            check_array, chunk, **_AS_SAMPLES, input_name=self.input_name,
-            estimator=self.name,
-        )  # fmt: skip
-        rows = array.reshape(len(array), -1)
-        if self.source is None:
-            return self.method(rows)
-        return self.method(rows, self.source.part(number))
-
-
-def in_chunks(method, X, shape, estimator, *, source=None, input_name="X"):
-    """A method of rows, applied lazily to the chunks of a Dask array.
-
-    Parameters
-    ----------
-    method : callable
-        Of rows, and of a source of noise where there is one.
-    X : dask.array.Array of shape (n_samples, ...)
-    shape : tuple of int
-        Of what becomes of a sample.
-    estimator : estimator
-        Of which the tasks know the name alone.
-    source : NoiseSource, default=None
-        Of the release that has been recorded.
-    input_name : str, default="X"
-        For messages.
-
-    Returns
-    -------
-    found : dask.array.Array of shape (n_samples, *shape)
-    """
-    name = type(estimator).__name__
-    sent = None if source is None else source.sent()
-    work = _ChunkWork(method, sent, name, input_name)
-    dtype = X.dtype if X.dtype in _DTYPES else np.dtype(float)
-    return map_chunks(work, X, shape, dtype, name)
+__all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer"]
 
 
 class ReleasingTransformer(
@@ -239,7 +175,7 @@ class ReleasingTransformer(
         else:
             check_numeric(X, "X")
             # The order in memory has no part in what is computed.
-            options = {**_AS_SAMPLES, **options}
+            options = {**AS_SAMPLES, **options}
             array = checked(validate_data, self, X, reset=reset, **options)
         if not math.prod(array.shape[1:]):
             raise ValueError(f"Samples of shape {array.shape[1:]} have no entries.")

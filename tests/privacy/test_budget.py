@@ -90,7 +90,10 @@ def test_all_noise_comes_from_the_one_place():
             for name in using.keys() & set(names):
                 using[name].add(str(path.relative_to(package)))
     assert using["NoiseSource"] == {"base.py", "_random.py"}
-    assert using["sent"] == {"mechanisms/_base.py", "completion/_distributed.py"}
+    assert using["sent"] == {
+        "mechanisms/_chunks.py",
+        "completion/_distributed_problem.py",
+    }
     assert using["secrets"] == {"_random.py", "privacy/_budget.py"}
     assert not using["urandom"]
 

@@ -1,0 +1,76 @@
+"""Samples in chunks of Dask: what a task does with each of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from .._dask import map_chunks
+from .._random import SentSource
+from .._validation import check_numeric, checked
+
+__all__ = ["AS_SAMPLES", "DTYPES", "in_chunks"]
+
+DTYPES = (np.float64, np.float32)
+AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
+
+
+@dataclass(frozen=True, repr=False)
+class _ChunkWork:
+    """What a task does with a chunk of samples, beside checking its values.
+
+    Attributes
+    ----------
+    method : callable
+        Of rows, and of a source of noise where there is one.
+    source : SentSource or None
+        Of the whole release; a chunk has the part of its number.
+    name, input_name : str
+        For messages.
+    """
+
+    method: Callable[..., NDArray[np.floating]]
+    source: SentSource | None
+    name: str
+    input_name: str
+
+    def __call__(self, number, chunk):
+        check_numeric(chunk, self.input_name)
+        array = checked(
+            check_array, chunk, **AS_SAMPLES, input_name=self.input_name,
+            estimator=self.name,
+        )  # fmt: skip
+        rows = array.reshape(len(array), -1)
+        if self.source is None:
+            return self.method(rows)
+        return self.method(rows, self.source.part(number))
+
+
+def in_chunks(method, X, shape, estimator, *, source=None, input_name="X"):
+    """A method of rows, applied lazily to the chunks of a Dask array.
+
+    Parameters
+    ----------
+    method : callable
+        Of rows, and of a source of noise where there is one.
+    X : dask.array.Array of shape (n_samples, ...)
+    shape : tuple of int
+        Of what becomes of a sample.
+    estimator : estimator
+        Of which the tasks know the name alone.
+    source : NoiseSource, default=None
+        Of the release that has been recorded.
+    input_name : str, default="X"
+        For messages.
+
+    Returns
+    -------
+    found : dask.array.Array of shape (n_samples, *shape)
+    """
+    name = type(estimator).__name__
+    sent = None if source is None else source.sent()
+    work = _ChunkWork(method, sent, name, input_name)
+    dtype = X.dtype if X.dtype in DTYPES else np.dtype(float)
+    return map_chunks(work, X, shape, dtype, name)
