@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 from leak_hunt import Secrets, numbers_in
+from sklearn.base import clone
 
 from sktensordp.encoding._whitening import standardized
 
@@ -101,6 +102,9 @@ def used(case, estimator, *data):
         if hasattr(estimator, name):
             getattr(estimator, name)(*arguments)
     out = []
+    if hasattr(estimator, "client"):
+        out += [client := estimator.client(), noisy := client.privatize(y)]
+        out += [clone(estimator).fit_randomized(X, noisy)]
     if hasattr(estimator, "predict"):
         out += [estimator.predict(X[:3])]
     if hasattr(estimator, "residual_variance_"):

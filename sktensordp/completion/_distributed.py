@@ -17,11 +17,12 @@ from typing import Any
 
 import dask
 import numpy as np
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array
 
 from .._validation import check_coordinates, check_numeric, checked
 from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._sums import shared_entries
+from ._client import check_values
 from ._problem import signs
 
 __all__ = ["Observed", "coordinates_of", "observed_of", "values_of"]
@@ -167,13 +168,7 @@ def coordinates_of(partition, checks):
 
 def values_of(partition):
     """Checked values of a partition."""
-    y = _apart(partition)[1]
-    check_numeric(y, "y")
-    y = checked(column_or_1d, y)
-    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
-    if not np.all(np.isfinite(y)):
-        raise ValueError("Some values in y are NaN, infinite or missing.")
-    return y
+    return check_values(_apart(partition)[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +254,7 @@ class Observed:
         ----------
         values : EntryRandomizer
         source : object
-            Of streams that is passed to the workers; None for no noise.
+            Of streams that is passed to the workers; None takes values as they came.
         every : int
             Every so manieth of all values is compared with the model.
 
@@ -388,7 +383,7 @@ def _split_values(partition, number, checks, cuts, mode, noise):
     if not len(where) == len(raw) == own.stop - own.start:
         raise RuntimeError("A partition has other entries than when it was checked.")
     if source is None:
-        noisy = values.clip(raw)
+        noisy = values.taken(raw)
     else:
         noisy = values.randomize(raw, source, own.start, first[-1])
     tags = signs(own.start, own.stop)

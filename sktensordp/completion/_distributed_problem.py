@@ -140,7 +140,7 @@ class DistributedProblem(Problem):
     def randomized(self, values, source):
         """Randomised values, by part."""
         every = math.ceil(self.n_entries / MOST_COMPARED)
-        source = None if math.isinf(self.epsilon) else source.sent()
+        source = None if source is None else source.sent()
         return values.randomized(self.values, source, every)
 
     def mean(self, released):

@@ -254,9 +254,16 @@ class CoordinateEncoder(
     def _split(self, X, **options):
         """Columns of ids, and times as seconds since 1970 (None without them)."""
         check_unmasked(X, "X")
-        X = checked(validate_data, self, _with_one_type(X), dtype=None, **options)
-        kinds = set(map(type, X.flat)) if X.dtype == object else ()
-        if any(kind.__name__ in ("NoneType", "NAType") for kind in kinds):
+        try:
+            X = checked(validate_data, self, _with_one_type(X), dtype=None, **options)
+            kinds = set(map(type, X.flat)) if X.dtype == object else ()
+            missing = any(kind.__name__ in ("NoneType", "NAType") for kind in kinds)
+        except TypeError as error:
+            # pandas.NA has no truth value when it is compared.
+            missing = "NA is ambiguous" in str(error)
+            if not missing:
+                raise
+        if missing:
             raise ValueError("Some ids or times are missing.")
         ids, times = X, None
         if self._has_time:

@@ -43,6 +43,8 @@ LARGEST_TABLE = 20
 _LEAST_STEPS = 2**10
 # A variance around a model that is this part of another is taken to be less.
 _CLEARLY_LESS = 0.9
+# How far a value that comes from elsewhere may be from what was drawn.
+_ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,29 @@ class EntryRandomizer:
         if self.levels is not None:
             clipped = np.array(self.levels)[self._level_index(clipped)]
         return clipped.astype(values.dtype, copy=False)
+
+    def taken(self, values):
+        """Values that were randomised elsewhere, or have no noise, in an array of ours.
+
+        Raises
+        ------
+        ValueError
+            If a value is not of the table, where there is one.
+        """
+        if self.mechanism is None:
+            return self.clip(values)
+        if not self.has_table:
+            return values.copy()
+        outputs = np.sort(self.mechanism.outputs)
+        nearest = outputs[np.searchsorted((outputs[1:] + outputs[:-1]) / 2, values)]
+        # Rounded on the way, they are what they were.
+        if np.any(np.abs(nearest - values) > _ROUNDED * (outputs[-1] - outputs[0])):
+            raise ValueError(
+                "Some values in y are not of the table that a client with the same "
+                "epsilon, levels and level_prior draws from; pass what its privatize "
+                "returned."
+            )
+        return nearest.astype(values.dtype)
 
     def randomize(self, values, source, first=0, n_all=None):
         """Randomised values, block by block, each from its own stream.

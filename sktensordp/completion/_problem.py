@@ -132,9 +132,9 @@ class Problem:
         return found
 
     def randomized(self, values, source):
-        """All values, each randomised for itself."""
-        if math.isinf(self.epsilon):
-            return self.values.clip(values)
+        """All values, each randomised for itself; without a source, as they came."""
+        if source is None or math.isinf(self.epsilon):
+            return self.values.taken(values)
         return self.values.randomize(values, source)
 
     def mean(self, released):

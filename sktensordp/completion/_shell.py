@@ -29,6 +29,7 @@ from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
+from ._client import PUBLIC_COORDINATES, ClientMixin
 from ._expected import ExpectedErrorMixin
 from ._gradient import GradientPerturbation
 from ._input import (
@@ -61,6 +62,7 @@ class BaseCompletion(
     ObservedMixin,
     QueriesMixin,
     PartialFitMixin,
+    ClientMixin,
     UnitLevelMixin,
     ExpectedErrorMixin,
     PrivateEstimatorMixin,
@@ -287,8 +289,11 @@ class BaseCompletion(
         """The declared shape, or that which the coordinates have."""
         return self._declared_shape() or tuple((where.max(axis=0) + 1).tolist())
 
-    def _fit(self, where, values, shape, *, streaming=False):
-        """Fit to values at checked coordinates, or where a mask is true."""
+    def _fit(self, where, values, shape, *, streaming=False, received=False):
+        """Fit to values at checked coordinates, or where a mask is true.
+
+        With `received`, they have been randomised.
+        """
         self._check_rank(shape)
         problem = self._problem(where, values, shape)
         solver = self._solver(problem, streaming)
@@ -302,8 +307,9 @@ class BaseCompletion(
         progress = self._progress("sweep", solver.n_sweeps)
         # Another thread would leave its model under the guarantee of this one.
         with progress as on_sweep, self._count_releases().lock:
-            with self._source(solver, guarantee) as source:
+            with self._source(solver, guarantee, received) as source:
                 released = solver.release(values, source, on_sweep)
+            self._received = received
             # Where a unit is protected, so is which entries it has.
             self._observed = [] if self._protects_units else [where]
             self._n_uses, self._single = 1, guarantee
@@ -369,16 +375,18 @@ class BaseCompletion(
         statement = "What is computed from the values is randomised, whatever they are."
         return entry_guarantee(event, statement, _PLANNED, delta=delta)
 
-    def _source(self, solver, guarantee):
+    def _source(self, solver, guarantee, received):
         """Random streams for a solver, its release recorded; none if it needs none."""
-        if math.isinf(self.epsilon) and not solver.starts_at_random:
-            self._record(guarantee)
+        if received or (math.isinf(self.epsilon) and not solver.starts_at_random):
+            if not received:
+                self._record(guarantee)
             self._forget(privacy_guarantee_=guarantee)
             return nullcontext()
         return self._release(guarantee, anew=True)
 
     _of_fit = (
         "_model", "_observed", "_local", "_n_uses", "_single", "_dense", "_randomized",
+        "_received",
     )  # fmt: skip
 
     def _publish(self, model, n_iter):
@@ -484,8 +492,4 @@ class BaseCompletion(
     def _unprotected(self):
         if self._protects_units:
             return [*super()._unprotected(), *UNPROTECTED]
-        return [
-            *super()._unprotected(),
-            "Which entries are observed (the coordinates) is public: it is published "
-            "who rated what, not how.",
-        ]
+        return [*super()._unprotected(), PUBLIC_COORDINATES]

@@ -120,6 +120,23 @@ def test_wrong_input(params, table, message):
         CoordinateEncoder(**params).fit(table)
 
 
+@pytest.mark.parametrize("params", [{}, {"freq": "D"}])
+def test_a_missing_value_of_pandas_says_so(params):
+    pandas = pytest.importorskip("pandas")
+    rows = [["a", 3], ["b", pandas.NA]]
+    frame = pandas.DataFrame(rows, columns=["user", "item"])
+    strings = frame.astype({"user": "string", "item": "Int64"})
+    for table in (rows, np.array(rows, dtype=object), frame, strings):
+        for call in ("fit", "partial_fit", "fit_transform"):
+            with pytest.raises(ValueError, match=r"missing|NaN"):
+                getattr(CoordinateEncoder(**params), call)(table)
+        known = pandas.DataFrame([["a", 3], ["b", 4]], columns=frame.columns)
+        known = known if hasattr(table, "columns") else known.to_numpy()
+        encoder = CoordinateEncoder(**params).fit(known)
+        with pytest.raises(ValueError, match=r"missing|NaN"):
+            encoder.transform(table)
+
+
 @pytest.mark.parametrize("kind", [object, np.int64, float, "U"])
 def test_further_ids_come_after_the_known_ones(kind):
     rows = np.array([[5, 1], [3, 1], [5, 2]]).astype(kind)

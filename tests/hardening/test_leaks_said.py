@@ -122,7 +122,7 @@ def bad_calls(case, estimator):
         for spoil, bad in spoiled(X[:, 0]):
             yield f"recommend: {spoil}", estimator.recommend, (bad,)
     if hasattr(estimator, "client"):
-        for spoil, bad in spoiled(X):
+        for spoil, bad in spoiled(rest[0] if rest else X):
             yield f"client: {spoil}", estimator.client().privatize, (bad,)
 
 

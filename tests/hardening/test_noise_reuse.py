@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from sktensordp import _random
 from sktensordp._random import NoiseSource
 from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.completion._client import CompletionClient
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.encoding._client import EncoderClient
 from sktensordp.mechanisms import LaplaceMechanism
@@ -64,6 +65,8 @@ def task(estimator, case, n=64):
     """A method that releases, and its arguments: other processes can take them."""
     if isinstance(estimator, EncoderClient):
         return estimator.privatize, rows_of(case, n)
+    if isinstance(estimator, CompletionClient):
+        return estimator.privatize, HALF
     if case.private == "samples":
         return estimator.transform, rows_of(case, n)
     return estimator.fit, WHERE, HALF
@@ -118,8 +121,11 @@ def test_copies_and_threads_share_no_noise(case, tmp_path, streams):
     assert all_differ(streams)
 
 
-def test_copies_of_a_client_share_no_noise(tmp_path, streams):
+@pytest.mark.parametrize("kind", ["encoder", "completion"])
+def test_copies_of_a_client_share_no_noise(kind, tmp_path, streams):
     encoder = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
+    if kind == "completion":
+        encoder = CPCompletion(1, value_bounds=(0, 1))
     case = next(case for case in CASES if case.label.endswith("pure code"))
     clients = [*copies(encoder.client(), tmp_path), encoder.client()]
     clients += [copy.deepcopy(encoder).client()]
@@ -293,7 +299,11 @@ def test_processes_do_not_matter_to_an_int():
 
 
 @pytest.mark.parametrize(
-    "name", sorted({type(case.estimator) for case in CASES} | {EncoderClient}, key=str)
+    "name",
+    sorted(
+        {type(case.estimator) for case in CASES} | {EncoderClient, CompletionClient},
+        key=str,
+    ),
 )
 def test_docs_say_what_an_int_means(name):
     if name is CoordinateEncoder:

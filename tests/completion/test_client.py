@@ -1,0 +1,160 @@
+"""Values that are randomised where they are, and models of what comes from there."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sktensordp import _random
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.privacy import PrivacyBudget, privacy_of
+
+RATINGS = make_ratings(n_users=80, n_items=50, n_ratings=2000, random_state=0)
+X, Y = RATINGS.data, RATINGS.target
+TABLE, LATTICE = {"levels": RATINGS.levels}, {"value_bounds": (0.0, 6.0)}
+
+
+def model(kind=CPCompletion, **options):
+    return kind(2, **{"epsilon": 2.0, "max_iter": 4, **options})
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("epsilon", [2.0, math.inf])
+@pytest.mark.parametrize("domain", [TABLE, LATTICE])
+def test_the_same_as_a_fit_with_the_same_draws(kind, dtype, epsilon, domain):
+    y = Y.astype(dtype)
+    one = model(kind, epsilon=epsilon, **domain, random_state=3, perturbation="input")
+    client = pickle.loads(pickle.dumps(one.client(3)))
+    noisy = client.privatize(y)
+    assert noisy.dtype == dtype
+    assert np.array_equal(noisy, y) == (epsilon == math.inf)
+    sent = noisy.copy()
+    other = clone(one).fit_randomized(X, noisy)
+    # The model is fitted in place; what was sent is not touched.
+    np.testing.assert_array_equal(noisy, sent)
+    one.fit(X, y)
+    np.testing.assert_array_equal(other.predict(X), one.predict(X))
+    assert np.std(one.predict(X)) > 0.05
+    assert other.privacy_guarantee_ == one.privacy_guarantee_
+    assert other.residual_variance_ == one.residual_variance_
+    assert other.perturbation_ == "input"
+
+
+def test_late_messages_make_the_model_of_all():
+    first = X[:, 0] < 40
+    parties = [first, ~first]
+    noisy = [model(**TABLE).client().privatize(Y[own]) for own in parties]
+    one = model(**TABLE, shape=RATINGS.shape)
+    early = one.fit_randomized(X[first], noisy[0]).predict(X)
+    late = one.fit_randomized(
+        np.concatenate([X[own] for own in parties]), np.concatenate(noisy)
+    ).predict(X)
+    together = np.empty_like(Y)
+    for own, sent in zip(parties, noisy, strict=True):
+        together[own] = sent
+    np.testing.assert_allclose(late, one.fit_randomized(X, together).predict(X))
+    assert np.abs(late - early).max() > 0.01
+
+
+def test_the_client_spends_and_the_server_does_not():
+    one = model(**TABLE)
+    with PrivacyBudget(3.0) as budget:
+        noisy = one.client().privatize(Y)
+        assert budget.spent.epsilon == pytest.approx(2.0)
+        for rank in (0, 1, 2):
+            one.set_params(rank=rank).fit_randomized(X, noisy)
+        assert budget.spent.epsilon == pytest.approx(2.0)
+        with pytest.raises(BudgetExceededError):
+            one.client().privatize(Y)
+    found = privacy_of(one)
+    assert found.guarantee.epsilon == pytest.approx(2.0)
+    assert "clients" in str(found)
+    assert "clients" not in str(privacy_of(one.fit(X, Y)))
+
+
+def test_a_server_draws_nothing(monkeypatch):
+    noisy = model(**TABLE).client().privatize(Y)
+    monkeypatch.setattr(_random.secrets, "token_bytes", None)
+    fitted = model(**TABLE).fit_randomized(X, noisy)
+    assert fitted.predict(X[:3]).shape == (3,)
+    with pytest.raises(TypeError):
+        model(**TABLE).client().privatize(Y)
+
+
+def test_a_stream_goes_on_after_it():
+    one = model(**TABLE)
+    one.fit_randomized(X, one.client().privatize(Y))
+    assert len(np.unique(one.recommend([0], k=2)[0])) == 2
+    one.partial_fit(X[:10], Y[:10])
+    # The values may be those of before.
+    assert one.privacy_guarantee_.epsilon == pytest.approx(4.0)
+
+
+def test_what_was_rounded_on_the_way_is_what_was_drawn():
+    noisy = model(**TABLE).client().privatize(Y)
+    one = model(**TABLE).fit_randomized(X, noisy).predict(X)
+    # As a file may hold it: written in single precision, read in double.
+    sent = noisy.astype(np.float32).astype(float)
+    assert not np.array_equal(sent, noisy)
+    np.testing.assert_array_equal(
+        model(**TABLE).fit_randomized(X, sent).predict(X), one
+    )
+
+
+def test_values_that_no_client_drew_are_refused():
+    noisy = model(**TABLE).client().privatize(Y)
+    raw, other = noisy.copy(), model(**TABLE, epsilon=1.0).client().privatize(Y)
+    raw[7] = Y[7]
+    for wrong in (Y, raw, other):
+        with pytest.raises(ValueError, match="not of the table") as caught:
+            model(**TABLE).fit_randomized(X, wrong)
+        assert str(Y[7]) not in str(caught.value)
+    fitted = model(**TABLE).fit(X, Y)
+    before = fitted.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit_randomized(X, np.where(noisy > 3, np.nan, noisy))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.fit_randomized(X, noisy[:-1])
+    with pytest.raises(ValueError, match="requires y"):
+        fitted.fit_randomized(X, None)
+    np.testing.assert_array_equal(fitted.predict(X), before)
+
+
+@pytest.mark.parametrize("bad", [[1.0, np.nan], [[1.0], [2.0, 3.0]], ["a"], [1j]])
+def test_clients_refuse_what_is_no_number_before_they_draw(bad):
+    client = model(**TABLE).client()
+    with PrivacyBudget(3.0) as budget:
+        with pytest.raises(ValueError, match=r"NaN|1d|shape|must hold"):
+            client.privatize(bad)
+        assert len(client.privatize([])) == 0
+        assert budget.spent is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"unit": 0},
+        {"perturbation": "sums"},
+        {"perturbation": "gradient"},
+        {"perturbation": "input", "calibration": "published"},
+    ],
+)
+def test_there_for_values_that_are_randomised_alone(other):
+    one = model(**TABLE, **other)
+    for name in ("client", "fit_randomized"):
+        assert not hasattr(one, name)
+        with pytest.raises(AttributeError):
+            getattr(one, name)
+
+
+def test_a_range_has_to_be_declared():
+    for call in (model().client, lambda: model().fit_randomized(X, Y)):
+        with pytest.raises(ValueError, match="Declare levels or value_bounds"):
+            call()
+    with pytest.raises(ValueError, match="epsilon"):
+        model(**TABLE, epsilon=-1).client()
