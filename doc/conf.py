@@ -49,6 +49,7 @@ RUN = {
     "covariance": "--random-state 0",
     "directional_digits": "--random-state 0 --folds 3",
     "federated_gradients": "--random-state 0 --runs 2",
+    "federated_ratings": "--random-state 0",
     "hourly_counts": "--random-state 0",
     "local_digits": "--random-state 0 --splits 2",
     "local_mean": "--random-state 0 --users 2000",

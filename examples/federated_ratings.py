@@ -171,7 +171,7 @@ def draw(names, errors, references, table, output):
         left.axhline(error, color="0.4", linestyle=style, label=name)
     left.set_xticks(range(1, len(errors) + 1), names)
     left.set(xlabel="shops whose messages are there", ylabel="held-out RMSE")
-    left.legend(loc="lower left", bbox_to_anchor=(0.0, 0.1))
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     order = np.argsort(table.outputs)
     places, width = np.arange(len(order)), 0.4
     for level, shift in ((0, -0.5), (len(LEVELS) - 1, 0.5)):
@@ -181,7 +181,7 @@ def draw(names, errors, references, table, output):
         )  # fmt: skip
     right.set_xticks(places, [f"{table.outputs[k]:.1f}" for k in order], rotation=90)
     right.set(xlabel="what the server sees", ylabel="probability")
-    right.legend()
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     figure.savefig(output, dpi=150)
 
 
@@ -223,9 +223,12 @@ def main():
     right, blind = guesses(
         server, table, np.concatenate([truth[name] for name in server.inbox])
     )
+    # Of anybody who knows how frequent ratings are: Bayes' rule.
+    odds = np.exp(epsilon) * blind / (1 - blind)
     print(
         f"The best guess of a rating, from its symbol and how frequent ratings are, is "
-        f"right for {right:.1%}; without the symbol, for {blind:.1%}."
+        f"right for {right:.1%}; without the symbol, for {blind:.1%}. Epsilon admits "
+        f"{odds / (1 + odds):.1%}."
     )
     spent = max(party.spent for party in parties)
     print(

@@ -1,5 +1,6 @@
 """The main job runs on the default and on a file, and says what it must say."""
 
+import math
 import re
 
 import pytest
@@ -168,3 +169,36 @@ def test_hourly_counts(tmp_path, run):
     # Counts are integers around few trips, so that intervals cannot be exact.
     assert held == pytest.approx([50, 80, 95], abs=8)
     assert printed.count("(epsilon = 8, delta = 0)-differential privacy for the") == 2
+
+
+@pytest.mark.parametrize("source", ["default", "file"])
+def test_federated_ratings(tmp_path, run, source):
+    arguments = ["--epsilon", "3", "--random-state", "0"]
+    if source == "file":
+        ratings = make_ratings(90, 60, 5000, random_state=1)
+        rows = [
+            f'"u{u}",{i},{r:g}'
+            for (u, i), r in zip(ratings.data, ratings.target, strict=True)
+        ]
+        path = tmp_path / "ratings.csv"
+        path.write_text("\n".join(["user,item,rating", *rows]))
+        arguments += ["--ratings", path]
+    printed = run(tmp_path, "federated_ratings.py", *arguments)
+    found = re.findall(r"^(.+?) {2,}([A-F]*) +(\d\.\d{3})$", printed, re.MULTILINE)
+    error = {name: float(value) for name, _, value in found}
+    shops = [letters for _, letters, _ in found if letters]
+    assert shops == ["ABCD", "ABDE", "ABCDE", "ABCDEF"]
+    assert error["no noise"] < error["a trusted server"]
+    assert error["no noise"] < error["Fargo joins"]
+    if source == "default":
+        assert error["a trusted server"] < error["Fargo joins"]
+        assert error["Fargo joins"] < error["four shops answer, Evora is down"]
+        assert abs(error["Fargo joins"] - error["one machine, as much noise"]) < 0.03
+    # Each shop has one message, and what it says is bounded.
+    assert len(re.findall(r"^  \w+ +[\d,]+ bytes", printed, re.MULTILINE)) == 6
+    (ratio,) = re.findall(r"than e\^(\d\.\d+) times", printed)
+    assert 2.9 < float(ratio) <= 3.0
+    assert "epsilon = 3 at most, after 4 models" in printed
+    right, blind, most = map(float, re.findall(r"(\d+\.\d)%", printed))
+    odds = math.exp(3) * blind / (100 - blind)
+    assert blind < right < most == pytest.approx(100 * odds / (1 + odds), abs=0.2)

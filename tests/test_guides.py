@@ -85,6 +85,7 @@ def test_pictures(tmp_path, monkeypatch):
 def test_dask(capsys):
     pytest.importorskip("dask.dataframe")
     run("dask.md")
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, third = capsys.readouterr().out.splitlines()
     assert first.endswith("dask.array.core.Array'> (2, 16, 16)")
     assert 0.5 <= float(second.strip("[]")) <= 5
+    assert third == "epsilon = 4"

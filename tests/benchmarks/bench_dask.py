@@ -162,14 +162,7 @@ def main():
             write(folder, n_entries, n_users)
             for n_workers in workers:
                 case = map(str, (n_entries, n_users, rank, n_workers or 0))
-                command = [
-                    sys.executable,
-                    __file__,
-                    "--folder",
-                    folder,
-                    "--case",
-                    *case,
-                ]
+                command = [sys.executable, __file__, "--folder", folder, "--case"]
                 finished = subprocess.run(
                     [*command, *case], check=True, stdout=subprocess.PIPE
                 )

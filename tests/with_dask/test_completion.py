@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from sktensordp import _random
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.completion._input import plan_entry_randomizer
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
-from sktensordp.privacy import PrivacyBudget
+from sktensordp.privacy import PrivacyBudget, privacy_of
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
@@ -125,6 +126,31 @@ def test_what_differs_in_the_noise_is_seen():
     other = model(perturbation="input", max_iter=3, random_state=4)
     other.fit(*in_partitions(X, y))
     assert np.abs(other.predict(framed(X)) - one.predict(X)).max() > 0.05
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize("domain", ["levels", "value_bounds"])
+def test_values_that_parties_have_randomised(kind, domain, monkeypatch):
+    X, y = entries()
+    bounds = None if domain == "levels" else (0, 6)
+    levels = RATINGS.levels if domain == "levels" else None
+    one = model(kind, levels=levels, value_bounds=bounds, max_iter=6)
+    users = [X[:, 0] % 3 == k for k in range(3)]
+    places = np.concatenate([X[own] for own in users])
+    noisy = np.concatenate(
+        [one.client(k).privatize(y[own]) for k, own in enumerate(users)]
+    )
+    # Whoever fits to them draws nothing.
+    monkeypatch.setattr(_random, "NoiseSource", None)
+    parts = clone(one).fit_randomized(*in_partitions(places, noisy))
+    one.fit_randomized(places, noisy)
+    assert np.std(one.predict(X)) > 0.05
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
+    assert parts.privacy_guarantee_ == one.privacy_guarantee_
+    assert "clients" in str(privacy_of(parts))
+    if levels is not None:
+        with pytest.raises(ValueError, match="not of the table"):
+            parts.fit_randomized(*in_partitions(X, y))
 
 
 def test_partitions_of_whole_users_stay_as_they_are():
