@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import Pipeline
 
 from sktensordp import _random
-from sktensordp.audit import audit_estimator
 from sktensordp.completion import BiScaler, CPCompletion, _scales, _sums
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
@@ -267,27 +266,6 @@ def test_no_two_sums_share_their_noise(monkeypatch):
     monkeypatch.setattr(_random.NoiseSource, "stream", spy)
     make(shape=(70_000, 70_000)).fit(X, Y)
     assert len(numbers) == len(set(numbers)) == 6
-
-
-LOW, HIGH = [0.0, 0.5], [1.0, 0.5]
-
-
-def test_audit():
-    """Everything in the fitted object; a wrong alarm in 1 of 10,000 runs, seed fixed.
-
-    The same audit finds the mutant, the noise of six times the epsilon.
-    """
-    epsilon, where = 0.7, [[0, 0], [1, 1]]
-    model = BiScaler(epsilon, value_bounds=(0, 1))
-    options = {"n_trials": 400, "random_state": 0, "confidence": 1 - 1e-4}
-    report = audit_estimator(model, where, where, LOW, HIGH, **options)
-    assert report.claimed == pytest.approx(epsilon)
-    assert not report.violated, report
-    mutant = clone(model).set_params(epsilon=6 * epsilon)
-    report = audit_estimator(
-        mutant, where, where, LOW, HIGH, epsilon=epsilon, **options
-    )
-    assert report.violated, report
 
 
 def test_nothing_raw_survives():
