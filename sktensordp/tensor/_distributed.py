@@ -8,9 +8,8 @@ computed. Dask decides where, and computes again what was lost.
 """
 
 import copy
-import sys
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import dask
 import numpy as np
@@ -47,47 +46,9 @@ def _large_graphs():
         yield
 
 
-def _workers(delayed):
-    """For each of some delayed values in memory, the worker that has it, or None."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return [None] * len(delayed)
-    futures = [distributed.futures_of(one) for one in delayed]
-    if not all(futures):
-        return [None] * len(delayed)
-    found = futures[0][0].client.who_has([own for own, *_ in futures])
-    return [next(iter(found[own.key]), None) for own, *_ in futures]
-
-
-def _near(worker):
-    """In the block, tasks are made that go to a worker as long as it is there."""
-    if worker is None:
-        return nullcontext()
-    return dask.annotate(workers=[worker], allow_other_workers=True)
-
-
-def tree_sum(delayed, workers=None):
-    """The sum of delayed tuples of numbers or arrays, element by element.
-
-    Parameters
-    ----------
-    delayed : iterable of Delayed
-    workers : list of str or None, default=None
-        Where they are computed: each worker adds up its own first.
-    """
-    delayed = list(delayed)
-    own: dict = {}
-    for worker, one in zip(workers or [None] * len(delayed), delayed, strict=True):
-        own.setdefault(worker, []).append(one)
-    sums = []
-    for worker, found in own.items():
-        with _near(worker):
-            sums.append(_summed(found))
-    return _summed(sums)
-
-
-def _summed(delayed):
-    add = dask.delayed(_add, pure=False)
+def tree_sum(delayed):
+    """The sum of delayed tuples of numbers or arrays, element by element."""
+    delayed, add = list(delayed), dask.delayed(_add, pure=False)
     while len(delayed) > 1:
         groups = range(0, len(delayed), _BRANCHES)
         delayed = [add(*delayed[start : start + _BRANCHES]) for start in groups]
@@ -126,8 +87,6 @@ class DistributedEntries:
         self._observed = [own > 0 for own in counts]
         energy = dask.delayed(_energy, pure=False)
         self.energy = computed(tree_sum(map(energy, self.parts)))[0][0]
-        # Where a part would wait, Dask would rather move it, and that in every sweep.
-        self.workers = _workers(self.parts)
 
     def observed(self, mode):
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
@@ -212,12 +171,8 @@ class _DistributedRows:
         """A function of every part, its rows and those of the others but one mode."""
         shell = self._shell(left_out)
         function = dask.delayed(function, pure=False, **options)
-        entries, found = self.entries, []
-        triples = zip(entries.workers, entries.parts, self._own, strict=True)
-        for worker, *pair in triples:
-            with _near(worker):
-                found.append(function(shell, *pair, *arguments))
-        return found
+        pairs = zip(self.entries.parts, self._own, strict=True)
+        return [function(shell, *pair, *arguments) for pair in pairs]
 
     def update(self, mode, pool, n_threads):
         """Posterior of the rows of one mode; see `RowFit.update`."""
@@ -232,8 +187,7 @@ class _DistributedRows:
 
     def sums(self, mode, part):
         """Expected sums over the entries of all rows of a mode."""
-        found = self._of_parts(_sums, mode, left_out=mode)
-        return computed(tree_sum(found, self.entries.workers))[0]
+        return computed(tree_sum(self._of_parts(_sums, mode, left_out=mode)))[0]
 
     def _learn_mean_weights(self):
         if self.entries.mode != 0:
@@ -269,8 +223,7 @@ class _DistributedTucker(_DistributedRows, _TuckerFit):
     local = _TuckerFit
 
     def _core_sums(self, pool, n_threads):
-        found = self._of_parts(_core_sums)
-        return computed(tree_sum(found, self.entries.workers))[0]
+        return computed(tree_sum(self._of_parts(_core_sums)))[0]
 
 
 def _placed(shell, entries, own):

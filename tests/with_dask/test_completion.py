@@ -438,35 +438,6 @@ def test_processes_find_the_same(client, perturbation):
     np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
 
 
-def test_sums_are_added_up_where_they_are(client):
-    import distributed
-
-    from sktensordp.tensor._distributed import _workers, tree_sum
-
-    def received(dask_worker):
-        return sum(one["total"] for one in dask_worker.transfer_incoming_log)
-
-    def sent(hint):
-        """How many arrays travel until those of two workers are added up."""
-        addresses = list(client.scheduler_info()["workers"])
-        parts = []
-        for k in range(16):
-            with dask.annotate(workers=[addresses[k % 2]]):
-                one = dask.delayed(lambda k: (np.full(10**5, k),), pure=False)(k)
-            parts.append(client.persist(one))
-        distributed.wait(parts)
-        workers = _workers(parts)
-        assert workers == addresses * 8
-        before = sum(client.run(received).values())
-        total = client.compute(tree_sum(parts, workers if hint else None)).result()
-        assert np.all(total[0] == 120)
-        return (sum(client.run(received).values()) - before) / total[0].nbytes
-
-    with client.as_current():
-        assert sent(hint=True) < 2
-        assert sent(hint=False) > 4
-
-
 def test_tasks_hold_no_partition_and_hide_what_they_hold():
     """What sums values of a partition is sent alone."""
     from sktensordp._random import NoiseSource
