@@ -8,6 +8,7 @@ import linecache
 import os
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 
 import sktensordp
@@ -59,36 +60,32 @@ def traced(action, on_line):
 
 
 def steps(action, seed):
-    """Numbers of the lines to interrupt at: the first and last time of each place.
+    """The lines to interrupt at: places, each with its first or its last time.
 
+    Not numbers of lines: of those that come before, some are run once in a process.
     Unless all are asked for: some of these, and some of the last ones in the centre.
     """
-    first, last = {}, {}
-
-    def on_line(place):
-        last[place] = number = len(lines) + 1
-        first.setdefault(place, number)
-        lines.append(place)
-
-    lines = []
-    traced(action, on_line)
-    found = sorted({*first.values(), *last.values()})
+    times = Counter()
+    traced(action, lambda place: times.update([place]))
+    last = sorted(times.items())
+    found = sorted({*last, *((place, 1) for place in times)})
     if ALL_LINES:
         return found
-    central = [n for (file, _), n in last.items() if file in CENTRE]
+    central = [step for step in last if step[0][0] in CENTRE]
     chance = random.Random(seed)
     some = chance.sample(found, N_LINES)
     return sorted({*some, *chance.sample(central, min(N_CENTRAL, len(central)))})
 
 
 def interrupted(action, step):
-    """Whether an action was interrupted at its line of a number."""
-    error, n_lines = ERRORS[step % len(ERRORS)], 0
+    """Whether an action was interrupted at a line, the given time it came there."""
+    (place, time), times = step, 0
+    error = ERRORS[(place[1] + time) % len(ERRORS)]
 
-    def on_line(_):
-        nonlocal n_lines
-        n_lines += 1
-        if n_lines == step:
+    def on_line(here):
+        nonlocal times
+        times += here == place
+        if here == place and times == time:
             raise error
 
     try:

@@ -428,10 +428,10 @@ class KillAWorker:
         return False
 
 
-@pytest.mark.parametrize("perturbation", ["input", "statistics"])
-def test_processes_find_the_same(client, perturbation):
+def test_processes_find_the_same(client):
+    """By statistics; the test that kills workers has randomised values."""
     X, y = entries()
-    estimator = model(perturbation=perturbation, max_iter=2, n_pattern_components=1)
+    estimator = model(perturbation="statistics", max_iter=2, n_pattern_components=1)
     one, parts = clone(estimator).fit(X, y), clone(estimator)
     with client.as_current(), dask.config.set(scheduler="distributed"):
         parts.fit(*in_partitions(X, y))
