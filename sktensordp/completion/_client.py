@@ -191,9 +191,11 @@ class ClientMixin:
         Raises
         ------
         ValueError
-            As `fit`; if neither `value_bounds` nor `levels` is declared; and if values
-            are not of the table that clients draw from, where there is one. Whether
-            noise was added to values without a table cannot be told.
+            As `fit`; if neither `value_bounds` nor `levels` is declared; if values are
+            not of the table that clients draw from; and, where there is no table, if
+            so many values are within the range that they can hardly have noise (with
+            noise, at most one set in 1e9 is refused). A few raw values, or noise of
+            another epsilon, cannot be told.
         """
         self._check_declared()
         shape = self._declared_shape()
@@ -210,8 +212,8 @@ class ClientMixin:
             return super()._unprotected()
         return [
             *super()._unprotected(),
-            "The values came randomised; that clients did so, and once, is taken for "
-            "granted.",
+            "The values came randomised: that clients did so, once, and with these "
+            "parameters, is taken for granted.",
         ]
 
     def _check_declared(self):

@@ -45,6 +45,8 @@ _LEAST_STEPS = 2**10
 _CLEARLY_LESS = 0.9
 # How far a value that comes from elsewhere may be from what was drawn.
 _ROUNDED = 1e-6
+# Log of the probability at which values are taken for raw ones.
+_LEAST_LIKELY = math.log(1e-9)
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,21 @@ class EntryRandomizer:
         Raises
         ------
         ValueError
-            If a value is not of the table, where there is one.
+            If a value is not of the table, where there is one; otherwise, if so many
+            values are all within the range as noise would leave there with a
+            probability of 1e-9 at most.
         """
         if self.mechanism is None:
             return self.clip(values)
         if not self.has_table:
+            low, high = self.bounds
+            inside = len(values) and np.all((values >= low) & (values <= high))
+            if inside and len(values) * self._log_stay < _LEAST_LIKELY:
+                raise ValueError(
+                    "No value in y is outside the range, where noise moves some: these "
+                    "values have not been randomised. Pass what privatize of a client "
+                    "returned."
+                )
             return values.copy()
         outputs = np.sort(self.mechanism.outputs)
         nearest = outputs[np.searchsorted((outputs[1:] + outputs[:-1]) / 2, values)]
@@ -112,6 +124,14 @@ class EntryRandomizer:
                 "returned."
             )
         return nearest.astype(values.dtype)
+
+    @property
+    def _log_stay(self):
+        """Log of the largest probability that noise leaves a value in the range."""
+        rate, n_steps = self.mechanism.rate, self.mechanism.n_steps
+        # Least for a value in the middle: half of the steps to either side.
+        leaves = 2 * math.exp(-rate * (n_steps / 2 + 1)) / (1 + math.exp(-rate))
+        return math.log1p(-leaves)
 
     def randomize(self, values, source, first=0, n_all=None):
         """Randomised values, block by block, each from its own stream.

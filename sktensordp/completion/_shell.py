@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -290,10 +290,7 @@ class BaseCompletion(
         return self._declared_shape() or tuple((where.max(axis=0) + 1).tolist())
 
     def _fit(self, where, values, shape, *, streaming=False, received=False):
-        """Fit to values at checked coordinates, or where a mask is true.
-
-        With `received`, they have been randomised.
-        """
+        """Fit to values (randomised if `received`) at coordinates or in a mask."""
         self._check_rank(shape)
         problem = self._problem(where, values, shape)
         solver = self._solver(problem, streaming)
@@ -377,12 +374,18 @@ class BaseCompletion(
 
     def _source(self, solver, guarantee, received):
         """Random streams for a solver, its release recorded; none if it needs none."""
-        if received or (math.isinf(self.epsilon) and not solver.starts_at_random):
-            if not received:
-                self._record(guarantee)
-            self._forget(privacy_guarantee_=guarantee)
-            return nullcontext()
+        if received:
+            return self._replacing(guarantee)
+        if math.isinf(self.epsilon) and not solver.starts_at_random:
+            self._record(guarantee)
+            return self._replacing(guarantee)
         return self._release(guarantee, anew=True)
+
+    @contextmanager
+    def _replacing(self, guarantee):
+        """Nothing is drawn; at the end an earlier fit is forgotten, unless refused."""
+        yield
+        self._forget(privacy_guarantee_=guarantee)
 
     _of_fit = (
         "_model", "_observed", "_local", "_n_uses", "_single", "_dense", "_randomized",

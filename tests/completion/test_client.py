@@ -115,14 +115,34 @@ def test_values_that_no_client_drew_are_refused():
             model(**TABLE).fit_randomized(X, wrong)
         assert str(Y[7]) not in str(caught.value)
     fitted = model(**TABLE).fit(X, Y)
-    before = fitted.predict(X)
+    before, said = fitted.predict(X), fitted.privacy_guarantee_
+    with pytest.raises(ValueError, match="not of the table"):
+        fitted.set_params(epsilon=1.0).fit_randomized(X, noisy)
     with pytest.raises(ValueError, match="NaN"):
         fitted.fit_randomized(X, np.where(noisy > 3, np.nan, noisy))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.fit_randomized(X, noisy[:-1])
     with pytest.raises(ValueError, match="requires y"):
         fitted.fit_randomized(X, None)
+    # What is refused leaves the earlier fit as it was.
     np.testing.assert_array_equal(fitted.predict(X), before)
+    assert fitted.privacy_guarantee_ is said
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_values_without_noise_are_refused(epsilon):
+    """Where many have noise, some are outside; few may all be inside."""
+    one = model(**LATTICE, epsilon=epsilon)
+    fitted = one.fit_randomized(X, one.client(0).privatize(Y)).predict(X)
+    for raw in (Y, np.full(len(Y), 3.0), np.resize(LATTICE["value_bounds"], len(Y))):
+        with pytest.raises(ValueError, match="have not been randomised"):
+            one.fit_randomized(X, raw)
+    np.testing.assert_array_equal(one.predict(X), fitted)
+    randomizer = one.client().randomizer
+    drawn = model(**LATTICE, epsilon=epsilon).client(1).privatize(np.full(40_000, 3.0))
+    stays = np.mean((drawn >= 0) & (drawn <= 6))
+    # Five standard deviations: in the middle the bound is what happens.
+    assert math.exp(randomizer._log_stay) == pytest.approx(stays, abs=0.0125)
 
 
 @pytest.mark.parametrize("bad", [[1.0, np.nan], [[1.0], [2.0, 3.0]], ["a"], [1j]])
