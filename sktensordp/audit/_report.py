@@ -1,8 +1,9 @@
 """What an audit found."""
 
 import html
-import math
 from dataclasses import dataclass, field
+
+from ..privacy._guarantee import exact, shown, shown_below
 
 __all__ = ["AuditReport"]
 
@@ -60,17 +61,15 @@ class AuditReport:
         object.__setattr__(self, "violated", found)
 
     def __str__(self) -> str:
-        # Rounded down: the bound is not stated higher than it was found.
-        bound = math.floor(self.epsilon_lower * 1e4) / 1e4
         text = (
-            f"epsilon >= {bound:.4g} at delta = {self.delta:.4g} with confidence "
-            f"{self.confidence:.4g}"
+            f"epsilon >= {shown_below(self.epsilon_lower)} at delta = "
+            f"{exact(self.delta)} with confidence {exact(self.confidence)}"
         )
         if self.mu_lower is not None:
-            text += f" (mu >= {math.floor(self.mu_lower * 1e4) / 1e4:.4g})"
+            text += f" (mu >= {shown_below(self.mu_lower)})"
         if self.claimed is not None:
             verdict = "VIOLATED" if self.violated else "not violated"
-            text += f", against a claim of {self.claimed:.4g}: {verdict}"
+            text += f", against a claim of {shown(self.claimed)}: {verdict}"
         return f"{text}. Event: {self.event}; {self.n_trials} trials."
 
     def _repr_html_(self) -> str:

@@ -17,6 +17,7 @@ from .._dask import is_dask
 from .._sklearn_compat import available_if, fit_context
 from .._validation import check_numeric, checked
 from ..base import PrivateEstimatorMixin
+from ..privacy._guarantee import shown
 
 __all__ = ["PUBLIC_COORDINATES", "ClientMixin", "CompletionClient", "check_values"]
 
@@ -73,7 +74,7 @@ class CompletionClient(PrivateEstimatorMixin):
         self._count_releases()
 
     def __repr__(self) -> str:
-        return f"CompletionClient(epsilon={self.privacy_guarantee_.epsilon:g})"
+        return f"CompletionClient(epsilon={shown(self.privacy_guarantee_.epsilon)})"
 
     def privatize(self, y: ArrayLike) -> NDArray[np.floating]:
         """Randomised values, with fresh noise at every call.

@@ -27,6 +27,7 @@ class QueriesMixin:
     # What answers, and where values were observed.
     _answering: Any
     _seen: list[Any]
+    _unit_of_fit: int | None
     shape_: tuple[int, ...]
     offset_: float
     value_bounds_: tuple[float, float]
@@ -130,19 +131,23 @@ class QueriesMixin:
     def recommend(
         self, units: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """The items with the largest predictions, of those that a unit has no value of.
+        """The items with the largest predictions, without those already observed.
 
-        The units are indices of mode 0, as users are, the items those of mode 1.
+        Items are indices of mode 1. They are ranked for indices of mode 0, usually
+        users, or for pairs of these with a context.
 
         Parameters
         ----------
         units : int or array-like of shape (n_units,)
-            -1 stands for a unit that is not known.
+            Indices of mode 0; -1 stands for one that is not known.
         k : int, default=10
             Number of items.
         context : array-like of shape (n_modes - 2,), default=None
             Indices of the other modes; -1, the default, for what is not known. An
-            item that was observed in any context is left out.
+            item that was observed in any context is left out. Where `unit` is one of
+            these modes, its index is the unit that asks, and only its own entries
+            count: an item is left out if that unit has an entry of it at the same
+            index of mode 0. For an unknown unit nothing is left out.
 
         Returns
         -------
@@ -152,9 +157,17 @@ class QueriesMixin:
         Raises
         ------
         ValueError
-            If an index is outside the tensor, or `k` is not positive.
+            If an index is outside the tensor, `k` is not positive, or the items are
+            the protected units (``unit=1``): their order would tell whoever asks
+            about the entries of others.
         """
         check_is_fitted(self)
+        if self._unit_of_fit == 1:
+            raise ValueError(
+                "recommend ranks the indices of mode 1, but unit=1 protects them: the "
+                "ranking would reveal the entries of the ranked units to whoever asks. "
+                "Put the items into mode 1 and the protected units into another mode."
+            )
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}.")
         check_numeric(units, "units")
@@ -183,7 +196,7 @@ class QueriesMixin:
         for start in range(0, len(asked), _UNITS):
             part = asked[start : start + _UNITS]
             scores = self._answering.slices(part, 1)
-            for unit, item in self._seen_items(part[:, 0]):
+            for unit, item in self._seen_items(part):
                 scores[unit, item] = -np.inf
             n_best = min(k, n_items)
             chosen = np.argpartition(-scores, n_best - 1, axis=1)[:, :n_best]
@@ -196,18 +209,25 @@ class QueriesMixin:
             )
         return best
 
-    def _seen_items(self, units):
-        """Yields positions in `units` with the items that were observed with them."""
-        wanted = np.zeros(self.shape_[0] + 1, dtype=bool)
-        wanted[units] = True
-        wanted[-1] = False
+    def _seen_items(self, asked):
+        """Yields positions in `asked` with the items that were observed there.
+
+        Where a unit is protected, those that the asking unit has observed itself.
+        """
+        keys = sorted({0, self._unit_of_fit or 0})
+        asked, sizes = asked[:, keys], [self.shape_[k] for k in keys]
+        known = np.flatnonzero(np.all(asked >= 0, axis=1))
+        wanted = np.ravel_multi_index(tuple(asked[known].T), sizes)
         for where in self._seen:
             where = as_coordinates(where)
             # An interrupted `partial_fit` may have had others.
             where = where[np.all(where < self.shape_, axis=1)]
-            where = where[wanted[where[:, 0]]]
-            where = where[np.argsort(where[:, 0], kind="stable")]
-            first = np.searchsorted(where[:, 0], units)
-            last = np.searchsorted(where[:, 0], units, side="right")
-            for position, ends in enumerate(zip(first, last, strict=True)):
-                yield position, where[slice(*ends), 1]
+            places = np.ravel_multi_index(tuple(where[:, keys].T), sizes)
+            chosen = np.isin(places, wanted)
+            places, items = places[chosen], where[chosen, 1]
+            order = np.argsort(places, kind="stable")
+            places, items = places[order], items[order]
+            first = np.searchsorted(places, wanted)
+            last = np.searchsorted(places, wanted, side="right")
+            for position, *ends in zip(known, first, last, strict=True):
+                yield position, items[slice(*ends)]

@@ -164,6 +164,11 @@ class UnitLevelMixin:
         self._local = self._local.replaced(entries.units, rows, where, unit)
 
     @property
+    def _unit_of_fit(self):
+        """The mode of the protected units, None where entries are protected."""
+        return self._model.unit if isinstance(self._model, SharedModel) else None
+
+    @property
     def _seen(self):
         """Where values were observed: a list of coordinates or masks."""
         if not isinstance(self._model, SharedModel):

@@ -122,6 +122,9 @@ class LinearEncoder(
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
+    _learns_in_fit = True
+    """What `fit` learns from samples is published without noise."""
+
     def __sklearn_clone__(self):
         copy = super().__sklearn_clone__()
         # A fitted model that is the task stays fitted.

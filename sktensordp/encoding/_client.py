@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._validation import check_numeric
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
+from ..privacy._guarantee import shown
 from ._whitening import standardized
 
 __all__ = ["ClientPlan", "EncoderClient"]
@@ -106,7 +107,7 @@ class EncoderClient(PrivateEstimatorMixin):
         guarantee = self.privacy_guarantee_
         return (
             f"EncoderClient(sample_shape={self.sample_shape}, "
-            f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g})"
+            f"epsilon={shown(guarantee.epsilon)}, delta={shown(guarantee.delta)})"
         )
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:

@@ -146,7 +146,7 @@ def knorm_lattice(n_entries, epsilon):
         If the sampler's residual would take more than half of `epsilon`.
     """
     if epsilon < _SMALLEST_EPSILON:
-        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     nominal = epsilon
     while nominal >= epsilon / 2:
         scale = 2 * (1 + (n_entries + 8) * _EPS) / nominal
@@ -158,6 +158,6 @@ def knorm_lattice(n_entries, epsilon):
             nominal - (lattice.epsilon - epsilon), math.nextafter(nominal, 0.0)
         )
     raise ValueError(
-        f"epsilon = {epsilon:g} cannot be honoured by K-norm noise on {n_entries} "
+        f"epsilon = {epsilon} cannot be honoured by K-norm noise on {n_entries} "
         f"entries: the sampler's error would take more than half of it."
     )

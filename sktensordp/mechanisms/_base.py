@@ -18,7 +18,7 @@ from .._validation import check_numeric, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
-from ..privacy._guarantee import CALLERS_RELATION
+from ..privacy._guarantee import CALLERS_RELATION, exact, unit_name
 from ..privacy._sensitivity import declared_set
 from ._chunks import AS_SAMPLES, in_chunks
 from ._noise import Clipping
@@ -42,6 +42,7 @@ class ReleasingTransformer(
 
     _released_by = "transform"
     _error_name = "largest expected squared error of a sample"
+    _unit = "sample"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -254,8 +255,8 @@ class ReleasingTransformer(
             plan = self._plan_release(shape, X)
         if not (np.all(np.isfinite(plan[2])) and np.isfinite(plan[3])):
             raise ValueError(
-                f"epsilon = {self.epsilon:g} asks for more noise in this domain than "
-                f"can be represented."
+                f"epsilon = {exact(self.epsilon)} asks for more noise in this domain "
+                f"than can be represented."
             )
         return plan
 
@@ -271,9 +272,12 @@ class ReleasingTransformer(
             return self._plan_release(fitted.sample_shape_, None)[1]
 
     def _unprotected(self):
+        protected = "the rows of X, not y"
+        if self._unit != "sample":
+            protected = f"{unit_name(self._unit)}, neither a whole sample nor y"
         return [
             *super()._unprotected(),
-            f"{type(self).__name__} protects the rows of X, not y.",
+            f"{type(self).__name__} protects {protected}.",
         ]
 
 
@@ -381,8 +385,8 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         if domain.sensitivity is not None:
             relation = CALLERS_RELATION
             statement += (
-                f", on a query whose sensitivity ({domain.sensitivity:g}) the caller "
-                f"vouches for; rows about the same people compose."
+                f", on a query whose sensitivity ({exact(domain.sensitivity)}) the "
+                f"caller vouches for; rows about the same people compose."
             )
         elif declared:
             statement += ", after clipping to the declared domain."

@@ -14,6 +14,7 @@ from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import gaussian_mu
 from ..privacy._calibration import box_mu, diagonal_bound
 from ..privacy._gaussian import gaussian_epsilon
+from ..privacy._guarantee import shown
 from ._noise import AddedNoise, WhitenedNoise
 
 __all__ = [
@@ -69,8 +70,8 @@ def ideal_budget(epsilon, delta, residual_epsilon, residual_delta):
     ideal_delta = (delta - d1 * (1 + math.exp(epsilon - e1))) * math.exp(-e1)
     if epsilon <= 2 * e1 or ideal_delta <= 0:
         raise ValueError(
-            f"epsilon = {epsilon:g} and delta = {delta:g} are below what the sampler "
-            f"can honour for so many entries; its own residual is {2 * e1:.2g}."
+            f"epsilon = {epsilon} and delta = {delta} are below what the sampler "
+            f"can honour for so many entries; its own residual is {shown(2 * e1)}."
         )
     return epsilon - 2 * e1, ideal_delta
 
@@ -108,7 +109,7 @@ def largest_within(value, event_of, epsilon, delta):
         if event_epsilon(event_of(found), delta) <= epsilon:
             return found
     raise ValueError(
-        f"epsilon = {epsilon:g} and delta = {delta:g} are below what the sampler can "
+        f"epsilon = {epsilon} and delta = {delta} are below what the sampler can "
         f"honour for so many entries."
     )
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from .._sklearn_compat import StrOptions
 from ..noise import laplace_lattice
 from ..privacy import gaussian_mu
+from ..privacy._guarantee import exact
 from ._base import NoiseMechanism
 from ._gaussian_noise import diagonal_noise, largest_within
 from ._noise import AddedNoise
@@ -258,8 +259,9 @@ class GaussianMechanism(NoiseMechanism):
     def _design(self, shape):
         if self.calibration == "classic" and 1 < self.epsilon < math.inf:
             raise ValueError(
-                f"calibration='classic' is proved for epsilon <= 1 alone, got "
-                f"{self.epsilon:g}; calibration='sound' is exact for every epsilon."
+                f"calibration='classic' is proved for epsilon <= 1 alone, got epsilon "
+                f"= {exact(self.epsilon)}; calibration='sound' is exact for every "
+                f"epsilon."
             )
 
     def _noise(self, shape, domain, design):

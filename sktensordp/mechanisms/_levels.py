@@ -226,7 +226,7 @@ def design_levels(
         return _largest(make, start, epsilon, delta)
 
     if epsilon < _SMALLEST:
-        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     span = LevelLaw.span_of(noise, n_levels)
     if keep is not None and rate is not None:
         found = design(keep, rate)
@@ -251,7 +251,7 @@ def design_levels(
         given = " and ".join(name for name, value in given.items() if value is not None)
         raise ValueError(
             f"No randomised response with this {given or 'number of levels'} keeps "
-            f"epsilon = {epsilon:g} and delta = {delta:g} for {counts.sum()} entries."
+            f"epsilon = {epsilon} and delta = {delta} for {counts.sum()} entries."
         )
     if not np.all(np.isfinite(found.errors())):
         raise ValueError(

@@ -10,6 +10,7 @@ from scipy.linalg import solve_triangular
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from ..privacy import PrivacyGuarantee
+from ..privacy._guarantee import exact
 from ..privacy._sensitivity import SensitivitySet
 from ..tensor import mode_products
 from ._base import ReleasingTransformer
@@ -26,9 +27,12 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     A x are released with Gaussian noise, and the answers W A^+ (A x + z) computed from
     them; A makes the expected squared error least among all strategies.
 
-    One call of `transform` is (epsilon, delta)-differentially private, for each
-    sample, when one cell changes by at most `sensitivity`: for counts, when a person
-    is added or removed.
+    One call of `transform` is (epsilon, delta)-differentially private for one cell of
+    one sample (``unit="cell"``), which may change by at most `sensitivity`: of counts,
+    when a person is added or removed. Whoever is counted in each of s samples has s
+    such releases: ``s * privacy_guarantee_``. Whoever changes several cells of the same
+    sample is covered if these changes sum to at most `sensitivity`: moving one person
+    from a cell to another changes two by 1, and needs a `sensitivity` of 2.
 
     Parameters
     ----------
@@ -84,14 +88,15 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     >>> mechanism.transform(histogram).shape
     (1, 4)
     >>> print(mechanism.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for the value of one observed
-    entry (a change of at most 1). One call of transform, for each sample: 4 linear
+    (epsilon = 1, delta = 1e-06)-differential privacy for one cell of one histogram
+    (a change of at most 1). One call of transform, for each sample: 4 linear
     queries answered from a noisy strategy. [Balle and Wang (2018), Theorem 8]
     """
 
     noise_variance_: NDArray[np.float64]
     expected_squared_error_: float
 
+    _unit = "cell"
     _parameter_constraints: ClassVar = {
         name: ReleasingTransformer._parameter_constraints[name]
         for name in ("epsilon", "delta", "random_state")
@@ -138,8 +143,8 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         n_queries = math.prod(len(w) for w in workload)
         domain = SensitivitySet(shape[0], sensitivity=float(self.sensitivity))
         fields = {
-            "unit": "entry",
-            "relation": f"a change of at most {self.sensitivity:g}",
+            "unit": self._unit,
+            "relation": f"a change of at most {exact(self.sensitivity)}",
         }
         if math.isinf(self.epsilon):
             guarantee = PrivacyGuarantee.of(

@@ -102,7 +102,7 @@ def calibrated_cap(dimension, epsilon):
             return CalibratedCap(design, sampler, residual)
         nominal = min(epsilon - residual, math.nextafter(nominal, 0))
     raise ValueError(
-        f"epsilon = {epsilon:g} cannot be honoured on the sphere of R^{dimension}: the "
+        f"epsilon = {epsilon} cannot be honoured on the sphere of R^{dimension}: the "
         f"sampler's error would take more than half of it."
     )
 

@@ -1,8 +1,9 @@
 """The Johnson-Lindenstrauss release of a covariance, a baseline.
 
 Guarantee. A sample is a matrix A whose rows are people, of norm at most B. Released
-are r draws of N(0, A^T A + w^2 I). Adding or removing one row is (epsilon, delta)-DP
-by the exact curve of ``privacy/_johnson_lindenstrauss.py`` at tau = B^2 / w^2.
+are r draws of N(0, A^T A + w^2 I). Adding or removing one row of one sample is
+(epsilon, delta)-DP by the exact curve of ``privacy/_johnson_lindenstrauss.py`` at
+tau = B^2 / w^2.
 
 The sampler draws y = v + w h with v = z R, R^T R = A^T A, and rounds v and w h to a
 lattice. Given v, its law is within the lattice's residual of noise added to the
@@ -43,9 +44,10 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     A^T A itself has less error, except for very few people (`GaussianMechanism` with
     ``sensitivity=norm_bound**2``, on the matrix as it is).
 
-    One call of `transform` is (epsilon, delta)-differentially private for every
-    person, that is every row of a sample: it may be added, or removed, which means
-    set to zero. The number of rows is public.
+    One call of `transform` is (epsilon, delta)-differentially private for one row of
+    one sample (``unit="row"``): it may be added, or removed, which means set to zero.
+    The number of rows is public. Whoever has one row in each of s samples has s such
+    releases: ``s * privacy_guarantee_``. Two rows of the same sample are not covered.
 
     Parameters
     ----------
@@ -93,11 +95,17 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     >>> mechanism = JohnsonLindenstrauss(4.0, norm_bound=1.0).fit(people)
     >>> mechanism.transform(people).shape
     (1, 3, 3)
+    >>> print(mechanism.privacy_guarantee_)
+    (epsilon = 4, delta = 1e-06)-differential privacy for one row of one sample
+    (add-or-remove). One call of transform, for each sample: 100 random projections of
+    its rows plus noise; the number of rows is public. [Gaussian laws compared exactly;
+    the release of Blocki et al. (2012)]
     """
 
     noise_variance_: NDArray[np.float64]
     expected_squared_error_: float
 
+    _unit = "row"
     _parameter_constraints: ClassVar = {
         name: ReleasingTransformer._parameter_constraints[name]
         for name in ("epsilon", "delta", "norm_bound", "random_state")
@@ -167,7 +175,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         bound = 1.0 if self.norm_bound is None else float(self.norm_bound)
         if self.norm_bound is None and X is not None:
             bound = self._inferred_bound(X)
-        fields = {"unit": 0, "relation": "add-or-remove"}
+        fields = {"unit": self._unit, "relation": "add-or-remove"}
         nothing = np.zeros((n_features, n_features))
         if math.isinf(self.epsilon):
             guarantee = PrivacyGuarantee.of(

@@ -18,6 +18,7 @@ from ..noise import (
     gaussian_lattice,
     laplace_lattice,
 )
+from ..privacy._guarantee import exact, shown
 from ._base import LocalMechanism
 from ._levels import design_levels
 from ._responses import LevelResponse, PublishedResponse
@@ -321,8 +322,8 @@ class TensorRandomizedResponse(LocalMechanism):
         with np.errstate(divide="ignore"):
             log_hidden = float(counts @ np.log1p(-keeps) + np.log1p(-tail))
         # Never nothing, however small: no pure epsilon holds.
-        shown = max(-math.expm1(log_hidden), _LEAST_SHOWN)
-        event = RevealingDpEvent(shown, event)
+        reveals = max(-math.expm1(log_hidden), _LEAST_SHOWN)
+        event = RevealingDpEvent(reveals, event)
         plan = PublishedResponse(domain, lattice, keeps, kinds, self.n_levels, scale)
         return plan, event
 
@@ -330,9 +331,9 @@ class TensorRandomizedResponse(LocalMechanism):
         found = super()._guarantee(event, domain, declared)
         if self.calibration == "published" and declared:
             warnings.warn(
-                f"Yuan, Tang, Huang and Wang claim epsilon = {self.epsilon:g} for what "
-                f"is released; what holds is epsilon = {found.epsilon:.6g} at delta = "
-                f"{found.delta:g}. privacy_guarantee_ says so.",
+                f"Yuan, Tang, Huang and Wang claim epsilon = {exact(self.epsilon)} for "
+                f"what is released; what holds is epsilon = {shown(found.epsilon)} at "
+                f"delta = {shown(found.delta)}. privacy_guarantee_ says so.",
                 UnsoundClaimWarning,
                 stacklevel=5,
             )

@@ -1,4 +1,4 @@
-"""Which epsilon is needed: the error to expect of an estimator, before it is fitted."""
+"""Which epsilon is needed: the error to expect of an estimator, before it releases."""
 
 import math
 from dataclasses import dataclass
@@ -37,24 +37,26 @@ class ExpectedError:
 def expected_error(
     estimator: Any, X: ArrayLike, y: ArrayLike | None = None, *, epsilons: ArrayLike
 ) -> ExpectedError:
-    """Expected error of an estimator at several epsilons, from what is public alone.
+    """Expected error of an estimator at several epsilons, before any budget is spent.
 
-    Nothing is released, and no noise is drawn.
+    No noise is drawn, so what is returned is as private as what is read of `X` and `y`:
+    the shape of a sample for a mechanism, but all of `X` and `y` for an encoder.
 
     Parameters
     ----------
     estimator : estimator
         A mechanism, an encoder or a completion. Its parameters declare all that has
-        to be declared, such as `bounds`; it is neither fitted nor changed, and its
-        own epsilon does not matter.
+        to be declared, such as `bounds`. It is not changed, and its own epsilon does
+        not matter.
     X : array-like
-        For a mechanism, samples, of which the shape alone is read: zeros do as well.
-        For an encoder, what its `fit` takes, of people who consent. For a completion,
-        coordinates of the observed entries, of shape (n_observed, n_modes), which are
-        public at ``unit="entry"``; where `unit` is a mode, the shape alone is read
-        again, of as many rows as may be known.
+        For a mechanism, samples: only the shape of one is read, and zeros will do.
+        For an encoder, public samples or those of people who consent: a copy of it is
+        fitted to them. For a completion, coordinates of shape (n_observed, n_modes).
+        With ``unit="entry"`` all of them are read; they are public there. Where `unit`
+        is a mode, only their number is read; it is private there, so pass as many rows
+        as you may disclose. The numbers in them can be zeros.
     y : array-like, default=None
-        For an encoder, what its `fit` takes. Others do not read it.
+        For an encoder, what its `fit` takes, as public as `X`. Others do not read it.
     epsilons : array-like of shape (n_epsilons,)
         Positive; infinity for no noise.
 
@@ -116,12 +118,14 @@ def epsilon_needed(
 ) -> float:
     """The least epsilon at which an error is expected that is not larger.
 
+    No noise is drawn, so what is returned is as private as what is read of `X` and `y`.
+
     Parameters
     ----------
     estimator : estimator
         As for `expected_error`.
     X, y : array-like
-        As for `expected_error`, and no more of them is read.
+        As for `expected_error`; the same of them is read.
     error : float
         In the unit of ``expected_error(...).what``, positive.
 

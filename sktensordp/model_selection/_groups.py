@@ -88,7 +88,8 @@ def groups_of(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
         raise ValueError(
             "To protect everything of a user, a search needs the completion itself as "
             "its estimator, with a declared shape, and cv=None: who has which entries "
-            "must not decide how the others are split."
+            "must not decide how the others are split. Encode ids before the search, "
+            "by a CoordinateEncoder with categories."
         )
     if unit >= len(shape):
         raise ValueError(f"unit = {unit}, but there are {len(shape)} modes.")

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
+from ..privacy._parts import collect
+from ..privacy._searches import Found, Setting
 
 __all__ = [
     "fit_guarantee",
@@ -20,6 +23,7 @@ __all__ = [
     "set_shape",
     "steps_of",
     "try_guarantee",
+    "whole_guarantee",
 ]
 
 
@@ -51,10 +55,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
     for step in steps_of(estimator):
         if hasattr(type(step), "_planned_guarantee"):
             found.append(_planned(step, sample_shape))
-        elif any(
-            hasattr(type(inside), "_planned_guarantee")
-            for inside in step.get_params(deep=True).values()
-        ):
+        elif collect(step, Setting(planned=True)).releases:
             raise ValueError(
                 f"How often {type(step).__name__} fits private estimators is not known "
                 f"beforehand; search the private estimator, or a Pipeline of it."
@@ -65,28 +66,100 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
         raise ValueError(
             f"Nothing in this {type(estimator).__name__} gives a guarantee."
         )
-    return found[0] if len(found) == 1 else compose(*found)
+    guarantee = found[0] if len(found) == 1 else compose(*found)
+    first = type(steps_of(estimator)[0])
+    if guarantee.unit in ("row", "cell") and not hasattr(first, "_planned_guarantee"):
+        raise ValueError(
+            f"{first.__name__} may mix the {guarantee.unit}s of a sample, and "
+            f"one {guarantee.unit} is protected; put the private step first."
+        )
+    return guarantee
+
+
+def whole_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
+    """`fit_guarantee`, where that covers all that a fit reveals about its unit.
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+        Not fitted.
+    sample_shape : tuple of int
+        Shape of one row of X.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+
+    Raises
+    ------
+    ValueError
+        As `fit_guarantee`, and if a step publishes what it learns from raw X; the
+        message names the step.
+    """
+    steps = list(_read(estimator))
+    if any(hasattr(type(step), "_planned_guarantee") for _, step, _ in steps):
+        for name, step, found in steps:
+            if found.learners:
+                _refuse_learner(name, step, found.learners)
+    guarantee = fit_guarantee(estimator, sample_shape)
+    for name, _, found in steps:
+        if found.publishers and guarantee.unit != "entry":
+            raise ValueError(
+                f"Step {name!r} publishes the ids and times that occur, which are not "
+                f"public where the unit is {guarantee.unit!r}. Declare all "
+                f"`categories` of the CoordinateEncoder, without time_bins and freq; "
+                f"where the unit is a mode, encode X with it before the search."
+            )
+    return guarantee
+
+
+def _refuse_learner(name, step, learners):
+    advice = (
+        "Put a private step first, drop this one, or replace it by a stateless one "
+        "(Normalizer, FunctionTransformer); or fit it to public data beforehand, and "
+        "wrap it in FrozenEstimator."
+    )
+    if hasattr(type(step), "_planned_guarantee"):
+        advice = (
+            "Fit it to public data, encode X with it once, and search with "
+            "GridSearchCV what follows: what is learned from its codes reveals nothing "
+            "more about X."
+        )
+    kinds = ", ".join(dict.fromkeys(learners))
+    raise ValueError(
+        f"Step {name!r} learns from raw X in its fit ({kinds}), and the guarantee "
+        f"would not cover that. {advice}"
+    )
 
 
 def steps_of(estimator: Any) -> list[Any]:
     """The estimator, or the steps of a pipeline of them."""
-    # Subclasses may use a record more often, as those that resample.
-    if type(estimator) is not Pipeline:
-        return [estimator]
-    return [s for _, s in estimator.steps if s is not None and s != "passthrough"]
+    return [step for _, step in _named(estimator)]
 
 
 def left_out_of(estimator: Any) -> list[str]:
     """What fits of an estimator or pipeline leave unprotected, in sentences."""
-    found, noisy = [], False
-    for step in steps_of(estimator):
-        if hasattr(step, "_unprotected"):
-            found += step._unprotected()
-        elif not noisy:
-            what = f"What {type(step).__name__} learned in its fit; it gives no"
-            found.append(f"{what} guarantee.")
-        noisy = noisy or hasattr(type(step), "_planned_guarantee")
-    return found
+    return [s for _, _, found in _read(estimator) for s in found.unprotected]
+
+
+def _named(estimator):
+    # Subclasses may use a record more often, as those that resample.
+    if type(estimator) is not Pipeline:
+        return [(type(estimator).__name__, estimator)]
+    return [(n, s) for n, s in estimator.steps if s is not None and s != "passthrough"]
+
+
+def _read(estimator):
+    """Name of each step, the step, and what is found in it."""
+    noisy = False
+    for name, step in _named(estimator):
+        if not hasattr(type(step), "_planned_guarantee"):
+            yield name, step, collect(step, Setting(planned=True, noisy=noisy))
+            continue
+        learns = getattr(step, "_learns_in_fit", False) and not noisy
+        learners = [type(step).__name__] if learns else []
+        yield name, step, Found(unprotected=step._unprotected(), learners=learners)
+        noisy = noisy or step._released_by == "transform"
 
 
 def set_shape(estimator: Any, X: ArrayLike) -> None:
@@ -112,6 +185,7 @@ def is_seeded(estimator: Any) -> bool:
 
 
 def _keeps_shape(step):
+    step = step.estimator if isinstance(step, FrozenEstimator) else step
     # An encoder may pass its codes on.
     decoded = getattr(step, "output", "decoded") == "decoded"
     return decoded and isinstance(step, OneToOneFeatureMixin)
@@ -119,10 +193,10 @@ def _keeps_shape(step):
 
 def _planned(step, sample_shape):
     like = None
+    if getattr(step, "tensor_shape", None) is not None:
+        sample_shape = tuple(map(operator.index, step.tensor_shape))
     if sample_shape and hasattr(step, "_shape_of"):
         like = SimpleNamespace(sample_shape_=sample_shape)
-        if getattr(step, "tensor_shape", None) is not None:
-            like.sample_shape_ = tuple(map(operator.index, step.tensor_shape))
     with warnings.catch_warnings():
         # The fits themselves will say so.
         warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -132,8 +206,8 @@ def _planned(step, sample_shape):
         except TypeError as error:
             message = str(error)
     raise ValueError(
-        f"What a fit would reveal is not known beforehand; put the private step first, "
-        f"and search no search. {message}"
+        f"What a fit would reveal is not known beforehand; put the private step first "
+        f"or declare its tensor_shape, and search no search. {message}"
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
-from sklearn.utils import check_array, indexable
+from sklearn.utils import check_array, check_random_state, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._sklearn_compat import Interval, StrOptions, fit_context, safe_indexing
@@ -24,12 +24,12 @@ from ..privacy._cover import covered
 from ..privacy._repetitions import negative_binomial, poisson
 from ._groups import groups_of, seed_of, uses_of
 from ._plan import (
-    fit_guarantee,
     is_seeded,
     left_out_of,
     set_shape,
     steps_of,
     try_guarantee,
+    whole_guarantee,
 )
 from ._scores import STEPS, row_score
 
@@ -51,7 +51,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     Parameters
     ----------
     estimator : estimator or Pipeline
-        Private itself: a completion, or a `Pipeline` with a noise mechanism. Its own
+        Private itself: a completion, or a `Pipeline` with a noise mechanism. No step
+        may learn from X before noise is added to it; see Notes. Its own
         `random_state` is None in a real release: with an integer, all tries have the
         same noise.
     param_distributions : dict or list of dicts
@@ -109,7 +110,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         not be released, nor how much.
     n_splits_ : int
     privacy_guarantee_ : PrivacyGuarantee
-        Of everything that the fitted search reveals.
+        Of everything that the fitted search reveals about its unit. Noise mechanisms
+        protect X, not y: this does not cover what later steps learn from y, and
+        ``privacy_of`` of the search lists it.
 
     Raises
     ------
@@ -121,6 +124,15 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     A search over epsilon would be charged the largest one for every try, so that it
     would pay for the best of all and might take another. Choose it beforehand, from
     `expected_error`.
+
+    A step that learns from raw X, such as a `StandardScaler` before the mechanism, is
+    refused, and so is an encoder like `TaskAwareEncoder`, whose fit has no noise. Of
+    what may come before the private step, these learn nothing: `Normalizer`,
+    `Binarizer`, a `FunctionTransformer` that computes each row from that row alone
+    (which is not checked), columns of such in a `ColumnTransformer`, and a
+    `FrozenEstimator` that was fitted to public data. A `CoordinateEncoder` may come
+    before a completion of unit "entry", whose coordinates are public; where they are
+    not, encode X before the search, with declared `categories`.
 
     How long the search takes, and how much memory, tells how many candidates were
     tried: keep that secret, too. Warnings of tries are not shown, callbacks of the
@@ -221,9 +233,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ------
         ValueError
             Before anything is drawn: if epsilon or delta is searched, if the splits or
-            the score may depend on values, if what a fit reveals is not known, or if a
-            candidate would reveal something else than the estimator as it is. (Of a
-            distribution, candidates are seen as they are drawn.)
+            the score may depend on values, if what a fit reveals is not known, if a
+            step learns from raw X, or if a candidate would reveal something else than
+            the estimator as it is. (Where there are distributions, or more than 1000
+            combinations of lists, some candidates are checked only when they are drawn,
+            before they are fitted.)
         """
         if y is None:
             raise ValueError("A search scores predictions of y; it is None.")
@@ -298,7 +312,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         from ..privacy._events import PureDpEvent
 
         self._check_searched()
-        fit = fit_guarantee(self.estimator, shape)
+        fit = whole_guarantee(self.estimator, shape)
         groups = groups_of(self.estimator, fit.unit, self.cv)
         for candidate in self._listed():
             self._check_candidate(candidate, fit, groups, shape)
@@ -414,19 +428,34 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                     )
 
     def _listed(self):
-        """Candidates, where they are known beforehand and are not very many."""
-        try:
-            found = ParameterGrid(self.param_distributions)
-        except TypeError:  # a distribution: they are known as they are drawn
-            return []
-        known = found if len(found) <= _MOST_LISTED else []
-        return [self._candidate(params) for params in known]
+        """Candidates that are checked before anything is drawn.
+
+        All combinations of lists, or of very many those in which every value occurs;
+        of a distribution, one value that is the same every time.
+        """
+        found, known = self.param_distributions, []
+        for grid in [found] if isinstance(found, Mapping) else found:
+            lists = {
+                name: [values.rvs(random_state=check_random_state(0))]
+                if hasattr(values, "rvs")
+                else values
+                for name, values in grid.items()
+            }
+            combined = ParameterGrid(lists)
+            if len(combined) > _MOST_LISTED:
+                longest = min(max(map(len, lists.values())), _MOST_LISTED)
+                combined = [
+                    {name: values[k % len(values)] for name, values in lists.items()}
+                    for k in range(longest)
+                ]
+            known += map(self._candidate, combined)
+        return known
 
     def _check_candidate(self, candidate, planned, groups, shape):
         for step in steps_of(candidate):
             if hasattr(step, "_parameter_constraints"):
                 step._validate_params()
-        same = _is_same(fit_guarantee(candidate, shape), planned)
+        same = _is_same(whole_guarantee(candidate, shape), planned)
         if not same or groups != groups_of(candidate, planned.unit, self.cv):
             raise ValueError(
                 "A candidate would reveal something else than the estimator as it is; "

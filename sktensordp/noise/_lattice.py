@@ -191,7 +191,7 @@ def laplace_lattice(
     numerator = max(1, 2**24 // l1_steps)
     denominator = math.ceil(Fraction(l1_steps * numerator) / Fraction(epsilon))
     if denominator >= 2**50:
-        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     return LaplaceLattice(
         low=float(low) if np.ndim(low) == 0 else low,
         step=float(step),
@@ -362,7 +362,7 @@ def gaussian_lattice(
     # Half of the residual for the sampler's relative error, half for the clipping.
     log_half = min(math.log(delta) - epsilon - _LOG_MARGIN, _LOG_RESIDUAL)
     if log_half < -700:
-        raise ValueError(f"delta = {delta:g} is too small for epsilon = {epsilon:g}.")
+        raise ValueError(f"delta = {delta} is too small for epsilon = {epsilon}.")
     clip = -float(ndtri_exp(log_half - math.log(2 * n_cells)))
     finest = float(np.max(sigma / step))
     _check_finest(finest, clip)

@@ -167,7 +167,7 @@ def hybrid_law(epsilon, n_steps=_N_STEPS):
     focus = math.floor(_UNIT * odds / (1 + odds))
     honesty = math.floor(_UNIT * (power - 1) / (power + 1))
     if min(focus, honesty) < 1:
-        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     mixture = 0.0 if epsilon <= HYBRID_FROM else -math.expm1(-epsilon / 2)
     return HybridLaw(n_steps, window, round(mixture * _UNIT), focus, honesty)
 

@@ -147,7 +147,7 @@ def _words(known):
     unit = f"one index of mode {one.unit}" if of_mode else f"one {one.unit}"
     # Where nothing holds, the delta of the claim.
     pairs = [g.claimed if g.claimed and not g.protects else (0, g.delta) for g in known]
-    return unit, one.relation, f"delta = {max(delta for _, delta in pairs):g}"
+    return unit, one.relation, f"delta = {shown(max(delta for _, delta in pairs))}"
 
 
 def check_labels(given: Mapping[str, ArrayLike], sizes: Mapping[str, int]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..privacy._guarantee import shown, shown_below
 from ._claims import check_labels, differences, legend_text, true_epsilons
 from ._style import CLAIMED, REFERENCE_STYLES, STYLES, new_axes, place_legend, wrapped
 
@@ -232,10 +233,10 @@ class ExpectedErrorDisplay:
         if self.target is None:
             return text
         if label in self.needed:
-            return f"{text}: {self.needed[label]:.3g}"
+            return f"{text}: {shown(self.needed[label])}"
         if np.all(points[1] <= self.target):
-            return f"{text}: below {points[0].min():.3g}"
-        return f"{text}: above {points[0].max():.3g}"
+            return f"{text}: below {shown(points[0].min())}"
+        return f"{text}: above {shown_below(points[0].max())}"
 
     def _draw_target(self):
         if self.target is None:
@@ -262,7 +263,7 @@ class ExpectedErrorDisplay:
         ticks = np.unique(np.concatenate([curve.epsilons for curve in curves]))
         ticks = ticks[np.isfinite(ticks)]
         if len(ticks) <= 10:
-            ax.set_xticks(ticks, labels=[f"{t:.3g}" for t in ticks])
+            ax.set_xticks(ticks, labels=[shown(t) for t in ticks])
             ax.xaxis.set_minor_locator(NullLocator())
         low, high = ax.get_ylim()
         if high < 10 * low:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee, privacy_of
+from ..privacy._guarantee import shown
 from ._claims import differences, legend_text
 from ._style import CLAIMED, STYLES, new_axes, place_legend, wrapped
 
@@ -262,7 +263,7 @@ class PrivacyProfileDisplay:
 
     def _claim_text(self, label):
         epsilon, delta = self.claimed[label]
-        return wrapped(f"{label}: claimed ({epsilon:.4g}, {delta:.4g})")
+        return wrapped(f"{label}: claimed ({shown(epsilon)}, {shown(delta)})")
 
 
 def trade_off(

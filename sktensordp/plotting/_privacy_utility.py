@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..privacy._guarantee import shown
 from ._claims import (
     check_labels,
     differences,
@@ -319,7 +320,7 @@ class PrivacyUtilityDisplay:
         epsilons = [np.asarray(epsilon, float) for epsilon, *_ in self.curves.values()]
         ticks = np.unique(np.concatenate([*epsilons, []]))
         if len(ticks) <= _MOST_TICKS:
-            ax.set_xticks(ticks, labels=[f"{t:g}" for t in ticks])
+            ax.set_xticks(ticks, labels=[shown(t) for t in ticks])
             ax.minorticks_off()
         ax.set_xlabel("epsilon (more privacy to the left)")
         ax.set_ylabel(self.score_name)

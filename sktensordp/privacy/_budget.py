@@ -12,7 +12,7 @@ from typing import Self
 
 from ..exceptions import BudgetExceededError
 from ._composition import neighbours, sources_of
-from ._guarantee import PrivacyGuarantee, shown, unit_name
+from ._guarantee import PrivacyGuarantee, exact, shown, unit_name
 
 __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
 
@@ -373,9 +373,10 @@ class PrivacyBudget:
             raise BudgetExceededError(_IDS.format(self._publishers[0]))
         if found is None:
             raise BudgetExceededError(
-                f"{name} would exceed the budget of epsilon = {self._epsilon:g} and "
-                f"delta = {self._delta:g}; nothing was drawn. Alone it reveals epsilon "
-                f"= {shown(guarantee.epsilon)} at delta = {guarantee.delta:g}."
+                f"{name} would exceed the budget of epsilon = {exact(self._epsilon)} "
+                f"and delta = {exact(self._delta)}; nothing was drawn. Alone it "
+                f"reveals epsilon = {shown(guarantee.epsilon)} at delta = "
+                f"{shown(guarantee.delta)}."
             )
         return found
 
@@ -449,7 +450,7 @@ class PrivacyBudget:
 
     def __repr__(self) -> str:
         options = "" if self._adaptive else ", adaptive=False"
-        return f"PrivacyBudget({self._epsilon:g}, {self._delta:g}{options})"
+        return f"PrivacyBudget({exact(self._epsilon)}, {exact(self._delta)}{options})"
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -246,7 +246,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     sigma = sensitivity / mu
     if math.isinf(sigma):
         raise ValueError(
-            f"epsilon = {epsilon:g} and delta = {delta:g} are too small: they need "
+            f"epsilon = {epsilon} and delta = {delta} are too small: they need "
             f"more noise than can be represented."
         )
     # Among the smallest floats, the nearest may be far below.

@@ -1,5 +1,6 @@
 """What a release reveals, as a frozen value that prints and composes."""
 
+import decimal
 import html
 import math
 import operator
@@ -7,7 +8,15 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
-__all__ = ["BELOW_ONE", "CALLERS_RELATION", "PrivacyGuarantee", "shown", "unit_name"]
+__all__ = [
+    "BELOW_ONE",
+    "CALLERS_RELATION",
+    "PrivacyGuarantee",
+    "exact",
+    "shown",
+    "shown_below",
+    "unit_name",
+]
 
 # Neighbours of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
@@ -16,6 +25,8 @@ BELOW_ONE = math.nextafter(1.0, 0.0)
 _UNITS = {
     "entry": "the value of one observed entry",
     "sample": "one row of X",
+    "row": "one row of one sample",
+    "cell": "one cell of one histogram",
 }
 
 
@@ -30,15 +41,23 @@ def _pair(epsilon: float, delta: float) -> str:
 
 
 def shown(value: float) -> str:
-    """A number to four digits, rounded up."""
-    return f"{_round_up(value):.4g}"
+    """A number to four digits, rounded up; 0.1 + 0.2 is 0.3."""
+    return _four_digits(float(value) * (1 - 1e-14), decimal.ROUND_CEILING)
 
 
-def _round_up(value: float, digits: int = 4) -> float:
-    if value < 1e-300 or not math.isfinite(value):
-        return value
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return math.ceil(value / unit * (1 - 1e-14)) * unit
+def shown_below(value: float) -> str:
+    """A number to four digits, rounded down: for what is at least that much."""
+    return _four_digits(float(value) * (1 + 1e-14), decimal.ROUND_FLOOR)
+
+
+def exact(value: float) -> str:
+    """A number in the fewest digits that tell it from all others."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _four_digits(value, rounding):
+    context = decimal.Context(prec=4, rounding=rounding)
+    return f"{float(context.create_decimal_from_float(value)):.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +70,10 @@ class PrivacyGuarantee:
         Holds at `delta`. Infinity means that nothing is protected.
     delta : float
         In [0, 1).
-    unit : {"entry", "sample"} or int
+    unit : {"entry", "sample", "row", "cell"} or int
         What differs between neighbouring inputs: the value of one observed entry
-        (the coordinates being public), one row of X, or everything at one index
+        (the coordinates being public), one row of X, one row of one sample that is a
+        matrix, one cell of one sample that is a histogram, or everything at one index
         of the given mode.
     event : dp_accounting.DpEvent
         What happened, for composition with other releases.
@@ -116,8 +136,8 @@ class PrivacyGuarantee:
         truth = self.epsilon_at(self.delta)
         if self.epsilon < truth * (1 - 1e-12):
             raise ValueError(
-                f"epsilon = {self.epsilon:g} is smaller than the {truth:g} that the "
-                f"event gives at delta = {self.delta:g}."
+                f"epsilon = {exact(self.epsilon)} is smaller than the {shown(truth)} "
+                f"that the event gives at delta = {exact(self.delta)}."
             )
 
     @classmethod
@@ -255,7 +275,7 @@ class PrivacyGuarantee:
             delta=self.delta if delta is None else delta,
             unit=self.unit,
             relation="add-or-remove",
-            statement=f"{self.statement} On a Poisson sample with rate {rate:g}.",
+            statement=f"{self.statement} On a Poisson sample with rate {exact(rate)}.",
             source=self.source,
         )
 

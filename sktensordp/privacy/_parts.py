@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._guarantee import unit_name
 from ._searches import Found, Release, Setting, collect_search, is_search, unseen
 
 __all__ = ["collect"]
@@ -32,6 +33,7 @@ def collect(obj: Any, setting: Setting) -> Found:
         # No search fits it again: what it guarantees is what it was fitted for.
         found = collect(obj.estimator, Setting(noisy=setting.noisy))
         found.fixed = setting.fixed and setting.like is obj
+        found.learners = []  # It learned before, and its fit does nothing.
         return found
     if hasattr(type(obj), "_planned_guarantee"):
         return _of_private(obj, setting)
@@ -147,7 +149,14 @@ def _of_other(obj, setting):
     if hidden and not isinstance(obj, (list, tuple, set, dict)):
         return _of_hidden(name, hidden)
     found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
-    if setting.noisy:
+    if type(obj) in _stateless():
+        function = name == "FunctionTransformer" and not _is_identity(obj)
+        if function and not setting.noisy:
+            found.unprotected += [
+                f"{name} must compute each row from that row alone; its function is "
+                f"not checked."
+            ]
+    elif setting.noisy:
         found.unprotected += [
             f"What {name} learned from y, if it was passed any; X came to it with "
             f"noise."
@@ -156,9 +165,31 @@ def _of_other(obj, setting):
         found.unprotected += obj._unprotected()
     else:
         found.unprotected += [f"What {name} learned in its fit; it gives no guarantee."]
+        found.learners += [name]
     if getattr(obj, "_publishes_ids", False):
         found.publishers += [name]
     return found
+
+
+def _stateless():
+    """Transformers of scikit-learn that learn nothing and keep rows apart.
+
+    Their tag `requires_fit` would not do: PatchExtractor, which makes several rows of
+    one, has it too, and GaussianProcessRegressor, which learns where it is fitted.
+    """
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.feature_extraction.text import HashingVectorizer
+    from sklearn.kernel_approximation import AdditiveChi2Sampler
+    from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+
+    return (
+        AdditiveChi2Sampler,
+        Binarizer,
+        FeatureHasher,
+        FunctionTransformer,
+        HashingVectorizer,
+        Normalizer,
+    )
 
 
 def _of_hidden(name, hidden):
@@ -233,7 +264,7 @@ def _parts(obj):
 
 
 def _of_pipeline(pipeline, setting):
-    found, at = Found(), setting
+    found, at, before = Found(), setting, ""
     others = dict(getattr(setting.like, "steps", ()))
     n_after = len(pipeline.steps) - 1
     for k, (name, step) in enumerate(pipeline.steps):
@@ -249,10 +280,26 @@ def _of_pipeline(pipeline, setting):
             one.releases = [
                 replace(r, in_fit=r.in_fit + more * r.in_pass) for r in one.releases
             ]
+        if before and not at.noisy:
+            one.unprotected += _units_after(before, one)
         found.add(one)
-        at = replace(at, noisy=one.noisy, fixed=one.fixed)
+        at, before = replace(at, noisy=one.noisy, fixed=one.fixed), type(step).__name__
     found.noisy, found.fixed = at.noisy, at.fixed
     return found
+
+
+def _units_after(before, found):
+    """Units within a sample are those of what the step `before` passes on.
+
+    That step may mix rows or cells of a sample. A whole sample stays one sample.
+    """
+    units = [r.guarantee.unit for r in found.releases if r.guarantee is not None]
+    return [
+        f"The guarantee is for {unit_name(unit)} as {before} passes it on, not as it "
+        f"is in X."
+        for unit in dict.fromkeys(units)
+        if unit in ("row", "cell")
+    ]
 
 
 def _is_identity(step):
@@ -280,6 +327,8 @@ def _of_union(union, setting):
 
 
 def _of_columns(transformer, setting):
+    from sklearn.compose import make_column_selector
+
     fitted = setting.like if setting.planned else transformer
     widths = getattr(fitted, "output_indices_", {})
     found = {
@@ -302,7 +351,12 @@ def _of_columns(transformer, setting):
         for name, (part, columns) in found.items()
         if not _is_dropped(part) and not _is_empty(columns)
     }
-    return _side_by_side(transformer, parts, active, setting)
+    read = _side_by_side(transformer, parts, active, setting)
+    if setting.planned and not setting.noisy:
+        chosen = [columns for _, _, columns in transformer.transformers]
+        if any(callable(c) and type(c) is not make_column_selector for c in chosen):
+            read.learners.append(type(transformer).__name__)
+    return read
 
 
 def _planned_parts(transformer, fitted, found):
@@ -392,8 +446,11 @@ def _of_voting(voting, setting):
 
 
 def _of_transformed_target(model, setting):
+    from sklearn.linear_model import LinearRegression
+
     transformer, regressor, like = model.transformer, model.regressor, setting.like
     if setting.planned:
+        regressor = LinearRegression() if regressor is None else regressor
         like = getattr(like, "regressor_", None)
     else:
         transformer = getattr(model, "transformer_", None)

@@ -104,7 +104,7 @@ def privunit_design(dimension, epsilon):
     if not (dimension >= 2 and 1e-100 <= epsilon < math.inf):
         raise ValueError(
             f"PrivUnit needs a dimension >= 2 and a finite epsilon >= 1e-100, got "
-            f"{dimension} and {epsilon:g}."
+            f"{dimension} and {epsilon}."
         )
     log_growth = epsilon + math.log(-math.expm1(-epsilon))  # of e^epsilon - 1
 
@@ -115,7 +115,7 @@ def privunit_design(dimension, epsilon):
 
     low, high = min(0.0, math.log(epsilon)) - 40, min(epsilon + 20, 700.0)
     if log_ratio(high) > 0:
-        raise ValueError(f"epsilon = {epsilon:g} makes PrivUnit's cap a point.")
+        raise ValueError(f"epsilon = {epsilon} makes PrivUnit's cap a point.")
     logit = brentq(log_ratio, low, high, xtol=1e-14, maxiter=500)
     cosine, gap = float(expit(logit)), float(expit(-logit))
     log_mass = _cap(dimension, cosine, gap)[0]

@@ -64,6 +64,8 @@ class Found:
         Whether what it passes on has the shape that it had in the fitted object.
     publishers : list of str
         Classes that publish which ids occur, their releases not yet counted.
+    learners : list of str
+        Classes that learn from X without noise in their fit.
     """
 
     releases: list[Release] = field(default_factory=list)
@@ -71,12 +73,14 @@ class Found:
     noisy: bool = False
     fixed: bool = False
     publishers: list[str] = field(default_factory=list)
+    learners: list[str] = field(default_factory=list)
 
     def add(self, other: "Found") -> None:
         """Take in what was found in a part; not what it passes on."""
         self.releases += other.releases
         self.unprotected += other.unprotected
         self.publishers += other.publishers
+        self.learners += other.learners
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def level_table(levels, epsilon, prior=None):
         If `epsilon` is too small for integer weights.
     """
     if epsilon < _SMALLEST_EPSILON:
-        raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     values = np.array(levels)
     weights = np.full(len(values), 1 / len(values)) if prior is None else prior
     weights = np.asarray(weights, dtype=float)
@@ -110,7 +110,7 @@ def level_table(levels, epsilon, prior=None):
                 outputs=tuple((middle + half * outputs).tolist()),
                 weights=integers,
             )
-    raise ValueError(f"epsilon = {epsilon:g} is too small to be represented.")
+    raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
 
 
 def _k_ary(levels, epsilon):
