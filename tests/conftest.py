@@ -1,13 +1,13 @@
-"""Options of the test run, and what runs the examples."""
+"""Options of the test run, and fixtures that all tests share."""
 
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from tests import EXAMPLES
+from tests.support import divergence as divergences
 
 
 def pytest_addoption(parser):
@@ -17,6 +17,14 @@ def pytest_addoption(parser):
         default=300,
         help="fits on each of two neighbours, for every audit of tests/statistical",
     )
+
+
+def pytest_configure(config):
+    """Compile the kernels once, before the workers start side by side."""
+    if config.getoption("numprocesses", None) and not config.option.collectonly:
+        from tests.support.kernels import compile_kernels
+
+        compile_kernels()
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -31,6 +39,12 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"{tried:,} generated inputs, {unhandled} unhandled"
         )
+
+
+@pytest.fixture(scope="session")
+def divergence():
+    """Divergences computed without the library that accounts for them."""
+    return divergences
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from every_estimator import CASES, EVERY, MATRICES, ONE_CELL, ROWS, VALUES, WHERE
 from sklearn import config_context
 from sklearn.callback import ProgressBar
 from sklearn.pipeline import make_pipeline
@@ -26,6 +25,15 @@ from sktensordp.completion import (
     make_fold_in_scorer,
 )
 from sktensordp.encoding import TaskAwareEncoder
+from tests.support.every_estimator import (
+    CASES,
+    EVERY,
+    MATRICES,
+    ONE_CELL,
+    ROWS,
+    VALUES,
+    WHERE,
+)
 
 TENSOR = np.where(np.eye(4, 3) == 1, np.nan, VALUES.reshape(4, 3))
 

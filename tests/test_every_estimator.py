@@ -1,6 +1,6 @@
 """No public estimator may escape the tests that go through all of them."""
 
-from every_estimator import CASES, public_estimators
+from tests.support.every_estimator import CASES, public_estimators
 
 
 def test_no_estimator_is_forgotten():

@@ -10,19 +10,18 @@ import lzma
 import math
 import pickle
 import re
-import sys
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
-from every_estimator import CASES, EVERY, RELEASING
 from sklearn.base import clone
 
 import sktensordp
 from sktensordp import base
 from sktensordp.completion import CPCompletion
 from sktensordp.mechanisms import LaplaceMechanism
+from tests.support.every_estimator import CASES, EVERY, RELEASING
 
 STORED = Path(__file__).with_name("stored")
 LABELS = [case.label for case in CASES]
@@ -179,5 +178,4 @@ def test_the_version_has_the_form_that_is_compared():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     store()

@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from every_estimator import CASES
 
 import sktensordp
+from tests.support.every_estimator import CASES
 
 PROGRAM = '''\
 """A user's program: it runs, and every type is what the documentation says."""

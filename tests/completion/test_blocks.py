@@ -1,10 +1,8 @@
 """Perturbation of statistics and output: what one value moves, and audits."""
 
-import importlib.util
 import math
 import pickle
 import struct
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -18,18 +16,8 @@ from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.noise import LaplaceLattice
 from sktensordp.tensor import TuckerForm
+from tests.completion import test_noisy_sums as tools
 
-
-def borrowed():
-    """What test_noisy_sums.py has, which no package makes importable."""
-    path = Path(__file__).parent / "test_noisy_sums.py"
-    spec = importlib.util.spec_from_file_location("_noisy_sums_tools", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-tools = borrowed()
 WHERE, SHAPES, make, solver_of = tools.WHERE, tools.SHAPES, tools.make, tools.solver_of
 NAMES = ["statistics", "output"]
 # Of the four rows of the second mode and of an unknown one. One row is zero, so that an

@@ -1,10 +1,8 @@
 """Perturbation of gradients: what one value moves, along any trajectory, and audits."""
 
-import importlib.util
 import math
 import pickle
 import struct
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -19,18 +17,8 @@ from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import compose, privacy_of
+from tests.completion import test_noisy_sums as tools
 
-
-def borrowed():
-    """What test_noisy_sums.py has, which no package makes importable."""
-    path = Path(__file__).parent / "test_noisy_sums.py"
-    spec = importlib.util.spec_from_file_location("_noisy_sums_tools", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-tools = borrowed()
 WHERE, SHAPES, make, solver_of = tools.WHERE, tools.SHAPES, tools.make, tools.solver_of
 # Audits of this file raise a false alarm with probability at most 1e-3 together.
 CONFIDENCE = 1 - 1e-4

@@ -4,12 +4,10 @@ The other tests of perturbations with several releases borrow what is here: a ru
 sums are seen without their noise, and runs on neighbours along the same trajectory.
 """
 
-import importlib.util
 import itertools
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -30,6 +28,7 @@ from sktensordp.completion._noisy_sums import (
 from sktensordp.noise import GaussianLattice, LaplaceLattice
 from sktensordp.privacy import PrivacyGuarantee
 from sktensordp.tensor import TuckerForm
+from tests.support import divergence
 
 PERTURBATIONS = ["gradient", "statistics", "output"]
 # Fewer would not meet every row; two entries share their coordinates.
@@ -47,15 +46,6 @@ SHAPES = {2: (3, 4), 3: (3, 4, 2)}
 RANKS = {2: (2, 3), 3: (2, 3, 2)}
 # Within the bounds (0, 1), at them, and far beyond.
 VALUES = [-1e9, 0.0, 0.3, 0.7, 1.0, 1e9]
-
-
-def divergence():
-    """tests/privacy/_divergence.py, which no package makes importable."""
-    path = Path(__file__).parents[1] / "privacy" / "_divergence.py"
-    spec = importlib.util.spec_from_file_location("_divergence", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def make(perturbation="gradient", rank=2, **params):
@@ -341,7 +331,7 @@ def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
     (found,) = gaussian_mus(plan.event)
     assert mu * math.sqrt(n_releases) <= found
     assert found < 1.001 * mu * math.sqrt(n_releases)
-    truth = divergence().gaussian_stick(mu * math.sqrt(n_releases), 0.9 * epsilon)
+    truth = divergence.gaussian_stick(mu * math.sqrt(n_releases), 0.9 * epsilon)
     assert guarantee.delta_at(0.9 * epsilon) >= truth
     assert plan.noise_variance == pytest.approx(lattice.sigma**2)
 
@@ -450,7 +440,7 @@ def truth_at(solver, epsilon):
 
     Everything that is released is as far apart as one value can move it.
     """
-    tools = divergence()
+    tools = divergence
     first = getattr(solver, "_mean", None) or solver.sums
     lattice = first.randomizer.lattice
     n_sums = 1 if solver.name == "gradient" or not solver.problem.biases else (

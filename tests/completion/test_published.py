@@ -1,13 +1,11 @@
 """The published algorithms: to the letter, and what of their claims is true."""
 
-import importlib.util
 import itertools
 import math
 import pickle
 import struct
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -25,18 +23,8 @@ from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from sktensordp.noise import LaplaceLattice
 from sktensordp.privacy import privacy_of
 from sktensordp.tensor import TuckerForm, descend
+from tests.tensor.test_descent import reference
 
-
-def borrowed(folder, name):
-    """What another test has, which no package makes importable."""
-    path = Path(__file__).parents[1] / folder / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"_{name}_tools", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = borrowed("tensor", "test_descent").reference
 NAMES = ["input", "gradient", "output"]
 FALSE = ["gradient", "output"]
 RNG = np.random.default_rng(0)

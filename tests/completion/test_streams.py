@@ -4,12 +4,10 @@ What several calls reveal together is compared with the divergences of tests/pri
 which know neither dp-accounting nor the package.
 """
 
-import importlib.util
 import itertools
 import math
 import pickle
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,16 +26,6 @@ DOMAINS = {
     "bounds": {"levels": None, "value_bounds": BOUNDS},
 }
 TWO_DOMAINS = ["levels", "bounds"]
-
-
-@pytest.fixture(scope="module")
-def divergence():
-    """tests/privacy/_divergence.py, which no package makes importable."""
-    path = Path(__file__).parents[1] / "privacy" / "_divergence.py"
-    spec = importlib.util.spec_from_file_location("_divergence", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def entries(n=600, seed=0, shape=SHAPE):

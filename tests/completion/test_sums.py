@@ -1,10 +1,8 @@
 """Perturbation of sums: what one value changes, the law of the noise, the posterior."""
 
-import importlib.util
 import itertools
 import math
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from sktensordp.completion._sums import SumsPerturbation
 from sktensordp.datasets import make_ratings
 from sktensordp.privacy import privacy_of
 from sktensordp.tensor import fit_biases_to_sums
+from tests.support import divergence
 
 DOMAINS = {
     "levels": {"levels": [1, 2, 3, 4, 5]},
@@ -23,15 +22,6 @@ DOMAINS = {
     "bounds": {"value_bounds": (-1.0, 3.0)},
     "many levels": {"levels": range(60)},
 }
-
-
-def divergence():
-    """tests/privacy/_divergence.py, which no package makes importable."""
-    path = Path(__file__).parents[1] / "privacy" / "_divergence.py"
-    spec = importlib.util.spec_from_file_location("_divergence", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def make(**params):
@@ -81,7 +71,7 @@ def test_one_value_changes_one_sum_of_a_mode_by_the_range(domain, shape, monkeyp
 @pytest.mark.parametrize("n_modes", [2, 3])
 def test_the_guarantee_is_no_less_than_the_truth(n_modes, domain, epsilon):
     """Hockey-stick divergence of independent discrete Laplace laws, convolved."""
-    tools = divergence()
+    tools = divergence
     shape = (3,) * n_modes
     where = np.zeros((2, n_modes), dtype=np.int32)
     model = make(epsilon=epsilon, **DOMAINS[domain])

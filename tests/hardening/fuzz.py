@@ -19,10 +19,10 @@ from time import perf_counter
 # Small data: threads would cost more than they save.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from callers import SUBJECTS  # noqa: E402
-from judged import tried  # noqa: E402
+from tests.support.callers import SUBJECTS  # noqa: E402
+from tests.support.judged import tried  # noqa: E402
 
 BLOCK = 250
 SHOWN = 20

@@ -10,7 +10,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from every_estimator import RELEASING
 
 from sktensordp._random import NoiseSource
 from sktensordp.encoding._channels import SphereChannel
@@ -28,6 +27,7 @@ from sktensordp.mechanisms import (
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
 from sktensordp.privacy._sensitivity import SensitivitySet, declared_set
+from tests.support.every_estimator import RELEASING
 
 EPS = float(np.finfo(float).eps)
 LARGEST, LEAST = np.finfo(float).max, 5e-324

@@ -8,16 +8,6 @@ import warnings
 
 import numpy as np
 import pytest
-from every_estimator import BOX, MATRICES, RELEASING, ROWS, TASK, VALUES, WHERE, Case
-from side_channels import (
-    LARGEST,
-    LEAST,
-    constant_noise,
-    databases,
-    differences,
-    observe,
-    released,
-)
 from sklearn.base import clone
 
 from sktensordp._random import NoiseSource
@@ -33,6 +23,25 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
+from tests.support.every_estimator import (
+    BOX,
+    MATRICES,
+    RELEASING,
+    ROWS,
+    TASK,
+    VALUES,
+    WHERE,
+    Case,
+)
+from tests.support.side_channels import (
+    LARGEST,
+    LEAST,
+    constant_noise,
+    databases,
+    differences,
+    observe,
+    released,
+)
 
 TURNED = [[0.6, -0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
 OTHERS = {

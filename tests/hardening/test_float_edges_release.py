@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
-from every_estimator import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from sktensordp.completion import _sums
 from sktensordp.completion._input import domain_lattice, plan_entry_randomizer
 from sktensordp.completion._noisy_sums import plan_gaussian_sums, plan_laplace_sums
 from sktensordp.noise import _lattice, laplace_lattice
+from tests.support.every_estimator import CASES
 
 often = partial(settings, deadline=None, derandomize=True, database=None)
 EPSILONS = [

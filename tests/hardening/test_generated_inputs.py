@@ -8,12 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
-from callers import SUBJECTS, Input, Subject
-from every_estimator import CASES, ROWS, public_estimators
-from generated import PLANTED, Argument
-from judged import tried, verdict
 
 from sktensordp.mechanisms import LaplaceMechanism
+from tests.support.callers import SUBJECTS, Input, Subject
+from tests.support.every_estimator import CASES, ROWS, public_estimators
+from tests.support.generated import PLANTED, Argument
+from tests.support.judged import tried, verdict
 
 N_INPUTS = 30
 TRANSFORM = LaplaceMechanism.transform

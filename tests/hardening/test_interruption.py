@@ -4,17 +4,17 @@ import math
 import pickle
 import warnings
 
-import interrupting
 import numpy as np
 import pytest
-from every_estimator import CASES, RELEASING
-from interrupting import interrupted, n_released, recorded_keys, steps
 from sklearn.exceptions import NotFittedError
 
 from sktensordp import base
 from sktensordp._random import NoiseSource, ReleaseCounter
 from sktensordp.privacy import PrivacyBudget, _budget
 from sktensordp.privacy._cover import current_cover
+from tests.support import interrupting
+from tests.support.every_estimator import CASES, RELEASING
+from tests.support.interrupting import interrupted, n_released, recorded_keys, steps
 
 # The same modes, other sizes and values.
 OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)

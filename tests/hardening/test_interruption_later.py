@@ -10,13 +10,13 @@ import warnings
 
 import numpy as np
 import pytest
-from every_estimator import ROWS, USERS, VALUES, WHERE
-from interrupting import interrupted, n_released, recorded_keys, steps
 from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.privacy import PrivacyBudget
+from tests.support.every_estimator import ROWS, USERS, VALUES, WHERE
+from tests.support.interrupting import interrupted, n_released, recorded_keys, steps
 
 # The same modes, other values, and some of the same coordinates.
 OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)

@@ -10,15 +10,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from every_estimator import CASES, RELEASING
-from leak_hunt import (
+
+from sktensordp import _random, completion
+from sktensordp.completion import CPCompletion
+from tests.support.every_estimator import CASES, RELEASING
+from tests.support.leak_hunt import (
     Secrets,
     generators_alive,
     in_exception,
     released,
     state_of_modules,
 )
-from planted_data import (
+from tests.support.planted_data import (
     LARGEST,
     LEAST,
     N_OWN,
@@ -32,9 +35,6 @@ from planted_data import (
     tensor_data,
     used,
 )
-
-from sktensordp import _random, completion
-from sktensordp.completion import CPCompletion
 
 CELLS = next(case for case in CASES if case.label == "CPCompletion, values, noise")
 USERS = next(case for case in CASES if case.private == "users")

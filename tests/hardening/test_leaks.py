@@ -1,14 +1,37 @@
-"""What fitted estimators keep of private data and of their noise: nothing."""
+"""What is kept, said or stored of private data and of noise: nothing."""
 
 import copy
 import gc
+import logging
+import os
+import subprocess
+import sys
+import warnings
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
-from every_estimator import CASES, EVERY, RELEASING
-from leak_hunt import Secrets, generators_alive, released, state_of_modules
-from planted_data import (
+from sklearn.pipeline import make_pipeline
+
+import sktensordp
+from sktensordp import _random
+from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.model_selection import PrivateSearchCV, _private_search
+from tests.support.every_estimator import CASES, EVERY, RELEASING
+from tests.support.generated import SHOWN, SPOILT, SPOILT_1D, SPOILT_2D
+from tests.support.leak_hunt import (
+    Secrets,
+    generators_alive,
+    in_exception,
+    numbers_in,
+    released,
+    state_of_modules,
+)
+from tests.support.planted_data import (
+    LARGEST,
+    LEAST,
+    N_USERS,
     RARE,
     USER,
     add_code_and_noise,
@@ -23,9 +46,11 @@ from planted_data import (
     used,
 )
 
-from sktensordp import _random
+USERS = [case for case in CASES if case.private == "users"]
+TENSOR = next(case for case in CASES if case.label == "CPCompletion, values, noise")
 
-USERS = [case for case in RELEASING if case.values[0].private == "users"]
+
+# --- kept by what is fitted ----------------------------------------------------------
 
 
 @pytest.fixture
@@ -68,22 +93,41 @@ def test_nothing_is_kept(case, drawn):
             add_code_and_noise(secrets, case, estimator, out[0])
         for name, key in drawn:
             secrets.add_key(name, key)
-        found = found_in(secrets, estimator, out)
-        assert not found, way
+        assert not found_in(secrets, estimator, out), way
 
 
-@pytest.mark.parametrize("case", EVERY)
-def test_no_part_of_the_input_stays_in_memory(case):
-    data, before = private_data(case), generators_alive()
-    estimator = fresh(case).fit(*data_of(case) if is_encoder(case) else data)
-    out = used(case, estimator, *data)
-    kept = [weakref.ref(array) for array in data]
-    del data
+def left_in_memory(cases):
+    """What is alive after fits and uses: labels of arrays of data; sources of noise."""
+    # Tests of interruptions leave some sources, in tracebacks.
+    before, kept = len(generators_alive()), []
+    for case in cases:
+        data = private_data(case)
+        estimator = fresh(case).fit(*data_of(case) if is_encoder(case) else data)
+        out = used(case, estimator, *data)
+        kept.append(
+            (case.label, [weakref.ref(array) for array in data], estimator, out)
+        )
+        del data
     gc.collect()
-    assert [array() for array in kept] == [None] * len(kept)
-    # Tests of interruptions leave some, in tracebacks.
-    assert len(generators_alive()) <= len(before)
-    assert estimator is not out
+    found = [
+        label for label, arrays, *_ in kept if any(ref() is not None for ref in arrays)
+    ]
+    return found + ["noise"] * (len(generators_alive()) > before)
+
+
+def test_nothing_stays_in_the_process(drawn):
+    assert left_in_memory(CASES) == []
+    secrets = Secrets()
+    for case in CASES:
+        # Whole numbers are many in tables of laws that other tests have asked for.
+        planted = secrets_of(case)
+        for name in ("user", "entries of the user", "entries", "users"):
+            planted = planted.without(name)
+        secrets.update(planted.without("entries of an item"))
+    for name, key in drawn:
+        secrets.add_key(name, key)
+    assert {"key", "noise"} == {name for name, _ in drawn}
+    assert not secrets.hunt(state_of_modules(), skip=[drawn])
 
 
 @pytest.mark.parametrize("case", [case for case in EVERY if is_encoder(case.values[0])])
@@ -95,7 +139,7 @@ def test_rows_that_an_encoder_learned_from_are_not_kept(case):
     assert not found_in(secrets, estimator, [estimator.client()])
 
 
-@pytest.mark.parametrize("case", USERS)
+@pytest.mark.parametrize("case", USERS, ids=lambda case: case.label)
 def test_rows_of_users_are_no_values_and_stay_in_the_process(case):
     X, y = tensor_data(case)
     estimator = fresh(case).fit(X, y).fold_in(X, y)
@@ -107,21 +151,6 @@ def test_rows_of_users_are_no_values_and_stay_in_the_process(case):
     secrets.add("row", row).add_whole("user", USER)
     assert secrets.hunt(estimator._local)
     assert not released(secrets, estimator)
-
-
-def test_the_package_keeps_nothing(drawn):
-    secrets = Secrets()
-    for case in CASES:
-        used(case, fresh(case).fit(*data_of(case)), *private_data(case))
-        # Whole numbers are many in tables of laws that other tests have asked for.
-        planted = secrets_of(case)
-        for name in ("user", "entries of the user", "entries", "users"):
-            planted = planted.without(name)
-        secrets.update(planted.without("entries of an item"))
-    for name, key in drawn:
-        secrets.add_key(name, key)
-    assert {"key", "noise"} == {name for name, _ in drawn}
-    assert not secrets.hunt(state_of_modules(), skip=[drawn])
 
 
 @pytest.mark.parametrize("case", RELEASING)
@@ -145,3 +174,428 @@ def test_no_memory_is_released_that_was_not_written(case, monkeypatch):
     for _, estimator in fits_of(case):
         out = used(case, estimator, *private_data(case))
         assert not secrets.hunt([estimator, out])
+
+
+# --- kept of the tries of a search: the best alone -----------------------------------
+
+N_TRIES = 9
+SEARCHED = {"entries": TENSOR, "users": USERS[0]}
+
+
+class Tries:
+    """What every try was: to be searched for in what is left."""
+
+    def __init__(self):
+        self.secrets = Secrets()
+        self.fits, self.numbers, self.params = [], [], []
+        self.totals, self.splits = [], []
+
+    def of(self, candidate, X, split, total):
+        self.fits.append(weakref.ref(candidate))
+        self.numbers.append(numbers_in(candidate, skip=[X]))
+        self.params.append(candidate.get_params().get("regularization"))
+        self.totals.append(total)
+        self.splits.append(split)
+        self.secrets.add_whole("raw score", total)
+        for rows in split:
+            held = np.isin(np.arange(len(X)), rows)
+            for raw in (rows, np.sort(rows), held, ~held, rows.astype(np.int32)):
+                self.secrets.add_bytes("split", raw.tobytes())
+            self.secrets.add_bytes("held out", X[rows].tobytes())
+
+    def losers(self, best):
+        """Secrets of the tries that were not the best."""
+        known = np.concatenate([numbers_in(best), [best.regularization]])
+        for found, param in zip(self.numbers, self.params, strict=True):
+            if param != best.regularization:
+                found = np.append(found, param)
+                new = ~np.isclose(found[:, None], known, 1e-9, 0).any(axis=1)
+                self.secrets.add("loser", found[new])
+        return self.secrets
+
+
+@pytest.fixture
+def tries(monkeypatch):
+    fit, found = _private_search._fitted, Tries()
+
+    def recording(candidate, X, y, split, scores, planned):
+        total, fitted = fit(candidate, X, y, split, scores, planned)
+        found.of(fitted, X, split, total)
+        return total, fitted
+
+    monkeypatch.setattr(_private_search, "_fitted", recording)
+    monkeypatch.setattr(_private_search, "categorical", lambda *_: np.array([N_TRIES]))
+    return found
+
+
+class LogUniform:
+    """Numbers that no other try has."""
+
+    def rvs(self, size=None, random_state=None):
+        return 10 ** random_state.uniform(-3, 0, size)
+
+
+def search_of(kind, **options):
+    params = {"shape": (N_USERS, 3)} if kind == "users" else {"max_iter": 3}
+    return PrivateSearchCV(
+        SEARCHED[kind].fresh(**params), {"regularization": LogUniform()},
+        score_bounds=(-1, 0), **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "refit"),
+    [
+        ("entries", True),
+        ("entries", "keep"),
+        ("entries", False),
+        pytest.param("users", "keep", marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_of_the_losers_is_kept(kind, refit, tries):
+    search = search_of(kind, refit=refit).fit(*tensor_data(SEARCHED[kind]))
+    kept = [search.best_estimator_] if refit else []
+    best = kept[0] if kept else search.estimator.set_params(**search.best_params_)
+    secrets = tries.losers(best)
+    assert "loser" in secrets
+    local = [getattr(one, "_local", None) for one in kept]
+    if refit == "keep":
+        # Coordinates are public, and which of them it was fitted to.
+        local += getattr(kept[0], "_observed", [])
+        secrets = secrets.without("split")
+    secrets.update(secrets_of(SEARCHED[kind]))
+    assert not secrets.hunt(search, skip=local) + released(secrets, search)
+    gc.collect()
+    alive = [fit() for fit in tries.fits if fit() is not None]
+    assert len(tries.fits) == N_TRIES
+    assert alive == (kept if refit == "keep" else [])
+
+
+def test_what_is_kept_of_tries_is_found(tries):
+    search = search_of("entries", refit=False).fit(*tensor_data(TENSOR))
+    best = search.estimator.set_params(**search.best_params_)
+    secrets = tries.losers(best)
+    assert not secrets.hunt(search)
+    loser = next(k for k, p in enumerate(tries.params) if p != best.regularization)
+    for kept in (
+        tries.splits[0],
+        np.isin(np.arange(12), tries.splits[0][1]),
+        float(tries.totals[loser]),
+        {"of": tries.params[loser]},
+        tries.numbers[loser],
+    ):
+        search.kept_ = kept
+        assert secrets.hunt(search)
+
+
+def test_tries_are_not_heard_of(tries, monkeypatch):
+    """How often callbacks are called, or warnings given, would tell how many were."""
+
+    class Counter:
+        n_fits = 0
+
+        def setup(self, estimator, context):
+            self.n_fits += 1
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        on_fit_task_end = teardown = on_fit_task_begin
+
+    fit = CPCompletion.fit
+
+    def warning(*arguments):
+        warnings.warn("tried", UserWarning, stacklevel=2)
+        return fit(*arguments)
+
+    search, counter = search_of("entries", refit=False), Counter()
+    search.estimator.set_callbacks(counter)
+    pipeline = make_pipeline(CoordinateEncoder(), search.estimator)
+    other = PrivateSearchCV(
+        pipeline, {"cpcompletion__rank": [1]}, score_bounds=(-1, 0), refit=False
+    )
+    monkeypatch.setattr(CPCompletion, "fit", warning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(*tensor_data(TENSOR))
+        assert len(tries.fits) == N_TRIES
+        other.fit(*tensor_data(TENSOR))
+    assert not caught
+    assert counter.n_fits == 0
+
+
+# --- said by errors, warnings, logs and callbacks ------------------------------------
+
+
+def changed(array, value):
+    """The array with one item replaced, next to those that are planted."""
+    array = np.array(array, dtype=float)
+    array.flat[0] = value
+    return array
+
+
+def spoiled(array):
+    """The array spoiled in every way, by name."""
+    array = np.asarray(array)
+    made = SPOILT | {1: SPOILT_1D, 2: SPOILT_2D}.get(array.ndim, {})
+    numbers = [np.nan, -np.inf, 1e308, RARE, -USER, N_USERS + USER]
+    return {
+        **{name: make(array) for name, make in made.items()},
+        **{f"with {float(number):.4}": changed(array, number) for number in numbers},
+        "texts": np.full(array.shape, f"{RARE} x{USER}"),
+        "all as text": array.astype(str),
+        "nothing": array[:0],
+        "one row": array[0],
+        "flat": array.ravel(),
+        "deeper": array[..., np.newaxis],
+        "more columns": np.concatenate([array, array], axis=-1),
+        "scalar": array.flat[3],
+        "records": np.array([(USER, RARE)] * 3, dtype=[("user", int), ("y", float)]),
+    }
+
+
+def bad_calls(case, estimator):
+    """Yield what to call with bad data after a fit, or for one, by name."""
+    X, *rest = private_data(case)
+    names = ["fit", "fit_transform", "partial_fit", "fold_in", "score"]
+    names += ["scale_values", "unscale_values", "predict", "transform", "variance"]
+    names += ["privatize", "decode", "inverse_transform"]
+    with_y = set(names[:7]) if rest else {"score"}
+    for name in names:
+        if not hasattr(estimator, name):
+            continue
+        method = fresh(case).fit if name == "fit" else getattr(estimator, name)
+        for spoil, bad in spoiled(X).items():
+            yield f"{name}, X: {spoil}", method, (bad, *rest)
+        if name in with_y and rest:
+            for spoil, bad in spoiled(rest[0]).items():
+                yield f"{name}, y: {spoil}", method, (X, bad)
+            yield f"{name}, y is short", method, (X, rest[0][:-1])
+            yield f"{name}, pair", method, (X, np.column_stack([rest[0]] * 2))
+    if hasattr(estimator, "fit_batches"):
+        for spoil, bad in spoiled(X).items():
+            batches = [data_of(case), (bad, rest[0])]
+            yield f"batches, X: {spoil}", fresh(case).fit_batches, (batches,)
+        for spoil, bad in spoiled(rest[0]).items():
+            yield f"batches, y: {spoil}", fresh(case).fit_batches, ([(X, bad)],)
+    if hasattr(estimator, "recommend"):
+        for spoil, bad in spoiled(X[:, 0]).items():
+            yield f"recommend: {spoil}", estimator.recommend, (bad,)
+    if hasattr(estimator, "client"):
+        for spoil, bad in spoiled(rest[0] if rest else X).items():
+            yield f"client: {spoil}", estimator.client().privatize, (bad,)
+
+
+class Listener(logging.Handler):
+    """All records of all loggers, as text."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.said = []
+
+    def emit(self, record):
+        self.said.append((record.getMessage(), record.args, record.exc_info))
+
+
+@pytest.fixture
+def heard(capfd, monkeypatch):
+    """Findings of secrets in all that was said since the test began."""
+    listener, root = Listener(), logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.DEBUG)
+    root.addHandler(listener)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+
+        def findings(secrets):
+            said = [(w.message.args, str(w.message), w.source) for w in caught]
+            return secrets.hunt([said, listener.said, *capfd.readouterr()])
+
+        yield findings
+    root.removeHandler(listener)
+
+
+# Checks of data are those of a class: the last case of each.
+OF_CLASSES = {(type(one.estimator), one.private): one for one in CASES}.values()
+# Of every method and way to spoil data a class tries a fourth, another one each.
+N_PARTS = 4
+
+
+@pytest.mark.parametrize("case", OF_CLASSES, ids=lambda case: case.label)
+def test_errors_show_no_data(case, heard):
+    # How long arrays are, messages say.
+    secrets = secrets_of(case).without("entries")
+    estimator = fresh(case).fit(*data_of(case))
+    found, raised, first = {}, 0, CASES.index(case)
+    for number, (name, method, bad) in enumerate(bad_calls(case, estimator), first):
+        if number % N_PARTS:
+            continue
+        try:
+            method(*bad)
+        except Exception as error:
+            raised += 1
+            if what := in_exception(secrets, error) or SHOWN.search(str(error)):
+                found[name] = what
+    assert raised > 20
+    assert not found
+    assert not heard(secrets)
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_nothing_is_said_by_the_way(case, heard):
+    secrets = secrets_of(case)
+    estimator = fresh(case)
+    if hasattr(estimator, "verbose"):
+        estimator.verbose = 3
+    used(case, estimator.fit(*data_of(case)), *private_data(case))
+    assert not heard(secrets)
+
+
+class Watcher:
+    """A callback that hunts in all that it is handed."""
+
+    def __init__(self, secrets):
+        self.secrets, self.found, self.n_hooks = secrets, [], 0
+
+    def look(self, *handed):
+        self.n_hooks += 1
+        local = getattr(handed[0], "_local", None)
+        self.found += self.secrets.hunt(handed, skip=[self, local])
+
+    def setup(self, estimator, context):
+        self.look(estimator, context)
+
+    teardown = setup
+
+    def on_fit_task_begin(
+        self, estimator, context, *, X=None, y=None, metadata=None,
+        fitted_estimator=None,
+    ):  # fmt: skip
+        self.look(estimator, context, X, y, metadata, fitted_estimator)
+
+    on_fit_task_end = on_fit_task_begin
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_callbacks_are_handed_no_data(case):
+    watcher = Watcher(secrets_of(case))
+    for way, estimator in fits_of(case, lambda one: one.set_callbacks(watcher)):
+        used(case, estimator, *private_data(case))
+        assert not watcher.found, way
+    is_search = hasattr(case.estimator, "param_distributions")
+    assert (watcher.n_hooks > 4) is not is_search
+
+
+def test_what_callbacks_are_handed_is_searched(monkeypatch):
+    start = CPCompletion.fit
+
+    def leaking(estimator, X, y):
+        estimator._values = y
+        return start(estimator, X, y)
+
+    watcher = Watcher(secrets_of(TENSOR))
+    monkeypatch.setattr(CPCompletion, "fit", leaking)
+    fresh(TENSOR).set_callbacks(watcher).fit(*data_of(TENSOR))
+    assert watcher.found
+
+
+# --- left on a disk ------------------------------------------------------------------
+
+PLACES = ("HOME", "TMPDIR", "JOBLIB_TEMP_FOLDER", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+SCRIPT = """
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sktensordp import _random
+from sktensordp.completion import CPCompletion
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.model_selection import PrivateSearchCV
+
+start, keys, numbers = _random.NoiseSource.__init__, [], list(map(float, sys.argv[1:]))
+
+def recording(source, *arguments):
+    start(source, *arguments)
+    keys.append(source._key.hex())
+
+def of_rows(estimator, X, y):
+    # So large an array reaches a worker as a file.
+    assert list(Path(os.environ["JOBLIB_TEMP_FOLDER"]).rglob("*.pkl"))
+    return -np.abs(y - estimator.predict(X))
+
+_random.NoiseSource.__init__ = recording
+rng = np.random.default_rng(0)
+y = rng.choice(numbers, 150_000)
+noise = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
+options = dict(n_iter=2, score_bounds=(-1, 0), scoring=of_rows, cv=2, n_jobs=2)
+grid = {"linearregression__fit_intercept": [True]}
+PrivateSearchCV(noise, grid, **options).fit(y[:, None], y)
+X, y = rng.integers(0, 100, (50, 2)), y[:50]
+model = CPCompletion(0, perturbation="input", value_bounds=(0, 1), max_iter=1)
+users = CPCompletion(1, unit=0, shape=(100, 100), delta=1e-3, value_bounds=(0, 1))
+release = noise[0].fit(y[:8, None]).transform
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(lambda one: one.fit(X, y).predict(X[:9]), [model, users]))
+    list(pool.map(release, [y[:8, None]] * 8))
+print(*keys)
+"""
+
+
+def files_in(folder, secrets):
+    """Findings in the names and the bytes of all files."""
+    found = []
+    for path in folder.rglob("*"):
+        said = secrets.in_text(path.name)
+        if path.is_file():
+            said |= secrets.in_bytes(path.read_bytes(), floats=False)
+        found += [f"{path.relative_to(folder)}: {what}" for what in said]
+    return found
+
+
+@pytest.mark.slow
+def test_no_file_holds_data_or_a_key(tmp_path):
+    """Of a process that finds its folders empty, and compiles."""
+    environ = {**os.environ, **{place: str(tmp_path / place) for place in PLACES}}
+    for place in PLACES:
+        (tmp_path / place).mkdir()
+    package = Path(sktensordp.__file__).parent
+    path = [str(package.parent), environ.get("PYTHONPATH")]
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(repr, (RARE, LEAST, LARGEST))],
+        env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    secrets, keys = (
+        Secrets().plant("planted", RARE, LEAST, LARGEST),
+        done.stdout.split(),
+    )
+    # Where Python stores compiled modules, and numba by default.
+    assert not files_in(package, secrets)
+    for key in keys:
+        secrets.add_key("key", bytes.fromhex(key))
+    assert len(keys) > 10
+    assert list((tmp_path / "NUMBA_CACHE_DIR").rglob("*.nbi"))
+    assert not secrets.in_text(done.stderr)
+    assert not files_in(tmp_path, secrets)
+    # What memory of large arrays was shared is gone.
+    assert not list((tmp_path / "JOBLIB_TEMP_FOLDER").rglob("*.pkl"))
+
+
+def test_a_file_with_data_or_a_key_is_found(tmp_path):
+    key = bytes(range(7, 23))
+    secrets = Secrets().plant("planted", RARE).add_key("key", key)
+    (tmp_path / "deep").mkdir()
+    path = tmp_path / "deep" / "left"
+    path.write_bytes(b"nothing of interest, 0.123456789")
+    assert not files_in(tmp_path, secrets)
+    for write in (
+        lambda: path.write_bytes(np.array([0.1, RARE]).tobytes()),
+        lambda: np.savetxt(path, [[0.1, RARE]], fmt="%.6f"),
+        lambda: path.write_text(f"seed={key.hex()}"),
+    ):
+        write()
+        assert files_in(tmp_path, secrets)

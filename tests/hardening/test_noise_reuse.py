@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import joblib
 import numpy as np
 import pytest
-from every_estimator import CASES, RELEASING, ROWS
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -23,6 +22,7 @@ from sktensordp.completion._client import CompletionClient
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.encoding._client import EncoderClient
 from sktensordp.mechanisms import LaplaceMechanism
+from tests.support.every_estimator import CASES, RELEASING, ROWS
 
 # All values are alike, so that what differs is the noise.
 WHERE, SHAPE = np.argwhere(np.ones((20, 15))), (20, 15)

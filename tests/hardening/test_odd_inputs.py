@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from every_estimator import ROWS, VALUES, WHERE
 from scipy.sparse import csr_array
 from sklearn.metrics import r2_score
 
@@ -21,6 +20,7 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget
+from tests.support.every_estimator import ROWS, VALUES, WHERE
 
 MECHANISM = LaplaceMechanism(math.inf, bounds=(-1e18, 1e18)).fit(ROWS)
 MODEL = CPCompletion(0, value_bounds=(0, 1), max_iter=1).fit(WHERE, VALUES)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from every_estimator import RELEASING
-from interrupting import n_released, recorded_keys
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
@@ -25,6 +23,8 @@ from sktensordp.exceptions import (
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
 from sktensordp.tensor._blas import one_blas_thread
+from tests.support.every_estimator import RELEASING
+from tests.support.interrupting import n_released, recorded_keys
 
 N_THREADS = 8
 PACKAGE = str(Path(sktensordp.__file__).parent)

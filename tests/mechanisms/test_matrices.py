@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from sktensordp import mechanisms as ms
-from sktensordp.privacy import gaussian_mu
+from sktensordp.privacy import gaussian_delta, gaussian_mu
 
 ORACLE = Path(__file__).with_name("strategy_oracle.json").read_text(encoding="utf-8")
 ORACLE = json.loads(ORACLE)["matrix_mechanism"]
@@ -132,7 +132,11 @@ def test_matrix_mechanism(key, count):
     assert 0.997 * of_event < mu <= of_event <= gaussian_mu(1.0, DELTA)
     np.testing.assert_allclose(answers @ strategy, matrix, atol=1e-8)
     np.testing.assert_allclose(np.square(answers).sum(axis=1), mm.noise_variance_)
-    assert mm.privacy_guarantee_.unit == "entry"
+    # Two cells that change by 1 each, as when one person moves, are covered too.
+    pairs = np.linalg.norm(strategy[:, :, None] - strategy[:, None], axis=0)
+    assert pairs.max() + mm._plan.lattice.step * math.sqrt(len(strategy)) <= of_event
+    assert mm.privacy_guarantee_.unit == "cell"
+    assert "for one cell of one histogram (a change of" in str(mm.privacy_guarantee_)
     one = MM(workload=matrix, delta=DELTA, sensitivity=2.0).fit(X)
     found = one.expected_squared_error_, one.privacy_guarantee_.delta_at(0.5)
     known = mm.expected_squared_error_, mm.privacy_guarantee_.delta_at(0.5)
@@ -177,21 +181,67 @@ def test_projections_are_calibrated(budget, r):
         jl = JL(budget[0], **params).fit(np.zeros((1, n_rows, 4)))
         guarantee = jl.privacy_guarantee_
         assert (guarantee.epsilon, guarantee.delta) == budget
-        assert (guarantee.unit, guarantee.relation) == (0, "add-or-remove")
+        assert (guarantee.unit, guarantee.relation) == ("row", "add-or-remove")
         projection, residual = guarantee.event.events
         noise.append(jl._plan.noise)
         tau = (3.0 / noise[-1]) ** 2
         assert 0.999 * projection.tau < tau <= projection.tau * (1 + 1e-15)
-        # The worst pair are r draws of N(0, 1 + tau) and of N(0, 1): chi-square tails.
-        epsilon, law, k = budget[0], chi2(r), 2 * (1 + tau) / tau
-        ends = k * (r / 2 * math.log1p(tau) + np.array([epsilon, -epsilon]))
-        removed = law.sf(ends[0] / (1 + tau)) - math.exp(epsilon) * law.sf(ends[0])
-        added = law.cdf(ends[1]) - math.exp(epsilon) * law.cdf(ends[1] / (1 + tau))
-        assert 0.97 * budget[1] < max(removed, added) < budget[1]
+        # The worst pair.
+        delta = projections_delta(budget[0], tau, r)
+        assert 0.97 * budget[1] < delta < budget[1]
         assert residual.epsilon < 1e-3 * budget[0]
         assert residual.delta < 1e-9 * budget[1]
     # More rows need no more noise, but for what the residual takes.
     assert noise[2] == pytest.approx(noise[0], rel=1e-3)
+
+
+def projections_delta(epsilon, tau, r):
+    """Exact: of r draws of N(0, 1 + tau) and of N(0, 1), by chi-square tails."""
+    law, k = chi2(r), 2 * (1 + tau) / tau
+    ends = k * (r / 2 * math.log1p(tau) + np.array([epsilon, -epsilon]))
+    removed = law.sf(ends[0] / (1 + tau)) - math.exp(epsilon) * law.sf(ends[0])
+    added = law.cdf(ends[1]) - math.exp(epsilon) * law.cdf(ends[1] / (1 + tau))
+    return max(removed, added)
+
+
+def test_projections_protect_one_row_and_no_more():
+    """Stated for a sample, or for a person in 20 samples, epsilon would be false."""
+    r, n_samples, n_rows = 100, 20, 50
+    jl = JL(1.0, n_projections=r, norm_bound=1.0).fit(np.zeros((n_samples, n_rows, 3)))
+    guarantee = jl.privacy_guarantee_
+    assert guarantee.unit == "row"
+    assert "for one row of one sample (add-or-remove)" in str(guarantee)
+    tau = (r * jl.noise_variance_[0, 1]) ** -0.5  # the variance is w^4 / r
+    assert 0.97e-6 < projections_delta(1.0, tau, r) < 1e-6
+    # A sample of rows that are all the same, added together.
+    assert projections_delta(1.0, n_rows * tau, r) > 0.99
+    # One such row in every sample: so many times as many draws.
+    person = [projections_delta(epsilon, tau, n_samples * r) for epsilon in (1, 4.4)]
+    assert person[0] > 0.08
+    assert person[1] > 1e-6
+    composed = n_samples * guarantee
+    assert composed.unit == "row"
+    assert 4.4 < composed.epsilon_at(1e-6) < 4.5
+    for epsilon in (1.0, 4.5):
+        truth = projections_delta(epsilon, tau, n_samples * r)
+        assert truth < composed.delta_at(epsilon) < 1.3 * truth
+
+
+def test_the_matrix_mechanism_protects_one_cell_and_no_more():
+    """Stated for a sample, or for a person in 20 samples, epsilon would be false."""
+    n_samples, n_cells = 20, 8
+    mm = MM(1.0).fit(np.zeros((n_samples, n_cells)))
+    guarantee, mu = mm.privacy_guarantee_, mm.noise_variance_[0] ** -0.5
+    assert guarantee.unit == "cell"
+    assert gaussian_delta(1.0, mu) < 1e-6
+    # All cells of one sample change by 1, or one cell of all samples.
+    for size in (n_cells, n_samples):
+        assert gaussian_delta(1.0, math.sqrt(size) * mu) > 1e-2
+    composed = n_samples * guarantee
+    truth = gaussian_delta(4.0, math.sqrt(n_samples) * mu)
+    assert composed.unit == "cell"
+    assert 1e-6 < truth < composed.delta_at(4.0) < 1.1 * truth
+    assert composed.epsilon_at(1e-6) > 4
 
 
 def test_matrix_noise_is_tensor_noise():

@@ -1,6 +1,8 @@
-"""Expected errors are those that are measured, and are known without private data."""
+"""Expected errors are those that are measured, and depend on what the pages say."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.model_selection import epsilon_needed, expected_error
 
+DOC = Path(__file__).parents[2] / "doc"
 SHAPE = (3, 4)
 BOX = {"bounds": (0, 1), "random_state": 0}
 WEIGHTS = np.array([1.0, 0.5, 0.25])
@@ -269,6 +272,117 @@ def test_users_are_known_by_their_number_alone():
     assert_array_equal(found[0], found[2])
     assert np.all(expected_error(model, rows[:500], epsilons=[1.0, 8.0]).errors
                   > found[0])  # fmt: skip
+
+
+# What an answer depends on, by changes of one thing at a time
+
+
+def changed_mechanism():
+    X = np.zeros((2, 3, 4))
+    return (X, None), {
+        "the shape of a row of `X`": (np.zeros((2, 3, 5)), None),
+        "the number of rows of `X`": (np.zeros((7, 3, 4)), None),
+        "the numbers in `X`": (np.full_like(X, 0.7), None),
+        "`y`": (X, np.ones(2)),
+    }
+
+
+def changed_encoder():
+    X, y = load_wine(return_X_y=True)
+    other = X.copy()
+    # Another person in one row; means, variances and all else follow.
+    other[0] = other[1]
+    return (X, y), {
+        "the shape of a row of `X`": (X[:, 1:], y),
+        "the number of rows of `X`": (X[1:], y[1:]),
+        "the numbers in `X`": (other, y),
+        "`y`": (X, y[::-1]),
+    }
+
+
+def changed_coordinates():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 9, (60, 2))
+    X[:2] = [[0, 0], [8, 8]]  # So that the others have the same shape.
+    other = X.copy()
+    other[2:, 0] = np.sort(rng.integers(0, 3, 58))
+    wider = np.column_stack([X, rng.integers(0, 9, 60)])
+    return (X, None), {
+        "the shape of a row of `X`": (wider, None),
+        "the number of rows of `X`": (np.vstack([X, X[:1]]), None),
+        "the numbers in `X`": (other, None),
+        "`y`": (X, rng.normal(size=60)),
+    }
+
+
+CHANGES = {
+    "a mechanism": (
+        [LaplaceMechanism(**BOX), HybridMechanism(**BOX), GaussianMechanism(**BOX)],
+        changed_mechanism,
+    ),
+    "an encoder": (
+        [TaskAwareEncoder(), PrivacyAgnosticEncoder(n_components=1)], changed_encoder,
+    ),
+    'a completion with `unit="entry"`': (
+        [CPCompletion(2, levels=LEVELS), TuckerCompletion(2, levels=LEVELS)],
+        changed_coordinates,
+    ),
+    "a completion with `unit=0` or another mode": (
+        [CPCompletion(2, levels=LEVELS, unit=unit, shape=(9, 9)) for unit in (0, 1)],
+        changed_coordinates,
+    ),
+}  # fmt: skip
+
+
+def depends_on(estimator, changes):
+    """Names of the changes that change the expected error."""
+    data, others = changes()
+    error = expected_error(estimator, *data, epsilons=[2.0]).errors[0]
+    found = set()
+    for name, other in others.items():
+        try:
+            if expected_error(estimator, *other, epsilons=[2.0]).errors[0] != error:
+                found.add(name)
+        except ValueError as refused:
+            # It must be as it was declared, which says nothing of the data.
+            if "shape" not in str(refused):
+                raise
+    return found
+
+
+def depends_on_by_page():
+    """The same, as the table of the page has it."""
+    table = (DOC / "choosing_epsilon.md").read_text().split("does the answer depend on")
+    names, _, *rows = (
+        [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for line in table[1].split("\n\n")[0].split("\n")
+    )
+    return {
+        row[0]: {
+            name for name, cell in zip(names, row[1:], strict=True)
+            if cell.startswith("yes")
+        }
+        for row in rows
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_the_page_says_what_an_answer_depends_on(kind):
+    estimators, changes = CHANGES[kind]
+    for estimator in estimators:
+        assert depends_on(estimator, changes) == depends_on_by_page()[kind]
+
+
+def test_what_depends_on_data_is_not_said_to_read_none():
+    page = (DOC / "threat_model.md").read_text()
+    said = re.search(r"What never reads data: (.*?)\. ", page, flags=re.DOTALL)[1]
+    data = {"the number of rows of `X`", "the numbers in `X`", "`y`"}
+    found = {kind for kind, case in CHANGES.items() if data & depends_on(
+        case[0][0], case[1])}  # fmt: skip
+    assert found == set(CHANGES) - {"a mechanism"}
+    for function in (expected_error, epsilon_needed):
+        assert function.__name__ not in said
+        assert function.__name__ in page
 
 
 CASES = {

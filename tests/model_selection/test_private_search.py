@@ -11,6 +11,7 @@ from scipy.stats import uniform
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import (
@@ -187,10 +188,12 @@ def test_the_report_is_of_the_search_and_names_what_it_leaves_out():
     assert "How long the search took" in named
     for refit in (True, "keep", False):
         scaled = labelled(refit=refit)
-        scaled.estimator.steps.insert(0, ("scale", StandardScaler()))
+        frozen = FrozenEstimator(StandardScaler().fit(RNG.random((9, 3))))
+        scaled.estimator.steps.insert(0, ("scale", frozen))
         named = privacy_of(scaled.fit(X, LABELS)).unprotected
-        # Its raw means reach the scores, whether or not a model is kept.
+        # That it was fitted to public data cannot be seen.
         assert "What StandardScaler learned in its fit; it gives no guarantee." in named
+        assert any("LogisticRegression learned from y" in one for one in named)
 
 
 @pytest.mark.parametrize("outer", [GridSearchCV, RandomizedSearchCV])

@@ -17,13 +17,19 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer
 
 import sktensordp.base
 from sktensordp import _random
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    JohnsonLindenstrauss,
+    LaplaceMechanism,
+    MatrixMechanism,
+)
 from sktensordp.model_selection import PrivateSearchCV, _private_search
 from sktensordp.model_selection._groups import Rows, Users, uses_of
 from sktensordp.privacy import (
@@ -468,3 +474,39 @@ def test_users_are_held_out_by_coins_that_know_no_row():
     for test, share in zip(shares[1:], (0.2, 0.75), strict=True):
         wide = 6 * math.sqrt(share * (1 - share) / n_rows)
         assert len(test) / n_rows == pytest.approx(share, abs=wide)
+
+
+def test_a_search_protects_one_row_of_a_sample_where_its_estimator_does():
+    def flat(matrices):
+        return matrices.reshape(len(matrices), -1)
+
+    matrices = np.zeros((24, 4, 2))
+    noise = JohnsonLindenstrauss(1.0, norm_bound=1.0)
+    model = make_pipeline(noise, FunctionTransformer(flat), Ridge())
+    search = PrivateSearchCV(
+        model, {"ridge__alpha": [1.0, 2.0]}, n_iter=2, score_bounds=(-1, 1),
+        score_epsilon=1.0, random_state=0,
+    )  # fmt: skip
+    search.fit(matrices, Y.astype(float))
+    guarantee = search.privacy_guarantee_
+    assert (guarantee.unit, guarantee.relation) == ("row", "add-or-remove")
+    fit = noise.fit(matrices).privacy_guarantee_
+    # A try fits, or is scored; the best of some 2, and the last fit.
+    assert guarantee.epsilon > 2 * fit.epsilon_at(guarantee.delta)
+    with pytest.raises(ValueError, match="do not compose"):
+        guarantee + GUARANTEES[1.0]
+
+
+@pytest.mark.parametrize("place", ["estimator", "candidate"])
+def test_what_may_mix_the_cells_of_a_sample_is_refused(place):
+    """Normalizer changes all cells of a sample where one of them changes."""
+    model = make_pipeline(Normalizer(), MatrixMechanism(), Ridge())
+    grid = {"ridge__alpha": [1.0, 2.0]}
+    if place == "candidate":
+        model.set_params(normalizer="passthrough")
+        grid["normalizer"] = ["passthrough", Normalizer()]
+    search = PrivateSearchCV(model, grid, score_bounds=(-1, 1))
+    refused = pytest.raises(ValueError, match="Normalizer may mix the cells")
+    with PrivacyBudget(99.0, 0.5) as budget, refused:
+        search.fit(np.ones((24, 3)), Y.astype(float))
+    assert budget.spent is None

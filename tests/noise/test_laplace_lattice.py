@@ -89,6 +89,9 @@ class TestBudget:
         lattice = laplace_lattice(low, high, epsilon)
         epsilon = Fraction(epsilon)
         assert epsilon * (1 - Fraction(1, 1000)) < realised(lattice) <= epsilon
+        # What is stated is rounded up.
+        stated = Fraction(lattice.epsilon)
+        assert realised(lattice) <= stated < realised(lattice) * (1 + Fraction(1e-15))
 
     @PROPERTY
     @given(log_epsilon, st.integers(2, 10_000), log_width)

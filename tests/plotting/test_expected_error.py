@@ -59,8 +59,9 @@ def test_a_target_is_marked_where_the_curves_meet_it(legend):
     assert at == [(epsilon, 20.0) for epsilon in wanted.values()]
     assert title(display) == "epsilon for 20"
     assert legend(display) == [
-        f"Laplace (delta = 0): {wanted['Laplace']:.3g}",
-        f"Gaussian (delta = 1e-06): {wanted['Gaussian']:.3g}",
+        # Rounded up.
+        f"Laplace (delta = 0): {math.ceil(wanted['Laplace'] * 1e3) / 1e3}",
+        f"Gaussian (delta = 1e-06): {math.ceil(wanted['Gaussian'] * 1e3) / 1e3}",
     ]
     for line, epsilon in zip(display.lines_, wanted.values(), strict=True):
         points = line.get_xydata()

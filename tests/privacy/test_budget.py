@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from every_estimator import BOX, CASES, RANGE, ROWS, TASK, USERS, VALUES, WHERE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -26,6 +25,16 @@ from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, _budget
 from sktensordp.privacy._events import PureDpEvent
+from tests.support.every_estimator import (
+    BOX,
+    CASES,
+    RANGE,
+    ROWS,
+    TASK,
+    USERS,
+    VALUES,
+    WHERE,
+)
 
 ENTRIES = WHERE, VALUES
 RELEASES = [
@@ -264,6 +273,32 @@ def test_other_neighbours_are_refused(keys):
     assert inner.spent is None
     assert n_released(outer) == len(keys) == 1
     assert outer.admits(pure(0.1))
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_units_fill_no_budget_for_other_units(adaptive, keys):
+    """Each of "entry", "sample", a mode, "row" and "cell" keeps all the others out."""
+    labels = (
+        "CPCompletion, values, default", "CPCompletion, users, statistics",
+        "JohnsonLindenstrauss, samples, projections",
+        "MatrixMechanism, samples, cells", "LaplaceMechanism, samples, rows",
+    )  # fmt: skip
+    cases = [case for case in CASES if case.label in labels]
+    releases = [release_of(case.estimator, case.data)[1] for case in cases]
+    assert len(releases) == len(labels)
+    units = set()
+    for release in releases:
+        budget = PrivacyBudget(99.0, 0.1, adaptive=adaptive)
+        with budget:
+            release()
+            units.add(budget.spent.unit)
+            keys.clear()
+            for other in releases:
+                if other is not release:
+                    with pytest.raises(ValueError, match="different units do not"):
+                        other()
+        assert (n_released(budget), keys) == (1, [])
+    assert units == {"entry", "sample", "row", "cell", 0}
 
 
 # Disjoint parts.

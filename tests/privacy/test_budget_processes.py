@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from interrupting import traced
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -28,6 +27,7 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, _account, _budget
 from sktensordp.privacy._cover import covered
 from sktensordp.privacy._events import PureDpEvent
+from tests.support.interrupting import traced
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)

@@ -3,7 +3,9 @@
 import copy
 import dataclasses
 import html
+import itertools
 import math
+import operator
 import pickle
 import re
 import subprocess
@@ -15,7 +17,7 @@ from dp_accounting import dp_event
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sktensordp.privacy import PrivacyGuarantee, compose
+from sktensordp.privacy import PrivacyGuarantee, compose, compose_parallel
 from sktensordp.privacy._events import (
     PureDpEvent,
     SamplerResidualDpEvent,
@@ -95,7 +97,10 @@ def test_refuses_units(unit):
         guarantee(PURE, unit=unit)
 
 
-@pytest.mark.parametrize("unit", ["entry", "sample", 0, 2])
+UNITS = ["entry", "sample", "row", "cell", 0, 2]
+
+
+@pytest.mark.parametrize("unit", UNITS)
 def test_accepts_units(unit):
     assert guarantee(PURE, unit=unit).unit == unit
 
@@ -239,6 +244,8 @@ def test_text_says_it_all():
         "delta = 1e-06). [A theorem]"
     )
     assert "one row of X" in str(guarantee(PURE, unit="sample"))
+    assert "one row of one sample" in str(guarantee(PURE, unit="row"))
+    assert "one cell of one histogram" in str(guarantee(PURE, unit="cell"))
 
 
 def test_html_escapes():
@@ -389,6 +396,11 @@ def test_composition_refuses():
         compose(guarantee(PURE), guarantee(PURE, unit="sample"))
     with pytest.raises(ValueError, match="different units do not compose"):
         compose(guarantee(PURE, unit=0), guarantee(PURE, unit=1))
+    for one, other in itertools.permutations(UNITS, 2):
+        both = guarantee(PURE, unit=one), guarantee(PURE, unit=other)
+        for together in (operator.add, operator.or_, compose, compose_parallel):
+            with pytest.raises(ValueError, match="different units do not compose"):
+                together(*both)
     with pytest.raises(ValueError, match="different relations do not compose"):
         compose(guarantee(PURE), guarantee(PURE, relation="add-or-remove-one"))
 

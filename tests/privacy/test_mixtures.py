@@ -4,7 +4,6 @@ An event has several laws: which rows of a table, which part a record is in, how
 sampler deviates, how the best is chosen. The truth is the largest of their deltas.
 """
 
-import importlib.util
 import math
 import operator
 from collections import Counter
@@ -12,7 +11,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import combinations_with_replacement, permutations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,12 +41,7 @@ from sktensordp.privacy._guarantee import CALLERS_RELATION
 from sktensordp.privacy._ledger import Ledger
 from sktensordp.privacy._randomized_response import LevelLaw
 from sktensordp.privacy._repetitions import negative_binomial, poisson
-
-_spec = importlib.util.spec_from_file_location(
-    "_laws", Path(__file__).with_name("_laws.py")
-)
-L = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(L)
+from tests.support import distributions as L
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent

@@ -96,6 +96,18 @@ def test_a_choice_among_samplers_keeps_their_residuals(law, residual):
     assert budget.spent.delta_at(3.0) <= 1e-5
 
 
+def test_every_try_of_a_choice_may_be_off_its_law():
+    """Samplers have a hundredth of a budget's delta, which ten tries use up."""
+    budget, most = PrivacyBudget(1.0, 1e-5), 1e-7 / 2 / (1 + math.e)
+    step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(20.0))
+    budget.spend(guarantee(step, 1e-6))
+    for share, admitted in ((0.5, True), (5.0, False)):
+        residual = SamplerResidualDpEvent(0.0, share * most / 10)
+        base = dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(200.0), residual])
+        choice = SelectionDpEvent(base, negative_binomial(10.0, 0.0))
+        assert budget.admits(guarantee(choice, 0.5)) == admitted
+
+
 def test_choices_compose_through_their_losses():
     """Not by adding up epsilons, and delta falls along with epsilon."""
     choice = SelectionDpEvent(dp_event.GaussianDpEvent(5.0), negative_binomial(10.0, 0))

@@ -24,6 +24,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
+    Normalizer,
     OrdinalEncoder,
     StandardScaler,
 )
@@ -31,6 +32,7 @@ from sklearn.preprocessing import (
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.mechanisms import (
     GaussianMechanism,
+    JohnsonLindenstrauss,
     LaplaceMechanism,
     MatrixMechanism,
 )
@@ -395,7 +397,46 @@ def test_guarantees_of_different_units_do_not_add_up():
     assert "transform of LaplaceMechanism (unit sample, replace-one)" in str(
         error.value
     )
-    assert "transform of MatrixMechanism (unit entry, a change" in str(error.value)
+    assert "transform of MatrixMechanism (unit cell, a change" in str(error.value)
+
+
+def flat(matrices):
+    return matrices.reshape(len(matrices), -1)
+
+
+PROJECTED = make_pipeline(
+    JohnsonLindenstrauss(norm_bound=1.0), FunctionTransformer(flat), Ridge()
+)
+
+
+def test_one_row_of_a_sample_is_reported_as_such():
+    """It goes where its sample goes: into one part of three, or into the other two."""
+    matrices = np.zeros((N, 4, 2))
+    search = GridSearchCV(PROJECTED, {"ridge__alpha": [1.0, 2.0]}, cv=3)
+    for fitted, counts in ((PROJECTED, [1]), (search, [3, 3, 1])):
+        report = privacy_of(clone(fitted).fit(matrices, Y))
+        assert report.guarantee.unit == "row"
+        assert "for one row of one sample (add-or-remove)" in str(report)
+        assert [count for _, count, _ in report.releases] == counts
+        assert (
+            "JohnsonLindenstrauss protects one row of one sample, neither a whole "
+            "sample nor y."
+        ) in report.unprotected
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_rows_and_cells_are_those_after_the_step_before(nested):
+    """Normalizer changes all cells of a sample where one of them changes."""
+    said = (
+        "The guarantee is for one cell of one histogram as Normalizer passes it on, "
+        "not as it is in X."
+    )
+    last = make_pipeline(MatrixMechanism()) if nested else MatrixMechanism()
+    assert said in privacy_of(make_pipeline(Normalizer(), last).fit(X)).unprotected
+    # A whole sample stays one, and nothing is said of what comes after noise.
+    for fine in (make_pipeline(Normalizer(), laplace()), make_pipeline(last, Ridge())):
+        assert said not in privacy_of(fine.fit(X, Y)).unprotected
+    assert said not in privacy_of(make_pipeline("passthrough", last).fit(X)).unprotected
 
 
 def test_ids_are_published_wherever_they_are_learned():

@@ -6,11 +6,9 @@ f(F + p) - f(F), f the generating function of the number of tries. The bounds ho
 all scores and all pairs of laws of one release; here are the worst that were found.
 """
 
-import importlib.util
 import math
 from fractions import Fraction
 from itertools import pairwise, permutations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,12 +31,7 @@ from sktensordp.privacy._events import (
 )
 from sktensordp.privacy._renyi import event_renyi
 from sktensordp.privacy._repetitions import RepetitionLaw, negative_binomial, poisson
-
-_spec = importlib.util.spec_from_file_location(
-    "_laws", Path(__file__).with_name("_laws.py")
-)
-L = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(L)
+from tests.support import distributions as L
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent

@@ -1,14 +1,11 @@
 """The auditor catches every broken mechanism of the example, in as many trials."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "audit_claims.py"
-specification = importlib.util.spec_from_file_location("audit_claims", SCRIPT)
-example = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(example)
+from tests import EXAMPLES
+from tests.support.scripts import load_script
+
+example = load_script(EXAMPLES / "audit_claims.py")
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -7,8 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from every_estimator import RELEASING
-from leak_hunt import Secrets, pickles_of, texts_of
 from scipy import stats
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
@@ -25,6 +23,8 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.mechanisms._base import ReleasingTransformer
 from sktensordp.privacy import PrivacyBudget
+from tests.support.every_estimator import RELEASING
+from tests.support.leak_hunt import Secrets, pickles_of, texts_of
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -73,7 +73,7 @@ def n_released(budget):
 
 
 def test_no_class_is_left_out():
-    import every_estimator
+    from tests.support import every_estimator
 
     found = set()
     open_ = [ReleasingTransformer]

@@ -5,11 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests import DOC, ROOT
+from tests.support.scripts import load_script
 
 
 def test_the_documentation_builds(tmp_path):
@@ -48,11 +48,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_results_are_of_the_experiments_that_there_are():
-    spec = importlib.util.spec_from_file_location(
-        "make_results", ROOT / "doc" / "make_results.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script(DOC / "make_results.py")
     commands = [one for part in module.EXPERIMENTS.values() for one in part]
     page = (ROOT / "doc" / "results.md").read_text()
     assert re.findall(r"`python examples/(.*?)`\]", page) == commands

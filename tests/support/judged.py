@@ -10,8 +10,6 @@ from collections import Counter
 from unittest import mock
 
 import numpy as np
-from callers import SHAPE, inputs, must_be_refused
-from generated import SHOWN
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from sklearn.exceptions import (
     DataConversionWarning,
@@ -27,6 +25,8 @@ from sktensordp.exceptions import (
     UnsoundClaimWarning,
 )
 from sktensordp.mechanisms import mean
+from tests.support.callers import SHAPE, inputs, must_be_refused
+from tests.support.generated import SHOWN
 
 __all__ = ["tried", "verdict"]
 

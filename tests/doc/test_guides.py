@@ -1,14 +1,12 @@
 """The first pages of the guide run without a warning, and print what they say."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sktensordp import plotting
-
-DOC = Path(__file__).parent.parent / "doc"
+from tests import DOC
 
 
 def run(page):

@@ -3,10 +3,10 @@
 import copy
 
 import numpy as np
-from leak_hunt import Secrets, numbers_in
 from sklearn.base import clone
 
 from sktensordp.encoding._whitening import standardized
+from tests.support.leak_hunt import Secrets, numbers_in
 
 # Numbers that nothing else has: a value, the least and the largest, an index among
 # those of 1013 users, how many entries it has, and how many there are.

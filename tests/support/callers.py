@@ -10,18 +10,6 @@ from fractions import Fraction
 from numbers import Real
 
 import numpy as np
-from every_estimator import (
-    CASES,
-    LEVELS,
-    MATRICES,
-    RANGE,
-    ROWS,
-    TASK,
-    USERS,
-    VALUES,
-    WHERE,
-)
-from generated import Argument, coordinates, forms, ids, numbers, shapes
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -33,6 +21,18 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from sktensordp.encoding import TaskAwareEncoder
+from tests.support.every_estimator import (
+    CASES,
+    LEVELS,
+    MATRICES,
+    RANGE,
+    ROWS,
+    TASK,
+    USERS,
+    VALUES,
+    WHERE,
+)
+from tests.support.generated import Argument, coordinates, forms, ids, numbers, shapes
 
 __all__ = ["SHAPE", "SUBJECTS", "Input", "Subject", "inputs", "must_be_refused"]
 

@@ -16,20 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_common as common
-from every_estimator import BOX, ROWS, Case
-from hardening import test_extreme_neighbours as extreme
-from hardening import test_leaks as leaks
-from hardening import test_noise_reuse as reuse
 from sklearn.utils.estimator_checks import check_estimator
-from statistical import test_estimators as statistical
 
 from sktensordp import mechanisms
 from sktensordp.audit import audit_estimator
 from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests import ROOT
+from tests import test_common as common
+from tests.hardening import test_extreme_neighbours as extreme
+from tests.hardening import test_leaks as leaks
+from tests.hardening import test_noise_reuse as reuse
+from tests.statistical import test_estimators as statistical
+from tests.support.every_estimator import BOX, ROWS, Case
 
-TESTS = Path(__file__).parent
-PAGE = (TESTS.parent / "doc" / "extend.md").read_text()
+PAGE = (ROOT / "doc" / "extend.md").read_text()
 
 drawn, streams = leaks.drawn, reuse.streams
 
@@ -73,22 +73,13 @@ def one_bit():
 
 
 def the_case():
-    ((label, estimator),) = line_for("tests/every_estimator.py").items()
+    ((label, estimator),) = line_for("tests/support/every_estimator.py").items()
     return Case(estimator, (ROWS,), "samples", label)
 
 
 @pytest.fixture
 def case():
     return the_case()
-
-
-@pytest.fixture(scope="module")
-def divergence():
-    path = TESTS / "privacy" / "_divergence.py"
-    spec = importlib.util.spec_from_file_location("_divergence", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def code_lines(code):

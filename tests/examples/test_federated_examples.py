@@ -1,18 +1,18 @@
 """The examples of federated learning run, and their tables say what they must say."""
 
-import importlib.util
 import math
 import re
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES
 from dp_accounting.pld import privacy_loss_distribution
 from sklearn.datasets import load_digits
 
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import gaussian_delta, gaussian_mu
+from tests import EXAMPLES
+from tests.support.scripts import load_script
 
 SEED = "--random-state", "0"
 DELTA = 1e-5
@@ -33,11 +33,7 @@ def rows_of(printed):
 
 @pytest.fixture(scope="module")
 def gradients():
-    path = EXAMPLES / "federated_gradients.py"
-    spec = importlib.util.spec_from_file_location("federated_gradients", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(EXAMPLES / "federated_gradients.py")
 
 
 def test_federated_gradients(tmp_path, run):

@@ -3,11 +3,11 @@
 import ast
 import re
 import warnings
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests import ROOT
+
 TEXT = (ROOT / "doc" / "soundness.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT, re.DOTALL)
 SUMMARY = [
@@ -89,8 +89,12 @@ def test_summary():
 
 
 def test_sections_say_what_the_package_does():
-    for paper in TEXT.split("\n## ")[2:]:
+    *papers, found = TEXT.split("\n## ")[2:]
+    for paper in papers:
         assert "**Here**" in paper, paper.split("\n")[0]
+    assert found.startswith("Found and fixed")
+    for fault in found.split("\n- ")[1:]:
+        assert "`python -m pytest tests/" in fault, fault.split("\n")[0]
 
 
 def named_in(path):
@@ -113,9 +117,12 @@ def test_commands_exist():
         if script:
             assert (ROOT / script[1]).is_file(), command
             continue
-        file, _, name = re.fullmatch(r"-m pytest (\S+?\.py)(::(\S+))", command).groups()
-        assert name in set(named_in(ROOT / file)), command
-        assert name.split("::")[-1].startswith(("test_", "Test")), command
+        program, *tests = command.split(maxsplit=2)[1:]
+        assert program == "pytest"
+        for test in " ".join(tests).split():
+            file, *name = test.split("::", 1)
+            assert (ROOT / file).name.startswith("test_"), command
+            assert set(name) <= set(named_in(ROOT / file)), command
 
 
 def test_links_within_the_page():

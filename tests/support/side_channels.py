@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from every_estimator import VALUES, WHERE
 
 import sktensordp
 from sktensordp._random import NoiseSource
@@ -20,6 +19,7 @@ from sktensordp.completion import _sums
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _lattice
 from sktensordp.privacy import privacy_of
+from tests.support.every_estimator import VALUES, WHERE
 
 __all__ = [
     "LARGEST", "LEAST", "constant_noise", "databases", "differences", "observe",

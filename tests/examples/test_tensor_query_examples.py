@@ -1,11 +1,12 @@
 """The experiments on tensor-valued queries run, and their tables are true."""
 
-import importlib.util
 import re
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES
+
+from tests import EXAMPLES
+from tests.support.scripts import load_script
 
 SEED = "--random-state", "0"
 PUBLISHED = ("TVG, published", "UDN, published", "IDN, published")
@@ -110,10 +111,7 @@ def test_covariance(tmp_path, run, source):
 
 
 def test_weights_of_ranges_have_the_sensitivity_that_is_declared():
-    path = EXAMPLES / "covariance.py"
-    spec = importlib.util.spec_from_file_location("covariance", path)
-    covariance = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(covariance)
+    covariance = load_script(EXAMPLES / "covariance.py")
     rng = np.random.default_rng(0)
     for _ in range(20):
         limits = rng.uniform(0.05, 1.5, size=6)

@@ -2,16 +2,15 @@
 
 import ast
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from every_estimator import public_estimators
 
 import sktensordp
 from sktensordp.datasets import make_ratings
+from tests import ROOT
+from tests.support.every_estimator import public_estimators
 
-ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 

@@ -1,0 +1,187 @@
+"""What one unit is told must not depend on the entries of another.
+
+Two data sets differ by one protected unit, and both fits are given the same noisy sums
+(joint differential privacy, Kearns et al. 2014). Then every public method, called on
+behalf of any other unit, must give the same answer to the last bit.
+"""
+
+import inspect
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from tests.support.replaying import recorded
+
+SHAPES = {2: (6, 7), 3: (6, 7, 5), 4: (6, 7, 5, 4)}
+PLACES = [(order, unit) for order in SHAPES for unit in range(order)]
+# The unit that is added, removed or changed, and one who asks.
+OTHER = 3
+
+
+def entries(order, unit, seed=0):
+    """Some of every unit; no coordinates twice, so that a tensor holds them."""
+    rng = np.random.default_rng(seed)
+    X = np.argwhere(rng.random(SHAPES[order]) < 0.6)
+    return X, rng.uniform(0, 1, len(X))
+
+
+def neighbours(X, y, unit):
+    """The data without the unit, with other entries of it, and with other values."""
+    own = X[:, unit] == OTHER
+    yield "removed", X[~own], y[~own]
+    rng = np.random.default_rng(7)
+    fresh = np.column_stack([rng.integers(0, X.max(axis=0) + 1) for _ in range(9)]).T
+    fresh[:, unit] = OTHER
+    fresh = np.unique(fresh, axis=0)
+    both = np.concatenate([X[~own], fresh])
+    order = np.lexsort(both.T[::-1])
+    values = np.append(y[~own], rng.uniform(0, 1, len(fresh)))
+    yield "other entries", both[order], values[order]
+    yield "other values", X, np.where(own, 1 - y, y)
+
+
+def make(form, order, unit, **params):
+    options = {"epsilon": 4.0, "value_bounds": (0, 1), "shape": SHAPES[order]}
+    options |= {"unit": unit, "perturbation": "statistics", "random_state": 0}
+    return form(2, **options, **params)
+
+
+def tensor_of(X, y, order):
+    dense = np.full(SHAPES[order], np.nan)
+    dense[tuple(X.T)] = y
+    return dense
+
+
+def everywhere(order, unit, asking):
+    """All coordinates of a unit, those with unknown others included."""
+    found = np.indices([size + 1 for size in SHAPES[order]]).reshape(order, -1).T - 1
+    return found[found[:, unit] == asking]
+
+
+def predict(model, order, unit, asking):
+    return model.predict(everywhere(order, unit, asking))
+
+
+def score(model, order, unit, asking):
+    X = everywhere(order, unit, asking)
+    return model.score(X, np.linspace(0, 1, len(X)))
+
+
+def transform(model, order, unit, asking):
+    return model.transform(np.empty(SHAPES[order])).take(asking, axis=unit)
+
+
+def recommend(model, order, unit, asking):
+    """Of all lists with all contexts, those that the unit gets to see."""
+    contexts = np.indices([size + 1 for size in SHAPES[order][2:]])
+    contexts = contexts.reshape(order - 2, -1).T - 1 if order > 2 else [[]]
+    found = []
+    for context in contexts:
+        units = np.arange(-1, SHAPES[order][0])
+        if unit == 0:
+            units = [asking]
+        elif unit > 1 and context[unit - 2] != asking:
+            continue
+        found.append(model.recommend(units, SHAPES[order][1], context=context))
+    return np.concatenate(found)
+
+
+def fold_in(model, order, unit, asking):
+    """A unit comes back with its own entries, which are the same in both worlds."""
+    X, y = entries(order, unit)
+    own = X[:, unit] == asking
+    return predict(model.fold_in(X[own], y[own]), order, unit, asking)
+
+
+def attributes(model, order, unit, asking):
+    return repr({
+        name: value for name, value in sorted(vars(model).items()) if name[-1] == "_"
+    })  # fmt: skip
+
+
+ANSWERS = {
+    answer.__name__: answer
+    for answer in (attributes, predict, score, transform, recommend, fold_in)
+}
+# They make a fit, or read no data of one.
+NO_ANSWERS = {
+    "fit", "fit_batches", "fit_randomized", "fit_transform", "client",
+    "privatize", "get_params", "set_params", "get_metadata_routing", "set_output",
+    "set_callbacks",
+}  # fmt: skip
+
+
+def is_request(name):
+    """Metadata routing: which arguments of a method are asked for."""
+    return name.startswith("set_") and name.endswith("_request")
+
+
+def test_every_public_method_is_asked():
+    for form in (CPCompletion, TuckerCompletion):
+        model = make(form, 3, 0).fit(tensor_of(*entries(3, 0), 3))
+        public = {
+            name
+            for name, _ in inspect.getmembers(model, callable)
+            if not name.startswith("_") and not is_request(name)
+        }
+        assert public - NO_ANSWERS == set(ANSWERS) - {"attributes"}
+        assert issubclass(form, BaseEstimator)
+
+
+@pytest.mark.parametrize("form", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize(("order", "unit"), PLACES)
+def test_no_answer_depends_on_another_unit(form, order, unit):
+    X, y = entries(order, unit)
+    with recorded() as releases:
+        model = make(form, order, unit).fit(tensor_of(X, y, order))
+    others = [k for k in range(-1, SHAPES[order][unit]) if k != OTHER]
+    for change, other_X, other_y in neighbours(X, y, unit):
+        with recorded(releases) as replayed:
+            other = make(form, order, unit).fit(tensor_of(other_X, other_y, order))
+        assert np.any(replayed.flat != releases.flat), change
+        for name, answer in ANSWERS.items():
+            for asking in others:
+                if name in ("fold_in", "transform") and asking < 0:
+                    continue
+                asked = (order, unit, asking)
+                if name == "recommend" and unit == 1:
+                    with pytest.raises(ValueError, match="unit=1 protects them"):
+                        answer(model, *asked)
+                    continue
+                assert_array_equal(
+                    answer(model, *asked), answer(other, *asked),
+                    err_msg=f"{name} for {asking}: {change}",
+                )  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize(("order", "unit"), [(3, 0), (3, 2), (4, 3)])
+def test_a_unit_sees_its_own_entries_left_out(form, order, unit):
+    """And nothing else, in whichever mode it is."""
+    X, y = entries(order, unit)
+    model, n_items = make(form, order, unit).fit(X, y), SHAPES[order][1]
+    for asking in range(-1, SHAPES[order][unit]):
+        for first in range(SHAPES[order][0]):
+            context = np.full(order - 2, -1)
+            if unit:
+                context[unit - 2] = asking
+            elif first != asking:
+                continue
+            own = X[(X[:, unit] == asking) & (X[:, 0] == first), 1]
+            items = model.recommend(first, n_items, context=context)
+            assert set(items[items >= 0]) == set(range(n_items)) - set(own)
+
+
+def test_set_params_does_not_change_who_may_see_what():
+    """The unit is that of the fit, whatever the parameters say by now."""
+    X, y = entries(3, 2)
+    model = make(CPCompletion, 3, 2).fit(X, y)
+    before = model.recommend(np.arange(6), 7, context=[1])
+    model.set_params(unit="entry")
+    assert_array_equal(model.recommend(np.arange(6), 7, context=[1]), before)
+    model = make(CPCompletion, 3, 1).fit(X, y).set_params(unit=0)
+    with pytest.raises(ValueError, match="unit=1 protects them"):
+        model.recommend(0)

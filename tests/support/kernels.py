@@ -1,0 +1,26 @@
+"""Kernels compiled once, before several processes need them."""
+
+import warnings
+
+import numpy as np
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+
+__all__ = ["compile_kernels"]
+
+
+def compile_kernels():
+    """Fit small models of every kind, so that numba keeps all kernels on disk."""
+    X = np.indices((3, 4)).reshape(2, -1).T
+    options = {"value_bounds": (0, 1), "shape": (3, 4), "max_iter": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind in (np.float64, np.float32):
+            y = np.linspace(0, 1, len(X), dtype=kind)
+            for form in (CPCompletion, TuckerCompletion):
+                model = form(2, perturbation="input", **options).fit(X, y)
+                model.partial_fit(X, y).predict(X, return_std=True)
+                form(2, unit=0, perturbation="statistics", **options).fit(X, y)
+                form(
+                    2, perturbation="input", calibration="published", **options
+                ).fit(X, y)  # fmt: skip
