@@ -1,12 +1,10 @@
 """Options of the test run, and fixtures that all tests share."""
 
-import subprocess
-import sys
+import os
 from collections import Counter
 
 import pytest
 
-from tests import EXAMPLES
 from tests.support import divergence as divergences
 
 
@@ -14,14 +12,19 @@ def pytest_addoption(parser):
     parser.addoption(
         "--audit-trials",
         type=int,
-        default=300,
+        default=160,
         help="fits on each of two neighbours, for every audit of tests/statistical",
     )
 
 
 def pytest_configure(config):
-    """Compile the kernels once, before the workers start side by side."""
+    """Compile the kernels once, before the workers start side by side.
+
+    Each worker has a core of its own, so that threads of BLAS would only wait.
+    """
     if config.getoption("numprocesses", None) and not config.option.collectonly:
+        for library in ("OMP", "OPENBLAS", "MKL"):
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
         from tests.support.kernels import compile_kernels
 
         compile_kernels()
@@ -45,23 +48,3 @@ def pytest_terminal_summary(terminalreporter):
 def divergence():
     """Divergences computed without the library that accounts for them."""
     return divergences
-
-
-@pytest.fixture(scope="session")
-def run():
-    """Run an example as a user would; it draws a picture, and nothing may warn."""
-
-    def run_example(folder, script, *arguments, draws=True):
-        picture = folder / "picture.png"
-        output = ["--output", picture] if draws else []
-        finished = subprocess.run(
-            [sys.executable, "-W", "error", EXAMPLES / script, *output, *arguments],
-            capture_output=True,
-            text=True,
-            env={"MPLBACKEND": "Agg", "HOME": str(folder), "PATH": "/usr/bin:/bin"},
-        )
-        assert finished.returncode == 0, finished.stderr
-        assert not draws or picture.read_bytes().startswith(b"\x89PNG")
-        return finished.stdout
-
-    return run_example

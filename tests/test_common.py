@@ -7,9 +7,6 @@ import pytest
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import sktensordp.completion
-import sktensordp.encoding
-import sktensordp.mechanisms
 from sktensordp.completion import (
     BiScaler,
     CoordinateEncoder,
@@ -35,9 +32,15 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
+from tests.support.every_estimator import CASES, public_estimators
 
 LOCAL = "rows of users leave with no pickle; fold_in brings them back"
 FRESH_NOISE = "two fits of one object never share their noise, also with an int seed"
+BY_ENTRIES = {
+    "check_supervised_y_2d": FRESH_NOISE,
+    "check_fit_idempotent": FRESH_NOISE,
+}
+OF_ENCODERS = {"check_fit_idempotent": FRESH_NOISE}
 OF_TRANSFORMERS = {
     "check_fit_idempotent": FRESH_NOISE,
     "check_estimators_nan_inf": "fit reads no value where the domain is declared; "
@@ -52,7 +55,7 @@ NOISE_FREE = [
     CPCompletion(rank=1, epsilon=math.inf, perturbation="statistics"),
     CPCompletion(rank=1, epsilon=math.inf, perturbation="output", biases=False),
     TuckerCompletion(rank=0, epsilon=math.inf),
-    TuckerCompletion(rank=1, epsilon=math.inf, biases=False),
+    TuckerCompletion(rank=1, epsilon=math.inf, biases=False, max_iter=5),
     TuckerCompletion(rank=0, epsilon=math.inf, perturbation="sums"),
     BiScaler(math.inf),
     CoordinateEncoder(),
@@ -74,53 +77,25 @@ NOISE_FREE = [
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
 MATRICES = [MatrixGaussian(), MatrixVariateGaussian(), JohnsonLindenstrauss()]
 NOISY = {
-    CPCompletion(rank=2, epsilon=4.0, value_bounds=(-100, 100)): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    CPCompletion(rank=1, epsilon=4.0, levels=[-2, -1, 0, 1, 2]): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    CPCompletion(rank=0, epsilon=4.0, perturbation="sums", value_bounds=(-100, 100)): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    TuckerCompletion(1, epsilon=4.0, levels=[-2, -1, 0, 1, 2], biases=False): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    TuckerCompletion(1, epsilon=4.0, perturbation="sums", value_bounds=(-9, 9)): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
+    CPCompletion(rank=2, epsilon=4.0, value_bounds=(-100, 100)): BY_ENTRIES,
+    CPCompletion(rank=1, epsilon=4.0, levels=[-2, -1, 0, 1, 2]): BY_ENTRIES,
+    CPCompletion(0, perturbation="sums", value_bounds=(-100, 100)): BY_ENTRIES,
+    TuckerCompletion(1, levels=[-2, -1, 0, 1, 2], biases=False, max_iter=5): BY_ENTRIES,
+    TuckerCompletion(1, perturbation="sums", value_bounds=(-9, 9)): BY_ENTRIES,
     CPCompletion(0, epsilon=math.inf, unit=0): {"check_estimators_pickle": LOCAL},
     CPCompletion(1, epsilon=math.inf, unit=0, perturbation="statistics"): {
         "check_estimators_pickle": LOCAL,
     },
     BiScaler(4.0, value_bounds=(-100, 100)): {},
-    CPCompletion(1, perturbation="gradient", value_bounds=(-9, 9), max_iter=3): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    CPCompletion(1, perturbation="statistics", value_bounds=(-9, 9)): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    CPCompletion(1, perturbation="output", value_bounds=(-9, 9)): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
+    CPCompletion(1, perturbation="gradient", value_bounds=(-9, 9), max_iter=3): (
+        BY_ENTRIES
+    ),
+    CPCompletion(1, perturbation="statistics", value_bounds=(-9, 9)): BY_ENTRIES,
+    CPCompletion(1, perturbation="output", value_bounds=(-9, 9)): BY_ENTRIES,
     CPCompletion(
-        1,
-        perturbation="input",
-        calibration="published",
-        value_bounds=(0, 9),
+        1, perturbation="input", calibration="published", value_bounds=(0, 9),
         learning_rate=1e-5,
-    ): {
-        "check_supervised_y_2d": FRESH_NOISE,
-        "check_fit_idempotent": FRESH_NOISE,
-    },
+    ): BY_ENTRIES,
     LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
     TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,
@@ -131,15 +106,16 @@ NOISY = {
     MatrixMechanism(2.0): OF_TRANSFORMERS,
     HybridMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     PrivUnit(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
-    TaskAwareEncoder(4.0): {"check_fit_idempotent": FRESH_NOISE},
-    TaskAgnosticEncoder(4.0, mechanism="gaussian", delta=1e-6): {
-        "check_fit_idempotent": FRESH_NOISE,
-    },
-    PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): {
-        "check_fit_idempotent": FRESH_NOISE,
-    },
+    TaskAwareEncoder(4.0): OF_ENCODERS,
+    TaskAgnosticEncoder(4.0, mechanism="gaussian", delta=1e-6): OF_ENCODERS,
+    PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): OF_ENCODERS,
     TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
-}
+}  # fmt: skip
+
+
+# Of each class the first is fast.
+FIRST = {type(estimator): estimator for estimator in reversed(NOISY)}.values()
+OTHERS = [estimator for estimator in NOISY if estimator not in FIRST]
 
 
 @parametrize_with_checks(NOISE_FREE)
@@ -151,8 +127,14 @@ def expected_failures(estimator):
     return next(v for k, v in NOISY.items() if str(k) == str(estimator))
 
 
-@parametrize_with_checks(list(NOISY), expected_failed_checks=expected_failures)
+@parametrize_with_checks(list(FIRST), expected_failed_checks=expected_failures)
 def test_noisy(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
+def test_noisy_with_other_parameters(estimator, check):
     check(estimator)
 
 
@@ -165,21 +147,10 @@ def test_estimators_of_matrices_say_so(estimator):
         estimator.fit(np.zeros((3, 4)))
 
 
-def test_every_exported_estimator_is_checked():
+def test_no_estimator_escapes():
+    """Neither these checks nor the tests that go through all cases."""
     checked = {type(e).__name__ for e in [*NOISE_FREE, *NOISY, *MATRICES]}
-    exported = {
-        name
-        for module in (
-            sktensordp.completion,
-            sktensordp.encoding,
-            sktensordp.mechanisms,
-        )
-        for name in module.__all__
-        if hasattr(getattr(module, name), "fit")
-    }
-    assert checked >= exported
-
-
-@pytest.mark.parametrize("estimator", list(NOISY), ids=str)
-def test_few_expected_failures(estimator):
-    assert len(NOISY[estimator]) <= 2
+    assert public_estimators() == checked | {"PrivateSearchCV"}
+    assert public_estimators() == {type(case.estimator).__name__ for case in CASES}
+    assert len({case.label for case in CASES}) == len(CASES)
+    assert max(map(len, NOISY.values())) <= 2

@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import re
-import warnings
 from email.message import Message
 from importlib import metadata
 
@@ -28,11 +27,10 @@ from sktensordp.encoding import TaskAwareEncoder
 from tests.support.every_estimator import (
     CASES,
     EVERY,
-    MATRICES,
-    ONE_CELL,
     ROWS,
     VALUES,
     WHERE,
+    slow_repeats,
 )
 
 TENSOR = np.where(np.eye(4, 3) == 1, np.nan, VALUES.reshape(4, 3))
@@ -77,9 +75,9 @@ def names_of(case, n_features):
     return [f"c{i}" for i in range(n_features)]
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("case", named(OF_ROWS))
-def test_frames_in_frames_out(case, library):
+def test_frames_in_frames_out(case):
+    library = ("pandas", "polars")[OF_ROWS.index(case) % 2]
     seeded = {"random_state": 0} if case.private == "samples" else {}
     estimator, X = rows_of(case, **seeded)
     frame, index = frame_of(library, X)
@@ -209,13 +207,6 @@ def test_diagrams_link_to_the_documentation(case, published):
         assert f'href="{link}"' in shown
 
 
-@pytest.mark.parametrize("case", named(CLASSES))
-def test_no_link_without_an_address(case, monkeypatch):
-    monkeypatch.setattr(sktensordp.base, "_documentation", lambda: "")
-    assert case.estimator._get_doc_link() == ""
-    assert "href=" not in estimator_html_repr(CoordinateEncoder())
-
-
 def test_an_estimator_of_a_user_has_no_page_here(published):
     class Own(CPCompletion):
         pass
@@ -223,31 +214,23 @@ def test_an_estimator_of_a_user_has_no_page_here(published):
     assert Own(0)._get_doc_link() == ""
 
 
-@pytest.mark.parametrize(
-    ("urls", "address"),
-    [
+def test_the_address_is_that_of_the_metadata(monkeypatch):
+    asked = sktensordp.base._documentation.__wrapped__
+    for urls, address in (
         ([], ""),
         (["Source, https://source.test"], ""),
         (
             ["Source, https://s.test", "Documentation, https://d.test/"],
             "https://d.test",
         ),
-    ],
-)
-def test_the_address_is_that_of_the_metadata(urls, address, monkeypatch):
-    found = Message()
-    for url in urls:
-        found["Project-URL"] = url
-    monkeypatch.setattr(metadata, "metadata", {"sktensordp": found}.__getitem__)
-    assert sktensordp.base._documentation.__wrapped__() == address
-
-
-def test_a_package_that_is_not_installed_has_no_address(monkeypatch):
-    def nothing(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "metadata", nothing)
-    assert sktensordp.base._documentation.__wrapped__() == ""
+    ):
+        found = Message()
+        for url in urls:
+            found["Project-URL"] = url
+        monkeypatch.setattr(metadata, "metadata", {"sktensordp": found}.__getitem__)
+        assert asked() == address
+    monkeypatch.setattr(sktensordp.base, "_documentation", lambda: "")
+    assert "href=" not in estimator_html_repr(CoordinateEncoder())
 
 
 # --- callbacks -----------------------------------------------------------------------
@@ -289,16 +272,7 @@ def heard(estimator, *data, **options):
     return listener
 
 
-@pytest.mark.parametrize("case", EVERY)
-def test_every_fit_has_a_progress_bar(case, capsys):
-    estimator = case.fresh().set_callbacks(ProgressBar())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        estimator.fit(*case.data)
-    assert f"{type(estimator).__name__} - fit" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("case", EVERY)
+@pytest.mark.parametrize("case", slow_repeats(EVERY))
 def test_every_fit_calls_callbacks(case):
     listener = heard(case.fresh(), *case.data)
     if "n_iter" not in case.estimator.get_params(deep=False):
@@ -431,9 +405,3 @@ def test_no_public_class_prints_as_an_address(module):
     public = importlib.import_module(f"sktensordp.{module}")
     classes = filter(inspect.isclass, (getattr(public, n) for n in public.__all__))
     assert not [one for one in classes if one.__repr__ is object.__repr__]
-
-
-def test_an_address_is_seen():
-    assert has_address(repr(object()))
-    assert has_address(repr([Listener()]))
-    assert not has_address(repr(ONE_CELL) + repr(MATRICES) + "<5 objects>")

@@ -90,7 +90,7 @@ def audit_mechanism(
     >>> def half_the_noise(x, n):
     ...     return x + rng.laplace(scale=0.5, size=(n, 1))
     >>> report = audit_mechanism(
-    ...     half_the_noise, [0.0], [1.0], epsilon=1.0, n_trials=20_000, batched=True)
+    ...     half_the_noise, [0.0], [1.0], epsilon=1.0, n_trials=2000, batched=True)
     >>> report.violated
     True
     """
@@ -176,7 +176,7 @@ def audit_estimator(
     >>> from sktensordp.completion import CPCompletion
     >>> X = [[0, 0], [1, 1]]
     >>> model = CPCompletion(0, epsilon=1.0, value_bounds=(0, 1), max_iter=1)
-    >>> report = audit_estimator(model, X, X, [0, 0.5], [1, 0.5], n_trials=400,
+    >>> report = audit_estimator(model, X, X, [0, 0.5], [1, 0.5], n_trials=50,
     ...                          random_state=0)
     >>> report.violated
     False

@@ -74,7 +74,7 @@ class AuditDisplay:
         >>> from sktensordp.plotting import AuditDisplay
         >>> display = AuditDisplay.from_estimator(
         ...     LaplaceMechanism(1.0, bounds=(0, 1)), [[0.0]], [[1.0]],
-        ...     ax=Figure().subplots(), n_trials=100, random_state=0)
+        ...     ax=Figure().subplots(), n_trials=50, random_state=0)
         >>> display.reports["LaplaceMechanism"].violated
         False
         """

@@ -16,7 +16,6 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.replaying import recorded
 
 SHAPES = {2: (6, 7), 3: (6, 7, 5), 4: (6, 7, 5, 4)}
-PLACES = [(order, unit) for order in SHAPES for unit in range(order)]
 # The unit that is added, removed or changed, and one who asks.
 OTHER = 3
 
@@ -131,8 +130,13 @@ def test_every_public_method_is_asked():
         assert issubclass(form, BaseEstimator)
 
 
-@pytest.mark.parametrize("form", [CPCompletion, TuckerCompletion])
-@pytest.mark.parametrize(("order", "unit"), PLACES)
+@pytest.mark.parametrize(
+    ("form", "order", "unit"),
+    [
+        (CPCompletion, 2, 1), (CPCompletion, 3, 0), (CPCompletion, 4, 3),
+        (TuckerCompletion, 2, 0), (TuckerCompletion, 3, 2),
+    ],
+)  # fmt: skip
 def test_no_answer_depends_on_another_unit(form, order, unit):
     X, y = entries(order, unit)
     with recorded() as releases:
@@ -157,8 +161,9 @@ def test_no_answer_depends_on_another_unit(form, order, unit):
                 )  # fmt: skip
 
 
-@pytest.mark.parametrize("form", [CPCompletion, TuckerCompletion])
-@pytest.mark.parametrize(("order", "unit"), [(3, 0), (3, 2), (4, 3)])
+@pytest.mark.parametrize(
+    ("form", "order", "unit"), [(CPCompletion, 3, 0), (TuckerCompletion, 4, 3)]
+)
 def test_a_unit_sees_its_own_entries_left_out(form, order, unit):
     """And nothing else, in whichever mode it is."""
     X, y = entries(order, unit)

@@ -31,7 +31,7 @@ def chosen(X, y, **params):
     )
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_values_do_not_matter(ratings, epsilon):
     """Neither which are observed where, nor how large they are."""
     X, y = ratings.data, ratings.target
@@ -45,11 +45,12 @@ def test_small_budgets_take_sums_and_large_ones_values(ratings):
     X, y = ratings.data, ratings.target
     found = [
         chosen(X, y, epsilon=epsilon, levels=ratings.levels)
-        for epsilon in (0.1, 0.5, 1.0, 6.0, 20.0, math.inf)
+        for epsilon in (0.1, 1.0, 6.0, math.inf)
     ]
-    assert found == ["sums"] * 3 + ["input"] * 3
+    assert found == ["sums"] * 2 + ["input"] * 2
 
 
+@pytest.mark.slow
 def test_a_table_is_taken_earlier_than_laplace_noise(ratings):
     """At the same epsilon, levels leave less noise in a value, not in a sum."""
 
@@ -100,7 +101,8 @@ def regret(data, seed, **params):
     return errors[auto.perturbation_] - min(errors.values())
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 def test_no_other_would_have_been_much_better(ratings, epsilon):
     """In the mean of three splits, as in ratings that the rule was not made on."""
     options = {"rank": 3, "epsilon": epsilon, "shape": ratings.shape}

@@ -1,9 +1,7 @@
-"""Bi-scaling: the published moments, what one value changes, the law of the noise."""
+"""Bi-scaling: the published moments, what one value changes, how noise is spread."""
 
-import itertools
 import math
 import pickle
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,11 +9,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import Pipeline
 
-from sktensordp import _random
-from sktensordp.completion import BiScaler, CPCompletion, _scales, _sums
-from sktensordp.datasets import make_low_rank_tensor, make_ratings
+from sktensordp.completion import BiScaler, CPCompletion
+from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.privacy import privacy_of
+from tests.support.refusing import refused
+from tests.support.replaying import drawing, recorded
 
 SHAPE = 60, 40
 BOUNDS = -3.0, 9.0
@@ -113,86 +112,53 @@ def test_values_without_variance(y):
     np.testing.assert_allclose(model.unscale_values(where, np.zeros(4)), y)
 
 
-def test_a_fit_that_does_not_settle_says_so(monkeypatch):
-    monkeypatch.setattr(_scales, "_MAX_SWEEPS", 2)
+def test_a_fit_that_does_not_settle_says_so():
+    """With hardly an entry a row, scales run off."""
+    rng = np.random.default_rng(0)
+    where = np.column_stack([rng.integers(0, size, 70) for size in SHAPE])
     with (
         pytest.warns(PrivacyLeakWarning),
-        pytest.warns(ConvergenceWarning, match="after 2 sweeps"),
+        pytest.warns(ConvergenceWarning, match="sweeps"),
     ):
-        published().fit(X, Y)
+        published().fit(where, rng.standard_normal(70))
 
 
 # The guarantee.
 
 
-class Recorder:
-    """Records the lattice steps of the sums, and fixes what the means are made of."""
-
-    def __init__(self):
-        self.steps, self.lattices, self.means = [], [], None
-
-    def randomize(self, sums, values, source):
-        lattice = sums.lattice
-        noisy = ORIGINAL(sums, values, source)
-        exact = (noisy - lattice.low * sums.counts) / lattice.step
-        self.steps.append(np.rint(exact).astype(np.int64))
-        self.lattices.append(lattice)
-        np.testing.assert_allclose(exact, self.steps[-1], atol=1e-3)
-        if len(self.steps) % 2:
-            # Given the same released means, the sums of squares are one release.
-            self.means = noisy if self.means is None else self.means
-            return self.means
-        return noisy
-
-
-ORIGINAL = _sums.SumsRandomizer.randomize
-
-
 @pytest.mark.parametrize("epsilon", [0.4, 3.0])
-def test_one_value_changes_four_sums_within_the_budget(epsilon, monkeypatch):
-    """By brute force over the entries and over values within and beyond the range."""
-    recorder = Recorder()
-    monkeypatch.setattr(_sums, "discrete_laplace", lambda *_: 0)
-    monkeypatch.setattr(
-        _sums.SumsRandomizer, "randomize", lambda *args: recorder.randomize(*args)
-    )
+def test_one_value_changes_four_sums_within_the_budget(epsilon):
+    """By brute force over the entries, and over values within and beyond the range."""
     rng = np.random.default_rng(0)
     where = np.column_stack([rng.integers(0, 3, 9), rng.integers(0, 4, 9)])
     values = rng.uniform(-4, 10, 9)
 
-    def steps(values):
-        model = make(epsilon, shape=(3, 4)).fit(where, values)
-        both = recorder.steps[-2:]
-        return [part for sums in both for part in np.split(sums, [3])], model
+    def releases(values, follow=None):
+        with recorded(follow) as found:
+            model = make(epsilon, shape=(3, 4)).fit(where, values)
+        return found, model.privacy_guarantee_
 
-    before, model = steps(values)
-    lattices = [lattice for lattice in recorder.lattices[:2] for _ in "ab"]
-    largest = [0] * 4
-    for entry, value in itertools.product(
-        range(9), [-1e9, -3.0, 1.0, 2.9, 3.1, 4.0, 9.0, 1e300]
-    ):
-        changed = values.copy()
-        changed[entry] = value
-        after, other = steps(changed)
-        assert other.privacy_guarantee_ == model.privacy_guarantee_
-        for k, (one, two) in enumerate(zip(before, after, strict=True)):
-            touched = np.flatnonzero(one != two)
-            assert set(touched) <= {where[entry, k % 2]}
-            largest[k] = max(largest[k], np.max(np.abs(one - two)))
-    spent = sum(
-        int(change) * Fraction(lattice.numerator, lattice.denominator)
-        for change, lattice in zip(largest, lattices, strict=True)
-    )
-    assert spent <= Fraction(epsilon)
+    before, guarantee = releases(values)
+    largest = np.zeros(4)
+    for entry in range(9):
+        for value in (-1e9, 2.9, 1e300):
+            changed = values.copy()
+            changed[entry] = value
+            # Given the same means, the sums of squares are one release.
+            after, stated = releases(changed, before)
+            assert stated == guarantee
+            moves = [np.split(one, [3]) for (one,) in before.moved(after)]
+            for k, part in enumerate(part for both in moves for part in both):
+                assert set(np.flatnonzero(part)) <= {where[entry, k % 2]}
+                largest[k] = max(largest[k], part.max())
+    lattices = np.repeat(before.lattices, 2)
+    assert all(n <= lattice.n_steps for n, lattice in zip(largest, lattices, strict=1))
+    spent = sum(n * lattice.rate for n, lattice in zip(largest, lattices, strict=True))
     # No budget is wasted, but for values that are not as far apart as they may be.
-    assert spent > 0.8 * Fraction(epsilon)
-    assert all(
-        change <= lattice.n_steps
-        for change, lattice in zip(largest, lattices, strict=True)
-    )
+    assert 0.8 * epsilon < spent <= epsilon
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.3, 0.7, 1.0, 3.0, 7.0, 29.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 29.0])
 def test_the_guarantee_counts_four_sums_and_does_not_exceed_the_budget(epsilon):
     guarantee = make(epsilon).fit(X, Y).privacy_guarantee_
     rates = [
@@ -204,94 +170,38 @@ def test_the_guarantee_counts_four_sums_and_does_not_exceed_the_budget(epsilon):
     assert guarantee.epsilon == pytest.approx(total, rel=1e-12)
     assert epsilon * (1 - 1e-5) < guarantee.epsilon <= epsilon
     assert (guarantee.delta, guarantee.unit) == (0, "entry")
-    assert make(epsilon)._planned_guarantee() == guarantee
 
 
-def noises(epsilon, monkeypatch):
-    """What a fit adds to the sums of values and to those of squares, over a step."""
-    found = []
+def test_every_sum_has_its_own_noise_for_its_share_of_the_budget():
+    """Rows without entries show it; more of them than a stream serves.
 
-    def randomize(sums, values, source):
-        noisy = ORIGINAL(sums, values, source)
-        with monkeypatch.context() as patch:
-            patch.setattr(_sums, "discrete_laplace", lambda *_: 0)
-            exact = ORIGINAL(sums, values, source)
-        found.append((noisy - exact) / (sums.lattice.step * sums.lattice.n_steps))
-        return noisy
-
-    shape = 20_000, 20_000
-    with monkeypatch.context() as patch:
-        patch.setattr(_sums.SumsRandomizer, "randomize", randomize)
-        make(epsilon, shape=shape, random_state=3).fit(X, Y)
-    return [part for each in found for part in np.split(each, [shape[0]])]
-
-
-def noise_scores(noise):
-    """Standard scores of the mean absolute noise of four sets, for epsilon = 1.
-
-    In units of the range, it is exponential with mean 2 / share, the share being that
-    of values or of squares, of which rows and columns have a half each.
+    Values have 0.8 of epsilon and squares 0.2, of which rows and columns have a half
+    each. In units of the range the absolute noise is exponential with mean 2 / share.
+    False alarm: 6 standard deviations of four means and of six correlations, 1e-8.
     """
-    means = np.repeat([2 / 0.8, 2 / 0.2], 2)
-    found = np.array([np.mean(np.abs(part)) for part in noise])
-    return (found / means - 1) * math.sqrt(20_000)
-
-
-def test_noise_has_the_scale_of_its_share_of_the_budget(monkeypatch):
-    # False alarm: 6 standard deviations, 1e-8 for the four; the seed is fixed.
-    assert np.all(np.abs(noise_scores(noises(1.0, monkeypatch))) < 6)
-    # The mutant: half the noise in all sums, or in those of squares alone.
-    assert np.all(np.abs(noise_scores(noises(2.0, monkeypatch))) > 50)
-    plan = BiScaler._plan
-
-    def half(self, *args):
-        guarantee, bounds, (means, _) = plan(self, *args)
-        squares = plan(clone(self).set_params(epsilon=2.0), *args)[2][1]
-        return guarantee, bounds, (means, squares)
-
-    monkeypatch.setattr(BiScaler, "_plan", half)
-    scores = np.abs(noise_scores(noises(1.0, monkeypatch)))
-    assert np.all(scores[:2] < 6)
-    assert np.all(scores[2:] > 50)
-
-
-def test_no_two_sums_share_their_noise(monkeypatch):
-    numbers = []
-    stream = _random.NoiseSource.stream
-
-    def spy(self, block):
-        numbers.append(block)
-        return stream(self, block)
-
-    monkeypatch.setattr(_random.NoiseSource, "stream", spy)
-    make(shape=(70_000, 70_000)).fit(X, Y)
-    assert len(numbers) == len(set(numbers)) == 6
+    n, sizes = 33_000 - 60, (33_000, 33_000)
+    with recorded() as found, drawing() as streams:
+        make(1.0, shape=sizes).fit(X, Y)
+    assert len(set(streams)) == len(streams) == 4
+    noise = []
+    for lattice, (sums,) in zip(found.lattices, found.outputs, strict=True):
+        for part in np.split(sums, 2):
+            noise.append(part[60:] / (lattice.step * lattice.n_steps))
+    scores = [np.mean(np.abs(part)) for part in noise] / np.repeat([2.5, 10.0], 2) - 1
+    assert np.all(np.abs(scores) * math.sqrt(n) < 6)
+    together = np.corrcoef(np.sign(noise))[np.triu_indices(4, 1)]
+    assert np.all(np.abs(together) * math.sqrt(n) < 6)
 
 
 def test_nothing_raw_survives():
-    """No value, no exact sum or mean, and no standardised value is in the object."""
+    """Nor of what is standardised; values and sums are searched for elsewhere."""
     model = make(random_state=None).fit(X, Y)
-    stored = pickle.dumps(model)
-    n = np.bincount(X[:, 0])
-    sums = np.bincount(X[:, 0], Y)
-    z = model.scale_values(X, Y)
+    stored, z = pickle.dumps(model), model.scale_values(X, Y)
     center, _ = parts(model, X)
     squares = np.bincount(X[:, 0], ((Y - center) / 6) ** 2)
-    for raw in (Y, sums, sums / n, sums - 3 * n, z, squares, squares / n):
+    for raw in (z[:500], squares, squares / np.bincount(X[:, 0])):
         assert not any(value.tobytes() in stored for value in raw)
     assert model.means_[0][0].tobytes() in stored
-    copy = pickle.loads(stored)
-    np.testing.assert_array_equal(copy.scale_values(X, Y), z)
-
-
-def test_noise_is_fresh():
-    for random_state in (None, 0):
-        model = make(random_state=random_state)
-        first = model.fit(X, Y).means_[0]
-        assert not np.array_equal(first, model.fit(X, Y).means_[0])
-    one, other = make().fit(X, Y), make().fit(X, Y)
-    for a, b in zip(one.scales_, other.scales_, strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 # What warns, and what the guarantee then says.
@@ -301,7 +211,6 @@ def test_raw_statistics_are_no_guarantee():
     guarantee = fit_published(X, Y).privacy_guarantee_
     assert guarantee.epsilon == math.inf
     assert "raw values" in guarantee.statement
-    assert published()._planned_guarantee() == guarantee
 
 
 def test_a_range_read_off_the_values_voids_the_guarantee():
@@ -309,7 +218,6 @@ def test_a_range_read_off_the_values_voids_the_guarantee():
         model = make(value_bounds=None).fit(X, Y)
     assert model.privacy_guarantee_.epsilon == math.inf
     assert model.privacy_guarantee_.claimed == (1.0, 0.0)
-    assert make(value_bounds=None)._planned_guarantee() == model.privacy_guarantee_
     # The range is not kept, so that nothing is clipped to it.
     assert model.unscale_values([[0, 0]], [100.0]) > Y.max()
 
@@ -357,40 +265,26 @@ def test_without_noise_it_is_close_to_the_truth():
 
 def test_the_smaller_the_budget_the_closer_to_common():
     spreads, mistakes = [], []
-    for epsilon in (math.inf, 30.0, 3.0, 0.1, 1e-3):
-        models = [make(epsilon, random_state=seed).fit(X, Y) for seed in range(5)]
+    for epsilon in (math.inf, 30.0, 3.0, 1e-3):
+        models = [make(epsilon, random_state=seed).fit(X, Y) for seed in range(3)]
         spreads.append(np.mean([np.log(m.scales_[0]).std() for m in models]))
         mistakes.append(np.mean([errors(m) for m in models], axis=0))
         assert all(np.all(s > 0) for m in models for s in m.scales_)
         assert all(BOUNDS[0] <= m.offset_ <= BOUNDS[1] for m in models)
     assert np.all(np.diff(spreads[1:]) < 0)
     assert spreads[-1] < 1e-3
-    assert np.all(np.diff([of_means for of_means, _ in mistakes[1:4]]) > 0)
+    assert np.all(np.diff([of_means for of_means, _ in mistakes[1:]]) > 0)
     # Better than without means or scales.
     assert mistakes[2][0] < CENTER.std()
     assert mistakes[1][1] < np.log(SCALE).std()
 
 
-def test_predictions_of_real_size():
-    """At epsilon 4, standardised values of held-out ratings have a spread near one."""
-    ratings = make_ratings(600, 900, 40_000, random_state=0)
-    test = np.random.default_rng(0).random(40_000) < 0.2
-    X, y = ratings.data, ratings.target
-    for epsilon in (1.0, 4.0):
-        model = BiScaler(
-            epsilon, value_bounds=(0.5, 5), shape=ratings.shape, random_state=0
-        ).fit(X[~test], y[~test])
-        z = model.scale_values(X[test], y[test])
-        assert 0.9 < z.std() < 1.1
-        center, _ = parts(model, X[test])
-        assert np.sqrt(np.mean((center - y[test]) ** 2)) < 0.98
-
-
 # The interface.
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("epsilon", [2.0, math.inf])
+@pytest.mark.parametrize(
+    ("epsilon", "dtype"), [(2.0, np.float32), (math.inf, np.float64)]
+)
 def test_round_trip(epsilon, dtype):
     y = Y.astype(dtype)
     model = make(epsilon, clip=2.0).fit(X, y)
@@ -419,8 +313,7 @@ def test_unknown_indices():
     assert half == pytest.approx(model.offset_ + model.means_[1][3] + expected)
 
 
-@pytest.mark.parametrize("epsilon", [2.0, math.inf])
-@pytest.mark.parametrize("modes", [(0, 1), (-1, 1)])
+@pytest.mark.parametrize(("epsilon", "modes"), [(2.0, (-1, 1)), (math.inf, (0, 1))])
 def test_a_tensor_is_its_coordinates(epsilon, modes):
     where = np.argwhere(~np.isnan(TENSOR))
     values = TENSOR[tuple(where.T)]
@@ -481,27 +374,12 @@ def test_pipeline():
     assert privacy_of(model).guarantee.epsilon == math.inf
 
 
-def test_bi_scaling_before_a_completion_without_noise():
-    """The published order of steps, and back; as good as a model with biases."""
-    ratings = make_ratings(200, 300, 12_000, random_state=0)
-    test = np.random.default_rng(0).random(12_000) < 0.2
-    X, y = ratings.data, ratings.target
-    scaler = BiScaler(math.inf, value_bounds=(0.5, 5), shape=ratings.shape)
-    scaler.fit(X[~test], y[~test])
-    model = CPCompletion(
-        2, epsilon=math.inf, value_bounds=scaler.value_bounds_, shape=ratings.shape
-    ).fit(X[~test], scaler.scale_values(X[~test], y[~test]))
-    found = scaler.unscale_values(X[test], model.predict(X[test]))
-    assert np.sqrt(np.mean((found - y[test]) ** 2)) < 0.9 * y[test].std()
-
-
 SECRET = 4.25
 
 
 @pytest.mark.parametrize(
     ("data", "params", "message"),
     [
-        ((X, Y), {"epsilon": 0.0}, "epsilon"),
         ((X, Y), {"epsilon": -1.0}, "epsilon"),
         ((X, Y), {"epsilon": 1e-13}, "too small to be represented"),
         ((X, Y), {"clip": 0.0}, "clip"),
@@ -511,37 +389,22 @@ SECRET = 4.25
         ((X, Y), {"shape": (10, 10)}, "outside the tensor"),
         ((X, Y), {"shape": (100, 100, 3)}, "has 2 columns"),
         ((X, Y), {"modes": (0,)}, "must be two modes"),
-        ((X, Y), {"modes": (0, -2)}, "must be two modes"),
-        ((X, Y), {"modes": (0, 1, 1)}, "must be two modes"),
         ((X, Y), {"modes": (0, 2)}, "numbers of modes"),
         ((X - 1, Y), {}, "Negative values in data"),
         ((X + 0.5, Y), {}, "some are fractional"),
         ((X, [SECRET, np.nan, *Y[2:]]), {}, "NaN"),
-        ((X, [SECRET, None, *Y[2:]]), {}, "NaN|missing"),
         ((X, [SECRET, math.inf, *Y[2:]]), {}, "infinity"),
         ((X, [str(SECRET), "x", *Y[2:]]), {}, "must hold numbers"),
         ((X, Y + SECRET * 1j), {}, "Complex data"),
         ((X, Y[1:]), {}, "inconsistent"),
         ((X[:, :1], Y), {}, "minimum of 2 is required"),
-        ((np.full((3, 4), np.nan),), {}, "all are NaN"),
-        ((np.array([[SECRET, math.inf], [0, 1]]),), {}, "infinity"),
         ((np.full((3, 4), SECRET),), {"shape": (4, 3)}, "but shape is"),
-        ((np.full(4, SECRET),), {}, "1D array"),
-        ((np.array([["1", str(SECRET)], ["x", "3"]]),), {}, "must hold numbers"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_drawn(
-    data, params, message, monkeypatch
-):
-    def draw(*_):
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr(_random.NoiseSource, "stream", draw)
+def test_bad_input_is_refused_before_anything_is_drawn(data, params, message):
     model = make(**params)
-    with pytest.raises(ValueError, match=message) as caught:
+    with refused(message, secret=str(SECRET)):
         model.fit(*data)
-    shown = f"{caught.value} {caught.value.__cause__} {caught.value.__context__}"
-    assert str(SECRET) not in shown
     assert not hasattr(model, "privacy_guarantee_")
 
 

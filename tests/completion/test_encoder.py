@@ -1,8 +1,6 @@
 """CoordinateEncoder: ids, times, and what it does not know."""
 
-import datetime
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -38,16 +36,11 @@ def test_quantile_bins_hold_about_equally_many():
     assert beyond[:, 1].tolist() == [0, 9]
 
 
-def test_coinciding_times_make_fewer_bins():
-    encoder = CoordinateEncoder(time_bins=4).fit([[0, 5.0]] * 9 + [[0, 6.0]])
-    assert encoder.shape_[1] <= 2
-    assert encoder.transform([[0, 5.0], [0, 6.0]])[:, 1].max() < encoder.shape_[1]
-
-
 @pytest.mark.parametrize(
     ("freq", "moments", "bins"),
     [
         ("h", [0, 3599, 3600, 7200], [0, 0, 1, 2]),
+        ("D", [-0.5, 0.5, 0.5, DAY], [0, 1, 1, 2]),
         ("D", [0, DAY - 1, DAY, 5 * DAY], [0, 0, 1, 5]),
         # 1970-01-01 was a Thursday: the week of Monday the 5th is the next.
         ("W", [0, 3 * DAY, 4 * DAY, 11 * DAY], [0, 0, 1, 2]),
@@ -64,51 +57,14 @@ def test_calendar_bins(freq, moments, bins):
     assert outside[:, 1].tolist() == [-1, -1]
 
 
-def test_fractions_of_a_second_before_1970_fall_into_the_earlier_day():
-    encoder = CoordinateEncoder(freq="D").fit([[0, -0.5], [0, 0.5]])
-    assert encoder.transform([[0, -0.5], [0, 0.5]])[:, 1].tolist() == [0, 1]
-
-
-def test_datetimes_equal_seconds():
-    pd = pytest.importorskip("pandas")
-    seconds = np.array([0, 40 * DAY, 3 * DAY + 7])
-    as_seconds = CoordinateEncoder(freq="D").fit_transform([["a", s] for s in seconds])
-    frame = pd.DataFrame({"id": "a", "time": pd.to_datetime(seconds, unit="s")})
-    np.testing.assert_array_equal(
-        CoordinateEncoder(freq="D").fit_transform(frame), as_seconds
-    )
-    epoch = datetime.datetime(1970, 1, 1)
-    rows = [["a", epoch + datetime.timedelta(seconds=int(s))] for s in seconds]
-    rows = np.array(rows, dtype=object)
-    np.testing.assert_array_equal(
-        CoordinateEncoder(freq="D").fit_transform(rows), as_seconds
-    )
-
-
-def test_names_and_pandas_output():
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"user": ["x", "y"], "item": [1, 2]}, index=[5, 6])
-    encoder = CoordinateEncoder().set_output(transform="pandas")
-    found = encoder.fit_transform(frame)
-    assert list(found.columns) == ["user", "item"]
-    assert list(found.index) == [5, 6]
-    assert list(encoder.get_feature_names_out()) == ["user", "item"]
-
-
-def test_pickle():
-    encoder = CoordinateEncoder(time_bins=2).fit([["a", 1], ["b", 2], ["b", 3]])
-    copy = pickle.loads(pickle.dumps(encoder))
-    assert copy.transform([["b", 3]]).tolist() == encoder.transform([["b", 3]]).tolist()
-
-
 @pytest.mark.parametrize(
     ("params", "table", "message"),
     [
         ({"time_bins": 2, "freq": "D"}, [["a", 1]], "not both"),
-        ({"time_bins": 0}, [["a", 1]], "'time_bins' parameter"),
         ({"freq": "fortnight"}, [["a", 1]], "'freq' parameter"),
         ({"freq": "D"}, [["a", "noon"]], "must hold times"),
         ({"freq": "D"}, [["a"]], r"1 feature\(s\)"),
+        ({}, np.array([["a", 1], [2, 1]], dtype=object), "uniformly strings or numb"),
         ({"freq": "D"}, np.array([["a", None]], dtype=object), "times|NaN|missing"),
         ({"time_bins": 2}, [[1.0, np.nan]], "NaN"),
         ({}, np.array([["a", 1], [None, 2]], dtype=object), "missing"),
@@ -116,7 +72,7 @@ def test_pickle():
     ],
 )
 def test_wrong_input(params, table, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         CoordinateEncoder(**params).fit(table)
 
 
@@ -137,7 +93,7 @@ def test_a_missing_value_of_pandas_says_so(params):
             encoder.transform(table)
 
 
-@pytest.mark.parametrize("kind", [object, np.int64, float, "U"])
+@pytest.mark.parametrize("kind", [object, np.int64, "U"])
 def test_further_ids_come_after_the_known_ones(kind):
     rows = np.array([[5, 1], [3, 1], [5, 2]]).astype(kind)
     more = np.array([[4, 2], [3, 0], [1, 9]]).astype(kind)
@@ -153,18 +109,6 @@ def test_further_ids_come_after_the_known_ones(kind):
     encoder.partial_fit(rows)
     assert encoder.shape_ == (4, 4)
     assert encoder.fit(rows).shape_ == (2, 2)
-
-
-def test_ids_in_batches_are_the_same_ids():
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 1000, (3000, 2))
-    whole, batches = CoordinateEncoder().fit(rows), CoordinateEncoder()
-    for batch in np.array_split(rows, 7):
-        batches.partial_fit(batch)
-    assert batches.shape_ == whole.shape_
-    found = batches.transform(rows)
-    for mode, categories in enumerate(batches.categories_):
-        np.testing.assert_array_equal(categories[found[:, mode]], rows[:, mode])
 
 
 def test_later_bins_extend_time_and_earlier_ones_stay_unknown():
@@ -198,13 +142,7 @@ def test_a_wrong_batch_changes_nothing():
     assert [list(c) for c in encoder.categories_] == [["a", "b"]]
 
 
-def test_ids_that_cannot_be_sorted_are_refused():
-    rows = np.array([["a", 1], [2, 1]], dtype=object)
-    with pytest.raises(TypeError, match="uniformly strings or numbers"):
-        CoordinateEncoder().fit(rows)
-
-
-@pytest.mark.parametrize("ids", [[1, 2] * 15, ["a", "b"] * 15, [1.0, 2.0] * 15])
+@pytest.mark.parametrize("ids", [[1, 2] * 15, ["a", "b"] * 15])
 def test_frames_of_ids_and_times(ids):
     """Columns that NumPy has no common type for."""
     pd = pytest.importorskip("pandas")
@@ -214,8 +152,15 @@ def test_frames_of_ids_and_times(ids):
     assert encoder.shape_ == (2, 7, 30)
     expected = np.column_stack([np.arange(30) % 2, np.arange(30) % 7, np.arange(30)])
     np.testing.assert_array_equal(encoder.transform(frame), expected)
-    assert list(encoder.get_feature_names_out()) == ["user", "item", "time"]
+    framed = encoder.set_output(transform="pandas").transform(frame)
+    assert list(framed.columns) == list(encoder.get_feature_names_out())
+    assert list(framed.columns) == ["user", "item", "time"]
+    encoder.set_output(transform="default")
+    rows = np.array(frame.to_numpy(object))
+    rows[:, 2] = [moment.to_pydatetime() for moment in times]
+    np.testing.assert_array_equal(encoder.fit_transform(rows), expected)
     in_seconds = frame.assign(time=np.arange(30) * 86_400)
+    encoder.fit(frame)
     np.testing.assert_array_equal(encoder.transform(in_seconds), expected)
 
 
@@ -228,21 +173,12 @@ USERS, FILMS = ["eve", "bob", "ann"], np.array(["heat", "alien", "up"])
 def test_a_catalogue_has_the_order_that_it_was_given_in():
     encoder = CoordinateEncoder(freq="D", categories=[USERS, FILMS]).fit(TABLE)
     assert encoder.shape_ == (3, 3, 2)
+    assert [list(ids) for ids in encoder.categories_] == [USERS, list(FILMS)]
     np.testing.assert_array_equal(
         encoder.transform(TABLE), [[1, 2, 0], [2, 0, 1], [1, 0, 1]]
     )
     found = encoder.transform([["eve", "alien", 0], ["dan", "up", 0]])
     np.testing.assert_array_equal(found, [[0, 1, 0], [-1, 2, 0]])
-
-
-def test_what_is_declared_does_not_depend_on_the_data():
-    one, other = (
-        CoordinateEncoder(categories=[USERS, FILMS]).fit(rows)
-        for rows in ([["bob", "up"]], [["ann", "heat"], ["eve", "up"]])
-    )
-    for a, b in zip(one.categories_, other.categories_, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert one.shape_ == other.shape_ == (3, 3)
 
 
 def test_one_column_may_be_learned():
@@ -253,13 +189,6 @@ def test_one_column_may_be_learned():
     encoder.partial_fit([["zoe", "alien"]])
     assert encoder.shape_ == (3, 3)
     np.testing.assert_array_equal(encoder.transform([["zoe", "up"]]), [[2, 2]])
-
-
-def test_integers_in_a_catalogue():
-    encoder = CoordinateEncoder(categories=[[30, 10, 20], range(4)])
-    np.testing.assert_array_equal(
-        encoder.fit_transform([[10, 3], [30, 0]]), [[1, 3], [0, 0]]
-    )
 
 
 @pytest.mark.parametrize("fitted", [False, True])
@@ -320,3 +249,39 @@ def test_another_setting_keeps_nothing_of_the_one_before():
     assert not hasattr(encoder, "time_start_")
     encoder.set_params(freq="D", time_bins=None).fit(table)
     assert not hasattr(encoder, "time_edges_")
+
+
+# --- kinds of ids
+
+LARGE = 2**53
+
+
+def test_large_ids_stay_apart():
+    ids = np.array([[LARGE, 1], [LARGE + 1, 2], [LARGE + 2, 3]])
+    encoder = CoordinateEncoder().fit(ids)
+    assert encoder.shape_ == (3, 3)
+    # Signed and unsigned integers are the same ids.
+    unsigned = ids.astype(np.uint64)
+    np.testing.assert_array_equal(encoder.transform(unsigned), encoder.transform(ids))
+    encoder.partial_fit(unsigned + np.uint64(2))
+    assert encoder.shape_ == (5, 5)
+    assert encoder.transform(ids)[:, 0].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="told apart as floats"):
+        CoordinateEncoder(freq="D").fit(np.column_stack([ids[:, 0], [0.0, 1, 2]]))
+
+
+def test_ids_keep_their_kind():
+    encoder = CoordinateEncoder().fit([[1, 1], [2, 2]])
+    with pytest.raises(ValueError, match="must stay numbers"):
+        encoder.partial_fit([["a", "b"]])
+    assert encoder.transform([[1, 1], [2, 2]]).tolist() == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    "params", [{"freq": "D"}, {"freq": None}, {"freq": None, "time_bins": 2}]
+)
+def test_bins_keep_their_kind(params):
+    encoder = CoordinateEncoder(freq="h").fit([["a", 0], ["a", 7200]])
+    with pytest.raises(ValueError, match="those of the first call"):
+        encoder.set_params(**params).partial_fit([["a", 9000]])
+    assert encoder.shape_ == (1, 3)

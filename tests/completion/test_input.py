@@ -1,4 +1,4 @@
-"""Input perturbation: the law of every draw, by enumeration of its integers."""
+"""Input perturbation: the distribution of every draw, from its integers."""
 
 import math
 from fractions import Fraction
@@ -99,6 +99,8 @@ def test_noise_depends_on_block_and_position_alone():
     np.testing.assert_array_equal(whole[1:], other[1:])
     first_block = plan.randomize(values[: 2**16], NoiseSource(3, 0))
     np.testing.assert_array_equal(whole[: 2**16], first_block)
+    alike = plan.randomize(np.zeros(2**16 + 100), NoiseSource(3, 0))
+    assert np.all(alike[:100] != alike[2**16 :])
 
 
 def test_values_are_rounded_to_fine_uneven_levels_before_the_noise():

@@ -1,14 +1,8 @@
-"""Noisy sums: exact before the noise, and what they reveal, by independent means.
-
-The other tests of perturbations with several releases borrow what is here: a run whose
-sums are seen without their noise, and runs on neighbours along the same trajectory.
-"""
+"""Noisy sums: exact before the noise, and what they reveal, by independent means."""
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,219 +10,32 @@ from dp_accounting import dp_event
 from scipy import stats
 
 from sktensordp import _random
-from sktensordp.completion import CPCompletion, _noisy_sums, _problem, _sums
-from sktensordp.completion._blocks import BlockPerturbation
-from sktensordp.completion._gradient import GradientPerturbation
+from sktensordp.completion import CPCompletion, TuckerCompletion, _noisy_sums, _sums
 from sktensordp.completion._noisy_sums import (
-    NoisySums,
     plan_gaussian_sums,
     plan_laplace_sums,
     planned_event,
 )
-from sktensordp.noise import GaussianLattice, LaplaceLattice
 from sktensordp.privacy import PrivacyGuarantee
-from sktensordp.tensor import TuckerForm
 from tests.support import divergence
+from tests.support.replaying import accounted, drawing, quick, recorded
 
-PERTURBATIONS = ["gradient", "statistics", "output"]
-# Fewer would not meet every row; two entries share their coordinates.
-WHERE = {
-    2: np.array(
-        [[0, 0], [0, 1], [1, 2], [2, 0], [2, 3], [1, 1], [0, 0], [2, 2]], dtype=np.int32
-    ),
-    3: np.array(
-        [[0, 0, 0], [0, 1, 1], [1, 2, 0], [2, 0, 1], [2, 3, 0], [1, 1, 1], [0, 0, 0]],
-        dtype=np.int32,
-    ),
-}
 SHAPES = {2: (3, 4), 3: (3, 4, 2)}
-# Of a Tucker decomposition.
-RANKS = {2: (2, 3), 3: (2, 3, 2)}
-# Within the bounds (0, 1), at them, and far beyond.
-VALUES = [-1e9, 0.0, 0.3, 0.7, 1.0, 1e9]
+WHERE = {
+    order: np.array([[0, 0, 0], [0, 1, 1], [1, 2, 0], [2, 3, 1], [1, 1, 1]])[:, :order]
+    for order in SHAPES
+}
 
 
-def make(perturbation="gradient", rank=2, **params):
+def make(form="CP", order=2, **params):
+    estimator, rank = CPCompletion, 2
+    if form == "Tucker":
+        estimator, rank = TuckerCompletion, (2, 2, 2)[:order]
     options = {
         "epsilon": 1.0, "value_bounds": (0, 1), "max_iter": 3, "random_state": 0,
-        **params,
+        "shape": SHAPES[order], "n_pattern_components": 0, **params,
     }  # fmt: skip
-    return CPCompletion(rank, perturbation=perturbation, **options)
-
-
-def solver_of(model, where, shape, ranks=None):
-    """The solver of a model; of a Tucker decomposition where its ranks are given."""
-    problem = model._problem(np.array(where, dtype=np.int32), None, shape)
-    if ranks is not None:
-        problem = replace(problem, form=TuckerForm(ranks))
-    if model.perturbation == "gradient":
-        return GradientPerturbation(problem)
-    return BlockPerturbation(problem, model.perturbation)
-
-
-def predicted(solver, values, seed=0):
-    """What the model of a fit predicts for its own entries, without any clipping."""
-    released = solver.release(values, _random.NoiseSource(seed, 0), lambda _: False)
-    outcome = solver.complete(released, lambda _: False)
-    return outcome.offset + outcome.model.predict(solver.problem.coordinates)
-
-
-def features_are(given):
-    """The features of the pattern replaced by given ones."""
-    return mock.patch.object(_problem, "pattern_features", return_value=given.copy())
-
-
-@dataclass
-class Trajectory:
-    """A run whose sums are seen without noise, and what it went on with instead.
-
-    Attributes
-    ----------
-    noise : list of NoisySums
-        Of every release.
-    exact : list of (list of ndarray of int)
-        For every release and mode, sums in whole steps.
-    outputs : list of (list of ndarray)
-        What was taken for the released sums.
-    first : ndarray
-        Sums, in whole steps, that come before the releases.
-    first_lattice : LaplaceLattice
-    first_output : ndarray
-    first_outcome : Outcome
-        The biases that were computed from it.
-    """
-
-    noise: list = field(default_factory=list)
-    exact: list = field(default_factory=list)
-    outputs: list = field(default_factory=list)
-    first: np.ndarray = None
-    first_lattice: LaplaceLattice = None
-    first_output: np.ndarray = None
-    first_outcome: object = None
-
-
-def run(solver, values, *, follow=None, factor=1.0, wrong=1.0):
-    """What a solver would release, summed here by other means than its own.
-
-    Parameters
-    ----------
-    follow : Trajectory, default=None
-        An earlier run, whose outputs this one is given.
-    factor : float, default=1.0
-        How many times larger than it is the noise of the trajectory is made.
-    wrong : float, default=1.0
-        Makes contributions larger, as a mistaken clipping would.
-    """
-    found, rng = Trajectory(), np.random.default_rng(1)
-
-    def release(noise, parts, source):
-        step = noise.lattice.step
-        exact = []
-        for rows, shape, contributions in parts:
-            total = np.zeros(shape, dtype=np.int64)
-            own = wrong * contributions(slice(0, len(rows)))
-            np.add.at(total, rows, np.rint(own / step).astype(np.int64))
-            exact.append(total)
-        found.noise.append(noise)
-        found.exact.append(exact)
-        if follow is None:
-            sigma = factor * math.sqrt(noise.noise_variance)
-            output = [e * step + sigma * rng.standard_normal(e.shape) for e in exact]
-        else:
-            output = follow.outputs[len(found.exact) - 1]
-        found.outputs.append([part.copy() for part in output])
-        return [part.copy() for part in output]
-
-    def randomize(sums, values, source):
-        lattice = sums.lattice
-        steps = np.rint((sums.values.clip(values) - lattice.low) / lattice.step)
-        exact = sums._sums(steps, np.array).astype(np.int64)
-        found.first, found.first_lattice = exact, lattice
-        if follow is None:
-            sigma = factor * math.sqrt(sums.noise_variance)
-            noisy = exact * lattice.step + lattice.low * sums.counts
-            found.first_output = noisy + sigma * rng.standard_normal(len(exact))
-        else:
-            found.first_output = follow.first_output
-        return found.first_output.copy()
-
-    def complete(first, released, on_sweep):
-        # Slow, and the same along a trajectory.
-        if follow is None:
-            found.first_outcome = fit_biases(first, released, on_sweep)
-            return found.first_outcome
-        np.testing.assert_array_equal(released[0], follow.first_output)
-        return follow.first_outcome
-
-    fit_biases = _sums.SumsPerturbation.complete
-    with (
-        mock.patch.object(_sums.SumsPerturbation, "complete", complete),
-        mock.patch.object(NoisySums, "release", release),
-        mock.patch.object(_sums.SumsRandomizer, "randomize", randomize),
-    ):
-        solver.release(np.array(values), _random.NoiseSource(0, 0), lambda _: False)
-    return found
-
-
-def distances(one, other, order):
-    """For every release, the distance of the sums of two runs, all modes together."""
-    found = []
-    for noise, mine, theirs in zip(one.noise, one.exact, other.exact, strict=True):
-        flat = np.concatenate(
-            [(a - b).ravel() for a, b in zip(mine, theirs, strict=True)]
-        )
-        found.append(np.linalg.norm(flat.astype(float), order) * noise.lattice.step)
-    return found
-
-
-def neighbours_of(values):
-    """All data sets in which one entry has another of some values."""
-    for entry, value in itertools.product(range(len(values)), VALUES):
-        changed = values.copy()
-        changed[entry] = value
-        yield entry, changed
-
-
-def largest_distance(solver, where, order, *, factor=1.0, wrong=1.0):
-    """Over all neighbours and releases; sums of unrelated rows must not move at all."""
-    rng = np.random.default_rng(0)
-    values = rng.choice([0.0, 0.2, 0.9, 1.0], len(where))
-    start = run(solver, values, factor=factor, wrong=wrong)
-    largest = np.zeros(len(start.exact))
-    for entry, changed in neighbours_of(values):
-        other = run(solver, changed, follow=start, wrong=wrong)
-        largest = np.maximum(largest, distances(start, other, order))
-        # What comes first: one sum of each mode, by the range at most.
-        moved = np.abs(start.first - other.first)
-        assert moved.max() <= start.first_lattice.n_steps
-        modes = where.shape[1] if len(moved) > 1 else 1
-        assert np.count_nonzero(moved) <= modes
-        for mine, theirs in zip(start.exact, other.exact, strict=True):
-            rows = [
-                set(np.flatnonzero((a != b).any(axis=1)))
-                for a, b in zip(mine, theirs, strict=True)
-            ]
-            if len(rows) > 1:
-                # All modes, and the core where there is one.
-                own = [{index} for index in [*where[entry], 0]][: len(rows)]
-                assert all(r <= o for r, o in zip(rows, own, strict=True))
-            else:
-                assert len(rows) == 1
-                assert len(rows[0]) <= 1
-    return start, largest
-
-
-def leaves(event):
-    """(event, how often) of a composition."""
-    name = type(event).__name__
-    if name == "ComposedDpEvent":
-        for part in event.events:
-            yield from leaves(part)
-    elif name == "SelfComposedDpEvent":
-        for leaf, count in leaves(event.event):
-            yield leaf, count * event.count
-    else:
-        yield event, 1
+    return estimator(options.pop("rank", rank), **options)
 
 
 # --- sums before the noise ---------------------------------------------------------
@@ -289,7 +96,7 @@ def test_noise_has_the_law_that_is_accounted_for(kind):
     planned = plan_of(kind, 1.0)
     if kind == "gaussian":
         # The law that leaves mu = 1/sigma a release, for contributions 1 apart.
-        (mu,) = gaussian_mus(planned.event)
+        mu = accounted(planned)[1]
         law = stats.norm(scale=math.sqrt(3) / mu)
     else:
         law = stats.laplace(scale=3.0)
@@ -299,20 +106,16 @@ def test_noise_has_the_law_that_is_accounted_for(kind):
     assert stats.kstest(noise_of(kind, 3.0)[1], law.cdf).pvalue < 1e-9
 
 
-def gaussian_mus(event):
-    return [
-        1 / leaf.noise_multiplier * math.sqrt(count)
-        for leaf, count in leaves(event)
-        if type(leaf).__name__ == "GaussianDpEvent"
-    ]
-
-
 # --- plans -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
-@pytest.mark.parametrize(("n_releases", "n_cells"), [(1, 1), (7, 1), (400, 10**6)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n_releases", "n_cells"),
+    [
+        (0.01, 1e-12, 1, 1), (0.01, 0.1, 400, 10**6), (1.0, 1e-6, 7, 1),
+        (1.0, 0.1, 1, 10**6), (40.0, 1e-12, 400, 10**6), (40.0, 0.1, 7, 1),
+    ],
+)  # fmt: skip
 def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
     n_changed = 9
     plan = plan_gaussian_sums(
@@ -328,7 +131,7 @@ def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
     # From the step, sigma and the numbers of sums and releases alone.
     lattice = plan.lattice
     mu = (1 + lattice.step * math.sqrt(n_changed)) / lattice.sigma
-    (found,) = gaussian_mus(plan.event)
+    found = accounted(plan)[1]
     assert mu * math.sqrt(n_releases) <= found
     assert found < 1.001 * mu * math.sqrt(n_releases)
     truth = divergence.gaussian_stick(mu * math.sqrt(n_releases), 0.9 * epsilon)
@@ -336,8 +139,7 @@ def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
     assert plan.noise_variance == pytest.approx(lattice.sigma**2)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.5, 4.0, 40.0])
-@pytest.mark.parametrize("n_releases", [1, 3, 50])
+@pytest.mark.parametrize(("epsilon", "n_releases"), [(1e-4, 1), (0.5, 3), (40.0, 50)])
 @pytest.mark.parametrize("n_changed", [1, 40])
 def test_laplace_plans_keep_their_budget(epsilon, n_releases, n_changed):
     plan = plan_laplace_sums(
@@ -387,21 +189,6 @@ def test_what_cannot_be_kept_is_refused():
     assert plan_laplace_sums(math.inf, n_entries=1, **sizes).noise_variance == 0
 
 
-@pytest.mark.parametrize("rank", [0, 2])
-def test_without_delta_nothing_is_drawn(rank, monkeypatch):
-    model = make(rank=rank, delta=0).set_params(delta=1e-6).fit(WHERE[2], np.zeros(8))
-    before = model.privacy_guarantee_
-
-    def draw(*_):
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr(_random.NoiseSource, "stream", draw)
-    with pytest.raises(ValueError, match="delta > 0"):
-        model.set_params(delta=0).fit(WHERE[2], np.zeros(8))
-    assert model.privacy_guarantee_ == before
-    assert model.predict(WHERE[2]).shape == (8,)
-
-
 # --- what all releases of a fit reveal ----------------------------------------------
 
 
@@ -435,110 +222,93 @@ def binned(law, step=1e-3):
     return np.log(p / q), p
 
 
-def truth_at(solver, epsilon):
-    """Divergence of the laws that two neighbours can have, without dp-accounting.
+def truth_at(found, n_sums, epsilon):
+    """Divergence of what two neighbours can release, without dp-accounting.
 
-    Everything that is released is as far apart as one value can move it.
+    Everything that is released is as far apart as one value of [0, 1] can move it: the
+    first release has `n_sums` sums that it is in.
     """
-    tools = divergence
-    first = getattr(solver, "_mean", None) or solver.sums
-    lattice = first.randomizer.lattice
-    n_sums = 1 if solver.name == "gradient" or not solver.problem.biases else (
-        len(solver.problem.shape)
-    )  # fmt: skip
-    # Whole ranges, whatever the accounting calls them.
-    low, high = solver.problem.values.bounds
-    width = round((high - low) / lattice.step)
-    laws = [coarse_law(lattice.rate, width, 64)] * n_sums
-    noise = solver._noise.lattice
-    if isinstance(noise, GaussianLattice):
-        law = laws[0]
-        for other in laws[1:]:
-            law = binned(tools.product(law, other))
-        mu = math.sqrt(solver.problem.max_iter) / noise.sigma
-        return tools.stick_with_gaussian(law, mu, epsilon)
+    first, *others = found.lattices
+    laws = [coarse_law(first.rate, round(1 / first.step), 64)] * n_sums
+    gaussian = [noise for noise in others if hasattr(noise, "sigma")]
     # In L1, all of the distance may be in one sum.
-    laws += [coarse_law(noise.rate, round(1 / noise.step), 64)] * len(solver._blocks)
+    laws += [
+        coarse_law(noise.rate, round(1 / noise.step), 64)
+        for noise in others
+        if not hasattr(noise, "sigma")
+    ]
     law = laws[0]
     for other in laws[1:]:
-        law = binned(tools.product(law, other))
-    return tools.stick(law, epsilon)
+        law = binned(divergence.product(law, other))
+    if not gaussian:
+        return divergence.stick(law, epsilon)
+    mu = math.sqrt(len(gaussian)) / gaussian[0].sigma
+    return divergence.stick_with_gaussian(law, mu, epsilon)
 
 
-@pytest.mark.parametrize("epsilon", [0.4, 3.0])
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("form", ["cp", "tucker"])
-@pytest.mark.parametrize("perturbation", PERTURBATIONS)
+@pytest.mark.parametrize(
+    ("perturbation", "form", "biases", "order", "epsilon"),
+    [
+        ("gradient", "CP", True, 2, 0.4),
+        pytest.param("gradient", "Tucker", False, 3, 3.0, marks=pytest.mark.slow),
+        ("statistics", "CP", True, 3, 3.0), ("output", "Tucker", False, 2, 0.4),
+        ("sums", "CP", True, 2, 4.0), ("sums", "CP", True, 3, 0.3),
+    ],
+)  # fmt: skip
 def test_the_guarantee_is_no_less_than_the_truth(
     perturbation, form, biases, order, epsilon
 ):
     """Of sums or the mean, and of all releases, composed."""
     model = make(
-        perturbation, biases=biases, epsilon=epsilon, delta=1e-4,
-        n_pattern_components=0 if form == "tucker" else 8,
+        form, order, perturbation=perturbation, biases=biases, epsilon=epsilon,
+        delta=1e-4,
     )  # fmt: skip
-    ranks = RANKS[order] if form == "tucker" else None
-    solver = solver_of(model, WHERE[order], SHAPES[order], ranks)
-    model.set_params(epsilon=epsilon / 2)
-    half = solver_of(model, WHERE[order], SHAPES[order], ranks).guarantee
-    assert solver.guarantee.epsilon <= epsilon
+    y = np.linspace(0, 1, len(WHERE[order]))
+    with recorded() as found:
+        guarantee = model.fit(WHERE[order], y).privacy_guarantee_
+    half = model.set_params(epsilon=epsilon / 2).fit(WHERE[order], y)
+    half = half.privacy_guarantee_
+    assert guarantee.epsilon <= epsilon
     assert half.epsilon <= epsilon / 2
+    n_sums = order if biases and perturbation != "gradient" else 1
     refuted = []
     for at in np.array([0.0, 0.2, 0.4, 0.6, 0.8]) * epsilon:
-        truth = truth_at(solver, at)
-        assert solver.guarantee.delta_at(at) >= truth * (1 - 1e-9)
+        truth = truth_at(found, n_sums, at)
+        assert guarantee.delta_at(at) >= truth * (1 - 1e-9)
         refuted.append(half.delta_at(at) < truth)
     assert all(refuted[:2])
-
-
-def test_the_truth_is_near_the_guarantee_of_gradients():
-    """So that the comparison above means something."""
-    solver = solver_of(make(epsilon=2.0, delta=1e-4), WHERE[2], SHAPES[2])
-    for at in (0.2, 1.0):
-        assert solver.guarantee.delta_at(at) < 1.01 * truth_at(solver, at)
+    if (perturbation, form) == ("gradient", "CP"):
+        # So that the comparison means something.
+        for at in (0.2, 0.4):
+            assert guarantee.delta_at(at) < 1.01 * truth_at(found, n_sums, at)
 
 
 # --- streams -----------------------------------------------------------------------
 
 
-def streams_of(model, where, values):
-    """Numbers of the streams that a fit opened, one key a fit."""
-    opened, keys = [], set()
-    stream = _random.NoiseSource.stream
-
-    def note(source, block):
-        opened.append(block)
-        keys.add(source._key)
-        return stream(source, block)
-
-    with mock.patch.object(_random.NoiseSource, "stream", note):
-        model.fit(where, values)
-    assert len(keys) == 1
-    return opened
-
-
 @pytest.mark.parametrize("biases", [True, False])
-@pytest.mark.parametrize("perturbation", PERTURBATIONS)
+@pytest.mark.parametrize("perturbation", ["gradient", "statistics", "output"])
 def test_no_two_draws_of_a_fit_share_a_stream(perturbation, biases, monkeypatch):
     # Several blocks a release.
     monkeypatch.setattr(_noisy_sums, "_BLOCK", 4)
     monkeypatch.setattr(_sums, "_BLOCK", 4)
-    # Without features of the pattern, three modes are fitted one after the other.
-    model = make(perturbation, biases=biases, n_pattern_components=0)
-    opened = streams_of(model, WHERE[3], np.zeros(7))
-    assert len(set(opened)) == len(opened)
+    model = make("CP", 3, perturbation=perturbation, biases=biases)
+    with drawing() as opened, quick():
+        model.fit(WHERE[3], np.zeros(5))
+    blocks = [block for _, block in opened]
+    assert len(set(blocks)) == len(blocks)
     # Every part of a release, from zero on; that of the sums or of the mean, too.
-    parts = {block >> 32 for block in opened}
+    parts = {block >> 32 for block in blocks}
     assert parts == set(range(1 + 3))
-    assert len(opened) > len(parts)
+    assert len(blocks) > len(parts)
 
 
 @pytest.mark.parametrize("perturbation", ["input", "gradient", "output"])
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning")
 def test_nor_do_those_of_the_published_algorithms(perturbation):
-    model = make(perturbation, calibration="published")
-    opened = streams_of(model, WHERE[3], np.zeros(7))
+    model = make("CP", 3, perturbation=perturbation, calibration="published")
+    with drawing() as opened:
+        model.fit(WHERE[3], np.zeros(5))
     assert len(set(opened)) == len(opened)
     # The start; and the values, three passes, or the end.
     assert len(opened) == 1 + (3 if perturbation == "gradient" else 1)
@@ -553,7 +323,7 @@ def test_parts_of_a_source_are_apart():
     assert len(set(words)) == len(words)
 
 
-@pytest.mark.parametrize("n_cells", [100, 10**7, 10**8])
+@pytest.mark.parametrize("n_cells", [100, 10**8])
 def test_what_is_planned_dominates_a_hundred_million_sums(n_cells):
     """Alone, and composed as in a search."""
     event = planned_event(0.95, 1e-6, within=1.0)

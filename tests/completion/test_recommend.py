@@ -5,10 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sktensordp.completion import CPCompletion
+from sktensordp.completion import CPCompletion, TuckerCompletion
 
 SHAPES = [(40, 25), (40, 25, 6), (40, 25, 6, 3)]
 # Wide, so that no prediction is at a bound and they differ.
@@ -26,10 +25,10 @@ def entries(shape, n=300, seed=0):
     return X, rng.normal(size=len(X)) + 0.1 * X[:, 0] - 0.2 * X[:, 1]
 
 
-def make(**params):
+def make(kind=CPCompletion, **params):
     options = {"value_bounds": BOUNDS, "random_state": 0, "max_iter": 8}
     options |= {"perturbation": "input", **params}
-    return CPCompletion(options.pop("rank", 2), **options)
+    return kind(options.pop("rank", 2), **options)
 
 
 def seen_by(X):
@@ -48,16 +47,18 @@ def brute_force(model, unit, k, seen, context=None):
     return np.array(best + [-1] * (k - len(best)))
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=len)
+@pytest.fixture(scope="module", params=[*SHAPES, "Tucker"], ids=str)
 def fitted(request):
-    X, y = entries(request.param)
-    return make(epsilon=50.0, shape=request.param).fit(X, y), seen_by(X)
+    kind = TuckerCompletion if request.param == "Tucker" else CPCompletion
+    shape = SHAPES[1] if request.param == "Tucker" else request.param
+    X, y = entries(shape)
+    return make(kind, epsilon=50.0, shape=shape).fit(X, y), seen_by(X)
 
 
 # --- against brute force --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [1, 5, 24, 25, 40])
+@pytest.mark.parametrize("k", [1, 5, 25, 40])
 @pytest.mark.parametrize("with_context", [False, True])
 def test_the_best_of_what_is_left(fitted, k, with_context):
     model, seen = fitted
@@ -65,6 +66,7 @@ def test_the_best_of_what_is_left(fitted, k, with_context):
     if with_context:
         context = [size - 2 for size in model.shape_[2:]]
     units = np.append(np.arange(40), -1)
+    units.flags.writeable = False
     found = model.recommend(units, k, context=context)
     assert found.shape == (41, k)
     assert found.dtype == np.int64
@@ -111,30 +113,11 @@ def test_one_unit_is_a_row_of_many(fitted):
     assert model.recommend([3], np.int64(4)).shape == (1, 4)
 
 
-def test_what_was_seen_is_left_out_and_the_rest_is_filled_up(fitted):
-    model, seen = fitted
-    found = model.recommend(np.arange(40), 30)
-    for unit, items in enumerate(found):
-        known = items[items >= 0]
-        assert not seen[unit] & set(known.tolist())
-        assert len(known) == len(set(known.tolist())) == 25 - len(seen[unit])
-        assert np.all(items[len(known) :] == -1)
-    # The last user has at most two items left.
-    assert np.sum(found[39] >= 0) <= 2
-
-
 def test_who_is_not_known_is_offered_everything(fitted):
     model, _ = fitted
     found = model.recommend(-1, 25)
     np.testing.assert_array_equal(np.sort(found), np.arange(25))
     np.testing.assert_array_equal(model.recommend([0, -1, 3], 25)[1], found)
-
-
-def test_who_saw_everything_is_offered_nothing():
-    X = np.array([[0, i] for i in range(6)] + [[1, 0]])
-    model = make(rank=1, epsilon=math.inf).fit(X, np.arange(7.0))
-    np.testing.assert_array_equal(model.recommend(0, 3), [-1, -1, -1])
-    assert sorted(model.recommend(1, 9)) == [-1, -1, -1, -1, 1, 2, 3, 4, 5]
 
 
 def test_ties_fill_the_list_without_repetition():
@@ -159,19 +142,13 @@ def test_all_items_alike():
     items = model.recommend([0, 1], 299)
     assert set(items[0].tolist()) == set(range(1, 300))
     assert len(set(items[1].tolist())) == 299
+    seen_all = np.array([[0, i] for i in range(6)] + [[1, 0]])
+    model = make(rank=1, epsilon=math.inf).fit(seen_all, np.arange(7.0))
+    np.testing.assert_array_equal(model.recommend(0, 3), [-1, -1, -1])
+    assert sorted(model.recommend(1, 9)) == [-1, -1, -1, -1, 1, 2, 3, 4, 5]
 
 
-def test_predictions_at_a_bound_keep_their_order():
-    """What clipping makes equal is still ordered by the model."""
-    X, y = entries((40, 25))
-    model = make(epsilon=math.inf, shape=(40, 25)).fit(X, y)
-    expected = model.recommend(np.arange(40), 8)
-    model.value_bounds_ = (0.0, 0.01)
-    assert len(np.unique(model.predict([[0, i] for i in range(25)]))) < 20
-    np.testing.assert_array_equal(model.recommend(np.arange(40), 8), expected)
-
-
-@pytest.mark.parametrize("n_units", [255, 256, 257, 600])
+@pytest.mark.parametrize("n_units", [256, 600])
 def test_many_units(n_units):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 700, 4000), rng.integers(0, 30, 4000)])
@@ -180,7 +157,7 @@ def test_many_units(n_units):
     units, seen = rng.permutation(700)[:n_units], seen_by(X)
     found = model.recommend(units, 4)
     assert found.shape == (n_units, 4)
-    for row in {*range(0, n_units, 37), 254, n_units - 1}:
+    for row in {*range(0, n_units, 60), 254, 255, n_units - 1}:
         expected = brute_force(model, units[row], 4, seen)
         np.testing.assert_array_equal(found[row], expected)
     for unit, items in zip(units.tolist(), found.tolist(), strict=True):
@@ -190,9 +167,15 @@ def test_many_units(n_units):
 # --- what counts as seen --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES[:2], ids=len)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["fit_batches", "partial_fit", "dense", "dense, then"])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "shape"),
+    [
+        ("fit_batches", np.float32, SHAPES[1]),
+        ("partial_fit", np.float64, SHAPES[0]),
+        ("dense", np.float64, SHAPES[1]),
+        ("dense, then", np.float32, SHAPES[0]),
+    ],
+)
 def test_what_was_seen_in_any_way_is_left_out(kind, dtype, shape):
     X, y = entries(shape, n=150)
     X, first = np.unique(X, axis=0, return_index=True)
@@ -214,7 +197,7 @@ def test_what_was_seen_in_any_way_is_left_out(kind, dtype, shape):
         np.testing.assert_array_equal(items, brute_force(model, unit, 25, seen))
 
 
-def test_new_units_and_items_take_part():
+def test_new_units_and_items_take_part_and_a_refit_forgets():
     X, y = entries((40, 25))
     model = make().fit(X, y).partial_fit([[42, 27], [3, 26]], [1.0, 2.0])
     seen = seen_by(np.concatenate([X, [[42, 27], [3, 26]]]))
@@ -222,71 +205,43 @@ def test_new_units_and_items_take_part():
         items = model.recommend(unit, 30)
         assert len(items[items >= 0]) == 28 - len(seen.get(unit, set()))
         assert not seen.get(unit, set()) & set(items.tolist())
-    assert 26 not in model.recommend(3, 30)
-    assert 26 in model.recommend(42, 30)
-
-
-def test_a_refit_forgets_what_was_seen():
-    X, y = entries((40, 25))
-    model = make(shape=(40, 25)).fit(X, y).fit(X[:1], y[:1])
+    model.set_params(shape=(40, 25)).fit(X[:1], y[:1])
     assert np.all(model.recommend(np.arange(39), 25) >= 0)
+
+
+def test_predictions_at_a_bound_keep_their_order():
+    """What clipping makes equal is still ordered by the model."""
+    X, y = entries((40, 25))
+    model = make(epsilon=math.inf, shape=(40, 25)).fit(X, y)
+    expected = model.recommend(np.arange(40), 8)
+    model.value_bounds_ = (0.0, 0.01)
+    assert len(np.unique(model.predict([[0, i] for i in range(25)]))) < 20
+    np.testing.assert_array_equal(model.recommend(np.arange(40), 8), expected)
 
 
 def test_a_pickle_recommends_the_same(fitted):
     model, _ = fitted
-    copy = pickle.loads(pickle.dumps(model))
-    units = np.append(np.arange(40), -1)
+    before = pickle.dumps(model)
+    copy, units = pickle.loads(before), np.append(np.arange(40), -1)
     np.testing.assert_array_equal(copy.recommend(units), model.recommend(units))
-
-
-def test_recommending_changes_nothing(fitted):
-    model, _ = fitted
-    before, units = pickle.dumps(model), np.arange(40)
-    units.flags.writeable = False
-    model.recommend(units, 5)
     assert pickle.dumps(model) == before
-
-
-def test_it_finds_what_is_liked():
-    """On a noiseless problem: the items that are truly best among the unseen.
-
-    Over 6 seeds, of the best 5 of about 80 unseen items, 0.93 to 0.95 are found; by
-    chance it would be 0.06.
-    """
-    rng = np.random.default_rng(0)
-    factors = rng.normal(size=(150, 2)), rng.normal(size=(160, 2))
-    truth = factors[0] @ factors[1].T
-    mask = rng.random(truth.shape) < 0.5
-    X = np.argwhere(mask)
-    model = make(epsilon=100.0, value_bounds=(-6, 6), max_iter=30, shape=mask.shape)
-    model.fit(X, truth[mask] + 0.2 * rng.normal(size=len(X)))
-    wanted = np.argsort(np.where(mask, np.inf, -truth), axis=1)[:, :5]
-    found = model.recommend(np.arange(150), 5)
-    hits = np.mean([len({*a} & {*b}) / 5 for a, b in zip(wanted, found, strict=True)])
-    assert hits > 0.85
 
 
 # --- wrong input ----------------------------------------------------------------------
 
 WRONG = [
     ({"units": 40}, "outside the tensor"),
-    ({"units": [0, 40]}, "outside the tensor"),
     ({"units": -2}, "only -1"),
     ({"units": 0.5}, "fractional"),
     ({"units": np.nan}, "NaN"),
-    ({"units": np.inf}, "infinity"),
     ({"units": [[1, 2]]}, "units must be an index or a list"),
     ({"units": ["ann"]}, "numbers"),
     ({"units": []}, r"0 sample\(s\)"),
     ({"units": 2**31}, "below 2"),
-    ({"k": 0}, "k must be a positive integer"),
-    ({"k": -3}, "k must be a positive integer"),
-    ({"k": 2.5}, "k must be a positive integer"),
-    ({"k": 2.0}, "k must be a positive integer"),
-    ({"k": None}, "k must be a positive integer"),
-    ({"k": "5"}, "k must be a positive integer"),
-    # An integer for Python, but no number of items.
-    ({"k": True}, "k must be a positive integer"),
+    *(
+        ({"k": k}, "k must be a positive integer")
+        for k in (0, -3, 2.0, None, "5", True)
+    ),
     ({"context": [6]}, "outside the tensor"),
     ({"context": [-2]}, "only -1"),
     ({"context": [0.5]}, "fractional"),
@@ -294,14 +249,16 @@ WRONG = [
     ({"context": ["noon"]}, "numbers"),
     ({"context": []}, "context"),
     ({"context": [1, 2]}, "context"),
-    ({"context": [1, 2, 3]}, "context"),
 ]
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG)
 def test_wrong_input_is_refused(options, message):
     X, y = entries(SHAPES[1])
-    model = make(max_iter=1).fit(X, y)
+    model = make(max_iter=1)
+    with pytest.raises(NotFittedError):
+        model.recommend(0)
+    model.fit(X, y)
     with pytest.raises(ValueError, match=message):
         model.recommend(**{"units": 0, **options})
 
@@ -313,11 +270,6 @@ def test_a_context_of_length_one_is_not_one_of_another_length(shape):
     model = make(max_iter=1).fit(X, y)
     with pytest.raises(ValueError, match="context"):
         model.recommend(0, context=[1])
-
-
-def test_an_unfitted_model_has_no_recommendation():
-    with pytest.raises(NotFittedError):
-        clone(make()).recommend(0)
 
 
 def test_names_of_columns_do_not_matter():

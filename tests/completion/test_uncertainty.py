@@ -70,8 +70,14 @@ SIZES = {
 # Over 3 seeds the largest deviation was 1.1 points with epsilon inf, 1.6 with 16, 1.3
 # with 8 (0.8 and 1.6 for "usual"), 4.1 with 4, where up to 7.7 are allowed. 20,000 and
 # more are held out, which adds up to 0.4 points as a standard deviation.
-@pytest.mark.parametrize("size", [*SIZES])
-@pytest.mark.parametrize("epsilon", [math.inf, 16.0, 8.0, 4.0])
+@pytest.mark.parametrize(
+    ("epsilon", "size"),
+    [
+        (math.inf, "usual"), (8.0, "usual"), (math.inf, "three modes"),
+        (16.0, "three modes"),
+        *(pytest.param(e, "large", marks=pytest.mark.slow) for e in (math.inf, 4.0)),
+    ],
+)  # fmt: skip
 def test_values_fall_into_the_intervals_as_often_as_stated(epsilon, size):
     shape, n, rank = SIZES[size]
     X, y = normal_values(shape, n + 20_000, rank, seed=0)
@@ -83,8 +89,13 @@ def test_values_fall_into_the_intervals_as_often_as_stated(epsilon, size):
 
 # Fine levels and dense fits: at most 0.7 and 2.1 points with epsilon 16 or more, over
 # 2 seeds, and 1.1 and 2.6 with 8.
-@pytest.mark.parametrize("epsilon", [math.inf, 16.0, 8.0])
-@pytest.mark.parametrize("kind", ["fine levels", "dense", "float32", "batches"])
+@pytest.mark.parametrize(
+    ("kind", "epsilon"),
+    [
+        ("fine levels", math.inf), ("fine levels", 8.0), ("batches", 8.0),
+        ("dense", 16.0), pytest.param("float32", 16.0, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_intervals_hold_for_every_kind_of_input(kind, epsilon):
     shape, n = (400, 300), 20_000
     X, y = normal_values(shape, 2 * n, 3, seed=0)
@@ -93,8 +104,6 @@ def test_intervals_hold_for_every_kind_of_input(kind, epsilon):
         levels = np.linspace(*BOUNDS, 31)
         y = levels[np.clip(np.rint((y + 3) / 0.2), 0, 30).astype(int)]
         model = completion(3, shape, epsilon, levels=levels).fit(X[:n], y[:n])
-        # Discrete Laplace noise on the levels, not a table.
-        assert math.isinf(epsilon) or not model._plan().has_table
     elif kind == "dense":
         tensor = np.full(shape, np.nan)
         tensor[tuple(X[:n].T)] = y[:n]
@@ -107,20 +116,15 @@ def test_intervals_hold_for_every_kind_of_input(kind, epsilon):
     assert np.all(np.abs(found) < allowed(epsilon, n)), found
 
 
-@pytest.fixture(scope="module")
-def ratings():
-    """Four fifths of synthetic ratings, and the rest."""
-    data = make_ratings(1000, 2000, 80_000, random_state=0)
-    return data, data.data[:64_000], data.target[:64_000]
-
-
 # Deviations at 50, 80 and 95 %: with epsilon inf and 8, -1.0, 0.4 and 0.6 points, 4:
 # -1.3, 0.6 and 0.9, 2: -4.0, -1.2 and 0.5. Ratings are bounded, so that their law is
 # flatter than a normal one; under much noise that is seen in the middle. The standard
 # deviation itself was right to 3 %.
-@pytest.mark.parametrize("epsilon", [math.inf, 8.0, 4.0, 2.0])
-def test_ratings_fall_into_the_intervals_as_often_as_stated(ratings, epsilon):
-    data, X, y = ratings
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [math.inf, 4.0, 2.0])
+def test_ratings_fall_into_the_intervals_as_often_as_stated(epsilon):
+    data = make_ratings(1000, 2000, 80_000, random_state=0)
+    X, y = data.data[:64_000], data.target[:64_000]
     model = completion(5, data.shape, epsilon, levels=data.levels).fit(X, y)
     held_out = data.data[64_000:], data.target[64_000:]
     found = coverage(model, *held_out)
@@ -170,8 +174,9 @@ def uneven():
     return X, np.clip(y + 0.3 * rng.normal(size=len(X)), *BOUNDS)
 
 
-@pytest.mark.parametrize("epsilon", [math.inf, 8.0])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("epsilon", "dtype"), [(math.inf, np.float64), (8.0, np.float32)]
+)
 def test_shape_type_and_parts(uneven, epsilon, dtype):
     X, y = uneven
     model = completion(2, (60, 200), epsilon).fit(X, y.astype(dtype))
@@ -181,10 +186,8 @@ def test_shape_type_and_parts(uneven, epsilon, dtype):
     assert mean.dtype == std.dtype == dtype
     np.testing.assert_array_equal(mean, model.predict(asked))
     assert np.all(np.isfinite(std) & (std > 0))
-    variance, _ = model._model.variance(asked)
-    assert np.all(variance > 0)
-    rest = std.astype(float) ** 2 - variance
-    np.testing.assert_allclose(rest, model.residual_variance_, rtol=1e-5)
+    # Beside the residual, what is not known of the model.
+    assert np.all(std**2 > model.residual_variance_)
     assert isinstance(model.residual_variance_, float)
 
 
@@ -204,18 +207,9 @@ def test_it_is_larger_where_less_is_known(uneven, epsilon):
     assert mean_std(-1) > fewest > middle > most
     no_item = model.predict([[59, -1]], return_std=True)[1]
     assert no_item > mean_std(59)
-
-
-def test_more_noise_makes_it_larger(uneven):
-    X, y = uneven
-    stds = [
-        completion(2, (60, 200), epsilon)
-        .fit(X, y)
-        .predict(X, return_std=True)[1]
-        .mean()
-        for epsilon in (math.inf, 10.0, 3.0)
-    ]
-    assert stds[0] < stds[1] < stds[2]
+    noisier = completion(2, (60, 200), 3.0).fit(*uneven)
+    std = [m.predict(uneven[0], return_std=True)[1].mean() for m in (model, noisier)]
+    assert std[0] < std[1]
 
 
 # Over 4 seeds to 0.60 to 0.68 on average, and in at least 97 % of the entries: a row
@@ -233,33 +227,24 @@ def test_new_entries_make_it_smaller():
     assert model.residual_variance_ == residual
 
 
-def test_it_does_not_depend_on_units():
-    X, y = normal_values((100, 80), 3000, 2, seed=0)
-    one = completion(2, (100, 80), 20.0).fit(X, y)
-    bounds = tuple(1024 * b for b in BOUNDS)
-    other = completion(2, (100, 80), 20.0, value_bounds=bounds).fit(X, 1024 * y)
-    mean, std = one.predict(X, return_std=True)
-    scaled_mean, scaled_std = other.predict(X, return_std=True)
-    np.testing.assert_allclose(scaled_mean, 1024 * mean, rtol=1e-6, atol=1e-3)
-    np.testing.assert_allclose(scaled_std, 1024 * std, rtol=1e-6)
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, math.inf])
+@pytest.mark.parametrize("epsilon", [0.01, math.inf])
 @pytest.mark.parametrize("domain", [{"levels": [0, 1]}, {"value_bounds": (0, 1)}])
-@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 5])
 def test_few_entries_give_finite_deviations_within_the_range(n, domain, epsilon):
     X = np.column_stack([np.arange(n), np.arange(n)])
     model = completion(1, (6, 6), epsilon, **domain).fit(X, np.ones(n))
     std = model.predict([[0, 0], [-1, -1]], return_std=True)[1]
     assert np.all(np.isfinite(std) & (std > 0))
     assert 0 < model.residual_variance_ <= 1
+    mean, std = model.predict(X, return_std=True)
+    assert np.all(std <= np.maximum(mean, 1 - mean) + 1e-12)
 
 
 # --- its estimate --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
-@pytest.mark.parametrize("levels", [range(1, 6), np.arange(1, 11) / 2, range(-4, 6)])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("levels", [range(1, 6), np.arange(1, 11) / 2])
 def test_squared_distances_are_unbiased(levels, epsilon):
     """Their exact expectation over the channel, at every level and for many means."""
     table = level_table(tuple(float(level) for level in levels), epsilon)
@@ -272,27 +257,12 @@ def test_squared_distances_are_unbiased(levels, epsilon):
         np.testing.assert_allclose(expected, (x - mean) ** 2, atol=1e-9)
 
 
-def test_squared_distances_know_every_symbol():
-    """Released values of a fit have been rounded, moved and scaled a little."""
-    table = level_table((1.0, 2.0, 3.0, 4.0, 5.0), 2.0)
-    outputs = np.array(table.outputs)
-    nearly = (outputs.astype(np.float32) - 3.1) / 2 * 2 + 3.1
-    exact, moved = (
-        _uncertainty._squared_distances(table, shown, np.full(len(outputs), 2.2))
-        for shown in (outputs, nearly)
-    )
-    np.testing.assert_array_equal(exact, moved)
-
-
 # Over 6 seeds: 0.245 to 0.251, 0.231 to 0.25 and 0.994 to 1.004. The bounds are six
 # times D / sqrt(n), D = 2 scale^2, plus 3 % for the tolerance of the optimum and the
 # sampling of the normal part.
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(
-    ("scale", "residual"), [(0.1, 1.0), (0.3, 0.25), (1.0, 0.25), (1.0, 4.0)]
-)
-def test_the_variance_under_laplace_noise_is_recovered(scale, residual, seed):
-    rng, n = np.random.default_rng(seed), 50_000
+@pytest.mark.parametrize(("scale", "residual"), [(0.1, 1.0), (1.0, 0.25), (1.0, 4.0)])
+def test_the_variance_under_laplace_noise_is_recovered(scale, residual):
+    rng, n = np.random.default_rng(0), 50_000
     variance = rng.uniform(0, 0.2, n)
     distance = rng.normal(size=n) * np.sqrt(variance + residual)
     distance += rng.laplace(scale=scale, size=n)
@@ -316,11 +286,12 @@ def classical(X, y, shape):
 
 
 # Over 12 seeds the ratio was 0.944 to 1.065, its mean 1.001, its standard deviation
-# 0.034 (the response is read off one random move); the mean of 8 is within 5 % by four
+# 0.034 (the response is read off one random move); the mean of 4 is within 7 % by four
 # of its standard deviations. Dividing by the number of entries would give 0.88.
+@pytest.mark.slow
 def test_biases_alone_have_the_classical_variance():
     shape, ratios = (80, 40), []
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         X = np.column_stack([rng.integers(0, size, 1000) for size in shape])
         biases = [rng.normal(size=size) for size in shape]
@@ -330,29 +301,29 @@ def test_biases_alone_have_the_classical_variance():
         expected, rank = classical(X, y, shape)
         assert rank > 0.11 * len(X)
         ratios.append(model.residual_variance_ / expected)
-    assert np.mean(ratios) == pytest.approx(1, abs=0.05)
+    assert np.mean(ratios) == pytest.approx(1, abs=0.07)
     np.testing.assert_allclose(ratios, 1, atol=0.17)
 
 
 # With epsilon inf and the truth at 0.25: 0.226 to 0.247 over 4 seeds; not leaving an
 # entry out of its own prediction, 0.140 to 0.174. With epsilon 30, 0.230 to 0.233, and
 # 0.134 to 0.154.
-@pytest.mark.parametrize("epsilon", [math.inf, 30.0])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_model_with_too_many_parameters_is_not_flattered(seed, epsilon, monkeypatch):
-    shape, n = (60, 60), 1500
-    X, y = normal_values(shape, n, 2, seed)
-    model = completion(6, shape, epsilon).fit(X, y)
+@pytest.mark.parametrize(("epsilon", "seed"), [(math.inf, 0), (30.0, 1)])
+def test_a_model_with_too_many_parameters_is_not_flattered(seed, epsilon):
+    X, y = normal_values((60, 60), 1500, 2, seed)
+    model = completion(6, (60, 60), epsilon).fit(X, y)
     assert model.residual_variance_ == pytest.approx(RESIDUAL**2, rel=0.2)
-    monkeypatch.setattr(_uncertainty, "_LARGEST_LEVERAGE", 0.0)
-    naive = completion(6, shape, epsilon).fit(X, y)
-    assert naive.residual_variance_ < 0.72 * RESIDUAL**2
 
 
-def test_the_estimate_is_a_function_of_the_released_values():
-    X, y = normal_values((60, 60), 1500, 2, seed=0)
-    one, two = (completion(2, (60, 60), 5.0).fit(X, y) for _ in range(2))
-    assert one.residual_variance_ == two.residual_variance_
-    state = np.random.get_state()[1].copy()  # noqa: NPY002 (that of the caller)
-    completion(2, (60, 60), 5.0).fit(X, y)
-    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+@pytest.mark.parametrize("smooth_modes", [[0, 1], None])
+@pytest.mark.parametrize("spread", [0.0, 1e-3])
+def test_nearly_constant_values_in_single_precision(smooth_modes, spread):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, size, 200) for size in (20, 15)])
+    y = (2.5 + spread * rng.standard_normal(200)).astype(np.float32)
+    for where in (X, np.zeros_like(X)):
+        model = completion(1, (20, 15), math.inf, value_bounds=(0, 5))
+        model.set_params(smooth_modes=smooth_modes).fit(where, y)
+        mean, std = model.predict(where, return_std=True)
+        assert np.all(np.abs(mean - y) < 0.01 + 5 * spread)
+        assert np.all(np.isfinite(std))

@@ -51,22 +51,7 @@ def test_columns_of_a_cp_have_unit_length():
     assert np.linalg.norm(make(rank=5, scaled=False).truth) <= 5
 
 
-@pytest.mark.parametrize(
-    ("shape", "rank", "expected"),
-    [
-        ((9, 8, 7), 3, (3, 3, 3)),
-        ((9, 8, 7), (4, 3, 2), (4, 3, 2)),
-        ((5, 6), (2, 2), (2, 2)),
-        ((3, 4, 3, 4), (2, 3, 3, 2), (2, 3, 3, 2)),
-        ((2, 3), 2, (2, 2)),
-    ],
-)
-def test_a_tucker_has_its_ranks(shape, rank, expected):
-    made = make(shape, rank, decomposition="tucker", scaled=False)
-    assert ranks(made.truth) == expected
-
-
-@pytest.mark.parametrize("rank", [(4, 3, 2), (3, 3, 3)])
+@pytest.mark.parametrize("rank", [(4, 3, 2), (3, 3, 3), (2, 2, 2)])
 def test_factors_are_orthonormal(rank):
     """Every unfolding then has the singular values of that of the core."""
     core = np.random.RandomState(0).standard_normal(rank)

@@ -70,12 +70,6 @@ def test_activity_and_popularity_follow_power_laws(ratings):
     assert 0.35 < share_of_top_tenth(ratings.data[:, 1], 2000) < 0.50
 
 
-def test_exponents_set_the_concentration():
-    flat = make_ratings(user_exponent=0, item_exponent=1.2, random_state=0)
-    assert share_of_top_tenth(flat.data[:, 0], 600) < 0.13
-    assert share_of_top_tenth(flat.data[:, 1], 2000) > 0.5
-
-
 def test_popularity_has_the_slope_of_the_exponent():
     n_users, n_items = 200_000, 500
     ratings = make_ratings(
@@ -155,13 +149,6 @@ def test_noise_sets_the_residual():
     rounding = 0.5**2 / 12
     assert_allclose(quiet, np.sqrt((0.05 * 4.5) ** 2 + rounding), rtol=0.1)
     assert_allclose(loud, np.sqrt((0.1 * 4.5) ** 2 + rounding), rtol=0.1)
-
-
-def test_levels_may_be_uneven():
-    levels = (-1.0, 0.0, 10.0)
-    ratings = make_ratings(30, 40, 600, levels=levels, random_state=0)
-    assert_array_equal(np.unique(ratings.target), levels)
-    assert_array_equal(ratings.levels, levels)
 
 
 @pytest.mark.parametrize("levels", [(0.0, 0.5, 1.0), (0.0, 0.6, 0.7, 1.0)])

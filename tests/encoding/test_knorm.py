@@ -116,13 +116,3 @@ def test_calibration(n, epsilon):
 def test_what_cannot_be_honoured_is_refused(n, epsilon):
     with pytest.raises(ValueError, match="cannot be honoured"):
         knorm_lattice(n, epsilon)
-
-
-def test_moments(stream):
-    lattice = knorm_lattice(3, 2.0)
-    code = np.array([0.6, 0.0, -0.8])
-    released = lattice.randomize(np.tile(code, (40_000, 1)), stream(5))
-    error = math.sqrt(lattice.variance / len(released))
-    # Five standard errors: 6e-7 for each of three.
-    assert np.abs(released.mean(axis=0) - code).max() < 5 * error
-    assert_allclose(np.var(released, axis=0), lattice.variance, rtol=0.06)

@@ -5,16 +5,15 @@ over the seeds, asymptotically.
 """
 
 import math
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
-from scipy.stats import binomtest, chi2, norm
+from scipy.stats import chi2, norm
 from sklearn.datasets import load_breast_cancer, load_iris
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from sktensordp._random import NoiseSource
@@ -59,13 +58,6 @@ def learn(channel=CHANNELS["privunit"], task=TASK, X=IRIS, **changes):
     return learned_encoder(task, X, channel, **arguments)
 
 
-class OnlyGradients:
-    """A task that has no answer of its own."""
-
-    def __init__(self, task):
-        self.value_and_gradient = task.value_and_gradient
-
-
 class TestGradients:
     @pytest.mark.parametrize("n_hidden", [0, 4])
     @pytest.mark.parametrize("size", [1, 3])
@@ -100,22 +92,6 @@ class TestGradients:
             expected = (ends[0] - ends[1]) / 2
             assert_allclose(gradient @ step, expected, rtol=1e-5, atol=1e-9 * value)
 
-    def test_polishing_leaves_the_encoder(self):
-        trainer, _ = trainer_of(TASK, IRIS, None)
-        rng = np.random.default_rng(0)
-        channel = CHANNELS["privunit"](2)
-        model = Model(MapShape(4, 0, 3), channel, MapShape(3, 2, 4))
-        vector = np.concatenate([model.encoder.random(rng), model.decoder.random(rng)])
-        sample = trainer.sample(channel, rng)
-        found = trainer.polished(model, vector, sample)
-        assert_array_equal(found[:15], vector[:15])
-        more = trainer.trained(model, found, sample)
-        losses = [
-            trainer.value_and_gradient(model, one, sample)[0]
-            for one in (vector, found, more)
-        ]
-        assert losses[0] > losses[1] > losses[2]
-
 
 def padded(task):
     """The task, of samples with a last column that it does not read."""
@@ -123,29 +99,30 @@ def padded(task):
     return replace(task, weights=(weights, *task.weights[1:]))
 
 
-def moment_pvalue(channel, scale=1.0, n=100_000):
-    """P value of mean and second moments of releases of one code; two-sided."""
+def moment_pvalues(channel, *scales, n=60_000):
+    """P values of means and second moments of releases of a code, on some scales."""
     rng = np.random.default_rng(1)
     code = rng.normal(size=channel.n_outputs)
     code = channel.inputs(code[np.newaxis] * 0.3)
     released = channel.forward(np.tile(code, (n, 1)), channel.draw(n, rng))[0]
-    errors = (scale * released - code) / math.sqrt(channel.variance)
-    products = errors[:, :, np.newaxis] * errors[:, np.newaxis, :]
-    products -= np.eye(channel.n_outputs)
-    parts = np.column_stack([errors, products.reshape(n, -1)])
-    scores = math.sqrt(n) * parts.mean(axis=0) / parts.std(axis=0)
-    return min(1.0, parts.shape[1] * 2 * norm.sf(np.abs(scores).max()))
+    for scale in scales:
+        errors = (scale * released - code) / math.sqrt(channel.variance)
+        products = errors[:, :, np.newaxis] * errors[:, np.newaxis, :]
+        products -= np.eye(channel.n_outputs)
+        parts = np.column_stack([errors, products.reshape(n, -1)])
+        scores = math.sqrt(n) * parts.mean(axis=0) / parts.std(axis=0)
+        yield min(1.0, parts.shape[1] * 2 * norm.sf(np.abs(scores).max()))
 
 
 class TestChannels:
-    @pytest.mark.parametrize("size", [1, 2, 7])
+    @pytest.mark.parametrize("size", [1, 5])
     @pytest.mark.parametrize("name", ["privunit", "laplace", "l2", "gaussian"])
     def test_moments(self, name, size):
         """Unbiased, with the closed form's variance; a wrong m or scale is seen."""
         channel = CHANNELS[name](size)
-        assert moment_pvalue(channel) > ALPHA
-        assert moment_pvalue(channel, 1.05) < ALPHA
-        assert moment_pvalue(channel, 0.95) < ALPHA
+        true, *wrong = moment_pvalues(channel, 1.0, 0.93, 1.07)
+        assert true > ALPHA
+        assert max(wrong) < ALPHA
 
     @pytest.mark.parametrize(
         ("dimension", "epsilon"), [(2, 0.5), (3, 5.0), (30, 2.0), (4, 25.0)]
@@ -176,29 +153,6 @@ class TestChannels:
         assert abs(np.mean(inside) - expit(design.log_odds)) <= 1.01 / 5000
         assert_allclose(cosine[inside].mean(), design.cosine, rtol=2e-3)
 
-    def test_released_directions_are_those_of_the_mechanism(self):
-        channel = sphere(3.0)(2)
-        rng = np.random.default_rng(0)
-        u = np.array([[0.6, 0.0, -0.8]])
-        n = 50_000
-        mine = channel.forward(np.tile(5 * u, (n, 1)), channel.draw(n, rng))[0]
-        assert_allclose(
-            np.linalg.norm(mine, axis=1), 1 / channel.design.scale, rtol=1e-9
-        )
-        # Around u, all directions are equally likely.
-        across = mine @ np.array([0.8, 0.0, 0.6])
-        positive = int(np.sum(across > 0))
-        assert binomtest(positive, n).pvalue > ALPHA
-
-    def test_hidden_layers_and_shapes(self):
-        shape = MapShape(3, 4, 2)
-        rng = np.random.default_rng(0)
-        vector, rows = rng.normal(size=shape.size), rng.normal(size=(5, 3))
-        A, b, V, c, B = shape.parts(vector)
-        expected = rows @ A + b + np.tanh(rows @ V + c) @ B
-        assert_allclose(shape.forward(vector, rows)[0], expected)
-        assert shape.weights.sum() == A.size + V.size + B.size
-
 
 @pytest.fixture(scope="module")
 def learned():
@@ -206,11 +160,6 @@ def learned():
 
 
 class TestLearned:
-    def test_deterministic(self, learned):
-        again = learn(n_components=2)
-        assert pickle.dumps(again) == pickle.dumps(learned)
-        assert learn(n_components=2, seed=1).expected_loss != learned.expected_loss
-
     def test_expected_loss(self, learned):
         """Of the release itself, over the fitting data."""
         n = 40
@@ -242,15 +191,6 @@ class TestLearned:
             units, np.tile([0.0] * (units.shape[1] - 1) + [1.0], (150, 1))
         )
 
-    def test_no_row_is_kept(self, learned):
-        text = pickle.dumps(learned)
-        assert len(text) < 4000
-        for row in IRIS:
-            assert row.tobytes() not in text
-        standard = (IRIS - learned.mean) / learned.scale
-        assert all(row.tobytes() not in text for row in standard)
-        assert_array_equal(pickle.loads(text).units(IRIS), learned.units(IRIS))
-
     def test_columns_that_do_not_vary(self):
         X = np.column_stack([np.full(len(IRIS), 7.0), IRIS])
         weights = np.vstack([np.ones(3), TASK.weights[0]])
@@ -261,17 +201,9 @@ class TestLearned:
         assert_array_equal(found.units(moved), found.units(X))
         assert_array_equal(found.decode(found.units(X))[:, 0], 7)
 
-    def test_units_of_columns_do_not_matter(self):
-        """Columns in vastly different units lead to the same loss."""
-        scale = 10.0 ** np.array([9, -9, 3, 0])
-        task = replace(TASK, weights=(TASK.weights[0] / scale[:, np.newaxis],))
-        expected = learn().expected_loss
-        assert_allclose(
-            learn(task=task, X=IRIS * scale).expected_loss, expected, rtol=0.1
-        )
-
 
 class TestChoice:
+    @pytest.mark.slow
     def test_worse_candidates_are_not_taken(self, monkeypatch):
         """Held-out noise decides, whichever candidate has been spoilt."""
         expected = learn().expected_loss
@@ -285,50 +217,8 @@ class TestChoice:
                 found = learn()
             assert found.expected_loss < 1.5 * expected
 
-    def test_more_components_at_a_large_epsilon(self):
-        """Three outputs of equal worth, known exactly at a huge epsilon only."""
-        rng = np.random.default_rng(0)
-        X = rng.normal(size=(300, 3))
-        task = task_of(LinearRegression().fit(X, X), X)
-        few = learn(sphere(0.5), task, X, n_components=None, n_hidden=0)
-        many = learn(sphere(30.0), task, X, n_components=None, n_hidden=0)
-        assert many.n_components == 3
-        assert few.n_components <= 2 or few.expected_loss > 2.5
-        assert many.expected_loss < 0.3
 
-    def test_no_noise_loses_nothing(self):
-        X = np.random.default_rng(0).normal(size=(300, 3))
-        task = task_of(LinearRegression().fit(X, X @ [1.0, 2.0, 3.0]), X)
-        found = learn(CHANNELS["none"], task, X, n_hidden=0)
-        assert found.expected_loss < 1e-3 * np.var(X @ [1.0, 2.0, 3.0])
-
-    def test_targets_of_ones_own(self):
-        """Gradients alone will do, with targets; outputs are targets by default."""
-        with pytest.raises(TypeError, match="needs targets"):
-            learn(task=OnlyGradients(TASK))
-        labels = np.eye(3)[CLASSES]
-        found = learn(task=OnlyGradients(TASK), targets=labels)
-        given = learn(targets=labels)
-        assert_allclose(found.expected_loss, given.expected_loss, rtol=0.3)
-        assert found.expected_loss < 0.7 * math.log(3)
-
-    def test_soft_targets_are_the_default(self):
-        trainer = trainer_of(TASK, IRIS, None)[0]
-        assert_array_equal(trainer.targets, TASK.outputs(IRIS))
-        sample = trainer.sample(CHANNELS["privunit"](1), np.random.default_rng(0))
-        moved = trainer.estimates(sample.rows)
-        assert_allclose(sample.targets, TASK.outputs(moved))
-        # Copies have the samples' moments, and no two are alike.
-        assert_allclose(moved.mean(axis=0), IRIS.mean(axis=0), atol=0.05)
-        assert_allclose(np.cov(moved.T), np.cov(IRIS.T), atol=0.15)
-        assert len(np.unique(moved, axis=0)) == len(moved)
-
-    def test_task_that_does_not_vary(self):
-        task = replace(TASK, weights=(np.zeros((4, 3)),))
-        with pytest.raises(ValueError, match="does not vary"):
-            learn(task=task)
-
-
+@pytest.mark.slow
 class TestBar:
     def test_breast_cancer(self):
         """Cross-entropy on people not trained on, by the real release, epsilon 10."""

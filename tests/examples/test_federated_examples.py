@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from sklearn.datasets import load_digits
 
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism
@@ -36,11 +35,12 @@ def gradients():
     return load_script(EXAMPLES / "federated_gradients.py")
 
 
-def test_federated_gradients(tmp_path, run):
-    rounds, rate = 10, 0.25
+@pytest.mark.slow
+def test_federated_gradients(run):
+    rounds, rate = 10, 1.0
     options = ["--rounds", str(rounds), "--rate", str(rate), "--runs", "1"]
     arguments = [*SEED, *options, "--epsilons", "2"]
-    rows = rows_of(run(tmp_path, "federated_gradients.py", *arguments))
+    rows = rows_of(run("federated_gradients.py", *arguments))
     least = rows["Gaussian: least noise of an entry"]
     # No weights change what hides a ball.
     for name in ("UDN", "IDN", "MGM"):
@@ -64,21 +64,8 @@ def test_federated_gradients(tmp_path, run):
         assert rows[f"{name}: least noise of an entry"] > 5 * least
         assert rows[name] < rows["Gaussian"] - 0.3
     per_entry = "Gaussian per entry, sum clipped"
-    assert rows[f"{per_entry}: true epsilon of one round alone"] > 20 * 2
+    assert rows[f"{per_entry}: true epsilon of one round alone"] > 10 * 2
     assert 0.4 > rows["Gaussian, sum clipped"] < rows[per_entry] - 0.1
-
-
-def test_federated_gradients_of_a_file(tmp_path, run):
-    rng = np.random.default_rng(0)
-    y = rng.integers(3, size=600)
-    X = rng.normal(size=(3, 4, 5))[y] + 2 * rng.normal(size=(600, 4, 5))
-    np.savez(tmp_path / "data.npz", X=X, y=y)
-    options = ["--rounds", "2", "--parties", "3", "--rate", "1", "--runs", "1"]
-    options += ["--epsilons", "0.3", "8"]
-    arguments = [*SEED, *options, "--data", str(tmp_path / "data.npz")]
-    rows = rows_of(run(tmp_path, "federated_gradients.py", *arguments))
-    assert rows["Gaussian"][0] + 0.1 < rows["Gaussian"][1]
-    assert np.all(rows["Gaussian: true epsilon"] <= (0.3, 8))
 
 
 @pytest.mark.parametrize("clips_sum", [False, True])
@@ -112,10 +99,11 @@ def test_a_party_refuses_more_than_its_budget(gradients):
         party.join(1.0, 50)
 
 
-def test_vertical_features(tmp_path, run):
+@pytest.mark.slow
+def test_vertical_features(run):
     epsilons = np.array([2.0, 16.0])
-    arguments = [*SEED, "--runs", "4", "--epsilons", *map(str, epsilons)]
-    rows = rows_of(run(tmp_path, "vertical_features.py", *arguments))
+    arguments = [*SEED, "--runs", "2", "--epsilons", *map(str, epsilons)]
+    rows = rows_of(run("vertical_features.py", *arguments))
     np.testing.assert_array_equal(rows["UDN, entries"], rows["IDN, entries"])
     additive = ["Gaussian", "TVG, rows and columns", "UDN, entries", "IDN, entries"]
     for name in additive:
@@ -137,16 +125,3 @@ def test_vertical_features(tmp_path, run):
         mu = math.sqrt(20) * gaussian_mu(once, DELTA)
         assert gaussian_delta(0.98 * often, mu) > DELTA
         assert gaussian_delta(1.02 * often, mu) < DELTA
-
-
-def test_vertical_features_of_a_file(tmp_path, run):
-    images, y = load_digits(return_X_y=True)
-    X = images.reshape(-1, 8, 8)
-    np.savez(tmp_path / "data.npz", X=X, y=y)
-    options = ["--parties", "3", "--runs", "1", "--epsilons", "64", "--epochs", "2"]
-    arguments = [*SEED, *options, "--data", str(tmp_path / "data.npz")]
-    rows = rows_of(run(tmp_path, "vertical_features.py", *arguments))
-    assert rows["Gaussian"] < rows["UDN, entries"] < rows["no noise"]
-    assert rows["PrivUnit: true epsilon"] == 64
-    assert rows["PrivUnit, 2 times: true"] == 128
-    assert 62 < rows["Gaussian: true epsilon"] <= 64

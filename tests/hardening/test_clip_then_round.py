@@ -26,8 +26,8 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
-from sktensordp.privacy._sensitivity import SensitivitySet, declared_set
-from tests.support.every_estimator import RELEASING
+from sktensordp.privacy._sensitivity import declared_set
+from tests.support.every_estimator import RELEASING, slow_repeats
 
 EPS = float(np.finfo(float).eps)
 LARGEST, LEAST = np.finfo(float).max, 5e-324
@@ -136,7 +136,7 @@ TURN = [[0.6, -0.8], [0.8, 0.6]]
 COVARIANCE = [[2.0, 1.0], [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("epsilon", [0.01, 30.0])
 @pytest.mark.parametrize(
     ("make", "params", "size"),
     [
@@ -252,9 +252,9 @@ RANGED = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("case", RANGED)
-def test_what_is_clipped_is_released_as_the_end(case, dtype):
+@pytest.mark.parametrize("case", slow_repeats(RANGED))
+def test_what_is_clipped_is_released_as_the_end(case):
+    dtype = ("f4", "f8")[len(case.label) % 2]
     most = float(np.finfo(dtype).max)
     for end, beyond in ((1.0, most), (1.0, 1 + 1e-6), (0.0, -most), (0.0, -1e-40)):
         assert released(case, end, dtype) == released(case, beyond, dtype)
@@ -275,8 +275,8 @@ def released(case, value, dtype="f8"):
     return model.transform(np.full(X.shape, value, dtype)).tobytes()
 
 
-@pytest.mark.parametrize("noise", [-1e-12, 0.0, 1e-12, None])
-@pytest.mark.parametrize("case", RELEASING)
+@pytest.mark.parametrize("noise", [0.0, None])
+@pytest.mark.parametrize("case", slow_repeats(RELEASING))
 def test_the_sign_of_zero_is_not_released(case, noise):
     with almost_no_noise(noise):
         assert len({released(case, zero) for zero in (0.0, -0.0, LEAST)}) == 1
@@ -339,38 +339,3 @@ def test_a_lattice_whose_step_has_no_reciprocal_is_refused():
 
 
 # The tests notice clipping and rounding that are a little wrong.
-
-
-def test_one_step_too_many_is_noticed(monkeypatch):
-    index = _lattice._lattice_index
-
-    def one_more(*arguments):
-        found = index(*arguments)
-        found[found == found.max()] += 1
-        return found
-
-    monkeypatch.setattr(_lattice, "_lattice_index", one_more)
-    mechanism = LaplaceMechanism(1.0, **BOX).fit(np.zeros((1, 2)))
-    with pytest.raises(AssertionError):
-        largest_of(mechanism, 2)
-
-
-def test_rounding_away_from_zero_is_noticed(monkeypatch):
-    def away(values, low, step, n_steps, out=None):
-        return np.copysign(np.ceil(np.abs(values) / step), values)
-
-    monkeypatch.setattr(_lattice, "_lattice_index", away)
-    for make in (LaplaceMechanism, GaussianMechanism):
-        mechanism = make(1.0, **BALL).fit(np.zeros((1, 5)))
-        assert largest_of(mechanism, 5) > 1
-
-
-def test_clipping_in_single_precision_is_noticed(monkeypatch):
-    segments = SensitivitySet.segments
-    monkeypatch.setattr(
-        SensitivitySet,
-        "segments",
-        lambda self, rows: segments(self, rows).astype("f4").astype(float),
-    )
-    with pytest.raises(AssertionError):
-        test_clipped_samples_are_in_the_ball(1 / 3, 3)

@@ -1,22 +1,43 @@
 """Whatever line a fit or a release is interrupted at, nothing is forgotten or mixed."""
 
 import math
+import os
 import pickle
+import signal
+import subprocess
+import sys
+import time
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from sktensordp import base
 from sktensordp._random import NoiseSource, ReleaseCounter
-from sktensordp.privacy import PrivacyBudget, _budget
-from sktensordp.privacy._cover import current_cover
+from sktensordp.completion import CPCompletion
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.privacy import PrivacyBudget
 from tests.support import interrupting
-from tests.support.every_estimator import CASES, RELEASING
-from tests.support.interrupting import interrupted, n_released, recorded_keys, steps
+from tests.support.every_estimator import (
+    CASES,
+    RELEASING,
+    ROWS,
+    USERS,
+    VALUES,
+    WHERE,
+    slow_repeats,
+)  # fmt: skip
+from tests.support.interrupting import (
+    interrupted,
+    left_open,
+    n_released,
+    recorded_keys,
+    steps,
+)
 
-# The same modes, other sizes and values.
+# The same modes, other sizes and values, and some of the same coordinates.
 OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)
 
 
@@ -35,11 +56,11 @@ def quiet():
 class Story:
     """A fit of an estimator, then another with other parameters to other data."""
 
-    def __init__(self, case, refit, seed=0):
+    def __init__(self, case, refit):
         self.case, self.refit = case, refit
         estimator = case.fresh()
         names = estimator.get_params(deep=True)
-        self.start = {n: seed for n in names if n.split("__")[-1] == "random_state"}
+        self.start = {n: 0 for n in names if n.split("__")[-1] == "random_state"}
         self.then = {n: 8.0 for n in names if n.split("__")[-1] == "epsilon"}
         self.asked = (case.data[0] if case.private == "samples" else OTHER[0],)
         self.later = case.data if case.private == "samples" else OTHER
@@ -97,9 +118,8 @@ def faults(story, step, keys, ends):
         own = 1 if hasattr(estimator, "estimator") else len(keys) - n_keys
         if n_released(budget) < min(len(keys) - n_keys, own):
             found.append("a key was taken, and no release counted")
-    if _budget._STACK or current_cover() is not None:
+    if left_open():
         found.append("a budget or a cover is left open")
-    _budget._STACK.clear()
     if warnings.filters != filters:
         found.append("filters of warnings are changed")
     kept = pickle.dumps(estimator)
@@ -125,33 +145,23 @@ def faults(story, step, keys, ends):
     return found
 
 
-def faults_anywhere(story, keys, tried=None):
-    """What is wrong after interruptions, and at which lines."""
-    ends, wrong = story.ends(), {}
-    if tried is None:
-        estimator = story.begin()
-        seed = f"{story.case.label}, {story.refit}"
-        tried = steps(lambda: story.go_on(estimator), seed)
-    for step in tried:
-        for fault in faults(story, step, keys, ends):
-            wrong.setdefault(fault, []).append(step)
-    return wrong
+# In turn, the interrupted fit is the first one or the second.
+FITS = [
+    pytest.param(*param.values, k % 2 == 0, id=param.id, marks=param.marks)
+    for k, param in enumerate(slow_repeats(RELEASING))
+]
 
 
-@pytest.mark.parametrize("refit", [False, True])
-@pytest.mark.parametrize("case", RELEASING)
+@pytest.mark.parametrize(("case", "refit"), FITS)
 def test_interrupted_anywhere(case, refit, keys):
-    assert not faults_anywhere(Story(case, refit), keys)
-
-
-def case_of(label):
-    return next(case for case in CASES if case.label == label)
+    story = Story(case, refit)
+    ends, estimator = story.ends(), story.begin()
+    lines = steps(lambda: story.go_on(estimator), f"{case.label}, {refit}")
+    wrong = {step: faults(story, step, keys, ends) for step in lines}
+    assert not any(wrong.values()), wrong
 
 
 def records_late(monkeypatch):
-    def record(self, guarantee):
-        """Nothing, yet."""
-
     start, stop = NoiseSource.stream, base.PrivateEstimatorMixin._record
     released = []
 
@@ -160,10 +170,9 @@ def records_late(monkeypatch):
         stop(*released[-1])
         return found
 
-    def later(self, guarantee):
-        released.append((self, guarantee))
-
-    monkeypatch.setattr(base.PrivateEstimatorMixin, "_record", later)
+    monkeypatch.setattr(
+        base.PrivateEstimatorMixin, "_record", lambda *release: released.append(release)
+    )
     monkeypatch.setattr(NoiseSource, "stream", late)
 
 
@@ -173,20 +182,16 @@ def forgets_nothing(monkeypatch):
 
 def is_fitted_at_first(monkeypatch):
     start = base.PrivateEstimatorMixin._forget
-
-    def forget(self, **found):
-        start(self, n_iter_=1, **found)
-
-    monkeypatch.setattr(base.PrivateEstimatorMixin, "_forget", forget)
+    monkeypatch.setattr(
+        base.PrivateEstimatorMixin,
+        "_forget",
+        lambda self, **found: start(self, n_iter_=1, **found),
+    )
 
 
 def has_one_key(monkeypatch):
     start = NoiseSource.__init__
-
-    def same(self, *_):
-        start(self, 0, 0)
-
-    monkeypatch.setattr(NoiseSource, "__init__", same)
+    monkeypatch.setattr(NoiseSource, "__init__", lambda self, *_: start(self, 0, 0))
 
 
 def keeps_its_key(monkeypatch):
@@ -210,11 +215,124 @@ def keeps_its_key(monkeypatch):
     ],
 )
 def test_mistakes_would_be_noticed(mutant, fault, keys, monkeypatch):
-    story = Story(case_of("CPCompletion, values, default"), refit=True)
+    story = Story(CASES[0], refit=True)
     ends = story.ends()
     mutant(monkeypatch)
     monkeypatch.setattr(interrupting, "N_CENTRAL", math.inf)
     estimator = story.begin()
     lines = steps(lambda: story.go_on(estimator), "mutant")
-    found = {f for step in lines for f in faults(story, step, keys, ends)}
-    assert any(fault in one for one in found), found
+    found = (f for step in lines for f in faults(story, step, keys, ends))
+    assert any(fault in one for one in found)
+
+
+# --- what goes on with a fit, and a process that runs ---
+
+
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 4.0])
+def test_interrupted_partial_fits_count(epsilon, keys):
+    """The guarantee of what answers, also where only one of two calls has ended."""
+    model = CPCompletion(0, perturbation="input", value_bounds=(0, 1), max_iter=2)
+
+    def begin():
+        return clone(model).fit(WHERE, VALUES)
+
+    def go_on(one, method=None):
+        one.set_params(epsilon=epsilon)
+        (method or one.partial_fit)(*OTHER)
+
+    before, after = begin(), begin()
+    go_on(after)
+    begun = begin()
+    for step in steps(lambda: go_on(begun), epsilon):
+        one, budget, n_keys = begin(), PrivacyBudget(math.inf), len(keys)
+        answer = one.predict(WHERE)
+        with budget:
+            # Interrupted where it is looked up, a method is said not to be there.
+            interrupted(lambda one=one, do=one.partial_fit: go_on(one, do), step)
+        assert n_released(budget) >= len(keys) - n_keys
+        said = one.privacy_guarantee_
+        assert said in (before.privacy_guarantee_, after.privacy_guarantee_)
+        if not np.array_equal(one.predict(WHERE), answer):
+            assert said == after.privacy_guarantee_
+        if len(keys) > n_keys and one._n_uses > 1:
+            assert said == after.privacy_guarantee_
+        parts = [factor.tobytes() for factor in one._decomposition(one._model).factors]
+        assert [factor.tobytes() for factor in one.factors_] == parts
+        go_on(one)
+        assert one.privacy_guarantee_.epsilon >= after.privacy_guarantee_.epsilon
+
+
+def test_an_interrupted_fold_in_changes_nothing_or_all():
+    fitted = CPCompletion(1, perturbation="sums", max_iter=1, random_state=0, **USERS)
+    fitted.fit(WHERE, VALUES)
+    new = WHERE[:3], 1 - VALUES[:3]
+    before = fitted.predict(WHERE)
+
+    def begin():
+        return clone(fitted).fit(WHERE, VALUES)
+
+    after = begin().fold_in(*new).predict(WHERE)
+    begun = begin()
+    for step in steps(lambda: begun.fold_in(*new), "fold in"):
+        one = begin()
+        interrupted(lambda fold_in=one.fold_in: fold_in(*new), step)
+        found = one.predict(WHERE)
+        assert np.array_equal(found, before) or np.array_equal(found, after)
+
+
+def test_an_interrupted_client_counts(keys):
+    encoder = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
+    begun = encoder.client()
+    for step in steps(lambda: begun.privatize(ROWS), "client"):
+        client, budget, n_keys = encoder.client(0), PrivacyBudget(math.inf), len(keys)
+        with budget:
+            interrupted(lambda one=client: one.privatize(ROWS), step)
+        assert n_released(budget) >= len(keys) - n_keys
+        client.privatize(ROWS)
+        assert len(set(keys[n_keys:])) == len(keys) - n_keys
+        assert client.privacy_guarantee_ is encoder.privacy_guarantee_
+
+
+LONG_FIT = """
+import math, signal
+import numpy as np
+from sktensordp.completion import CPCompletion
+from sktensordp.privacy import PrivacyBudget
+where = np.argwhere(np.ones((60, 50)))
+model = CPCompletion(3, perturbation="gradient", value_bounds=(0, 1), max_iter=2)
+model.fit(where, np.full(len(where), 0.5))
+model.set_params(max_iter=100_000)
+budget = PrivacyBudget(math.inf)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with budget:
+        print("ready", flush=True)
+        model.fit(where, np.full(len(where), 0.5))
+except KeyboardInterrupt:
+    from sklearn.exceptions import NotFittedError
+    counted = sum(count for _, count, _, _ in budget._account.lines())
+    try:
+        model.predict(where)
+        print("kept", counted)
+    except NotFittedError:
+        print("forgotten", counted)
+    model.set_params(max_iter=2).fit(where, np.full(len(where), 0.5)).predict(where)
+    print("again")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+def test_a_real_interrupt():
+    """Between fits of two and of 100,000 iterations, and while the latter lasts."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LONG_FIT], stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        found, _ = process.communicate(timeout=120)
+    first, again = found.splitlines()
+    assert first in ("kept 0", "kept 1", "forgotten 1")
+    assert again == "again"

@@ -4,7 +4,6 @@ import contextvars
 import functools
 import warnings
 import weakref
-from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ import pytest
 
 from sktensordp import _random, completion
 from sktensordp.completion import CPCompletion
-from tests.support.every_estimator import CASES, RELEASING
+from tests.support.every_estimator import CASES, RELEASING, slow_repeats
 from tests.support.leak_hunt import (
     Secrets,
     generators_alive,
@@ -22,7 +21,6 @@ from tests.support.leak_hunt import (
     state_of_modules,
 )
 from tests.support.planted_data import (
-    LARGEST,
     LEAST,
     N_OWN,
     RARE,
@@ -76,39 +74,23 @@ def lazy(y):
 # Ways to keep something of the values, as an attribute of an estimator.
 KEPT = {
     "array": lambda y: y,
-    "one value": lambda y: float(y[3]),
-    "least": np.min,
-    "largest": np.max,
     "scaled": lambda y: {"z": [2 * y[3] - 1]},
     "centred": lambda y: (y - y.mean())[2:3],
-    "sum": np.sum,
-    "minus the mean": lambda y: -y.mean(),
     "mean of a row": lambda y: y[3:6].mean(),
-    "squares": lambda y: y @ y,
     "single precision": lambda y: y.astype(np.float32),
-    "one in single precision": lambda y: np.float32(y[3]),
     "long double": lambda y: y.astype(np.longdouble),
-    "byte order": lambda y: y.astype(">f8"),
     "complex": lambda y: y * 1j,
     "bytes": lambda y: b"?" + y.tobytes(),
-    "bytes in another order": lambda y: y.astype(">f8").tobytes(),
     "bytes of single precision": lambda y: y.astype(">f4").tobytes(),
     "text": lambda y: f"values like {y[3]:.6g}",
     "text of a mean": lambda y: f"mean {y.mean():.9g}",
-    "array of objects": lambda y: np.array([None, y.tolist()], dtype=object),
     "base of a view": lambda y: y[:0],
-    "memory": lambda y: memoryview(y[:0]),
     "closure": lambda y: lambda: y,
-    "default": lambda y: lambda x=y: x,
     "attribute of a function": lambda y: vars(f := lambda: 0).update(y=y) or f,
-    "partial": lambda y: functools.partial(print, y),
     "method": lambda y: [y].append,
     "lru_cache": lambda y: called(functools.lru_cache(lambda n, v: n), 1, y[3]),
-    "cached result": lambda y: called(functools.cache(lambda n: y.mean()), 1),
     "cached property": lazy,
-    "slot": Lazy,
     "namespace": lambda y: SimpleNamespace(inner=SimpleNamespace(y=y)),
-    "deque": lambda y: deque([y]),
     "key of a dict": lambda y: {y[3]: None},
     "weak": lambda y: weakref.WeakValueDictionary(y=CACHE.append(y) or y),
     "generator": lambda y: (x for x in y),
@@ -124,7 +106,7 @@ def test_what_is_kept_is_found(keep):
     assert SECRETS.hunt(estimator)
 
 
-@pytest.mark.parametrize("numbers", ["array", "scaled", "sum", "squares", "text"])
+@pytest.mark.parametrize("numbers", ["array", "scaled", "text"])
 def test_what_leaves_alone_is_found(numbers, monkeypatch):
     state = CPCompletion.__getstate__
 
@@ -154,7 +136,7 @@ def test_what_the_guarantee_says_is_found():
 
 @pytest.mark.parametrize(
     "told",
-    [np.arange(USER + 1), [0, USER], np.float64(USER), f"user {USER}", {USER: 1}],
+    [np.arange(USER + 1), np.float64(USER), f"user {USER}"],
 )
 @pytest.mark.parametrize("number", [USER, N_OWN])
 def test_whole_numbers_are_found(told, number):
@@ -168,7 +150,7 @@ def test_whole_numbers_are_found(told, number):
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in RELEASING if case.values[0].has_epsilon]
+    "case", slow_repeats(case for case in RELEASING if case.values[0].has_epsilon)
 )
 def test_a_release_without_noise_is_found(case):
     secrets = secrets_of(case)
@@ -197,12 +179,8 @@ def key_as(form):
 NOISE = {
     "source": source_itself,
     "stream": stream_of,
-    "key": key_as(bytes),
-    "hex": key_as(bytes.hex),
     "number": key_as(lambda key: int.from_bytes(key, "big")),
     "words": key_as(lambda key: np.frombuffer(key, "<u8")),
-    "numbers": key_as(lambda key: np.frombuffer(key, "<u8").tolist()),
-    "bytes": key_as(lambda key: np.frombuffer(key, np.uint8)),
     "text": key_as(repr),
     "first word": lambda source: int(source.stream(0).random_raw(1)[0]),
 }
@@ -252,13 +230,18 @@ STATE = {
 }
 
 
-@pytest.mark.parametrize("keep", STATE)
+@pytest.mark.parametrize(
+    "keep",
+    [
+        *list(STATE)[:2],
+        *(pytest.param(k, marks=pytest.mark.slow) for k in [*STATE][2:]),
+    ],
+)
 def test_what_the_package_keeps_is_found(keep, monkeypatch):
     monkeypatch.setattr(completion, "_seen", None, raising=False)
     monkeypatch.setattr(completion, "_cached", None, raising=False)
     monkeypatch.setattr(CPCompletion, "_last", None, raising=False)
     monkeypatch.setattr(completion, "__warningregistry__", {}, raising=False)
-    assert not SECRETS.hunt(state_of_modules())
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("default")
         STATE[keep](values())
@@ -275,10 +258,8 @@ def raised(error, cause=None, context=None, note=None):
 
 ERRORS = {
     "text": raised(ValueError(f"not {RARE:.8f}")),
-    "argument": raised(ValueError("no", np.array([LARGEST]))),
     "cause": raised(ValueError(), cause=KeyError(RARE)),
     "context": raised(ValueError(), context=ValueError(f"array([{RARE:.5g}])")),
-    "note": raised(ValueError(), note=f"{LEAST!r}"),
     "group": ExceptionGroup("some", [TypeError(RARE)]),
     "deep": raised(ValueError(), context=raised(KeyError(), cause=TypeError(RARE))),
 }

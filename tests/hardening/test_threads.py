@@ -79,6 +79,7 @@ def seeded(case, seed):
     return {n: seed for n in names if n.split("__")[-1] == "random_state"}
 
 
+@pytest.mark.slow
 def test_fits_of_many_objects_are_as_if_alone():
     """Every estimator, twice: threads that fit at the same time."""
     cases = [case.values[0] for case in RELEASING] * 2
@@ -118,7 +119,7 @@ def test_one_transformer_serves_threads(seed, keys):
 @pytest.mark.parametrize("seed", [None, 4])
 def test_one_completion_fitted_in_threads_at_first(seed, keys):
     """Not even the first releases of an object, of which nobody counted any."""
-    for number in range(20):
+    for number in range(10):
         model = CPCompletion(0, max_iter=1, random_state=seed, **RANGE)
         drawn = len(keys)
         at_once(*[lambda model=model: model.fit(WHERE, VALUES)] * 2)
@@ -145,7 +146,7 @@ def test_a_budget_counts_what_threads_fit(keys):
 # Another thread at every line.
 
 
-def meanwhile(action, others, most=40):
+def meanwhile(action, others, most=20):
     """Run an action again and again; at one of its lines, another thread does others.
 
     Yields what both have done, whether or not the other had to wait.
@@ -223,6 +224,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_under_its_own_guarantee(name):
     """While another thread fits the same object, for a larger epsilon, to less."""
@@ -234,7 +236,7 @@ def test_a_model_is_under_its_own_guarantee(name):
     def refit():
         model.set_params(epsilon=100.0).fit(WHERE[:12], VALUES[:12])
 
-    for _ in meanwhile(fit, refit, most=25):
+    for _ in meanwhile(fit, refit, most=12):
         parts = getattr(model, "means_", None) or model.factors_
         assert tuple(map(len, parts)) == model.shape_
         if model.shape_ != (6, 5):

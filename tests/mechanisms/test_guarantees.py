@@ -66,6 +66,9 @@ CASES = [
 ]
 BUDGETS = [(0.01, 1e-3), (8.0, 1e-9), (50.0, 0.3)]
 CASES += itertools.product(["TVG weighted", "MVG turned"], list(DOMAINS)[:4], BUDGETS)
+# Every mechanism and every domain in the first tier, and all pairs in the second.
+CASES = [pytest.param(*case, marks=[pytest.mark.slow] if i % 4 else [])
+         for i, case in enumerate(CASES)]  # fmt: skip
 
 
 def hockey_stick(epsilon, mu):
@@ -196,7 +199,7 @@ def p_value(noise, covariance):
     return chi2.sf(np.square(z).sum() / 2, 21)  # each covariance occurs twice
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", GIVEN)
 def test_variance_and_error_as_measured(name):
     """False-alarm rate (wrong on a correct mechanism) 2e-6; 3% of noise are caught."""
     cls, params, utility, expected = MECHANISMS[name]
@@ -227,7 +230,7 @@ def longest_in_l1(bounds=(-INF, INF), norm_bound=INF, sensitivity=None):
     return np.minimum(widths, caps[fits][-1])
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.01, 20.0])
 @pytest.mark.parametrize("domain", [d for d in DOMAINS if d != "corner of a ball"])
 def test_laplace_noise_is_enough_and_not_wasted(domain, epsilon):
     declared = DOMAINS[domain]

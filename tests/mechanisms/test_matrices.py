@@ -2,7 +2,7 @@
 
 import json
 import math
-import time
+import tracemalloc
 from functools import reduce
 from pathlib import Path
 
@@ -107,13 +107,14 @@ WORKLOADS["kron_prefix8_allrange6"] = list(WORKLOADS.values())
 WORKLOADS["prefix64"] = np.tril(np.ones((64, 64)))
 
 
-@pytest.mark.parametrize("key", WORKLOADS)
-@pytest.mark.parametrize("count", [0, 10_000_000])
+@pytest.mark.parametrize(
+    ("key", "count"), [*zip(WORKLOADS, [0, 10**7] * 2, strict=True)]
+)
 def test_matrix_mechanism(key, count):
     workload = matrix = WORKLOADS[key]
     if "kron" in key:
         matrix = np.kron(*workload)
-    X = np.tile(count + np.arange(matrix.shape[1]), (2000, 1))
+    X = np.tile(count + np.arange(matrix.shape[1]), (1500, 1))
     mm = MM(workload=workload, delta=DELTA, sensitivity=2.0, random_state=0).fit(X)
     ideal = ORACLE[key] * (2.0 / gaussian_mu(1.0, DELTA)) ** 2
     assert ideal <= mm.expected_squared_error_ <= 1.005 * ideal
@@ -145,11 +146,11 @@ def test_matrix_mechanism(key, count):
     np.testing.assert_allclose(exact, X[:2] @ matrix.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize("length", [0.0, 0.5, 3.0, 1e200])
+@pytest.mark.parametrize("length", [0.0, 3.0, 1e200])
 def test_projections_estimate_the_covariance_of_clipped_rows(length):
     rows = np.random.default_rng(0).standard_normal((50, 3))
     rows *= length / np.linalg.norm(rows, axis=1)[:, None]
-    X = np.broadcast_to(rows, (3000, 50, 3))
+    X = np.broadcast_to(rows, (2000, 50, 3))
     jl = JL(4.0, n_projections=10, norm_bound=1.5, random_state=0).fit(X)
     out = jl.transform(X)
     np.testing.assert_array_equal(out, np.swapaxes(out, 1, 2))
@@ -174,7 +175,7 @@ def test_a_lattice_that_becomes_coarser_on_the_way(bound):
 
 
 @pytest.mark.parametrize("budget", [(0.5, 1e-5), (4.0, 1e-9)])
-@pytest.mark.parametrize("r", [1, 20, 1000])
+@pytest.mark.parametrize("r", [1, 1000])
 def test_projections_are_calibrated(budget, r):
     params, noise = {"delta": budget[1], "n_projections": r, "norm_bound": 3.0}, []
     for n_rows in (1, 10, 1000):
@@ -253,27 +254,27 @@ def test_matrix_noise_is_tensor_noise():
         assert one.privacy_guarantee_.event == other.privacy_guarantee_.event
 
 
-@pytest.mark.parametrize("shape", [(3136, 512), (256, 512, 4, 4)])
-def test_large_samples_take_seconds(shape):
-    X = np.full((1, *shape), 0.5, dtype=np.float32)
-    utility = [np.geomspace(1, 0.1, shape[0])] + [None] * (len(shape) - 1)
-    start = time.perf_counter()
-    out = TVG(utility=utility, **WHOLE).fit(X).transform(X)
-    assert time.perf_counter() - start < 10
-    assert (out.dtype, out.shape) == (X.dtype, X.shape)
-    assert np.isfinite(out).all()
+def test_no_covariance_of_all_entries_is_made():
+    """Of weights for one mode, what is made is as large as the samples are."""
+    for cls in (TVG, MVG):
+        weighed = {"utility": [P[:2], None]} if cls is TVG else {"row_covariance": ROWS}
+        mechanism = cls(**weighed, **WHOLE)
+        X = np.full((1, 2, 2**15), 0.5, dtype=np.float32)
+        tracemalloc.start()
+        out = mechanism.fit(X).transform(X)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100 * X.nbytes
+        assert (out.dtype, out.shape) == (X.dtype, X.shape)
+        assert np.shape(mechanism.noise_variance_)[-1] in (2**15, 1)
 
 
 def test_small_budgets_are_kept():
-    for epsilon in (5e-5, 1e-4, 3e-4):
+    for epsilon in (5e-5, 3e-4):
         GM(epsilon, **WHOLE).fit(np.zeros((1, 2, 3)))
 
 
-def test_a_mode_without_directions_may_be_long():
-    mvg = MVG(row_covariance=[[2, 1], [1, 2]], bounds=(0, 1))
-    assert mvg.fit(np.zeros((1, 2, 2**20))).noise_variance_.shape == (2, 2**20)
-
-
+PU, ROWS = ms.PrivUnit, [[2, 1], [1, 2]]
 ANY = [LAP, GM, TVG, MGM, UDN, IDN, MVG, MM, JL]
 NAN, SKEW = math.nan, [[1, 0.5], [0, 1]]
 OF_UTILITY = {"have 2": [1, 2, 3], "weights": [1, -1], "zero": [0, 0], "fini": [1, NAN]}
@@ -284,12 +285,9 @@ OF_WORKLOAD = {
     "be finite": np.full((2, 6), NAN), "not zero": np.zeros((2, 6)),
 }  # fmt: skip
 BAD = [
-    *((c, {"epsilon": e}, "'epsilon'") for c in ANY for e in (0, -1.0, NAN)),
-    *((c, {"delta": d}, "'delta'") for c in ANY[1:] for d in (0, 1, -0.1, NAN)),
+    *((c, {"delta": 0}, "'delta'") for c in ANY[1:]),
     *((c, {"delta": 1e-310}, "delta = 1e-310 is too small") for c in ANY[1:]),
     *((c, {"epsilon": 1e-9}, "the sampler can honour") for c in ANY[1:]),
-    *((c, {"bounds": (1, 0)}, "low < high") for c in ANY[:7]),
-    *((c, {"bounds": (np.zeros(2), 1)}, "must broadcast") for c in ANY[:7]),
     *((c, {"sensitivity": 1.0}, "declare it alone") for c in ANY[:7]),
     *((c, {"mode": m}, "out of range") for c in (UDN, IDN) for m in (2, -3)),
     *((TVG, {"utility": [u, None]}, m) for m, u in OF_UTILITY.items()),
@@ -303,7 +301,8 @@ BAD = [
     (MVG, {**PUBLISHED, "bounds": None, "sensitivity": 1.0}, "largest norm"),
     (IDN, {**PUBLISHED, "bounds": None, "norm_bound": 1.0}, "declare bounds"),
     (LAP, {"epsilon": 1e-20}, "too small to be represented"),
-    (JL, {"norm_bound": 0}, "'norm_bound'"),
+    (PU, {"bounds": (5, 6), "norm_bound": 1.0}, "no point in common"),
+    *((PU, {"epsilon": e}, "cannot be honoured") for e in (1e-12, 300.0)),
 ]
 
 

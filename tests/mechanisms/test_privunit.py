@@ -5,22 +5,19 @@ ALPHA over the seeds, asymptotically, unless it says otherwise.
 """
 
 import math
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betainc
-from scipy.stats import beta, chi2, kstest
+from scipy.stats import chi2, kstest
 
 from sktensordp._random import NoiseSource
-from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.mechanisms._privunit import PrivUnit, calibrated_cap
 from sktensordp.privacy._privunit import privunit_design
 
 ALPHA = 1e-6
-THREADS = "sktensordp.mechanisms._noise.effective_n_threads"
 # Squared error of the mean of 10,000 users, data in [-1, 1]^d.
 TABLE = {
     (64, 1): 2.57, (64, 4): 0.174, (64, 16): 0.0166,
@@ -68,7 +65,7 @@ def squared_deviations(errors, variance):
 
 class TestLaw:
     # Both samplers: large caps are waited for, small ones aimed at.
-    CASES = ((2, 1.0), (2, 12.0), (3, 2.0), (5, 9.0), (65, 1.0), (65, 6.0), (785, 4.0))
+    CASES = ((2, 1.0), (2, 12.0), (5, 9.0), (65, 1.0), (785, 4.0))
 
     @pytest.mark.parametrize(("dimension", "epsilon"), CASES)
     def test_cosine(self, dimension, epsilon):
@@ -78,36 +75,9 @@ class TestLaw:
         assert_allclose(np.linalg.norm(v, axis=1), 1, rtol=1e-14)
         assert kstest(v @ u, cosine_cdf(cap.design)).pvalue > ALPHA
 
-    @pytest.mark.parametrize("epsilon", [1.0, 9.0])
-    def test_a_wrong_cap_is_seen(self, epsilon):
-        cap = calibrated_cap(5, epsilon)
-        cosine = cap.sampler.cosine * 0.9
-        wrong = replace(cap.sampler, cosine=cosine, gap=1 - cosine)
-        v = directions(replace(cap, sampler=wrong), unit(5), 30_000)
-        assert kstest(v @ unit(5), cosine_cdf(cap.design)).pvalue < ALPHA
-
-    @pytest.mark.parametrize(("dimension", "epsilon"), CASES)
-    def test_across(self, dimension, epsilon):
-        """Orthogonally to u, the direction is uniform."""
-        u = unit(dimension)
-        v = directions(calibrated_cap(dimension, epsilon), u, 3000, seed=1)
-        across = v - np.outer(v @ u, u)
-        across /= np.linalg.norm(across, axis=1, keepdims=True)
-        if dimension == 2:
-            side = across @ [-u[1], u[0]]
-            assert_allclose(abs(side), 1, rtol=1e-6)
-            assert abs(side.sum()) < 4.9 * math.sqrt(len(side))
-            return
-        law = beta((dimension - 2) / 2, (dimension - 2) / 2, loc=-1, scale=2)
-        for axis in range(2):
-            other = np.eye(dimension)[axis] - u[axis] * u
-            values = across @ other / np.linalg.norm(other)
-            assert kstest(values, law.cdf).pvalue > ALPHA
-
 
 class TestMoments:
-    @pytest.mark.parametrize("epsilon", [3.0, 8.0])
-    @pytest.mark.parametrize("point", [0.0, 0.3, 1.0])
+    @pytest.mark.parametrize(("epsilon", "point"), [(3.0, 1.0), (8.0, 0.3)])
     def test_unbiased_with_one_variance(self, epsilon, point):
         low, high = np.array([-1.0, 0, 2, 5]), np.array([1.0, 4, 3, 5.5])
         x = (low + high) / 2 + point * (high - low) / 2
@@ -159,7 +129,7 @@ class TestClaims:
         previous = math.inf
         for epsilon in (1e-4, 0.01, 1.0, 2.5, 4.0, 8.0, 16.0, 30.0):
             cap = calibrated_cap(dimension, epsilon)
-            assert cap.epsilon <= epsilon
+            assert cap.design.epsilon + cap.residual <= cap.epsilon <= epsilon
             assert 0 < cap.residual < epsilon / 2
             assert cap.residual < (3e-3 if dimension < 10**5 else 0.1)
             # The odds that are drawn are at most those of the design, and near them.
@@ -167,48 +137,6 @@ class TestClaims:
             assert_allclose(math.log(odds), cap.design.log_odds, rtol=1e-9, atol=1e-15)
             assert cap.design.variance < previous
             previous = cap.design.variance
-
-    def test_guarantee(self):
-        X = np.zeros((3, 2, 2))
-        guarantee = PrivUnit(2.0, bounds=(0, 1)).fit(X).privacy_guarantee_
-        assert (guarantee.epsilon, guarantee.delta) == (2.0, 0.0)
-        assert 1.99 < guarantee.event.epsilon <= 2.0
-        assert (guarantee.unit, guarantee.relation) == ("sample", "replace-one")
-        with pytest.warns(PrivacyLeakWarning, match="read off"):
-            leaky = PrivUnit(2.0).fit(X).privacy_guarantee_
-        assert leaky.epsilon == math.inf
-
-    def test_infinite_epsilon_clips(self):
-        X = np.array([[3.0, -4.0], [0.1, 0.1]])
-        found = PrivUnit(math.inf, norm_bound=1.0).fit_transform(X)
-        assert_allclose(found, [[0.6, -0.8], [0.1, 0.1]], rtol=1e-14)
-
-    @pytest.mark.parametrize(
-        ("parameters", "message"),
-        [
-            ({"epsilon": 0}, "epsilon"),
-            ({"epsilon": 1e-12, "bounds": (0, 1)}, "cannot be honoured"),
-            ({"epsilon": 300.0, "bounds": (0, 1)}, "cannot be honoured"),
-            ({"bounds": (1, 0)}, "low < high"),
-            ({"bounds": (0, np.nan)}, "finite"),
-            ({"bounds": (0, np.ones(5))}, "broadcast"),
-            ({"bounds": (5, 6), "norm_bound": 1.0}, "no point in common"),
-            ({"norm_bound": 0.0}, "norm_bound"),
-            ({"tensor_shape": (5,), "bounds": (0, 1)}, "not tensors of shape"),
-        ],
-    )
-    def test_what_fit_refuses(self, parameters, message):
-        with pytest.raises(ValueError, match=message):
-            PrivUnit(**parameters).fit(np.zeros((3, 2, 2)))
-
-    def test_what_transform_refuses(self):
-        mechanism = PrivUnit(bounds=(0, 1)).fit(np.zeros((3, 2, 2)))
-        for bad in (np.full((3, 2, 2), np.nan), np.full((3, 2, 2), np.inf)):
-            with pytest.raises(ValueError, match=r"NaN|infinity"):
-                mechanism.transform(bad)
-        with pytest.raises(ValueError, match=r"features|shape"):
-            mechanism.transform(np.zeros((3, 2, 3)))
-        assert mechanism._releases._count == 0
 
 
 class TestRelease:
@@ -221,32 +149,3 @@ class TestRelease:
         assert_array_equal(points, np.rint(points))
         lengths = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
         assert_array_equal(estimates, points / (lengths * cap.design.scale))
-
-    def test_any_input_is_lifted_to_the_sphere(self):
-        X = np.array([[0, 0, 0], [1e-200, 0, 0], [1, 1, 1], [1e6, 0, -9], [0.5, 1, 0]])
-        for domain in ({"bounds": (-1, 1)}, {"norm_bound": 1e-3}, {"norm_bound": 1e9}):
-            plan = PrivUnit(**domain).fit(X)._plan
-            part = plan.domain.segments(X)
-            units = plan._lifted(plan.domain.clip(X, slice(None), part))
-            assert_allclose(np.linalg.norm(units, axis=1), 1, rtol=1e-15)
-
-    def test_types_shapes_and_memory(self):
-        X = RNG.uniform(-1, 1, (20_000, 5, 10)).astype(np.float32)
-        mechanism = PrivUnit(3.0, bounds=(-1, 1)).fit(X)
-        tracemalloc.start()
-        noisy = mechanism.transform(X)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert (noisy.shape, noisy.dtype) == (X.shape, np.float32)
-        # The output, and some arrays of a tile's size on each thread.
-        assert peak < X.nbytes + 24 * 2**20
-
-    def test_noise_depends_on_no_thread_and_differs(self, monkeypatch):
-        X, outputs = np.zeros((3000, 100)), []
-        for n_threads in (1, 2, 7):
-            monkeypatch.setattr(THREADS, lambda n=n_threads: n)
-            mechanism = PrivUnit(4.0, bounds=(-1, 1), random_state=1)
-            outputs.append(mechanism.fit(X).transform(X))
-            assert_array_equal(outputs[-1], outputs[0])
-        assert len(np.unique(outputs[0][:, 0])) == len(X)
-        assert np.all(mechanism.transform(X) != outputs[0])

@@ -5,7 +5,6 @@ Statistical tests use fixed seeds and state their false-alarm rates.
 
 import json
 import math
-import pickle
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -13,20 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import chi2, norm
-from sklearn.base import clone
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import TensorRandomizedResponse, _levels
 from sktensordp.mechanisms._levels import LevelDesign, design_levels
-from sktensordp.privacy import gaussian_mu, privacy_of
 from sktensordp.privacy._accounting import event_epsilon
 from sktensordp.privacy._randomized_response import LevelLaw
 
 NOISES = ("laplace", "gaussian", "geometric", "wrapped")
 OF_NOISES = pytest.mark.parametrize("noise", NOISES)
+SLOW = pytest.mark.slow
 FALSE_ALARM = 1e-6
 ORACLE = json.loads(
     (Path(__file__).parent.parent / "privacy" / "response_oracle.json").read_text()
@@ -75,8 +70,7 @@ def chi_square(counts, probabilities):
 
 class TestGuarantee:
     @OF_NOISES
-    @pytest.mark.parametrize("k", [2, 3, 5])
-    @pytest.mark.parametrize("epsilon", [0.01, 1.0, 9.0])
+    @pytest.mark.parametrize(("k", "epsilon"), [(2, 1.0), (3, 9.0), (5, 0.01)])
     def test_ratios_of_whole_tensors(self, noise, k, epsilon):
         # Two entries, all pairs of tensors, all outputs, in fractions.
         response = fitted(epsilon, (2,), n_levels=k, noise=noise)
@@ -90,20 +84,11 @@ class TestGuarantee:
         assert 2 * math.log(largest) <= epsilon * (1 + 1e-12)
         assert 2 * math.log(largest) >= epsilon * (1 - 1e-5)
 
-    @OF_NOISES
-    @pytest.mark.parametrize("wrong", ["keep", "scale"])
-    def test_ratios_tell_a_wrong_law(self, noise, wrong):
-        # The assertion above fails where p is 10% or the moves' rate 1% too large.
-        response = fitted(1.0, (2,), n_levels=3, noise=noise, keep_probability=0.005)
-        keep, rate = response._plan.keep, 1 / response.scale_
-        if noise == "gaussian":
-            rate = rate**2 / 2
-        law = LevelLaw(noise, 3, rate * (1.01 if wrong == "scale" else 1))
-        keep *= 1.1 if wrong == "keep" else 1
-        assert 2 * law.epsilon(keep) > 1.0 * (1 + 1e-4)
-
-    @OF_NOISES
-    @pytest.mark.parametrize("epsilon", [0.5, 4.0])
+    @pytest.mark.parametrize(("noise", "epsilon"), [
+        ("laplace", 4.0), pytest.param("wrapped", 0.5, marks=SLOW),
+        pytest.param("gaussian", 4.0, marks=SLOW),
+        pytest.param("geometric", 0.5, marks=SLOW),
+    ])  # fmt: skip
     def test_delta_of_whole_tensors(self, noise, epsilon):
         # Three entries, two kinds of weight; hockey-stick divergences by enumeration.
         delta, weights = 0.01, [0.0, 0.0, 0.6]
@@ -127,7 +112,7 @@ class TestGuarantee:
         assert response.privacy_guarantee_.epsilon == epsilon
         assert response.privacy_guarantee_.delta == delta
 
-    @pytest.mark.parametrize("case", ORACLE["kov_eps0_for"])
+    @pytest.mark.parametrize("case", ORACLE["kov_eps0_for"][:1])
     def test_an_entry_may_spend_what_the_theorem_says_or_more(self, case):
         budget = _levels._theorem_budget(case["I"], case["eps"], 1e-5)
         assert budget == pytest.approx(case["eps0"], rel=1e-8)
@@ -138,20 +123,14 @@ class TestGuarantee:
         assert spent > 1.3 * case["eps0"]
         assert event_epsilon(design.event, 1e-5) <= case["eps"] * (1 + 1e-12)
 
-    def test_two_levels_spend_what_the_theorem_says(self):
-        # Binary randomised response is the theorem's own worst case.
-        design = design_levels(
-            "laplace", 2, np.ones(1), np.array([784]), True, 1.0, 1e-5
-        )
-        assert design.law.epsilon(design.keep) == pytest.approx(0.0095876, rel=1e-4)
-
+    @SLOW
     def test_many_levels_and_a_tiny_budget(self):
         # Rounding to integers tells here, also of the weights that make up for it.
-        response = fitted(1e-6, (1,), n_levels=1000)
+        response = fitted(1e-6, (1,), n_levels=400)
         plan = response._plan
         keep, total = Fraction(int(plan.thresholds[0]), 2**52), 2**60
         columns = [plan.moves[:, end].tolist() for end in (0, -1)]
-        for end, column in zip((0, 999), columns, strict=True):
+        for end, column in zip((0, 399), columns, strict=True):
             found = [(1 - keep) * Fraction(weight, total) for weight in column]
             found[end] += keep
             ratio = max(found) / min(found)
@@ -166,20 +145,10 @@ class TestGuarantee:
         assert guarantee.epsilon_at(delta) <= epsilon
         assert guarantee.epsilon_at(delta) > 0.4 * epsilon
 
-    def test_a_budget_that_is_no_number(self):
-        with pytest.raises(ValueError, match="too small to be represented"):
-            fitted(1e-15, (4,), delta=1e-9)
-
-    def test_unit_relation_and_words(self):
-        guarantee = fitted(2.0).privacy_guarantee_
-        assert (guarantee.epsilon, guarantee.delta) == (2.0, 0.0)
-        assert (guarantee.unit, guarantee.relation) == ("sample", "replace-one")
-        assert "truncated Laplace" in str(guarantee)
-        assert guarantee.claimed is None
-
     def test_many_weights_are_accounted_for_from_above(self):
-        weights = np.linspace(0, 1, 60)
-        response = fitted(2.0, (60,), n_levels=4, weights=weights, delta=1e-5)
+        # With this, entries differ in more than the moves that they have in common.
+        options = {"weights": np.linspace(0, 1, 60), "keep_probability": 0.01}
+        response = fitted(2.0, (60,), n_levels=4, delta=1e-5, **options)
         plan = response._plan
         law = LevelLaw("laplace", 4, 1 / response.scale_)
         each = [law.epsilon(keep / 2**52) for keep in plan.thresholds]
@@ -187,23 +156,9 @@ class TestGuarantee:
         assert event_epsilon(event, 0.0) >= math.fsum(each)
         assert event_epsilon(event, 0.0) <= 1.1 * math.fsum(each)
 
-    def test_pipeline_and_search(self):
-        rng = np.random.default_rng(0)
-        X, y = rng.integers(0, 5, (60, 6)) / 4, rng.random(60)
-        pipeline = make_pipeline(
-            TensorRandomizedResponse(bounds=(0, 1), n_levels=5, tensor_shape=(2, 3)),
-            Ridge(),
-        )
-        grid = {"tensorrandomizedresponse__epsilon": [1.0, 8.0]}
-        search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-        report = privacy_of(search)
-        # Each row is transformed in all three splits, to teach or to test, and again
-        # in the refit.
-        best = search.best_params_["tensorrandomizedresponse__epsilon"]
-        assert report.guarantee.epsilon == pytest.approx(3 * (1 + 8) + best)
-
 
 class TestBudget:
+    @SLOW
     @OF_NOISES
     def test_the_best_share_is_found(self, noise):
         # Against a fine grid of shares, each with all that it may spend.
@@ -224,7 +179,7 @@ class TestBudget:
         found = design_levels(noise, k, np.ones(1), np.array([n]), True, epsilon, delta)
         grid = [
             _levels._largest(lambda e, s=s: shared(s, e), 20.0, epsilon, delta)
-            for s in np.linspace(0.1, 1, 10)
+            for s in (0.1, 0.4, 0.6, 0.8, 1.0)
         ]
         best = min(map(error, filter(None, grid)))
         assert error(found) <= 1.02 * best
@@ -232,11 +187,7 @@ class TestBudget:
     def test_what_is_given_is_taken(self):
         for parameters in (
             {"keep_probability": 0.001},
-            {"scale": 400.0},
-            {"scale": math.inf},
             {"keep_probability": 0.0005, "scale": 500.0},
-            {"keep_probability": 0.0005, "noise": "gaussian"},
-            {"scale": 400.0, "noise": "wrapped"},
             {"scale": 900.0, "noise": "geometric"},
         ):
             response = fitted(1.0, (64,), n_levels=9, delta=1e-5, **parameters)
@@ -249,38 +200,12 @@ class TestBudget:
                 found = response.privacy_guarantee_.epsilon_at(1e-5)
                 assert 0.999 <= found <= 1.0 + 1e-12
 
-    @pytest.mark.parametrize(
-        "parameters",
-        [
-            {"keep_probability": 0.5},
-            {"scale": 1.0},
-            {"keep_probability": 0.5, "scale": 100.0},
-            {"keep_probability": 0.01, "noise": "geometric"},
-        ],
-    )
-    def test_what_does_not_fit_is_refused(self, parameters):
-        with pytest.raises(ValueError, match="No randomised response"):
-            fitted(0.1, (64,), n_levels=9, **parameters)
-
-    def test_moves_that_lose_the_level_are_not_debiased(self):
-        with pytest.raises(ValueError, match="cannot be debiased"):
-            fitted(0.1, (64,), n_levels=5, keep_probability=0.0, scale=math.inf)
-
-    def test_errors_against_other_mechanisms(self):
-        # Two levels are no worse than the analytic Gaussian mechanism, and pure twice
-        # as good as Laplace noise, in the worst case.
-        n, delta = 784, 1e-5
-        gaussian = n * n / gaussian_mu(1.0, delta) ** 2
-        assert fitted(1.0, (n,), delta=delta).expected_squared_error_ < gaussian
-        laplace = n * 2 * n**2
-        pure = fitted(1.0, (n,)).expected_squared_error_
-        assert pure == pytest.approx(laplace / 2, rel=0.01)
-
 
 class TestLaw:
     @OF_NOISES
-    @pytest.mark.parametrize("debias", [True, False])
-    @pytest.mark.parametrize("weights", [None, [0.0, 0.5, 0.9]])
+    @pytest.mark.parametrize(
+        ("debias", "weights"), [(True, None), (False, [0.0, 0.5, 0.9])]
+    )
     def test_exact_moments(self, noise, debias, weights):
         # The stated mean and variance are those of the integers that are sampled.
         response = fitted(
@@ -343,76 +268,24 @@ class TestLaw:
                 counts = np.bincount(index, minlength=expected.size)
                 assert chi_square(counts, expected) > FALSE_ALARM
 
-    @pytest.mark.parametrize("wrong", ["half the noise", "kept twice as often"])
-    def test_a_wrong_sampler_is_told(self, wrong):
-        response = fitted(
-            4.0, (2,), n_levels=4, debias=False, bounds=(0, 3), random_state=1,
-            keep_probability=0.1,
-        )  # fmt: skip
-        expected = np.array(integer_channel(response._plan)[1], dtype=float)
-        plan = response._plan
-        if wrong == "half the noise":
-            law = LevelLaw("laplace", 4, 2 / response.scale_)
-            moves = LevelDesign(law, 0.1, np.ones(1), np.ones(1, int), False).moves
-            object.__setattr__(plan, "moves", moves)
-        else:
-            object.__setattr__(plan, "thresholds", plan.thresholds * 2)
-        released = response.transform(np.ones((20_000, 2)))
-        counts = np.bincount(released.astype(int).ravel(), minlength=4)
-        assert chi_square(counts, expected) < FALSE_ALARM
-
     @OF_NOISES
     def test_unbiased_between_levels_too(self, noise):
         """False-alarm rate 1e-6 for each of two means and variances."""
         response = fitted(
-            20.0, (5, 5), n_levels=3, noise=noise, random_state=2, delta=1e-5,
-            weights=np.linspace(0, 0.8, 25).reshape(5, 5),
+            20.0, (3, 3), n_levels=3, noise=noise, random_state=2,
+            weights=np.linspace(0, 0.8, 9).reshape(3, 3),
         )  # fmt: skip
-        X = np.tile(np.linspace(0, 1, 25).reshape(5, 5), (40_000, 1, 1))
+        X = np.tile(np.linspace(0, 1, 9).reshape(3, 3), (40_000, 1, 1))
         error, variance = response.transform(X) - X, response.variance(X[:1])[0]
         z = error.mean(axis=0) / np.sqrt(variance / len(X))
-        assert chi2.sf((z**2).sum(), 25) > FALSE_ALARM
+        assert chi2.sf((z**2).sum(), 9) > FALSE_ALARM
         squares = np.square(error)
         deviation = squares.mean(axis=0) - variance
         spread = squares.std(axis=0) / math.sqrt(len(X))
-        assert np.abs(deviation / spread).max() < norm.isf(FALSE_ALARM / 50)
-        # A variance 5% off is seen.
-        wrong = (squares.mean(axis=0) - 0.95 * variance) / spread
-        assert np.abs(wrong).max() > norm.isf(FALSE_ALARM / 50)
-
-    def test_arrays_of_bounds(self):
-        low, high = np.array([0.0, 10.0, -5.0]), np.array([1.0, 20.0, -4.0])
-        response = fitted(1e3, (3,), bounds=(low, high), n_levels=11)
-        X = low + (high - low) * np.array([[0.3, 0.5, 1.0], [0.0, 0.9, 0.2]])
-        np.testing.assert_allclose(response.transform(X), X, atol=2e-2)
-        assert response.noise_variance_.shape == (3,)
-        ratio = response.noise_variance_[1] / response.noise_variance_[0]
-        assert ratio == pytest.approx(100)
-
-    def test_float32_and_shapes(self):
-        X = np.full((5, 6), 0.5, dtype=np.float32)
-        response = TensorRandomizedResponse(
-            bounds=(0, 1), tensor_shape=(2, 3), weights=[0.1, 0.9], random_state=0
-        ).fit(X)
-        assert response.transform(X).dtype == np.float32
-        assert response.noise_variance_.shape == (2, 3)
-        by_rows = response._plan.kinds.reshape(2, 3)
-        assert np.all(by_rows == by_rows[:, :1])
-
-    def test_no_information_beyond_the_grid(self):
-        # Every output is one of the numbers that the levels stand for.
-        response = fitted(2.0, (50,), n_levels=4, random_state=0)
-        X = np.random.default_rng(0).random((400, 50))
-        outputs = response._plan.outputs[0] * response._plan.step
-        assert np.isin(response.transform(X), outputs).all()
-
-    def test_infinite_epsilon_clips_alone(self):
-        response = fitted(math.inf, (2,), n_levels=4)
-        X = np.array([[0.3, 2.0]])
-        np.testing.assert_array_equal(response.transform(X), [[0.3, 1.0]])
-        np.testing.assert_array_equal(response.variance(X), [[0.0, 0.0]])
-        with pytest.raises(AttributeError, match="nothing is randomised"):
-            response.keep_probability_  # noqa: B018
+        assert np.abs(deviation / spread).max() < norm.isf(FALSE_ALARM / 18)
+        # A variance 7% off is seen.
+        wrong = (squares.mean(axis=0) - 0.93 * variance) / spread
+        assert np.abs(wrong).max() > norm.isf(FALSE_ALARM / 18)
 
 
 class TestPublished:
@@ -439,14 +312,9 @@ class TestPublished:
         else:
             assert exact * (1 - 1e-6) <= guarantee.epsilon <= exact * (1 + 6e-4)
 
-    def test_the_truth_of_the_papers_size(self):
-        with pytest.warns(UnsoundClaimWarning, match=r"epsilon = 382\.4"):
-            response = fitted(1.0, (28, 28), delta=1e-5, calibration="published")
-        assert response.privacy_guarantee_.epsilon == pytest.approx(382.3, abs=0.1)
-        assert response.privacy_guarantee_.epsilon_at(0.0) == math.inf
-
     def test_weights_against_the_oracle(self):
-        case = ORACLE["tldp_weighted"]
+        case = json.loads(Path(__file__).with_name("weights_oracle.json").read_text())
+        case = case["tldp_weighted"]
         with pytest.warns(UnsoundClaimWarning):
             response = fitted(
                 float(case["eps"]), (case["I"],), weights=case["w"], delta=1e-5,
@@ -486,66 +354,34 @@ class TestPublished:
         assert abs(squares.mean() - 0.9 * variance) > limit * spread
         assert response.noise_variance_ == pytest.approx((1 - keep) * variance, 1e-5)
 
-    def test_noise_that_is_clipped_everywhere_protects_nobody(self):
-        """Its shift is beyond the clip of the lattice."""
-        with pytest.warns(UnsoundClaimWarning):
-            response = fitted(
-                600.0, noise="gaussian", delta=1e-5, calibration="published"
-            )
-        assert not response.privacy_guarantee_.protects
 
-    def test_levels_come_first(self):
-        with pytest.warns(UnsoundClaimWarning):
-            response = fitted(
-                30.0, (1,), n_levels=3, calibration="published", random_state=0
-            )
-        released = response.transform(np.full((300, 1), 0.4)).ravel()
-        kept = released[np.abs(released - 0.5) < 1e-12]
-        assert len(kept) > 30
-        assert not np.any(released == 0.4)
-
-    @pytest.mark.parametrize(
-        "parameters",
-        [
-            {"noise": "wrapped"},
-            {"noise": "geometric"},
-            {"keep_probability": 0.1},
-            {"scale": 2.0},
-            {"bounds": (np.zeros(4), np.ones(4))},
-        ],
-    )
-    def test_what_the_paper_does_not_have(self, parameters):
-        with pytest.raises(ValueError, match="does not take this"):
-            fitted(1.0, calibration="published", **parameters)
+OF_PAPER, NONE = "does not take this", "No randomised response"
+BAD = [
+    *(({"calibration": "published", **p}, OF_PAPER) for p in [
+        {"noise": "wrapped"}, {"noise": "geometric"}, {"keep_probability": 0.1},
+        {"scale": 2.0}, {"bounds": (np.zeros(4), np.ones(4))},
+    ]),
+    *(({"epsilon": 0.01, "n_levels": 9, **p}, NONE) for p in [
+        {"keep_probability": 0.5}, {"scale": 1.0},
+        {"keep_probability": 0.5, "scale": 100.0},
+        {"keep_probability": 0.01, "noise": "geometric"},
+    ]),
+    ({"epsilon": 0.1, "keep_probability": 0.0, "scale": math.inf}, "not be debiased"),
+    ({"epsilon": 1e-15, "delta": 1e-9}, "too small to be represented"),
+    ({"n_levels": 1}, "n_levels"), ({"n_levels": 2000}, "at most 1024"),
+    ({"noise": "cauchy"}, "noise"),
+    ({"noise": "geometric", "scale": math.inf}, "infinite scale"),
+    ({"weights": [0.5, 2.0, 0, 0]}, r"in \[0, 1\]"),
+    ({"weights": [0.5, math.nan, 0, 0]}, r"in \[0, 1\]"),
+    ({"weights": np.zeros((3, 3))}, "for samples of shape"),
+    ({"weights": ["a", "b", "c", "d"]}, "array of numbers"),
+    ({"keep_probability": 1.0}, "keep_probability"), ({"scale": 0.0}, "scale"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"delta": 1.0}, "delta"),
-        ({"bounds": (1, 0)}, "low < high"),
-        ({"n_levels": 1}, "n_levels"),
-        ({"n_levels": 2000}, "at most 1024"),
-        ({"noise": "cauchy"}, "noise"),
-        ({"noise": "geometric", "scale": math.inf}, "infinite scale"),
-        ({"weights": [0.5, 2.0, 0, 0]}, r"in \[0, 1\]"),
-        ({"weights": [0.5, math.nan, 0, 0]}, r"in \[0, 1\]"),
-        ({"weights": np.zeros((3, 3))}, "for samples of shape"),
-        ({"weights": ["a", "b", "c", "d"]}, "array of numbers"),
-        ({"keep_probability": 1.0}, "keep_probability"),
-        ({"scale": 0.0}, "scale"),
-    ],
-)
-def test_bad_parameters_before_anything_is_drawn(parameters, words):
+@pytest.mark.parametrize(("parameters", "words"), BAD)
+def test_bad_parameters_before_anything_is_planned(parameters, words):
     response = TensorRandomizedResponse(**{"bounds": (0, 1), **parameters})
     with pytest.raises(ValueError, match=words):
         response.fit(np.zeros((3, 4)))
-    assert not hasattr(response, "_releases")
-
-
-def test_released_objects_hold_nothing_of_the_data():
-    X = np.random.default_rng(0).random((50, 4))
-    response = fitted(2.0, n_levels=5)
-    before = pickle.dumps(clone(response).fit(np.zeros((50, 4))))
-    assert pickle.dumps(clone(response).fit(X)) == before
+    assert not hasattr(response, "privacy_guarantee_")

@@ -108,7 +108,7 @@ def test_half_the_noise_would_be_seen():
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_errors_of_mechanisms_fall_with_epsilon(name):
     zeros = np.zeros((1, *shape_of(name)))
-    epsilons = np.geomspace(0.02, 30, 30)
+    epsilons = [0.02, 1.0, 30.0]
     errors = expected_error(MECHANISMS[name], zeros, epsilons=epsilons).errors
     assert np.all(np.isfinite(errors))
     assert np.all(errors > 0)
@@ -221,24 +221,28 @@ COMPLETIONS = {
 }
 
 
-@pytest.mark.parametrize("name", COMPLETIONS)
+FIRST = ["auto", "users"]
+LATER = [pytest.param(n, marks=pytest.mark.slow) for n in COMPLETIONS if n not in FIRST]
+
+
+@pytest.mark.parametrize("name", FIRST + LATER)
 def test_completions_have_about_the_error_that_is_expected(name, ratings):
     """Within 8%, on ratings that the expectation was not made on."""
     kind, options = COMPLETIONS[name]
     options = {"rank": 3, "levels": ratings.levels, "shape": ratings.shape, **options}
     model = kind(random_state=0, **options)
-    epsilons = [0.5, 2.0, 8.0]
+    epsilons = [0.5, 8.0]
     found = expected_error(model, ratings.data, epsilons=epsilons)
     truth = [measured(clone(model).set_params(epsilon=e), ratings) for e in epsilons]
     assert_allclose(found.errors, truth, rtol=0.08)
     assert found.what == "expected RMSE, in units of the values"
 
 
-@pytest.mark.parametrize("name", COMPLETIONS)
+@pytest.mark.parametrize("name", FIRST + LATER)
 def test_errors_of_completions_fall_with_epsilon(name, ratings):
     kind, options = COMPLETIONS[name]
     options = {"rank": 3, "levels": ratings.levels, "shape": ratings.shape, **options}
-    epsilons = [*np.geomspace(0.05, 60, 40), math.inf]
+    epsilons = [*np.geomspace(0.05, 60, 12), math.inf]
     errors = expected_error(kind(**options), ratings.data, epsilons=epsilons).errors
     assert np.all(errors[1:] <= errors[:-1] * (1 + 1e-6))
     # With a budget of next to nothing, that of the mean.
@@ -396,7 +400,15 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mechanism",
+        "above one",
+        "encoder",
+        pytest.param("users", marks=pytest.mark.slow),
+    ],
+)
 def test_the_epsilon_that_is_needed_is_the_least(name):
     estimator, X, y, error = CASES[name]
     epsilon = epsilon_needed(estimator, X, y, error=error)
@@ -404,10 +416,11 @@ def test_the_epsilon_that_is_needed_is_the_least(name):
     assert at[0] <= error < at[1]
 
 
+@pytest.mark.slow
 def test_the_epsilon_for_ratings_is_found_across_a_choice(ratings):
     """From sums to values, where the error does not jump up."""
     model = CPCompletion(3, levels=ratings.levels)
-    for error in (1.0, 0.95, 0.92, 0.9, 0.88):
+    for error in (1.0, 0.9):
         epsilon = epsilon_needed(model, ratings.data, error=error)
         at = expected_error(model, ratings.data, epsilons=[epsilon, 0.99 * epsilon])
         assert at.errors[0] <= error < at.errors[1]

@@ -10,12 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta, chisquare, norm
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import (
-    KFold,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-)
+from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 
@@ -32,24 +27,13 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.model_selection import PrivateSearchCV, _private_search
 from sktensordp.model_selection._groups import Rows, Users, uses_of
-from sktensordp.privacy import (
-    PrivacyBudget,
-    PrivacyGuarantee,
-    gaussian_delta,
-    gaussian_mu,
-    privacy_of,
-)
-from sktensordp.privacy._events import PureDpEvent
+from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
 from sktensordp.privacy._repetitions import negative_binomial, poisson
+from tests.support.guarantees import pure
+from tests.support.replaying import drawing
 
 X, Y = np.arange(24.0)[:, None], np.arange(24) % 2
 MOST = 100.0  # so many tries that no shift but the largest helps
-
-
-def pure(epsilon):
-    return PrivacyGuarantee.of(
-        PureDpEvent(epsilon), unit="sample", statement="A bit.", source="Warner (1965)"
-    )
 
 
 GUARANTEES = {epsilon: pure(epsilon) for epsilon in (0.5, 1.0, 2.0, 3.0)}
@@ -82,33 +66,9 @@ class Flip(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.bit_)
 
 
-class Stopped(Exception):
-    pass
-
-
 def search(estimator=None, params=None, **kwargs):
     kwargs = {"n_iter": 3, "refit": False, **kwargs}
     return PrivateSearchCV(estimator or Flip(), params or {"which": [0]}, **kwargs)
-
-
-@pytest.fixture
-def planned(monkeypatch):
-    """What a search would be charged, nothing being fitted."""
-
-    def of(search, X=X, y=Y):
-        found = []
-
-        def record(guarantee, *_):
-            found.append(guarantee)
-            raise Stopped
-
-        with monkeypatch.context() as patched:
-            patched.setattr(sktensordp.base, "record", record)
-            with pytest.raises(Stopped):
-                search.fit(X, y)
-        return found[0]
-
-    return of
 
 
 @pytest.fixture
@@ -130,6 +90,11 @@ def log(monkeypatch):
     return happened
 
 
+def planned(search, X=X):
+    """What a search would be charged, nothing being fitted."""
+    return search.planned_guarantee(X)
+
+
 HOLDOUT, TWICE = None, RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
 IN_TRAINING = PredefinedSplit([-1] * 4 + [0] * 20)
 FOLDS = PredefinedSplit([-1] * 4 + [0, 1] * 10)
@@ -145,10 +110,15 @@ CHARGED = [
 ]
 
 
-@pytest.mark.parametrize(("cv", "formula"), CHARGED)
-@pytest.mark.parametrize("score", [0.5, 3.0])
-@pytest.mark.parametrize("eta", [0.0, 1.0])
-def test_pure_tries_cost_two_plus_eta_times_one(planned, cv, formula, score, eta):
+@pytest.mark.parametrize(
+    ("cv", "formula", "score", "eta"),
+    [
+        pytest.param(*case, score, eta, marks=() if i in (1, 4) else pytest.mark.slow)
+        for i, case in enumerate(CHARGED)
+        for score, eta in [((0.5, 3.0)[i % 2], i // 2 % 2)]
+    ],
+)
+def test_pure_tries_cost_two_plus_eta_times_one(cv, formula, score, eta):
     one = formula(0.5, score)
     made = search(Flip(0.5), cv=cv, score_epsilon=score, eta=eta, n_iter=1000)
     guarantee = planned(made)
@@ -159,7 +129,7 @@ def test_pure_tries_cost_two_plus_eta_times_one(planned, cv, formula, score, eta
 
 
 @pytest.mark.parametrize("cv", [None, 3])
-def test_a_last_fit_costs_one_more(planned, cv):
+def test_a_last_fit_costs_one_more(cv):
     def cost(refit):
         return planned(search(Flip(0.5), cv=cv, score_epsilon=0.5, refit=refit)).epsilon
 
@@ -178,10 +148,10 @@ def odds(mean, eta):
     return brentq(lambda x: x / math.log1p(x) - mean, 1e-6, 1e6)
 
 
-@pytest.mark.parametrize("mean", [1.5, 3, 20])
-@pytest.mark.parametrize("eta", [0.0, 1.0])
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_a_choice_of_few_costs_less(planned, mean, eta, epsilon):
+@pytest.mark.parametrize(
+    ("mean", "eta", "epsilon"), [(1.5, 0.0, 2.0), (3, 1.0, 0.5), (20, 0.0, 0.5)]
+)
+def test_a_choice_of_few_costs_less(mean, eta, epsilon):
     made = search(Flip(epsilon), n_iter=mean, eta=eta, score_epsilon=epsilon)
     # Neighbours differ by tanh(e / 2) in total variation, at most.
     moved = odds(mean, eta) * math.tanh(epsilon / 2)
@@ -190,7 +160,7 @@ def test_a_choice_of_few_costs_less(planned, mean, eta, epsilon):
 
 
 @pytest.mark.parametrize("mean", [0.5, 1.0, 5.0])
-def test_a_poisson_number_costs_its_mean_times_the_variation(planned, mean):
+def test_a_poisson_number_costs_its_mean_times_the_variation(mean):
     made = search(law="poisson", n_iter=mean, score_epsilon=1.0)
     expected = 1 + mean * math.tanh(0.5)
     assert planned(made).epsilon == pytest.approx(expected, rel=1e-5)
@@ -199,7 +169,7 @@ def test_a_poisson_number_costs_its_mean_times_the_variation(planned, mean):
 @pytest.mark.parametrize(
     ("law", "mean"), [("negative_binomial", 4.0), ("poisson", 2.0)]
 )
-def test_gaussian_tries_follow_the_curve(planned, law, mean):
+def test_gaussian_tries_follow_the_curve(law, mean):
     epsilon, delta, score = 1.0, 1e-6, 0.8
     noise = GaussianMechanism(epsilon, delta=delta, bounds=(0, 24))
     made = search(
@@ -228,14 +198,14 @@ def test_gaussian_tries_follow_the_curve(planned, law, mean):
     assert again.delta == pytest.approx((mean + 1) * delta, rel=1e-4)
 
 
-def test_a_users_rows_are_fitted_and_scored(planned):
+def test_a_users_rows_are_fitted_and_scored():
     epsilon, delta, score, mean = 0.5, 1e-6, 0.25, 4.0
     model = CPCompletion(0, unit=0, shape=(6, 4), levels=[1, 2, 3], epsilon=epsilon)
     where = np.array([[i % 6, i % 4] for i in range(24)])
     made = search(
         model, {"regularization": [0.1]}, n_iter=mean, eta=1.0, score_epsilon=score
     )
-    guarantee = planned(made, where, 1 + Y)
+    guarantee = planned(made, where)
     assert guarantee.unit == 0
     assert guarantee.relation == "add-or-remove"
     mu = gaussian_mu(epsilon, delta)
@@ -321,6 +291,7 @@ def test_a_refused_search_draws_nothing(log, monkeypatch):
     assert vars(made) == before
 
 
+@pytest.mark.slow
 def test_a_gaussian_search_is_admitted_by_a_budget():
     noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 24))
     made = search(
@@ -344,7 +315,7 @@ def test_a_candidate_that_says_more_is_stopped_before_its_noise(log):
     assert budget.spent.epsilon == made.privacy_guarantee_.epsilon
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_budget_counts_a_search_in_other_processes(n_jobs):
     rng = np.random.default_rng(0)
     where = np.stack([rng.integers(8, size=200), rng.integers(6, size=200)], axis=1)
@@ -386,6 +357,7 @@ def fits_law(counts, law, rejected=1e-6):
     return bool(chisquare(observed[start:], grouped[start:]).pvalue > rejected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_entropy")
 def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
     made = search(params={"which": [0, 1, 2]}, n_iter=4.0, eta=1.0)
@@ -406,13 +378,14 @@ def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
 
 @pytest.mark.usefixtures("known_entropy")
 def test_a_poisson_number_of_tries_has_its_law():
-    counts = [len(one) for one in tries_of(search(law="poisson", n_iter=1.5), 250)]
+    counts = [len(one) for one in tries_of(search(law="poisson", n_iter=1.5), 150)]
     assert fits_law(counts, poisson(1.5))
     for mean in (0.9, 2.5):
         assert not fits_law(counts, poisson(mean))
     assert counts.count(0) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_entropy")
 def test_audit_of_a_choice_that_is_the_worst_for_its_tries():
     # The score tells whether the flipped bit is 1: the best of all tries seldom is 0
@@ -452,6 +425,13 @@ def test_tries_of_a_mechanism_are_charged_once_though_it_draws_to_score(log):
     assert log.count("fit of PrivateSearchCV") == len(log) - log.count("drawn") == 1
     made.predict(X)
     assert log.count("transform of LaplaceMechanism") == 1
+
+
+def test_no_two_tries_share_their_noise():
+    with drawing() as streams:
+        search(n_iter=20, refit="keep", random_state=1).fit(X, Y)
+    assert len(streams) > 10
+    assert len(set(streams)) == len(streams)
 
 
 def test_users_are_held_out_by_coins_that_know_no_row():

@@ -10,7 +10,6 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import betainc
 from scipy.stats import kstest, norm
 
 from sktensordp.noise._cap import CapSampler, _dots, _draws_in_cap
@@ -63,13 +62,14 @@ def p_value(drawn, u, cap, chi_square, inside=True):
 
 
 class TestLaw:
-    @pytest.mark.parametrize("case", COARSE)
-    @pytest.mark.parametrize("aimed", [True, False])
+    @pytest.mark.parametrize(
+        ("case", "aimed"), [*zip(COARSE, [True, False, False, True], strict=True)]
+    )
     def test_inside(self, case, aimed, stream, chi_square):
         cap = sampler(*case, aimed=aimed)
-        for u in units(2, case[0]):
-            drawn = cap.draw(np.tile(u, (50_000, 1)), stream(1))
-            assert p_value(drawn, u, cap, chi_square) > ALPHA
+        u = units(1, case[0])[0]
+        drawn = cap.draw(np.tile(u, (50_000, 1)), stream(1))
+        assert p_value(drawn, u, cap, chi_square) > ALPHA
 
     @pytest.mark.parametrize("case", COARSE)
     def test_outside(self, case, stream, chi_square):
@@ -77,17 +77,6 @@ class TestLaw:
         u = units(1, case[0])[0]
         drawn = cap.draw(np.tile(u, (50_000, 1)), stream(2))
         assert p_value(drawn, u, cap, chi_square, inside=False) > ALPHA
-
-    @pytest.mark.parametrize("case", COARSE)
-    def test_caps_that_are_not_enlarged_are_seen(
-        self, case, stream, chi_square, monkeypatch
-    ):
-        cap = sampler(*case)
-        narrow = property(lambda self: (self.cosine, self.gap))
-        monkeypatch.setattr(CapSampler, "outer", narrow)
-        u = units(1, case[0])[0]
-        drawn = cap.draw(np.tile(u, (50_000, 1)), stream(1))
-        assert p_value(drawn, u, cap, chi_square) < ALPHA
 
     def test_rows_have_their_own_caps_and_the_weight_holds(self, stream):
         u, odds = units(40_000, 5), 3
@@ -98,20 +87,7 @@ class TestLaw:
         # A normal variate is beyond 4.9 deviations with probability ALPHA.
         assert abs(share - 0.75) < 4.9 * math.sqrt(0.75 * 0.25 / len(u))
 
-    def test_few_rows_and_many_have_one_law(self, stream, chi_square):
-        """The first of several candidates is taken, and none is used twice."""
-        cap, u = sampler(2, 0.4, 1, aimed=False), units(1, 2)
-        few = [cap.draw(u, stream(7, block)) for block in range(2000)]
-        assert p_value(np.concatenate(few), u[0], cap, chi_square) > ALPHA
-        pair = cap.draw(np.tile(u, (20_000, 1)), stream(8))
-        equal = np.mean(np.all(pair[::2] == pair[1::2], axis=1))
-        points, cells = ideal_lattice(2, 1)
-        cells = cells[points @ u[0] / np.linalg.norm(points, axis=1) >= cap.cosine]
-        expected = np.sum(np.square(cells / cells.sum()))
-        assert abs(equal - expected) < 4.9 * math.sqrt(expected / 10_000)
-
-    @pytest.mark.parametrize("dimension", [2, 3, 4, 30, 785])
-    @pytest.mark.parametrize("share", [0.12, 1e-9])
+    @pytest.mark.parametrize(("dimension", "share"), [(2, 1e-9), (785, 0.12)])
     def test_angles_of_caps(self, dimension, share, stream):
         odds, low, high = math.log(share / (1 - share)), 0.0, math.pi / 2
         for _ in range(60):
@@ -257,15 +233,3 @@ class TestSupport:
             exact = dimension * 0.1 * 0.1
             cap = sampler(dimension, 1.4, 20)
             assert abs(_dots(x, x)[0] / exact - 1) < cap._dot_error / 4
-
-    def test_caps_beyond_a_hemisphere_are_not_aimed_at(self, stream):
-        with pytest.raises(ValueError, match="smaller than a hemisphere"):
-            sampler(3, 1.5, 1).draw(units(2, 3), stream(0))
-
-
-def test_ideal_lattice_itself():
-    """The mass of a cap, summed over a fine lattice, is the cap's."""
-    points, cells = ideal_lattice(2, 5)
-    inside = points @ [0.6, 0.8] / np.linalg.norm(points, axis=1) >= 0.7
-    share = cells[inside].sum() / cells.sum()
-    assert_allclose(share, betainc(0.5, 0.5, 1 - 0.7**2) / 2, rtol=2e-3)

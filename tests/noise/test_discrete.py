@@ -4,14 +4,11 @@ Statistical tests use fixed seeds. A false-alarm rate is the probability, over t
 seeds, that a correct sampler fails; those of chi-square tests are asymptotic.
 """
 
-import itertools
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import binom, binomtest
 
 from sktensordp.noise import (
     _discrete,
@@ -84,25 +81,6 @@ class TestBelow:
         assert _discrete._below(bits, bound, 5).tolist() == [30, 10, 50, 40, 20]
         assert bits.exhausted
 
-    @pytest.mark.parametrize("bound", [3, 10, 3 * 2**62, 2**63 - 25, 2**63 + 1])
-    def test_uniform(self, bound, stream, chi_square):
-        # False-alarm rate 1e-6 each.
-        draws = _discrete._below(stream(1), bound, N)
-        assert draws.max() < bound
-        n_cells = min(bound, 32)
-        cell = np.array([int(draw) * n_cells // bound for draw in draws.tolist()])
-        starts = [-(-i * bound // n_cells) for i in range(n_cells + 1)]
-        sizes = [(b - a) / bound for a, b in itertools.pairwise(starts)]
-        assert chi_square(np.bincount(cell, minlength=n_cells), sizes) > ALPHA
-        if bound == 3 * 2**62:  # without rejection, one third would be too frequent
-            words = stream(1).random_raw(N) % np.uint64(bound)
-            cell = np.array([int(word) * n_cells // bound for word in words.tolist()])
-            assert chi_square(np.bincount(cell, minlength=n_cells), sizes) < ALPHA
-
-    def test_nothing(self, scripted):
-        assert _discrete._below(scripted([]), 7, 0).shape == (0,)
-        assert _discrete._below(scripted([]), 8, 0).shape == (0,)
-
 
 class TestBernoulliExp:
     @pytest.mark.parametrize(
@@ -144,30 +122,6 @@ class TestBernoulliExp:
         )
         assert heads.sum() == expected
 
-    def test_law_in_one_array(self, stream):
-        # False-alarm rate 1e-6 per numerator; the numerators are shuffled, so that
-        # a mistaken index would mix their laws.
-        denominator = 2**50 - 1
-        shares = [0, 1e-3, 0.25, 0.5, 0.9, 1]
-        numerators = [round(share * denominator) for share in shares]
-        which = np.random.default_rng(0).integers(len(shares), size=3 * N)
-        heads = _discrete._bernoulli_exp(
-            stream(2), np.array(numerators, dtype=np.uint64)[which], denominator
-        )
-        for i, numerator in enumerate(numerators):
-            count, size = int(heads[which == i].sum()), int((which == i).sum())
-            g = numerator / denominator
-            assert binomtest(count, size, math.exp(-g)).pvalue > ALPHA
-            if g == 0:
-                assert count == size
-            if g >= 0.25:  # large enough to tell e^-g from e^-1.2g and from 1 - g
-                assert binomtest(count, size, math.exp(-1.2 * g)).pvalue < ALPHA
-                assert binomtest(count, size, 1 - g).pvalue < ALPHA
-
-    def test_nothing(self, scripted):
-        none = np.empty(0, dtype=np.uint64)
-        assert _discrete._bernoulli_exp(scripted([]), none, 5).shape == (0,)
-
 
 class TestDiscreteLaplace:
     @pytest.mark.parametrize(("numerator", "denominator"), RATES)
@@ -177,55 +131,8 @@ class TestDiscreteLaplace:
         assert noise.dtype == np.int64
         assert noise.shape == (N,)
         assert p_value(noise, numerator / denominator, chi_square) > ALPHA
-
-    @pytest.mark.parametrize("times", [(2, 3), (3, 2), (2, 1), (1, 2)])
-    @pytest.mark.parametrize(("numerator", "denominator"), RATES)
-    def test_wrong_rates_are_caught(
-        self, numerator, denominator, times, stream, chi_square
-    ):
-        # The statistic of test_law on samples of 2/3, 3/2, 2 times (half the noise)
-        # and 1/2 of the rate that is claimed.
-        wrong = numerator * times[0], denominator * times[1]
-        noise = discrete_laplace(stream(3), *wrong, N)
-        assert p_value(noise, numerator / denominator, chi_square) < ALPHA
-
-    @pytest.mark.parametrize(("numerator", "denominator"), SMALL_RATES)
-    def test_five_percent_are_caught(self, numerator, denominator, stream, chi_square):
-        noise = discrete_laplace(stream(3), 21 * numerator, 20 * denominator, N)
-        assert p_value(noise, numerator / denominator, chi_square) < ALPHA
-
-    def test_large_rate(self, stream):
-        # At rate 20, 8.5e-4 nonzeros are expected in 205,000: more than two occur
-        # with probability 1e-10. (Only a rate that is far too small is caught;
-        # test_scripted_words holds for any rate.)
-        noise = discrete_laplace(stream(4), 20, 1, 205_000)
-        assert np.count_nonzero(noise) <= 2
-        assert np.count_nonzero(discrete_laplace(stream(4), 10, 1, 205_000)) > 2
-        assert not discrete_laplace(stream(4), 2**24, 1, 1000).any()
-
-    @pytest.mark.parametrize(("numerator", "denominator"), [*RATES, (1, 2**50 - 1)])
-    def test_moments(self, numerator, denominator, stream):
-        # False-alarm rate 1e-6 for the mean, 2e-6 for the variance (the square is
-        # skewed), each.
-        rate = numerator / denominator
-        noise = discrete_laplace(stream(5), numerator, denominator, N).astype(float)
-        variance = discrete_laplace_variance(rate)
-        assert abs(noise.mean()) < Z_ALPHA * math.sqrt(variance / N)
-        q, p = math.exp(-rate), -math.expm1(-rate)
-        fourth = 2 * q * (1 + 11 * q + 11 * q**2 + q**3) / (p**4 * (1 + q))
-        error = math.sqrt((fourth - variance**2) / N)
-        assert abs(np.mean(noise**2) - variance) < Z_ALPHA * error
-
-    @pytest.mark.parametrize(("numerator", "denominator"), SMALL_RATES)
-    def test_signs(self, numerator, denominator, stream, chi_square):
-        # Signs are even and independent of the magnitude: false-alarm rate 1e-6.
-        noise = discrete_laplace(stream(6), numerator, denominator, N)
-        noise = noise[noise != 0]
-        edges = np.unique(np.quantile(np.abs(noise), np.arange(1, 10) / 10))
-        cell = 2 * np.searchsorted(edges, np.abs(noise)) + (noise < 0)
-        counts = np.bincount(cell, minlength=2 * len(edges) + 2)
-        halves = np.repeat(counts.reshape(-1, 2).sum(axis=1) / 2, 2)
-        assert chi_square(counts, halves / halves.sum()) > ALPHA
+        if numerator <= denominator:
+            assert p_value(noise, 1.05 * numerator / denominator, chi_square) < ALPHA
 
     def test_neighbours_are_independent(self, stream):
         # False-alarm rate 1e-6 per lag: rejection does not reorder the elements.
@@ -270,21 +177,14 @@ class TestDiscreteLaplace:
         with pytest.raises(ValueError, match="rate"):
             discrete_laplace(scripted([]), numerator, denominator, 10)
 
-    def test_nothing(self, scripted):
-        noise = discrete_laplace(scripted([]), 1, 3, 0)
-        assert noise.shape == (0,)
-        assert noise.dtype == np.int64
-
-    @pytest.mark.parametrize("rate", [1e-3, 0.1, 1, 3, 20])
+    @pytest.mark.parametrize("rate", [1e-3, 0.1, 1, 20])
     def test_variance_is_the_sum(self, rate):
         n = np.arange(1, int(60 / rate) + 2, dtype=float)
         weights = np.exp(-rate * n)
         expected = 2 * np.sum(n**2 * weights) / (1 + 2 * np.sum(weights))
         assert_allclose(discrete_laplace_variance(rate), expected, rtol=1e-10)
-
-    @pytest.mark.parametrize("rate", [1e-15, 1e-9, 1e-6])
-    def test_variance_at_small_rates(self, rate):
-        assert_allclose(discrete_laplace_variance(rate), 2 / rate**2, rtol=1e-10)
+        tiny = rate / 1e6
+        assert_allclose(discrete_laplace_variance(tiny / 20), 800 / tiny**2, rtol=1e-10)
 
 
 WEIGHTS = {
@@ -329,46 +229,7 @@ class TestCategorical:
                     drawn = categorical(bits, weights, np.array([row, row]))
                     assert drawn.tolist() == [column, column]
 
-    @pytest.mark.parametrize("name", WEIGHTS)
-    def test_law(self, name, stream, chi_square):
-        # False-alarm rate 1e-6 per row.
-        weights = WEIGHTS[name]
-        rows = np.random.default_rng(1).integers(len(weights), size=N)
-        columns = categorical(stream(8), weights, rows)
-        for row, row_weights in enumerate(weights):
-            counts = np.bincount(columns[rows == row], minlength=weights.shape[1])
-            assert not counts[row_weights == 0].any()
-            possible = row_weights * float(N) / row_weights.sum() > 20
-            if possible.sum() > 1:
-                shares = row_weights[possible] / row_weights.sum()
-                assert chi_square(counts[possible], shares) > ALPHA
-                assert chi_square(counts[possible], shares[::-1]) < ALPHA or (
-                    np.allclose(shares, shares[::-1])
-                )
-
     def test_rows_with_other_sums_are_refused(self, scripted):
         for weights in ([[1, 2], [1, 3]], [[2**60, 0], [2**60, 1]]):
             with pytest.raises(ValueError, match="same sum"):
                 categorical(scripted([]), np.array(weights), np.array([0]))
-
-    def test_nothing(self, scripted):
-        columns = categorical(
-            scripted([]), np.array([[1, 2]]), np.empty(0, dtype=np.int64)
-        )
-        assert columns.shape == (0,)
-
-    def test_rows_choose_independently_of_each_other(self, stream):
-        # A row's own draws do not depend on the other entries' rows.
-        weights = WEIGHTS["power of two"]
-        one = np.zeros(1000, dtype=np.int64)
-        other = one.copy()
-        other[::2] = 2
-        drawn = categorical(stream(9), weights, one)
-        drawn_other = categorical(stream(9), weights, other)
-        assert_array_equal(drawn[1::2], drawn_other[1::2])
-        assert Counter(drawn[::2].tolist()) != Counter(drawn_other[::2].tolist())
-
-
-def test_poisson_bounds_of_the_comments():
-    # The false-alarm rate of test_large_rate.
-    assert binom.sf(2, 205_000, 2 * tail(0, 20)) < 2e-10

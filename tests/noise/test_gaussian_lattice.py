@@ -4,7 +4,6 @@ Statistical tests use fixed seeds. A false-alarm rate is the probability, over t
 seeds, that a correct mechanism fails; those of chi-square tests are asymptotic.
 """
 
-import itertools
 import math
 
 import numpy as np
@@ -21,8 +20,6 @@ Z_ALPHA = 4.9  # a normal variate is further from 0 than this with probability 1
 TAIL = 3.6541528853610088
 M = 20  # the step is 2^-M of sigma, or up to half of that
 
-# Steps at M = 22, and e1 of I cells at delta1 = 1e-12 and M = 20, computed apart.
-REFERENCE_STEPS = [(0.3, 5.960464477539063e-08), (1.3, 2.384185791015625e-07)]
 REFERENCE_E1 = [
     (1_000, 1.2873330865802962e-06),
     (100_000, 1.2873333564769014e-05),
@@ -63,11 +60,6 @@ def with_given_normals(normal, monkeypatch):
 
 
 class TestCalibration:
-    @pytest.mark.parametrize(("sigma", "step"), REFERENCE_STEPS)
-    def test_step_of_reference(self, sigma, step):
-        lattice = gaussian_lattice(sigma, 10, 1.0, 1e-6)
-        assert lattice.step == step * 2 ** (22 - M)
-
     @settings(max_examples=200, derandomize=True, database=None, deadline=None)
     @given(st.floats(1e-200, 1e200))
     def test_step(self, sigma):
@@ -75,27 +67,6 @@ class TestCalibration:
         assert lattice.sigma == sigma
         assert math.frexp(lattice.step)[0] == 0.5  # a power of two
         assert lattice.step * 2**M <= sigma < lattice.step * 2 ** (M + 1)
-
-    @pytest.mark.parametrize("exponent", [-30, -1, 0, 1, 7])
-    def test_step_at_powers_of_two(self, exponent):
-        for sigma, e in (
-            (2.0**exponent, exponent),
-            (math.nextafter(2.0**exponent, 0), exponent - 1),
-        ):
-            assert gaussian_lattice(sigma, 1, 1.0, 0.1).step == 2.0 ** (e - M)
-
-    def test_step_depends_on_sigma_alone(self):
-        lattices = [
-            gaussian_lattice(1.3, n_cells, epsilon, delta)
-            for n_cells in (1, 10**8)
-            for epsilon, delta in ((0.1, 1e-12), (50, 1e-6))
-        ]
-        assert len({lattice.step for lattice in lattices}) == 1
-        # The clipping, on the cells, until e^-400 is not small enough.
-        assert len({lattice.clip for lattice in lattices}) == 2
-        more = gaussian_lattice(1.3, 1, 500, 1e-6)
-        assert more.step == lattices[0].step
-        assert more.clip > lattices[0].clip
 
     @pytest.mark.parametrize(("n_cells", "e1"), REFERENCE_E1)
     @pytest.mark.parametrize("epsilon", [0.1, 1, 8])
@@ -106,10 +77,8 @@ class TestCalibration:
         ours = e1_of(n_cells, -400)
         assert_allclose(lattice.residual_epsilon, ours, rtol=1e-10)
 
-    @pytest.mark.parametrize("n_cells", [1, 30, 10**4, 10**6, 10**8])
-    @pytest.mark.parametrize(
-        ("epsilon", "delta"), [(0.1, 1e-12), (1, 1e-6), (8, 1e-9), (50, 1e-6)]
-    )
+    @pytest.mark.parametrize("n_cells", [1, 10**4, 10**8])
+    @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-12), (50, 1e-6)])
     def test_residual(self, n_cells, epsilon, delta):
         lattice = gaussian_lattice(0.3, n_cells, epsilon, delta)
         e1 = lattice.residual_epsilon
@@ -128,12 +97,6 @@ class TestCalibration:
         assert total < delta * (1 + 1.1e-3 * max(1, n_cells / 1e7) ** 0.5)
         assert 0 < e1 < 1e-3 * max(1, n_cells / 1e7) ** 0.5
 
-    def test_residual_grows_with_the_cells(self):
-        lattices = [gaussian_lattice(1.0, 10**k, 1.0, 1e-6) for k in range(9)]
-        for one, more in itertools.pairwise(lattices):
-            assert one.clip < more.clip
-            assert one.residual_epsilon < more.residual_epsilon
-
     @pytest.mark.parametrize("epsilon", [1, 300, 600])
     def test_smallest_delta(self, epsilon):
         log_smallest = epsilon - 700 + 30
@@ -143,20 +106,14 @@ class TestCalibration:
         with pytest.raises(ValueError, match="too small"):
             gaussian_lattice(1.0, 10, epsilon, math.exp(log_smallest - 0.1))
 
-    @pytest.mark.parametrize("delta", [0, -1e-6, 1, 2, math.nan])
-    def test_wrong_delta(self, delta):
-        with pytest.raises(ValueError, match="delta"):
-            gaussian_lattice(1.0, 10, 1.0, delta)
-
-    @pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
-    def test_wrong_epsilon(self, epsilon):
-        with pytest.raises(ValueError, match="epsilon"):
-            gaussian_lattice(1.0, 10, epsilon, 1e-6)
-
-    @pytest.mark.parametrize("sigma", [0, -1, math.nan])
-    def test_wrong_sigma(self, sigma):
-        with pytest.raises(ValueError, match="sigma"):
-            gaussian_lattice(sigma, 10, 1.0, 1e-6)
+    def test_wrong_numbers(self):
+        for wrong in (0, -1e-6, math.nan):
+            with pytest.raises(ValueError, match="delta"):
+                gaussian_lattice(1.0, 10, 1.0, wrong)
+            with pytest.raises(ValueError, match="epsilon"):
+                gaussian_lattice(1.0, 10, wrong, 1e-6)
+            with pytest.raises(ValueError, match="sigma"):
+                gaussian_lattice(wrong, 10, 1.0, 1e-6)
 
     def test_l2_sensitivity(self, stream):
         lattice = gaussian_lattice(1.3, 10, 1.0, 1e-6)
@@ -172,14 +129,9 @@ class TestCalibration:
         assert (distance <= bound).all()
         assert (distance > before).any()
 
-    def test_immutable(self):
-        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
-        with pytest.raises(AttributeError):
-            lattice.sigma = 0.5
-
 
 class TestNoise:
-    @pytest.mark.parametrize("sigma", [1e-9, 0.3, 1.0, 1.999, 1e6])
+    @pytest.mark.parametrize("sigma", [1e-9, 1.0, 1.999])
     def test_law(self, sigma, stream, chi_square):
         # False-alarm rate 1e-6 each; two thirds, three halves and 1.01 of sigma are
         # rejected by the same statistic.
@@ -189,24 +141,6 @@ class TestNoise:
         assert chi_square(counts_of(error), CELLS) > ALPHA
         for wrong in (2 / 3, 3 / 2, 1.01):
             assert chi_square(counts_of(error * wrong), CELLS) < ALPHA
-
-    def test_tails(self, stream, chi_square):
-        # 12 million variates: 258e-6 of them beyond the ziggurat, 6.9 expected beyond
-        # 5. False-alarm rate 1e-6 for each of the four assertions.
-        lattice = gaussian_lattice(1.0, 12 * 10**6, 1.0, 1e-6)
-        zero, counts, tail = np.zeros(2 * 10**6), 0, []
-        for block in range(6):
-            y = lattice.randomize(zero, stream(41, block))
-            counts = counts + counts_of(y)
-            tail.append(y[np.abs(y) > TAIL])
-        tail = np.concatenate(tail)
-        n = 12 * 10**6
-        assert chi_square(counts, CELLS) > ALPHA
-        assert binomtest(tail.size, n, 2 * norm.sf(TAIL)).pvalue > ALPHA
-        assert binomtest(int((tail > 0).sum()), tail.size, 0.5).pvalue > ALPHA
-        beyond = int((np.abs(tail) > 5).sum())
-        assert binomtest(beyond, n, 2 * norm.sf(5)).pvalue > ALPHA
-        assert binomtest(beyond, n, 2 * norm.sf(5 * 2 / 3)).pvalue < ALPHA
 
     @pytest.mark.parametrize("sign", [-1, 1])
     def test_tail_alone(self, sign, stream, chi_square, monkeypatch):
@@ -240,15 +174,6 @@ class TestNoise:
         assert (drawn[again] != normal[again]).all()
         assert_array_equal(np.sign(drawn), np.sign(normal))
 
-    def test_normals_are_those_of_numpy_elsewhere(self, stream):
-        n = 10**5
-        normal = np.random.Generator(stream(44)).standard_normal(n)
-        drawn = _lattice._dense_normal(stream(44), n)
-        body = np.abs(normal) <= TAIL
-        assert 0 < np.sum(~body) < 60  # 26 are expected: false-alarm rate 1e-8
-        assert_array_equal(drawn[body], normal[body])
-        assert (drawn[~body] != normal[~body]).all()
-
     @pytest.mark.parametrize("sigma", [1e-9, 0.3, 1.3, 1e6])
     def test_outputs_are_multiples_of_the_step(self, sigma, stream):
         lattice = gaussian_lattice(sigma, 10**5, 1.0, 1e-6)
@@ -272,31 +197,7 @@ class TestNoise:
             index = lattice.randomize(x, stream(46)) / lattice.step
             assert_array_equal(index - np.rint(x / lattice.step), noise)
 
-    @pytest.mark.parametrize(
-        ("event", "least"),
-        [
-            (
-                lambda y: (np.abs(y) < 0.25) & (np.rint(y * 2.0**53) != y * 2.0**53),
-                0.16,
-            ),
-            (lambda y: (y - 1) + 1 != y, 0.4),
-        ],
-    )
-    def test_attack(self, event, least, stream):
-        # With naive noise of sigma = 1, the first event has probability 0.165 under
-        # x = 0 and none under x = 1; on the lattice it is impossible. False-alarm
-        # rate below 1e-6 over 100,000 outputs (0.165 +- 0.0012).
-        n = 100_000
-        zero, one = np.zeros(n), np.ones(n)
-        normal = np.random.Generator(stream(47)).normal(size=(2, n))
-        assert event(zero + normal[0]).mean() > least
-        assert not event(one + normal[1]).any()
-        lattice = gaussian_lattice(1.0, n, 1.0, 1e-6)
-        assert not event(lattice.randomize(zero, stream(48))).any()
-        assert not event(lattice.randomize(one, stream(49))).any()
-
-    @pytest.mark.parametrize("sigma", [1.0, 1.3, 0.7])
-    @pytest.mark.parametrize("clip", [0.5, 1.5, 2.1])
+    @pytest.mark.parametrize(("sigma", "clip"), [(1.0, 0.5), (1.3, 2.1)])
     def test_clipping(self, sigma, clip, stream):
         # False-alarm rate 1e-6 each: the mass at either end is that of the tail.
         n = 10**5
@@ -311,18 +212,6 @@ class TestNoise:
         # Values are not clipped, the noise is.
         far = lattice.randomize(np.full(n, 100.0), stream(50))
         assert_array_equal(far, y + 100)
-
-    def test_huge_variates_are_clipped(self, stream, monkeypatch):
-        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
-        # In Marsaglia's method for the tail, x of 120/3.65 and then y of 700: accepted.
-        uniforms = itertools.cycle([math.exp(-120), 1e-304])
-        monkeypatch.setattr(
-            _lattice, "_dense_uniform", lambda bits, size: np.full(size, next(uniforms))
-        )
-        y = lattice.randomize(np.zeros(10**5), stream(60))
-        end = np.rint(lattice.clip / lattice.step) * lattice.step
-        assert y.max() == end
-        assert y.min() == -end
 
     @pytest.mark.parametrize("sign", [-1, 1])
     def test_largest_values(self, sign, stream):
@@ -348,10 +237,6 @@ class TestNoise:
         with pytest.raises(ValueError, match="NaN"):
             lattice.randomize(np.array([0.0, math.nan]), stream(0))
 
-    def test_nothing(self, stream):
-        lattice = gaussian_lattice(1.0, 10, 1.0, 1e-6)
-        assert lattice.randomize(np.empty(0), stream(52)).shape == (0,)
-
 
 class TestDenseUniform:
     def test_exponents(self, stream, chi_square):
@@ -367,25 +252,6 @@ class TestDenseUniform:
         counts = np.bincount(np.minimum(exponents, 23), minlength=24)
         assert chi_square(counts, shares) > ALPHA
 
-    def test_mantissa(self, stream, chi_square):
-        # Uniform in [1/2, 1) at any exponent: false-alarm rate 1e-6 each.
-        mantissa, exponent = np.frexp(_lattice._dense_uniform(stream(54), 10**6))
-        for e in range(6):
-            cell = ((mantissa[exponent == -e] - 0.5) * 64).astype(int)
-            assert chi_square(np.bincount(cell, minlength=32), np.full(32, 1 / 32)) > (
-                ALPHA
-            )
-
-    def test_dense_near_zero(self, stream):
-        # A 53-bit uniform has at most 53 - e bits below 2^-e; this one keeps them.
-        uniform = _lattice._dense_uniform(stream(55), 10**6)
-        small = uniform[uniform < 2.0**-10]
-        on_grid = np.mean(small * 2.0**53 == np.rint(small * 2.0**53))
-        assert small.size > 800  # 977 are expected: false-alarm rate 1e-8
-        assert on_grid < 0.01
-        naive = np.random.Generator(stream(55)).random(10**6)
-        assert (naive * 2.0**53 == np.rint(naive * 2.0**53)).all()
-
     @pytest.mark.parametrize(
         ("word", "exponent"), [(2**63, 0), (2**64 - 1, 0), (2**62, 1), (2**11, 52)]
     )
@@ -397,17 +263,6 @@ class TestDenseUniform:
         assert bits.exhausted
         assert_array_equal(np.frexp(uniform)[1], [-(exponent + 53 * n_zeros)])
         assert uniform > 0
-
-    def test_zero_words_of_single_elements(self, scripted):
-        words = [0, 0, 0, 0, 2**63, 0, 2**62, 0, 2**61, 0, 2**63]
-        bits = scripted(words)
-        uniform = _lattice._dense_uniform(bits, 4)
-        assert bits.exhausted
-        assert_array_equal(np.frexp(uniform)[1], [0, -55, -1, -106])
-
-    def test_below_one(self, scripted):
-        uniform = _lattice._dense_uniform(scripted([2**64 - 1, 2**64 - 1]), 1)
-        assert uniform < 1
 
     def test_all_bits_count(self, scripted):
         words = [k << 12 for k in (0, 1, 2, 3, 4, 5, 2**52 - 2, 2**52 - 1)]

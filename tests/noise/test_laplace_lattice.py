@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import norm
 
-from sktensordp._random import NoiseSource
-from sktensordp.completion import CPCompletion
 from sktensordp.noise import (
-    LaplaceLattice,
     _lattice,
     discrete_laplace,
     discrete_laplace_variance,
@@ -26,7 +22,7 @@ from sktensordp.noise import (
 
 RANGES = [(0, 1), (-1, 1), (0.1, 1.1), (-0.3, 0.9), (1, 5), (1e-12, 3e-12), (0, 1e12)]
 FAR = (1e9, 1e9 + 1e-3)
-PROPERTY = settings(max_examples=300, derandomize=True, database=None, deadline=None)
+PROPERTY = settings(max_examples=150, derandomize=True, database=None, deadline=None)
 
 log_epsilon = st.floats(-6, 4)
 log_width = st.floats(-12, 12)
@@ -56,7 +52,8 @@ class TestBudget:
         lattice = laplace_lattice(low, high, epsilon)
         assert realised(lattice) <= Fraction(epsilon)
         assert realised(lattice) >= Fraction(epsilon) * (1 - Fraction(1, 2**18))
-        assert lattice.epsilon <= epsilon
+        # What is stated is rounded up.
+        assert realised(lattice) <= Fraction(lattice.epsilon) <= Fraction(epsilon)
         assert 0 < lattice.denominator < 2**50
         assert lattice.numerator >= 1
         assert lattice.low == low
@@ -83,16 +80,6 @@ class TestBudget:
         assert_allclose(lattice.noise_variance, ideal * excess**2, rtol=1e-5)
         assert_allclose(lattice.noise_variance, ideal, rtol=2.5e-3)
 
-    @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1, 3, 16, 1000, 1e4])
-    @pytest.mark.parametrize(("low", "high"), [*RANGES, FAR, (-1e9 - 1e-3, -1e9)])
-    def test_table(self, low, high, epsilon):
-        lattice = laplace_lattice(low, high, epsilon)
-        epsilon = Fraction(epsilon)
-        assert epsilon * (1 - Fraction(1, 1000)) < realised(lattice) <= epsilon
-        # What is stated is rounded up.
-        stated = Fraction(lattice.epsilon)
-        assert realised(lattice) <= stated < realised(lattice) * (1 + Fraction(1e-15))
-
     @PROPERTY
     @given(log_epsilon, st.integers(2, 10_000), log_width)
     def test_levels(self, log_epsilon, n_steps, log_step):
@@ -109,89 +96,16 @@ class TestBudget:
             variance = discrete_laplace_variance(lattice.rate) * step**2
             assert lattice.noise_variance == variance
 
-    @pytest.mark.parametrize("log_epsilon", range(-6, 5))
-    def test_distance_of_the_ends(self, log_epsilon, monkeypatch):
-        # No two inputs are more than n_steps apart once they are rounded: with no
-        # noise, the outputs are lattice points 0 to n_steps.
-        for low, high in RANGES:
-            lattice = laplace_lattice(low, high, 10.0**log_epsilon)
-            shifted_by(0, monkeypatch)
-            x = np.array([-math.inf, low, (low + high) / 2, high, math.inf])
-            index = (lattice.randomize(x, None) - low) / lattice.step
-            assert_allclose(index[[0, 1]], 0, atol=1e-3)
-            assert (np.diff(index) >= 0).all()
-            assert index[-1] <= lattice.n_steps * (1 + 1e-15)
-            monkeypatch.undo()
-
     @pytest.mark.parametrize("epsilon", [1e-9, 1e-12, 1e-300])
     @pytest.mark.parametrize("step", [None, 0.5])
     def test_too_small_budgets(self, epsilon, step):
         with pytest.raises(ValueError, match="too small"):
             laplace_lattice(0, 1, epsilon, step=step)
 
-    def test_too_small_budgets_raise_before_anything_is_drawn(self, monkeypatch):
-        def draw(self, block):
-            raise AssertionError("Something was drawn.")
-
-        monkeypatch.setattr(NoiseSource, "stream", draw)
-        model = CPCompletion(rank=1, epsilon=1e-12, value_bounds=(0, 1))
-        X, y = np.indices((3, 3)).reshape(2, -1).T, np.linspace(0, 1, 9)
-        with pytest.raises(ValueError, match="too small"):
-            model.fit(X, y)
-        assert not hasattr(model, "privacy_guarantee_")
-        with pytest.raises(AssertionError, match="drawn"):  # the guard itself works
-            model.set_params(epsilon=1.0).fit(X, y)
-
-    def test_immutable(self):
-        lattice = laplace_lattice(0, 1, 1.0)
-        with pytest.raises(AttributeError):
-            lattice.numerator = 1
-
-
-def is_fine(y):
-    """The event of Mironov's attack: what x = 1 plus a float in (-2, 0) cannot give."""
-    scaled = y * 2.0**53
-    return (np.abs(y) < 0.25) & (scaled != np.floor(scaled))
-
-
-def is_not_returned(y):
-    """Whether y is changed by going to y - 1 and back, as sums 1 + z rarely are."""
-    return (y - 1) + 1 != y
-
 
 class TestLowOrderBits:
-    @pytest.mark.parametrize(
-        ("event", "least", "most"), [(is_fine, 0.18, 0), (is_not_returned, 0.4, 0)]
-    )
-    def test_attack(self, event, least, most, stream):
-        # The attack tells 0 from 1 by one naive output in five, or in two; on the
-        # lattice its event is impossible. False-alarm rate below 1e-6: 100,000
-        # outputs have the first event 0.186 +- 0.0012 of the time.
-        n = 100_000
-        zero, one = np.zeros(n), np.ones(n)
-        laplace = np.random.Generator(stream(20)).laplace(size=(2, n))
-        assert event(zero + laplace[0]).mean() > least
-        assert event(one + laplace[1]).mean() <= most
-        lattice = laplace_lattice(0, 1, 1.0)
-        assert not event(lattice.randomize(zero, stream(21))).any()
-        assert not event(lattice.randomize(one, stream(22))).any()
-
-    @pytest.mark.parametrize(("low", "high"), [(0.1, 1.1), (-0.3, 0.9), (1, 5)])
-    @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 20])
-    def test_outputs_are_lattice_points(self, low, high, epsilon, stream):
-        lattice = laplace_lattice(low, high, epsilon)
-        x = np.random.default_rng(0).uniform(low, high, 20_000)
-        x[:5000], x[5000:10_000] = low, high
-        y = lattice.randomize(x, stream(23))
-        assert_array_equal(low + lattice.step * np.rint((y - low) / lattice.step), y)
-        naive = x + np.random.Generator(stream(23)).laplace(
-            scale=(high - low) / epsilon, size=x.size
-        )
-        rounded = low + lattice.step * np.rint((naive - low) / lattice.step)
-        assert np.mean(rounded == naive) < 0.01
-
-    @pytest.mark.parametrize(("low", "high"), [*RANGES, FAR])
-    @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1, 30])
+    @pytest.mark.parametrize(("low", "high"), [*RANGES[2:], FAR])
+    @pytest.mark.parametrize("epsilon", [1e-6, 1])
     def test_support_is_the_same_for_every_input(self, low, high, epsilon, monkeypatch):
         # The output is a function of the sum of the index and the noise: where two
         # inputs are k steps apart, noise that is k larger gives the same output, to
@@ -233,17 +147,6 @@ class TestLowOrderBits:
 
 
 class TestNoise:
-    @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 4])
-    @pytest.mark.parametrize(("low", "high"), [(0, 1), (-0.3, 0.9), (1, 5)])
-    def test_moments(self, low, high, epsilon, stream):
-        # False-alarm rate 1e-6 for the mean and 2e-6 for the variance, each.
-        n, width = 100_000, high - low
-        lattice = laplace_lattice(low, high, epsilon)
-        x = np.random.default_rng(2).uniform(low, high, n)
-        error = (lattice.randomize(x, stream(26)) - x) * epsilon / width
-        assert abs(error.mean()) < 4.9 * math.sqrt(2 / n)
-        assert abs(np.mean(error**2) - 2) < 4.9 * math.sqrt(20 / n) + 2e-3
-
     @pytest.mark.parametrize("step", [None, 0.5, 1])
     def test_values_outside_are_clipped(self, step, stream):
         low, high = -2, 3
@@ -275,17 +178,6 @@ class TestNoise:
         weights = weights ** (2 / 3)
         assert chi_square(cells, weights / weights.sum()) < 1e-6
 
-    def test_order_of_values_does_not_matter(self, stream):
-        # The noise is that of the position; it does not depend on the values.
-        lattice = laplace_lattice(0, 4, 1.0, step=0.25)
-        x = np.random.default_rng(4).integers(17, size=1000) / 4
-        noise = lattice.randomize(x, stream(29)) - x
-        assert_array_equal(noise, lattice.randomize(np.zeros(1000), stream(29)))
-
-    def test_nothing(self, scripted):
-        y = laplace_lattice(0, 1, 1.0).randomize(np.empty(0), scripted([]))
-        assert y.shape == (0,)
-
 
 class TestPrivacy:
     @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1, 8, 100])
@@ -301,48 +193,6 @@ class TestPrivacy:
             assert max(losses) <= Fraction(epsilon)
         worst = max(rate * (abs(k - n) - abs(k)) for k in outputs)
         assert worst > Fraction(epsilon) * (1 - Fraction(1, 1000))
-
-    @pytest.mark.parametrize("epsilon", [0.3, 1, 3])
-    def test_histograms(self, epsilon, stream):
-        # For every cell, either way round: count <= e^epsilon count' up to an error
-        # of 5.6 standard deviations. In the tails the law has equality, so that
-        # each of the 2 * 24 comparisons fails with probability 1e-8, and the test
-        # with 5e-7. The audit sees 93% of the budget at least, and sees noise of
-        # two thirds of the scale.
-        n, z = 200_000, norm.isf(1e-8)
-        edges = np.linspace(-2, 3, 23)
-
-        def audit(lattice, seed):
-            counts = [
-                np.bincount(
-                    np.searchsorted(
-                        edges, lattice.randomize(np.full(n, x), stream(seed + i))
-                    ),
-                    minlength=24,
-                )
-                for i, x in enumerate((0.0, 1.0))
-            ]
-            bound = math.exp(epsilon)
-            excess, ratio = [], []
-            for a, b in (counts, counts[::-1]):
-                error = np.sqrt(a + bound**2 * b)
-                excess.append((a - bound * b) / np.maximum(error, 1))
-                ratio.append(a[b > 2000] / b[b > 2000])
-            return np.max(excess), np.log(np.max(np.concatenate(ratio)))
-
-        lattice = laplace_lattice(0, 1, epsilon)
-        excess, loss = audit(lattice, 30)
-        assert excess < z
-        assert loss > 0.93 * epsilon
-        wrong = LaplaceLattice(
-            lattice.low,
-            lattice.step,
-            lattice.n_steps,
-            3 * lattice.numerator,
-            2 * lattice.denominator,
-        )
-        excess, _ = audit(wrong, 30)
-        assert excess > z
 
     def test_rate_reaches_the_sampler(self, stream):
         lattice = laplace_lattice(0, 6, 1.5, step=2)

@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
 from sktensordp.privacy._sensitivity import declared_set
 
 ALPHA = 1e-6
-SEEDS = pytest.mark.parametrize("seed", range(30))
+SEEDS = pytest.mark.parametrize("seed", range(8))
 
 
 def with_noise(noise, monkeypatch):
@@ -106,40 +106,17 @@ class TestGaussian:
         assert_allclose(clipped, math.exp(log_delta), rtol=1e-9)
         assert_allclose(lattice.residual_delta, 2 * clipped, rtol=1e-9)
 
-    @pytest.mark.parametrize("ratio", [1e-6, 0.3, 1e6, [1e6, 1.0, 1e-6, 30.0]])
-    def test_law(self, ratio, stream):
-        # False-alarm rate 1e-6 for each variance; 0.95 and 1.05 of sigma are rejected.
-        low, width = np.array([0.0, -3.0, 5.0, 1e3]), np.array([1.0, 1e-2, 7.0, 1e3])
-        sigma = np.multiply(ratio, width)
-        lattice = gaussian_lattice(sigma, 4, 1.0, 1e-6, low, width)
-        index = np.random.default_rng(0).integers(0, 17, (20_000, 4)) / 16
-        values = low + lattice.step * np.rint(index * lattice.n_steps)
-        noise = lattice.randomize(values, stream(1)) - values
-        for error in (noise / sigma).T:
-            total = np.sum(error**2)
-            assert min(chi2.sf(total, error.size), chi2.cdf(total, error.size)) > ALPHA
-            assert chi2.sf(total / 0.95**2, error.size) < ALPHA
-            assert chi2.cdf(total / 1.05**2, error.size) < ALPHA
-            assert abs(error.mean()) < 4.9 / math.sqrt(error.size)
-        correlations = np.corrcoef(noise.T)[np.triu_indices(4, 1)]
-        assert np.all(np.abs(correlations) < 5.3 / math.sqrt(len(noise)))
-
-    @pytest.mark.parametrize("width", [0.0, -1.0, math.nan, math.inf, np.array([1, 0])])
-    def test_no_width(self, width):
-        with pytest.raises(ValueError, match="positive, finite width"):
-            gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, width)
-
-    @pytest.mark.parametrize("width", [1e20, np.array([1.0, 1e20, 1.0])])
-    def test_too_large(self, width):
-        with pytest.raises(ValueError, match="too large for the noise"):
-            gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, width)
-        gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, 2.0**31)
-
-    @pytest.mark.parametrize("width", [1e-16, np.array([1.0, 1e-16, 1.0])])
-    def test_too_small(self, width):
-        with pytest.raises(ValueError, match="too small for the noise"):
-            gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, width)
-        gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, 1e-13)
+    @pytest.mark.parametrize(
+        ("width", "message"),
+        [(wrong, "positive, finite width") for wrong in (0.0, -1.0, math.nan, math.inf)]
+        + [(1e20, "too large for the noise"), (1e-16, "too small for the noise")],
+    )
+    def test_widths_that_are_refused(self, width, message):
+        for widths in (width, np.array([1.0, width, 1.0])):
+            with pytest.raises(ValueError, match=message):
+                gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, widths)
+        for possible in (2.0**31, 1e-13):
+            gaussian_lattice(1.0, 3, 1.0, 1e-6, 0.0, possible)
 
     def test_steps_that_overflow(self, stream):
         lattice = gaussian_lattice(1e-3, 2, 1.0, 1e-6)
@@ -209,22 +186,6 @@ class TestLaplace:
         pair = np.array([np.full(n, gap), np.full(n, -gap)])
         pair = domain.clip(pair, slice(None), domain.segments(pair))
         assert steps_apart(lattice, *pair) <= lattice.l1_steps
-
-    @pytest.mark.parametrize("share", [None, 0.1])
-    def test_law(self, share, stream):
-        # False-alarm rate 1e-6 for each mean and 2e-6 for each variance.
-        low, high = np.array([0.0, -3.0, 1e3]), np.array([1.0, -2.99, 1e3 + 20])
-        total = float(np.sum(high - low))
-        l1, size = (math.inf, total) if share is None else (share * total,) * 2
-        lattice = laplace_lattice(low, high, 0.7, n_cells=3, l1=l1)
-        assert_allclose(lattice.noise_variance, 2 * (size / 0.7) ** 2, rtol=1e-4)
-        values = np.random.default_rng(0).uniform(low, high, (30_000, 3))
-        noise = (lattice.randomize(values, stream(3)) - values) * (0.7 / size)
-        for error in noise.T:
-            assert abs(error.mean()) < 4.9 * math.sqrt(2 / error.size)
-            bound = 4.9 * math.sqrt(20 / error.size) + 1e-3
-            assert abs(np.mean(error**2) - 2) < bound
-            assert abs(np.mean((1.1 * error) ** 2) - 2) > bound
 
     @pytest.mark.parametrize(
         ("low", "high", "l1", "match"),

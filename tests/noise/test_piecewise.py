@@ -90,8 +90,8 @@ def exact_value(law, released):
 
 
 class TestLawInFull:
-    @pytest.mark.parametrize("n_steps", [1, 2, 5])
-    @pytest.mark.parametrize("epsilon", [0.3, 0.62, 1.0, 3.0, 8.0])
+    @pytest.mark.parametrize("n_steps", [1, 5])
+    @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
     def test_ratio_mean_and_variance(self, epsilon, n_steps, scripted):
         law = hybrid_law(epsilon, n_steps)
         tables = laws(law, scripted)
@@ -104,13 +104,6 @@ class TestLawInFull:
             assert sum(p * v for v, p in values) == t
             second = sum(p * v**2 for v, p in values)
             assert second - t**2 == c0 + c2 * t**2
-
-    @pytest.mark.parametrize("name", ["focus", "honesty", "window"])
-    def test_wrong_laws_are_caught(self, name, scripted):
-        law = hybrid_law(1.0, 5)
-        wrong = {"focus": law.focus + 1, "honesty": law.honesty + 1, "window": 2}
-        leaky = replace(law, **{name: wrong[name]})
-        assert largest_ratio(laws(leaky, scripted)) > power_between(1.0)[1]
 
     def test_what_the_sampler_does_with_words(self, scripted):
         # J = 4, W = 2: components, then parts and positions, then honesty and bits.
@@ -125,10 +118,6 @@ class TestLawInFull:
         mean = (0.75 * 5 + 0.25 * 1) / 2
         places = [2 * (p - mean) / (0.25 * 4) - 1 for p in (4, 5)]
         assert_allclose(released, [places[0], 8, places[1], -8, 8])
-
-    def test_nothing(self, scripted):
-        none = np.empty(0, dtype=np.uint64)
-        assert hybrid_law(1.0).randomize(none, scripted([])).shape == (0,)
 
 
 class TestHybridLaw:
@@ -190,84 +179,6 @@ class TestHybridLaw:
             with pytest.raises(ValueError, match="too small"):
                 hybrid_law(epsilon)
 
-    @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan])
-    def test_no_epsilon(self, epsilon):
-        with pytest.raises(ValueError, match="epsilon > 0"):
-            hybrid_law(epsilon)
-
-
-def cell_masses(law, j, cuts):
-    """Exact masses of a release between cuts on the scale of released values."""
-    beta, honesty = law.focus / UNIT, law.honesty / UNIT
-    alpha, n, w = law.mixture / UNIT, law.n_positions, law.window
-    mean = ((1 - beta) * (n - 1) + beta * (w - 1)) / 2
-    place = (cuts + 1) / 2 * beta * law.n_steps + mean
-    below = beta * np.clip((place - j) / w, 0, 1)
-    below = alpha * (below + (1 - beta) * np.clip(place / n, 0, 1))
-    minus = (1 - alpha) * (1 - honesty * (2 * j / law.n_steps - 1)) / 2
-    below += np.where(cuts > -1 / honesty, minus, 0)
-    below += np.where(cuts > 1 / honesty, 1 - alpha - minus, 0)
-    return np.diff(below, prepend=0.0, append=1.0)
-
-
-def p_value(law, claimed, t, stream, chi_square):
-    j = round((t + 1) / 2 * law.n_steps)
-    released = law.randomize(np.full(N, j, dtype=np.uint64), stream(11))
-    reach = UNIT / claimed.honesty
-    if claimed.mixture:
-        reach = max(reach, UNIT * claimed.n_positions / claimed.focus / claimed.n_steps)
-    cuts = np.linspace(-reach, reach, 65)[1:-1]
-    cell = np.searchsorted(cuts, released)
-    return chi_square(np.bincount(cell, minlength=64), cell_masses(claimed, j, cuts))
-
-
-class TestSampler:
-    @pytest.mark.parametrize("t", [-1.0, 0.0, 0.3, 1.0])
-    @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
-    def test_law(self, epsilon, t, stream, chi_square):
-        # False-alarm rate 1e-6 each.
-        law = hybrid_law(epsilon)
-        assert p_value(law, law, t, stream, chi_square) > ALPHA
-
-    @pytest.mark.parametrize(
-        "wrong",
-        [{"mixture": 0.9}, {"focus": 0.9}, {"honesty": 0.9}, {"window": 0.9}],
-        ids=str,
-    )
-    def test_ten_percent_are_caught(self, wrong, stream, chi_square):
-        law = hybrid_law(1.0)
-        changed = {name: int(getattr(law, name) * x) for name, x in wrong.items()}
-        assert p_value(replace(law, **changed), law, 0.8, stream, chi_square) < ALPHA
-
-    @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])
-    def test_mean_and_variance(self, epsilon, stream):
-        # False-alarm rate 3e-6 each (normal approximation); half of the scale is
-        # caught.
-        law = hybrid_law(epsilon)
-        index = np.linspace(0, law.n_steps, N).astype(np.uint64)
-        t = 2 * index.astype(float) / law.n_steps - 1
-        c0, c2 = map(float, law.variance_coefficients)
-        released = law.randomize(index, stream(12))
-
-        def scores(released):
-            z = (released - t) / np.sqrt(c0 + c2 * t**2)
-            trend = math.sqrt(3 / N) * np.sum(z * t)
-            square = z**2 - 1
-            spread = np.std(square) * math.sqrt(N)
-            return abs(z.sum()) / math.sqrt(N), abs(trend), abs(square.sum()) / spread
-
-        assert max(scores(released)) < 4.9
-        assert max(scores(released / 2)) > 4.9
-
-    def test_neighbours_are_independent(self, stream):
-        # False-alarm rate 1e-6 for each lag.
-        law = hybrid_law(1.0)
-        noise = law.randomize(np.full(N, law.n_steps // 2, dtype=np.uint64), stream(13))
-        noise /= math.sqrt(law.variance_coefficients[0])
-        for lag in (1, 2, 1000):
-            correlation = np.mean(noise[lag:] * noise[:-lag])
-            assert abs(correlation) < 4.9 / math.sqrt(N - lag)
-
 
 class TestSubsets:
     @pytest.mark.parametrize(("n", "size"), [(5, 1), (5, 2), (6, 3), (6, 5)])
@@ -295,7 +206,3 @@ class TestSubsets:
         chosen = subsets(bits, 3, 4, 2)
         assert_array_equal(np.sort(chosen, axis=1), [[0, 1], [1, 2], [0, 3]])
         assert bits.exhausted
-
-    def test_all_need_no_words(self, scripted):
-        chosen = subsets(scripted([]), 3, 4, 4)
-        assert_array_equal(chosen, np.tile(np.arange(4), (3, 1)))

@@ -50,16 +50,6 @@ def test_the_legend_names_what_is_there(legend, one, texts):
     assert legend(display) == texts
 
 
-def test_long_names_and_the_legend_are_within_the_figure():
-    display = AuditDisplay({"a long name " * 8: report(2.0, 1.0)}).plot()
-    display.figure_.canvas.draw()
-    inside = display.figure_.bbox
-    legend = display.ax_.get_legend().get_window_extent()
-    (label,) = display.ax_.get_yticklabels()
-    for box in (legend, label.get_window_extent()):
-        assert inside.x0 <= box.x0 < box.x1 <= inside.x1
-
-
 def test_from_estimator():
     X, y, neighbour = [[0, 0], [1, 1]], [0.0, 0.5], [1.0, 0.5]
     model = CPCompletion(0, epsilon=1.0, value_bounds=(0, 1), max_iter=1)

@@ -54,11 +54,6 @@ def test_what_is_true(drawn, guarantee, is_true):
         np.testing.assert_array_equal(found, [wanted])
 
 
-def test_one_claim_makes_a_curve_of_claims():
-    found = true_epsilons([1.0, 2.0], [pure(1.0), pure(3.0, claimed=(2.0, 0.0))])
-    np.testing.assert_allclose(found, [1.0, 3.0])
-
-
 def test_what_differs_is_said():
     assert differences({"a": [pure(1.0)], "b": [pure(2.0)]}) == {}
     units = differences({"a": [pure(1.0)], "b": [pure(1.0, unit=1)], "c": [None]})

@@ -150,9 +150,3 @@ def test_an_encoder_as_published_keeps_no_epsilon(legend):
     assert legend(display) == ["sound", "published: claimed, no finite epsilon holds"]
     # What rounding leaves of no error is not drawn.
     assert display.ax_.get_ylim()[0] > 1e-6
-
-
-def test_truths_must_be_those_of_the_curves():
-    curves = {"a": expected_error(LaplaceMechanism(**BOX), X, epsilons=[1.0])}
-    with pytest.raises(ValueError, match="one number for each of its 1 points"):
-        ExpectedErrorDisplay(curves, true_epsilons={"a": [1.0, 2.0]})

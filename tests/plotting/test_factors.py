@@ -147,15 +147,6 @@ def test_the_ends_of_large_modes_are_named():
     assert unnamed.axes_[0, 0].texts[0].get_text().split("\n")[0] == str(order[-1])
 
 
-def test_long_names_keep_both_ends():
-    names = [f"The film of great length, part {k}" for k in range(30)]
-    display = FactorsDisplay({"one": [np.arange(30)]}, labels={0: names}).plot()
-    text = display.axes_[0, 0].texts[0].get_text().split("\n")[0]
-    assert len(text) == 22
-    assert text.startswith("The film of")
-    assert text.endswith("part 29")
-
-
 def test_long_orders_have_few_ticks():
     days = [str(np.datetime64("2024-01-01") + k) for k in range(366)]
     display = FactorsDisplay(
@@ -188,18 +179,6 @@ def test_a_protected_mode_is_not_drawn(data):
     again = FactorsDisplay.from_estimator(pickle.loads(pickle.dumps(model)))
     np.testing.assert_array_equal(
         again.components["bias"][1], display.components["bias"][1]
-    )
-
-
-@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
-def test_a_protected_mode_that_is_not_the_first(data, kind):
-    model = completion(kind, unit=1, epsilon=50.0, perturbation="statistics")
-    display = FactorsDisplay.from_estimator(model.fit(*data))
-    sizes = [None if c is None else len(c) for c in display.components["bias"]]
-    assert sizes == [30, None, 6]
-    own = column_names(model)
-    np.testing.assert_array_equal(
-        model.factors_[2][:, own[2].index("bias")], display.components["bias"][2]
     )
 
 
@@ -253,16 +232,6 @@ def test_decompositions_of_tensorly():
     assert heights(display.axes_[0, 0]) == factors[0][:, 1].tolist()
 
 
-def test_greys_alone(data):
-    model = completion(rank=1, perturbation="input").fit(*data)
-    display = FactorsDisplay.from_estimator(model, ordered=[0])
-    for axes in display.axes_.flat:
-        colours = [line.get_color() for line in axes.lines]
-        assert all(0 <= float(colour) <= 1 for colour in colours)
-        for bar in axes.patches:
-            assert len(set(bar.get_facecolor()[:3])) == 1
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -301,3 +270,16 @@ def test_what_has_no_factors_is_refused(data):
     with pytest.raises(TypeError, match="step of a pipeline"):
         FactorsDisplay.from_estimator(pipeline.fit(*data))
     assert FactorsDisplay.from_estimator(pipeline[-1])
+
+
+def test_a_protected_mode_that_is_not_the_first(data):
+    model = completion(
+        TuckerCompletion, unit=1, epsilon=50.0, perturbation="statistics"
+    )
+    display = FactorsDisplay.from_estimator(model.fit(*data))
+    sizes = [None if c is None else len(c) for c in display.components["bias"]]
+    assert sizes == [30, None, 6]
+    own = column_names(model)
+    np.testing.assert_array_equal(
+        model.factors_[2][:, own[2].index("bias")], display.components["bias"][2]
+    )

@@ -11,7 +11,6 @@ from scipy.stats import norm
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
-    UnimodalDirectionalNoise,
 )
 from sktensordp.plotting import PrivacyProfileDisplay
 from sktensordp.privacy import PrivacyGuarantee
@@ -48,14 +47,6 @@ def test_the_trade_off_of_gaussian_noise(mu):
     exact = norm.cdf(norm.isf(alpha) - mu)
     assert np.all(beta <= exact + 1e-9)
     assert np.all(beta >= exact - 2e-3)
-
-
-def test_the_trade_off_of_a_pure_release():
-    display = PrivacyProfileDisplay.from_guarantee(
-        guarantee(dp_event.LaplaceDpEvent(1.0)), kind="tradeoff"
-    )
-    alpha, beta = display.lines_[0].get_data()
-    assert np.all(beta >= np.maximum(1 - math.e * alpha, (1 - alpha) / math.e) - 1e-12)
 
 
 HALF = {"delta": 1e-5, "claimed": (1.0, 1e-5)}
@@ -131,17 +122,6 @@ def test_estimators_by_name():
     )
     assert list(single.deltas) == ["LaplaceMechanism"]
     assert single.claims_ == {}
-
-
-def test_a_published_mechanism_is_drawn_with_its_claim():
-    model = UnimodalDirectionalNoise(
-        2.0, delta=1e-5, bounds=(0, 1), utility=[[1, 0.5, 0.3]] * 2,
-        calibration="published",
-    )  # fmt: skip
-    model.fit(np.zeros((2, 3, 3)))
-    display = PrivacyProfileDisplay.from_estimator({"UDN": model}, kind="tradeoff")
-    assert display.claimed == {"UDN": (2.0, 1e-5)}
-    assert list(display.claims_) == ["UDN"]
 
 
 def test_different_units_are_named(legend):

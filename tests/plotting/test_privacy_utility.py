@@ -1,6 +1,5 @@
 """The trade-off display holds what it draws, and tells claims from truths."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -117,19 +116,6 @@ def test_error_bars_are_the_spread():
     assert reference[0].get_marker() == "None"
 
 
-def test_ax_is_used(search):
-    figure, ax = plt.subplots()
-    display = PrivacyUtilityDisplay.from_search(search, ax=ax)
-    assert display.ax_ is ax
-    assert display.figure_ is figure
-
-
-def test_further_references_are_drawn(search, legend):
-    display = PrivacyUtilityDisplay.from_search(search, references={"mean": 1.1})
-    assert display.references["mean"] == 1.1
-    assert "mean" in legend(display)
-
-
 def test_published_curves_are_drawn_apart(with_published, legend):
     display = PrivacyUtilityDisplay.from_search(with_published)
     unsound = "calibration = published, perturbation = output"
@@ -171,20 +157,6 @@ def test_finite_truths_stand_in_the_legend(wine, legend):
     shown = list(map(float, text.split(" epsilon ")[1].split(", ")))
     np.testing.assert_allclose(shown, truths, rtol=1e-3)
     assert np.all(np.array(shown) >= truths)
-
-
-def test_a_search_of_mechanisms_says_what_they_claim(wine):
-    pipeline = classifier(TensorRandomizedResponse(delta=1e-5, bounds=(0, 1)))
-    prefix = "tensorrandomizedresponse__"
-    grid = {
-        f"{prefix}epsilon": [1.0, 4.0], f"{prefix}calibration": ["sound", "published"]
-    }  # fmt: skip
-    with pytest.warns(UnsoundClaimWarning):
-        search = GridSearchCV(pipeline, grid, cv=2).fit(*wine)
-    display = PrivacyUtilityDisplay.from_search(search)
-    (label,) = display.true_epsilons
-    assert label == "calibration = published"
-    assert np.all(display.true_epsilons[label] > [1.0, 4.0])
 
 
 def test_what_cannot_be_seen_is_drawn_apart(wine, legend):
@@ -237,16 +209,6 @@ def test_from_estimator_equals_its_search():
     assert list(display.curves) == ["CPCompletion"]
 
 
-def test_estimators_share_their_splits():
-    """Also those of a splitter that would draw others for each."""
-    cv = ShuffleSplit(2, test_size=0.3)
-    display = PrivacyUtilityDisplay.from_estimator(
-        {"one": completion(), "same": completion()}, *DATA, epsilons=[1.0], cv=cv
-    )
-    one, same = display.curves.values()
-    np.testing.assert_array_equal(one, same)
-
-
 def test_no_noise_is_a_reference():
     model = completion(n_pattern_components=0)
     display = PrivacyUtilityDisplay.from_estimator(
@@ -283,13 +245,6 @@ def test_different_units_are_named(legend):
         "rating (one entry, delta = 0)",
         "user (one index of mode 0, delta = 1e-06)",
     ]
-
-
-def test_units_in_a_search_are_at_the_epsilon_that_was_asked_for():
-    model = completion(unit=0, delta=1e-5)
-    grid = {"epsilon": [0.25, 1.0, 32.0]}
-    search = GridSearchCV(model, grid, cv=2).fit(*DATA)
-    assert PrivacyUtilityDisplay.from_search(search).true_epsilons == {}
 
 
 def test_examples_may_say_what_is_true(legend):
@@ -349,3 +304,20 @@ def test_a_search_of_several_scores_is_refused():
     ).fit(*DATA)  # fmt: skip
     with pytest.raises(ValueError, match="more than one score"):
         PrivacyUtilityDisplay.from_search(search)
+
+
+def test_estimators_share_their_splits():
+    """Also those of a splitter that would draw others for each."""
+    cv = ShuffleSplit(2, test_size=0.3)
+    display = PrivacyUtilityDisplay.from_estimator(
+        {"one": completion(), "same": completion()}, *DATA, epsilons=[1.0], cv=cv
+    )
+    one, same = display.curves.values()
+    np.testing.assert_array_equal(one, same)
+
+
+def test_units_in_a_search_are_at_the_epsilon_that_was_asked_for():
+    model = completion(unit=0, delta=1e-5)
+    grid = {"epsilon": [0.25, 1.0, 32.0]}
+    search = GridSearchCV(model, grid, cv=2).fit(*DATA)
+    assert PrivacyUtilityDisplay.from_search(search).true_epsilons == {}

@@ -46,13 +46,6 @@ def test_a_legend_stands_beside_the_curves_that_it_would_cover():
     assert title.get_window_extent().y1 <= display.figure_.bbox.y1
 
 
-def test_axes_take_the_room_of_a_legend_that_is_moved():
-    display = PrivacyUtilityDisplay(LONG).plot()
-    display.ax_.legend(loc="center left")
-    display.figure_.canvas.draw()
-    assert display.ax_.get_position().x1 > 0.95
-
-
 def test_a_legend_taller_than_the_figure_makes_it_grow():
     many = {f"{label}, {k}": c for k in range(3) for label, c in LONG.items()}
     display = PrivacyUtilityDisplay(many).plot()

@@ -80,14 +80,6 @@ class TestReferences:
         close(gaussian_mu(truth, delta), mu)
         assert truth > 100 * epsilon
 
-    @pytest.mark.parametrize("case", ORACLE["analytic_gaussian"])
-    def test_flat_weights_leave_one_variance(self, case):
-        mu = gaussian_mu(case["eps"], case["delta"])
-        close(mu, case["mu"])
-        variances = least_cost_variances(np.full(400, 2.0), np.ones(400), mu)
-        close(np.sqrt(variances), case["sigma_s_2sqrt400"])
-        close(least_cost_variances(np.ones(1), np.ones(1), mu), case["sigma_s1"] ** 2)
-
     def test_published_variances(self):
         case = ORACLE["udn_eq28"]
         (variances,) = published_variances([case["P"]], case["B"])
@@ -102,36 +94,6 @@ class TestReferences:
         error = math.prod(p @ v for p, v in zip(weights, variances, strict=True))
         close(error, case["error"])
         equal([np.sum(1 / v) for v in variances], math.sqrt(case["B"]))
-
-    @pytest.mark.parametrize("case", [ORACLE["exact_box"], *ORACLE["exact_box_and_l2"]])
-    def test_least_cost(self, case):
-        widths, weights, l2 = case["r"], case["P"], case.get("l2", math.inf)
-        mu = gaussian_mu(case["eps"], case["delta"])
-        close(mu, ORACLE["exact_box"]["mu"])
-        close(water_filling(widths, weights, l2), case.get("q", widths**2))
-        variances = least_cost_variances(widths, weights, mu, l2)
-        close(variances, case["sigma2"])
-        close(weights @ variances, case["error"])
-        iid = min(l2**2, widths @ widths) / mu**2
-        close(iid * weights.sum(), case["iid_error"])
-        close(iid, case.get("iid_sigma2", iid))
-
-    def test_correlated(self):
-        case = ORACLE["mu_structured"]
-        inverses = [np.linalg.inv(case[name]) for name in ("U1", "U2")]
-        modes = [diagonal_bound(u.T @ u, np.ones(len(u))).sum() for u in inverses]
-        assert_allclose(modes, case["mode_sdp_upper"], rtol=1e-6)
-        assert_allclose(modes, case["mode_l1_upper"], rtol=1e-6)
-        assert_allclose(math.prod(modes), case["product_of_mode_sdp_upper"], rtol=1e-6)
-        corners = np.array(list(itertools.product((-1, 1), repeat=6)))
-        exact = np.sum((corners @ np.kron(*inverses).T) ** 2, axis=1).max()
-        close(exact, case["mu2_box_width1_exact"])
-        assert math.prod(modes) >= exact
-        trace = math.prod(np.sum(u**2) for u in inverses)
-        close(trace, case["mu2_box_trace_is_not_a_bound"])
-        assert trace < 0.6 * exact
-        ball = 3 * math.prod(np.linalg.norm(u, 2) for u in inverses)
-        close(ball, case["mu_l2ball_s3"])
 
     @pytest.mark.parametrize("case", ORACLE["mvg"])
     @pytest.mark.parametrize("axes", [["m", "n"], ["n", "m"]])
@@ -148,7 +110,7 @@ class TestReferences:
 
 
 class TestBox:
-    @pytest.mark.parametrize("seed", range(40))
+    @pytest.mark.parametrize("seed", range(15))
     def test_mu_is_the_vertex_that_pays_most(self, seed):
         # sum y_i / sigma_i^2 over 0 <= y_i <= r_i^2, sum y_i <= s^2: at a vertex, all
         # y_i but one are at an end.
@@ -162,7 +124,7 @@ class TestBox:
                 best = max(best, gains @ y + others.max())
         equal(box_mu(widths, sigma, l2), math.sqrt(best))
 
-    @pytest.mark.parametrize("seed", range(40))
+    @pytest.mark.parametrize("seed", range(15))
     def test_least_cost(self, seed):
         widths, weights, _, l2 = random_problem(seed)
         variances = least_cost_variances(widths, weights, 0.7, l2)
@@ -183,7 +145,7 @@ class TestBox:
 
     def test_ball_within_rounding_of_the_box(self):
         rng = np.random.default_rng(0)
-        for _ in range(2000):
+        for _ in range(500):
             widths = rng.integers(1, 40, 5) / 10
             l2 = math.nextafter(np.linalg.norm(widths), rng.integers(2) * 99.0)
             close(water_filling(widths, np.ones(5), l2), widths**2)
@@ -215,7 +177,7 @@ def cycle(n):
 
 
 class TestDiagonalBound:
-    @pytest.mark.parametrize("seed", range(30))
+    @pytest.mark.parametrize("seed", range(15))
     def test_bound(self, seed):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(1, 11))
@@ -259,7 +221,7 @@ class TestPublishedDesigns:
         t = math.sqrt(published_bound(n, epsilon, delta, 1.0))
         l2, widths = width * math.sqrt(n), np.full(n, width)
         bound, most = (t / l2) ** 2, t * (1 + 1e-12)
-        for _ in range(30):
+        for _ in range(15):
             weights = [np.exp(4 * rng.normal(size=size)) for size in shape]
             variances = np.ones(1)
             for mode in published_variances(weights, bound):

@@ -19,23 +19,30 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, _filter
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.privacy import PrivacyBudget, _filter
 from sktensordp.privacy._accounting import event_delta
 from sktensordp.privacy._events import (
     ParallelDpEvent,
     PureDpEvent,
     RevealingDpEvent,
     SamplerResidualDpEvent,
+    SelectionDpEvent,
     TableDpEvent,
 )
 from sktensordp.privacy._filter import AdaptiveFilter, Spending
 from sktensordp.privacy._gaussian import gaussian_mu
 from sktensordp.privacy._ledger import read
-from sktensordp.privacy._renyi import event_renyi
+from sktensordp.privacy._repetitions import negative_binomial, poisson
+from tests.support import divergence as D
+from tests.support.guarantees import guarantee
 
-Composed = dp_event.ComposedDpEvent
+Composed, Sampled = dp_event.ComposedDpEvent, dp_event.PoissonSampledDpEvent
+Laplace, Integers = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
+Gaussian = dp_event.GaussianDpEvent
 STEP = 0.05
 ROUNDING = 1 + 1e-9
+LONGEST = 56  # releases that any filter here admits, and some more
 
 
 class Kind:
@@ -71,7 +78,7 @@ def gaussian(mu, step=STEP, up=False):
     Or, `up`, each output going to both ends of its step so that no mass of either law
     changes: then all strategies get more than of the noise itself.
     """
-    event = dp_event.GaussianDpEvent(1 / mu)
+    event = Gaussian(1 / mu)
     first, last = (round((mu * mu / 2 + 6 * s * mu) / step) for s in (-1, 1))
     if not up:
         # Nothing is won of the least; the last cell has more than its loss.
@@ -124,6 +131,7 @@ def attack(kinds, keeps, epsilon, start, reach=8.0):
     while layers[-1]:
         together = {more(counts, k) for counts in layers[-1] for k in choices}
         layers.append(set(filter(keeps, together)))
+        assert len(layers) < LONGEST, "there is no end to what is admitted"
 
     def after(values, kind):
         wide = np.concatenate([np.zeros(pad), values, above])
@@ -165,34 +173,37 @@ def attacks(kinds, epsilon, delta):
     ]  # fmt: skip
 
 
-Laplace, Integers = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
 KINDS = {
-    "responses": lambda d: [response(1.0), response(0.3), response(0.1)],
-    "a large one": lambda d: [response(0.2), response(2.0)],
-    "integers": lambda d: [
-        Kind(Integers(*law), *d.discrete_laplace(*law)) for law in ((0.1, 5), (0.2, 1))
+    "responses": lambda: [response(1.0), response(0.3), response(0.1)],
+    "a large one": lambda: [response(0.2), response(2.0)],
+    "integers": lambda: [
+        Kind(Integers(*law), *D.discrete_laplace(*law)) for law in ((0.1, 5), (0.2, 1))
     ],
-    "Laplace": lambda d: [
-        Kind(Laplace(2.0), *d.laplace(0.5, 10)), Kind(Laplace(5.0), *d.laplace(0.2, 4)),
+    "Laplace": lambda: [
+        Kind(Laplace(2.0), *D.laplace(0.5, 10)), Kind(Laplace(5.0), *D.laplace(0.2, 4)),
     ],
-    "tables": lambda d: [response(0.2)] + [
-        Kind(TableDpEvent(rows), *d.table_pair(*rows))
+    "tables": lambda: [response(0.2)] + [
+        Kind(TableDpEvent(rows), *D.table_pair(*rows))
         for rows in (((5, 3, 2), (3, 3, 4)), ((9, 1), (8, 2)))
     ],
-    "Gaussian": lambda d: [gaussian(0.5, up=True), gaussian(0.2, up=True)],
-    "Gaussian and pure": lambda d: [
+    "Gaussian": lambda: [gaussian(0.5, up=True), gaussian(0.2, up=True)],
+    "Gaussian and pure": lambda: [
         gaussian(0.3, up=True), response(0.5), response(0.15),
     ],
-    "Gaussian and a large one": lambda d: [
+    "Gaussian and a large one": lambda: [
         gaussian(0.3, up=True), response(2.0), response(0.2),
     ],
 }  # fmt: skip
-LIMITS = [(0.5, 0.1), (1.0, 0.05), (2.0, 1e-3), (4.0, 1e-3), (3.0, 1e-5)]
+LIMITS = [(0.5, 0.1), (1.0, 0.05), (2.0, 1e-3), (3.0, 1e-5)]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_no_strategy_wins(name, divergence):
-    kinds, used = KINDS[name](divergence), []
+FIRST = "responses", "tables", "Gaussian and pure"
+LATER = [pytest.param(n, marks=pytest.mark.slow) for n in KINDS if n not in FIRST]
+
+
+@pytest.mark.parametrize("name", [*FIRST, *LATER])
+def test_no_strategy_wins(name):
+    kinds, used = KINDS[name](), []
     # Where the grid says more than the noise, what is kept for residuals covers it.
     tolerance = 1.005 if "Gaussian" in name else ROUNDING
     for epsilon, delta in LIMITS:
@@ -234,7 +245,7 @@ def test_the_composition_of_what_happened_is_not_enough():
         pairs = zip(kinds, counts, strict=True)
         happened = Composed(tuple(k.event for k, n in pairs for _ in range(n)))
         budget = PrivacyBudget(epsilon, delta, adaptive=False)
-        return budget.admits(guarantee_of(happened))
+        return budget.admits(guarantee(happened))
 
     assert attack(kinds, keeps, epsilon, 1) > 1.1 * delta
     assert max(attacks(kinds, epsilon, delta)) <= delta
@@ -247,86 +258,10 @@ def test_the_composition_of_what_happened_is_not_enough():
         assert attack(kinds, fixed.__contains__, epsilon, line[0]) <= delta * ROUNDING
 
 
-class Sums:
-    """Of so many releases of each kind, and whether they keep within the limits."""
-
-    def __init__(self, kinds, epsilon, delta):
-        ledgers = [read(kind.event)[0] for kind in kinds]
-        self._pure = [one.pure_epsilon if one.only_pure else 1e9 for one in ledgers]
-        self._squares = [_filter._squares(one) for one in ledgers]
-        orders = np.array(_filter._ORDERS)
-        self._renyi = np.array(
-            [[event_renyi(k.event, a) for a in orders] for k in kinds]
-        )
-        self._most = [_filter._largest_renyi(epsilon, delta, a) for a in orders]
-        self._near_11 = int(np.argmin(np.abs(orders - 11)))
-        self._epsilon, self._most_squares = epsilon, gaussian_mu(epsilon, delta) ** 2
-        self.alone = [event_delta(kind.event, epsilon) <= delta for kind in kinds]
-
-    def pure(self, counts):
-        return counts @ self._pure <= self._epsilon * ROUNDING
-
-    def squares(self, counts):
-        return counts @ self._squares <= self._most_squares * ROUNDING
-
-    def squares_of_epsilon(self, counts):
-        return counts @ np.square(self._pure) <= self._most_squares
-
-    def renyi(self, counts):
-        """At which orders."""
-        return counts @ self._renyi <= self._most
-
-    def renyi_at_11(self, counts):
-        return self.renyi(counts)[self._near_11]
-
-
-def shown(kind, probability):
-    kind.event = Composed((kind.event, SamplerResidualDpEvent(0, probability)))
-    kind.shown = probability
-    return kind
-
-
-RESPONSES = [response(1.0), response(0.3), response(0.1)]
-FINE = [*(gaussian(mu, 0.02) for mu in (0.16, 0.3)), response(0.5, step=0.02)]
-# Rule, kinds, the first of them, epsilon, delta, and what is won at least over delta.
-MISTAKES = {
-    "the best order for every outcome": (
-        lambda s, c: s.pure(c) or any(s.renyi(c)), RESPONSES, 2, 4.0, 1e-3, 1.3,
-    ),
-    "Gaussian sums on some outcomes, Renyi's on others": (
-        lambda s, c: s.squares(c) or s.renyi_at_11(c), FINE, 0, 2.0, 1e-3, 1.2,
-    ),
-    "epsilons in place of mu": (
-        lambda s, c: s.squares_of_epsilon(c),
-        [response(0.7), *RESPONSES[1:]], 2, 1.0, 0.1, 1.1,
-    ),
-    "one release more by its own curve": (
-        lambda s, c: s.pure(c) or (sum(c) == 2 and any(c[np.array(s.alone)])),
-        [response(0.5), response(1.0)], 0, 1.0, 0.05, 2.0,
-    ),
-    "residuals besides": (
-        lambda s, c: s.squares(c),
-        [shown(gaussian(gaussian_mu(0.2, 0.1)), 0.04)], 0, 0.2, 0.1, 1.3,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_search_would_notice(mistake):
-    rule, kinds, start, epsilon, delta, least = MISTAKES[mistake]
-    sums = Sums(kinds, epsilon, delta)
-
-    def keeps(counts):
-        return bool(rule(sums, np.array(counts)))
-
-    assert keeps(more((0,) * len(kinds), start))
-    assert attack(kinds, keeps, epsilon, start) > least * delta
-    assert max(attacks(kinds, epsilon, delta), default=0) <= delta
-
-
+@pytest.mark.slow
 def test_the_search_knows_what_a_release_shows():
     """One Gaussian release: its exact curve, from both sides, at a fine step."""
-    for mu, epsilon in ((0.3, 0.5), (0.5, 1.0)):
+    for mu, epsilon in ((0.5, 1.0),):
         exact = float(gaussian_curve(mu, epsilon))
         low, high = (
             attack([gaussian(mu, 0.01, up)], lambda _: False, epsilon, 0)
@@ -343,7 +278,7 @@ def gaussian_curve(mu, epsilon):
 # What the filter sums.
 
 
-@pytest.mark.parametrize("epsilon", [1e-15, 1e-9, 1e-3, 0.1, 1.0, 4.0, 20.0, 700.0])
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-3, 1.0, 20.0, 700.0])
 def test_squares_of_a_pure_release(epsilon):
     """Its trade-off function is above the Gaussian one, and touches it."""
     mu = math.sqrt(_filter._squares(read(PureDpEvent(epsilon))[0]))
@@ -366,20 +301,20 @@ def test_squares_of_a_pure_release(epsilon):
         Integers(0.3, 4),
         TableDpEvent(((7, 2, 1), (3, 3, 4))),
         Composed((PureDpEvent(0.5), PureDpEvent(0.2), Laplace(2))),
-        dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(0.8)),
-        Composed((dp_event.GaussianDpEvent(2), PureDpEvent(1.0))),
+        Sampled(0.3, Gaussian(0.8)),
+        Composed((Gaussian(2), PureDpEvent(1.0))),
     ],
     ids=str,
 )
 def test_squares_say_no_less_than_the_release(event):
     """At all epsilons, Gaussian noise of the squares has the larger delta."""
     mu = math.sqrt(_filter._squares(read(event)[0]))
-    for epsilon in np.linspace(0, 4, 41):
+    for epsilon in np.linspace(0, 4, 21):
         bound = float(gaussian_curve(mu, epsilon))
         assert event_delta(event, epsilon) <= bound * (1 + 1e-6) + 1e-9
 
 
-@pytest.mark.parametrize("order", [1.02, 1.5, 2.0, 9.0, 300.0, 2e5])
+@pytest.mark.parametrize("order", [1.02, 2.0, 2e5])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.3), (1.0, 1e-6), (8.0, 1e-12)])
 def test_largest_renyi(order, epsilon, delta):
     """Canonne, Kamath and Steinke (2020), by 40 digits, and what it promises."""
@@ -405,7 +340,7 @@ def largest(fits, low=0.0, high=1.0):
 def test_what_is_kept_for_residuals_suffices(epsilon, delta):
     """The largest admitted next to full sums, in the inequality of the triangle."""
     keeper = AdaptiveFilter(epsilon, delta)
-    _, rule = keeper.admit(dp_event.GaussianDpEvent(1e3), lambda more: more)
+    _, rule = keeper.admit(Gaussian(1e3), lambda more: more)
     keeper.settle(rule)
 
     def keeps(**sums):
@@ -423,17 +358,17 @@ def test_what_is_kept_for_residuals_suffices(epsilon, delta):
 
 EVENTS = [
     PureDpEvent(0.2),
-    dp_event.GaussianDpEvent(5.0),
+    Gaussian(5.0),
     Integers(0.1, 4),
     Composed((Laplace(4), SamplerResidualDpEvent(1e-4, 1e-12))),
-    dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.0)),
+    Sampled(0.1, Gaussian(1.0)),
     RevealingDpEvent(1e-7, PureDpEvent(0.3)),
-    ParallelDpEvent([PureDpEvent(0.1), dp_event.GaussianDpEvent(4.0)]),
+    ParallelDpEvent([PureDpEvent(0.1), Gaussian(4.0)]),
     dp_event.NonPrivateDpEvent(),
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.integers(0, len(EVENTS) - 1), min_size=2, max_size=25),
     st.sampled_from([(1.0, 1e-3), (0.5, 0.0), (3.0, 1e-6)]),
@@ -469,7 +404,7 @@ def test_less_is_always_admitted(chosen, limit, data):
 
 def test_residuals_at_a_huge_epsilon():
     """Where e^epsilon overflows, no delta of a sampler is small enough."""
-    keeper, event = AdaptiveFilter(900.0, 1e-6), dp_event.GaussianDpEvent(10)
+    keeper, event = AdaptiveFilter(900.0, 1e-6), Gaussian(10)
     spent, rule = keeper.admit(event, lambda more: more)
     keeper.settle(rule)
     event = Composed((event, SamplerResidualDpEvent(0, 1e-315)))
@@ -478,8 +413,8 @@ def test_residuals_at_a_huge_epsilon():
 
 def test_one_release_alone_may_spend_everything():
     """By its own curve, once for every part of the data, and nothing beside it."""
-    whole = guarantee_of(dp_event.GaussianDpEvent(1 / gaussian_mu(1.0, 1e-6)), 1e-6)
-    little = guarantee_of(PureDpEvent(1e-9))
+    whole = guarantee(Gaussian(1 / gaussian_mu(1.0, 1e-6)), 1e-6)
+    little = guarantee(PureDpEvent(1e-9))
     budget = PrivacyBudget(1.0, 1e-6)
     with budget.parallel() as part:
         for _ in range(2):
@@ -493,7 +428,36 @@ def test_one_release_alone_may_spend_everything():
     assert not budget.admits(whole)
 
 
-def guarantee_of(event, delta=0.0):
-    return PrivacyGuarantee.of(
-        event, delta=delta, unit="sample", statement="A release.", source="test"
-    )
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("law", "residual"),
+    [
+        (negative_binomial(10.0, 0.0), (0.0, 1e-3)),
+        (poisson(5.0), (0.4, 0.0)),
+    ],
+)
+def test_a_choice_among_samplers_keeps_their_residuals(law, residual):
+    """The curve of the choice forbids what ideal laws alone would allow."""
+    base = [Gaussian(20.0), SamplerResidualDpEvent(*residual)]
+    choice = guarantee(SelectionDpEvent(Composed(base), law), 0.5)
+    step = Sampled(0.01, Gaussian(2.0))
+    budget = PrivacyBudget(3.0, 1e-5)
+    budget.spend(guarantee(step, 1e-6))
+    for _ in range(2):
+        if budget.admits(choice):
+            budget.spend(choice)
+    with pytest.raises(BudgetExceededError):
+        budget.spend(choice)
+    assert budget.spent.delta_at(3.0) <= 1e-5
+
+
+def test_every_try_of_a_choice_may_be_off_its_law():
+    """Samplers have a hundredth of a budget's delta, which ten tries use up."""
+    budget, most = PrivacyBudget(1.0, 1e-5), 1e-7 / 2 / (1 + math.e)
+    step = Sampled(0.01, Gaussian(20.0))
+    budget.spend(guarantee(step, 1e-6))
+    for share, admitted in ((0.5, True), (5.0, False)):
+        residual = SamplerResidualDpEvent(0.0, share * most / 10)
+        base = Composed([Gaussian(200.0), residual])
+        choice = SelectionDpEvent(base, negative_binomial(10.0, 0.0))
+        assert budget.admits(guarantee(choice, 0.5)) == admitted

@@ -1,27 +1,19 @@
 """The curve of projected covariances against many digits and numerical integrals."""
 
-import json
 import math
-from itertools import pairwise
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 
 from sktensordp.privacy._johnson_lindenstrauss import (
-    _log_density_at_mode,
     _log_mass,
     projection_delta,
     projection_tau,
 )
 
-ORACLE = json.loads(
-    Path(__file__).with_name("projection_oracle.json").read_text(encoding="utf-8")
-)
 RELATIVE = 1e-9
 # Epsilons in units of tau sqrt(r / 2), where the log-likelihood ratio spreads.
 SPREADS = [0.0, 1e-3, 0.5, 2.0, 5.0, 8.0]
@@ -54,20 +46,8 @@ def check(epsilon, r, tau, relative=2e-12):
             assert abs(float(ours / exact - 1)) < relative
 
 
-@pytest.mark.parametrize("case", ORACLE["jl"])
-def test_oracle_delta(case):
-    ours = projection_delta(float(case["eps"]), case["r"], float(case["tau"]))
-    assert ours == pytest.approx(float(case["delta"]), rel=1e-14)
-
-
-@pytest.mark.parametrize("case", ORACLE["jl_w2"])
-def test_oracle_noise(case):
-    tau = projection_tau(float(case["eps"]), float(case["delta"]), case["r"])
-    assert 1 / tau == pytest.approx(case["w2"], rel=RELATIVE)
-
-
-@pytest.mark.parametrize("r", [1, 2, 3, 20, 34, 35, 300])
-@pytest.mark.parametrize("tau", [1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e5])
+@pytest.mark.parametrize("r", [1, 2, 34, 35, 300])
+@pytest.mark.parametrize("tau", [1e-9, 1e-3, 1.0, 1e5])
 def test_delta_at_many_digits(r, tau):
     unit = tau / (1 + tau) * math.sqrt(r / 2)
     for epsilon in [s * unit for s in SPREADS] + [0.3, 4.0, 100.0, 800.0]:
@@ -93,49 +73,11 @@ def test_adding_a_row(r, tau):
     check(h, r, tau)
 
 
-@pytest.mark.parametrize("r", [1, 2, 33, 34, 35, 60, 1001])
-def test_density_at_the_mode(r):
-    with mpmath.workdps(40):
-        m = mpmath.mpf(r - 1) / 2
-        power = m * mpmath.log(m) if r > 1 else 0
-        exact = mpmath.log(2) + power - m - mpmath.loggamma(m + 0.5)
-        assert abs(float(_log_density_at_mode(r) - exact)) < 3e-14
-
-
 def test_many_projections():
     # Where Stirling's series and 10^4 draws leave their marks.
     for epsilon, tau in [(0.5, 1e-3), (0.01, 1e-6), (80.0, 0.5), (-0.2, 1e-3)]:
         check(epsilon, 10_000, tau)
     assert projection_delta(0.1, 10_000, 1e3) == pytest.approx(1, rel=1e-12)
-
-
-@pytest.mark.parametrize("r", [1, 2, 5, 12])
-@pytest.mark.parametrize("tau", [0.3, 2.0])
-@pytest.mark.parametrize("epsilon", [-1.5, -0.2, 0.0, 0.4, 1.2])
-def test_integrated_hockey_stick(r, tau, epsilon):
-    """From the two densities of the sum of squares, with no formula in common."""
-
-    def density(t, variance):
-        power = (r / 2 - 1) * math.log(t / variance) - t / variance / 2
-        return math.exp(power - math.lgamma(r / 2)) / variance / 2 ** (r / 2)
-
-    def excess(s, first, second):
-        t = s**4
-        gap = density(t, first) - math.exp(epsilon) * density(t, second)
-        return max(gap, 0.0) * 4 * s**3
-
-    orders = [(1 + tau, 1.0), (1.0, 1 + tau)]
-    c = 2 * (1 + tau) / tau * (r / 2 * math.log1p(tau) + np.array([epsilon, -epsilon]))
-    edges = [0.0, *sorted(max(x, 0.0) ** 0.25 for x in c), 6.0]
-    value = max(
-        sum(
-            quad(excess, a, b, args=order, epsabs=1e-13, epsrel=1e-11)[0]
-            for a, b in pairwise(edges)
-            if a < b
-        )
-        for order in orders
-    )
-    assert projection_delta(epsilon, r, tau) == pytest.approx(value, rel=1e-8)
 
 
 @given(
@@ -218,16 +160,13 @@ def test_refuses_n_projections(r):
         projection_tau(1.0, 1e-5, r)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, -math.inf, math.nan])
-def test_tau_refuses_epsilon(epsilon):
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_tau_refuses(value):
     with pytest.raises(ValueError, match="epsilon must be > 0"):
-        projection_tau(epsilon, 1e-5, 3)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-9, 1.5, math.inf, math.nan])
-def test_tau_refuses_delta(delta):
-    with pytest.raises(ValueError, match=r"delta must be in \(0, 1\)"):
-        projection_tau(1.0, delta, 3)
+        projection_tau(value, 1e-5, 3)
+    for delta in (value, 1.0, math.inf):
+        with pytest.raises(ValueError, match=r"delta must be in \(0, 1\)"):
+            projection_tau(1.0, delta, 3)
 
 
 def test_delta_refuses_nan_and_negative_tau():

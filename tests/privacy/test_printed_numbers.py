@@ -18,17 +18,11 @@ from sktensordp.completion import CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError, UnsoundClaimWarning
 from sktensordp.mechanisms import (
-    GaussianMechanism,
     LaplaceMechanism,
     MatrixMechanism,
     TensorRandomizedResponse,
 )
-from sktensordp.privacy import (
-    PrivacyBudget,
-    PrivacyGuarantee,
-    PrivacyReport,
-    compose,
-)
+from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, PrivacyReport, compose
 
 # A sum may print as the number that it is but for rounding errors: 0.1 + 0.2 as 0.3.
 FORGIVEN = 2e-14
@@ -108,7 +102,7 @@ PRINTERS = [
 
 @pytest.mark.parametrize("printed", PRINTERS)
 @given(epsilon=NUMBERS, delta=DELTAS)
-@settings(deadline=None)
+@settings(max_examples=15, deadline=None)
 @example(epsilon=1.0000004, delta=1.0000004e-6)
 @example(epsilon=0.92564, delta=9.9994e-06)
 @example(epsilon=0.1 + 0.2, delta=0.0)
@@ -125,7 +119,7 @@ def test_no_printed_loss_is_smaller_than_the_true_one(printed, epsilon, delta):
 
 
 @given(epsilon=NUMBERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @example(epsilon=1.0000004)
 def test_what_a_budget_has_seen_and_refused(epsilon):
     mechanism = LaplaceMechanism(epsilon, bounds=(0, 1)).fit(ONE)
@@ -145,9 +139,9 @@ def test_what_a_budget_has_seen_and_refused(epsilon):
         assert true * (1 - FORGIVEN) <= number <= true * 1.0011
 
 
-@pytest.mark.parametrize("rate", [0.010000004, 1 / 3, 1])
+@pytest.mark.parametrize("rate", [0.010000004, 1])
 def test_the_rate_of_a_sample(rate):
-    step = GaussianMechanism(2.0, delta=1e-6, sensitivity=1.0).fit(ONE)
+    step = LaplaceMechanism(2.0, sensitivity=1.0).fit(ONE)
     sampled = step.privacy_guarantee_.subsampled(rate)
     assert numbers(sampled.statement)["rate"] == [rate]
 

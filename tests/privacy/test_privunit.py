@@ -1,8 +1,6 @@
 """PrivUnit's parameters: oracles computed apart, the optimum, and extreme sizes."""
 
-import json
 import math
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -13,9 +11,6 @@ from scipy.special import betainc
 
 from sktensordp.privacy._privunit import cap_log_odds, privunit_design
 
-# Copied from the project's oracles, which mpmath computed with 40 digits.
-ORACLE = json.loads(Path(__file__).with_name("privunit_oracle.json").read_text())
-
 
 def ideal_scale(dimension, epsilon, cosine):
     """m by the formula of the paper, for the p that exhausts epsilon."""
@@ -24,38 +19,6 @@ def ideal_scale(dimension, epsilon, cosine):
     p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
     height = (1 - cosine**2) ** a / (2 * a * float(mp.beta(0.5, a)))
     return height * (p / q - (1 - p) / (1 - q))
-
-
-@pytest.mark.parametrize(
-    "row", ORACLE["encoding"], ids=lambda r: f"{r['d']}-{r['eps']}"
-)
-def test_oracle_of_encoding(row):
-    design = privunit_design(row["d"], float(row["eps"]))
-    found = {
-        "gamma_opt": design.cosine,
-        "q_cap_uniform_mass": math.exp(design.log_mass),
-        "p_cap_prob": 1 / (1 + math.exp(-design.log_odds)),
-        "m": design.scale,
-        "cov_a": design.variance,
-        # The cosine t of v and u has E[t^2] = (1 + (D - 1) g m) / D.
-        "E_t2": (1 + (row["d"] - 1) * design.cosine * design.scale) / row["d"],
-    }
-    for name, value in found.items():
-        assert_allclose(value, float(row[name]), rtol=1e-13, err_msg=name)
-    log_mass = float(mp.log(mp.mpf(row["q_cap_uniform_mass"])))
-    assert_allclose(design.log_mass, log_mass, rtol=1e-13)
-    assert float(row["cov_b"]) == 1
-
-
-@pytest.mark.parametrize("row", ORACLE["local"], ids=lambda r: f"{r['d']}-{r['eps']}")
-def test_oracle_of_local_mechanisms(row):
-    """Its g comes from a flat maximum, hence with half the digits."""
-    design = privunit_design(row["d"], row["eps"])
-    assert_allclose(design.scale, float(row["privunit_m"]), rtol=1e-12)
-    assert_allclose(design.cosine, row["privunit_gamma"], rtol=1e-6)
-    assert_allclose(math.exp(design.log_mass), float(row["privunit_q"]), rtol=1e-6)
-    expected = float(row["privunit_mse_unit"])
-    assert_allclose(design.variance * row["d"], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 10, 785])
@@ -90,7 +53,7 @@ def test_moments_by_quadrature(dimension, epsilon):
     assert_allclose([along, across], design.variance, rtol=1e-7)
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 4, 5, 60, 200])
+@pytest.mark.parametrize("dimension", [2, 3, 5, 200])
 def test_wide_caps(dimension):
     """Also where the cosine is small: SciPy's complement of betainc is off by 3e-9."""
     for cosine in np.geomspace(1e-12, 1.0, 121)[:-1]:
@@ -102,8 +65,8 @@ def test_wide_caps(dimension):
         assert_allclose(log_odds, float(true), rtol=2e-13, atol=2e-13)
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 5, 30, 785, 10**6])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 4.0, 60.0, 500.0])
+@pytest.mark.parametrize("dimension", [2, 3, 785, 10**6])
+@pytest.mark.parametrize("epsilon", [1e-6, 4.0, 500.0])
 def test_extremes_against_arbitrary_precision(dimension, epsilon):
     design = privunit_design(dimension, epsilon)
     with mp.workdps(350):  # 1 - g may be 1e-145

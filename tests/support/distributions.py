@@ -23,8 +23,8 @@ def cells(law, edges, middle=0.0):
     return np.where(low > middle, upper, law.cdf(high) - law.cdf(low))
 
 
-def gaussian(mu, size=1500):
-    edges = np.r_[-np.inf, np.linspace(-8.5, 8.5 + mu, size), np.inf]
+def gaussian(mu, size=1500, reach=8.5):
+    edges = np.r_[-np.inf, np.linspace(-reach, reach + mu, size), np.inf]
     return cells(norm, edges - mu), cells(norm, edges)
 
 
@@ -39,8 +39,9 @@ def integers(rate, shift):
     return tuple(side / side.sum() for side in masses)
 
 
-def projected(r, tau, size=2500):
-    edges = np.linspace(max(0, r**0.5 - 9), (r**0.5 + 9) * (1 + tau) ** 0.5, size)
+def projected(r, tau, size=2500, reach=9):
+    low, high = max(0, r**0.5 - reach), (r**0.5 + reach) * (1 + tau) ** 0.5
+    edges = np.linspace(low, high, size)
     edges = np.r_[edges**2, np.inf]
     return cells(chi2(r), edges / (1 + tau), r), cells(chi2(r), edges, r)
 

@@ -1,7 +1,6 @@
 """Every public estimator with a small data set, for the tests that none may escape.
 
-Estimators are found by discovery; `test_every_estimator.py` fails for one that has no
-case here.
+Estimators are found by discovery; `test_common.py` fails for one that has no case here.
 """
 
 import importlib
@@ -97,46 +96,37 @@ def _cases():
             cp(0, perturbation="input", **RANGE), {"rank": [0, 1]}, n_iter=2
         ),
     }  # fmt: skip
-    yield (
-        "users",
-        entries,
-        {
-            "sums": cp(1, perturbation="sums", **USERS),
-            "statistics": cp(1, perturbation="statistics", **USERS),
-            "Tucker": tucker(perturbation="sums", **USERS),
-        },
-    )
+    yield "users", entries, {
+        "sums": cp(1, perturbation="sums", **USERS),
+        "statistics": cp(1, perturbation="statistics", **USERS),
+        "Tucker": tucker(perturbation="sums", **USERS),
+    }  # fmt: skip
     yield "ids", entries, {"ids": CoordinateEncoder()}
     yield "samples", (ONE_CELL,), {"cells": mechanisms.MatrixMechanism(delta=1e-5)}
+    boxes = [
+        mechanisms.GaussianMechanism, mechanisms.TensorVariateGaussian,
+        mechanisms.MatrixGaussian, mechanisms.UnimodalDirectionalNoise,
+        mechanisms.IndependentDirectionalNoise, mechanisms.MatrixVariateGaussian,
+    ]  # fmt: skip
     yield "samples", (MATRICES,), {
         "projections": mechanisms.JohnsonLindenstrauss(
             delta=1e-5, n_projections=8, norm_bound=1.0
         ),
-        **{
-            f"box {number}": mechanism(**NOISY_BOX)
-            for number, mechanism in enumerate([
-                mechanisms.GaussianMechanism, mechanisms.TensorVariateGaussian,
-                mechanisms.MatrixGaussian, mechanisms.UnimodalDirectionalNoise,
-                mechanisms.IndependentDirectionalNoise,
-                mechanisms.MatrixVariateGaussian, mechanisms.TensorRandomizedResponse,
-            ])
-        },
+        **{f"box {number}": make(**NOISY_BOX) for number, make in enumerate(boxes)},
+        # Without delta, of which the shares of many entries are a long search.
+        "box 6": mechanisms.TensorRandomizedResponse(**BOX, n_levels=4),
     }  # fmt: skip
-    yield (
-        "samples",
-        (ROWS,),
-        {
-            "rows": mechanisms.LaplaceMechanism(**BOX),
-            "ball": mechanisms.GaussianMechanism(delta=1e-5, norm_bound=1.0),
-            "response": mechanisms.TensorRandomizedResponse(**BOX, n_levels=3),
-            "hybrid": mechanisms.HybridMechanism(**BOX),
-            "direction": mechanisms.PrivUnit(**BOX),
-            "pure code": TaskAwareEncoder(mechanism="laplace", **TASK),
-            "Gaussian code": TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **TASK),
-            "task agnostic": TaskAgnosticEncoder(**TASK),
-            "privacy agnostic": PrivacyAgnosticEncoder(**TASK),
-        },
-    )
+    yield "samples", (ROWS,), {
+        "rows": mechanisms.LaplaceMechanism(**BOX),
+        "ball": mechanisms.GaussianMechanism(delta=1e-5, norm_bound=1.0),
+        "response": mechanisms.TensorRandomizedResponse(**BOX, n_levels=3),
+        "hybrid": mechanisms.HybridMechanism(**BOX),
+        "direction": mechanisms.PrivUnit(**BOX),
+        "pure code": TaskAwareEncoder(mechanism="laplace", **TASK),
+        "Gaussian code": TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **TASK),
+        "task agnostic": TaskAgnosticEncoder(**TASK),
+        "privacy agnostic": PrivacyAgnosticEncoder(**TASK),
+    }  # fmt: skip
 
 
 CASES = [
@@ -148,6 +138,17 @@ EVERY = [pytest.param(case, id=case.label) for case in CASES]
 RELEASING = [
     pytest.param(case, id=case.label) for case in CASES if case.private != "ids"
 ]
+
+
+def slow_repeats(params):
+    """The parameters; all but the first of each class and kind of data are slow."""
+    seen, found = set(), []
+    for param in params:
+        kind = type(param.values[0].estimator), param.values[0].private
+        marks = [*param.marks, pytest.mark.slow] if kind in seen else param.marks
+        seen.add(kind)
+        found.append(pytest.param(*param.values, id=param.id, marks=marks))
+    return found
 
 
 def public_estimators():

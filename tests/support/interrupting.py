@@ -14,6 +14,8 @@ from pathlib import Path
 import sktensordp
 from sktensordp import _random, base
 from sktensordp._random import NoiseSource
+from sktensordp.privacy import _budget
+from sktensordp.privacy._cover import current_cover
 
 PACKAGE = str(Path(sktensordp.__file__).parent)
 ALL_LINES = bool(os.environ.get("SKTENSORDP_ALL_LINES"))
@@ -97,3 +99,10 @@ def interrupted(action, step):
 
 def n_released(budget):
     return sum(count or 0 for _, count, _, _ in budget._account.lines())
+
+
+def left_open():
+    """Whether a budget or a cover is open; budgets are closed then."""
+    found = bool(_budget._STACK) or current_cover() is not None
+    _budget._STACK.clear()
+    return found

@@ -1,75 +1,247 @@
-"""Runs that are given the noisy sums of another run, as along one trajectory.
+"""Fits whose releases are recorded, or replaced by those of another fit.
 
-Two data sets whose fits have the same releases must leave the same things behind, but
-for what protected units compute from their own entries.
+The one place that hooks into how completions release what they randomise. Two data sets
+whose fits have the same releases must leave the same things behind, but for what
+protected units compute from their own entries.
 """
 
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 from unittest import mock
 
 import numpy as np
 from numpy.testing import assert_array_equal
 
+from sktensordp._random import NoiseSource
+from sktensordp.completion import _gradient, _published, _sums
+from sktensordp.completion._input import EntryRandomizer
 from sktensordp.completion._noisy_sums import NoisySums
+from sktensordp.noise import LaplaceLattice
+from sktensordp.tensor import _shared_rows
 
-__all__ = ["Trajectory", "recorded"]
+__all__ = ["Trajectory", "accounted", "drawing", "leaves", "quick", "recorded"]
 
 
 @dataclass
 class Trajectory:
-    """A run whose sums are seen without noise, and what it went on with instead.
+    """The releases of a fit, one after the other.
 
     Attributes
     ----------
-    noise : list of NoisySums
+    lattices : list
+        What drew the noise of each: a lattice, or a table of levels.
     exact : list of (list of ndarray of int)
-        For every release, its sums in whole steps.
+        What got noise, in whole steps, or the numbers of levels.
     outputs : list of (list of ndarray)
-        What was taken for the noisy sums.
+        What the fit went on with.
     """
 
-    noise: list = field(default_factory=list)
-    exact: list = field(default_factory=list)
-    outputs: list = field(default_factory=list)
+    lattices: list[Any] = field(default_factory=list)
+    exact: list[list[np.ndarray]] = field(default_factory=list)
+    outputs: list[list[np.ndarray]] = field(default_factory=list)
+    _inside: bool = False
 
     @property
     def flat(self):
-        """All sums of all releases."""
+        """All that got noise."""
         return np.concatenate([np.ravel(s) for release in self.exact for s in release])
 
     @property
+    def transcript(self):
+        """All that was released."""
+        parts = [np.ravel(s) for release in self.outputs for s in release]
+        return np.concatenate(parts).astype(float)
+
+    @property
     def step(self):
-        return self.noise[0].lattice.step
+        return self.lattices[-1].step
 
     @property
     def sigma(self):
-        return self.noise[0].lattice.sigma
+        return self.lattices[-1].sigma
+
+    def moved(self, other):
+        """For every release, how far the other fit's is from this one's, in steps."""
+        return [
+            [np.abs(a - b) for a, b in zip(mine, theirs, strict=True)]
+            for mine, theirs in zip(self.exact, other.exact, strict=True)
+        ]
+
+    def spent(self, other):
+        """Pure epsilon of the Laplace noise and tables, and mu of the Gaussian noise.
+
+        That tell this fit from another along the same trajectory.
+        """
+        pure, squares = 0.0, 0.0
+        for lattice, mine, theirs in zip(
+            self.lattices, self.exact, other.exact, strict=True
+        ):
+            one, two = (np.concatenate([p.ravel() for p in s]) for s in (mine, theirs))
+            if hasattr(lattice, "weights"):
+                log = np.log(np.array(lattice.weights, dtype=float))
+                pure += float(np.abs(log[one] - log[two]).max(axis=1).sum())
+            elif hasattr(lattice, "sigma"):
+                length = np.linalg.norm((one - two).astype(float)) * lattice.step
+                squares += (length / lattice.sigma) ** 2
+            else:
+                pure += float(np.abs(one - two).sum()) * lattice.rate
+        return pure, math.sqrt(squares)
+
+
+def leaves(event):
+    """(event, how often) of a composition."""
+    if hasattr(event, "events"):
+        for part in event.events:
+            yield from leaves(part)
+    elif type(event).__name__ == "SelfComposedDpEvent":
+        for leaf, count in leaves(event.event):
+            yield leaf, count * event.count
+    else:
+        yield event, 1
+
+
+def accounted(guarantee):
+    """As `Trajectory.spent`, of what a guarantee is computed from."""
+    pure, squares = 0.0, 0.0
+    for event, count in leaves(guarantee.event):
+        if hasattr(event, "noise_multiplier"):
+            squares += count / event.noise_multiplier**2
+        elif hasattr(event, "noise_parameter"):
+            pure += count * event.sensitivity * event.noise_parameter
+        elif hasattr(event, "weights"):
+            log = np.log(np.array(event.weights, dtype=float))
+            pure += count * np.ptp(log, axis=0).max()
+    return pure, math.sqrt(squares)
 
 
 @contextmanager
-def recorded(follow=None, factor=1.0):
-    """All releases while this lasts; with `follow`, they are given its outputs.
+def recorded(follow=None, factor=1.0, wrong=1):
+    """All releases while this lasts; with `follow`, the fit goes on with its outputs.
 
-    `factor` is how many times larger than it is the noise of the trajectory is made.
+    Parameters
+    ----------
+    follow : Trajectory, default=None
+    factor : float
+        How many times larger than it is the noise is made; 0 for none.
+    wrong : int
+        Makes what gets noise larger, as a mistaken clipping would.
     """
-    found, rng = Trajectory(), np.random.default_rng(1)
+    found = Trajectory()
 
-    def randomize(noise, sums, source):
-        step = noise.lattice.step
+    def release(lattice, exact, inputs, draw):
+        found.lattices.append(lattice)
+        found.exact.append(exact)
+        if follow is not None:
+            output = follow.outputs[len(found.exact) - 1]
+        else:
+            found._inside = True
+            try:
+                output = draw()
+            finally:
+                found._inside = False
+            if factor != 1:
+                pairs = zip(inputs, output, strict=True)
+                output = [a + factor * (b.astype(float) - a) for a, b in pairs]
+        found.outputs.append([part.copy() for part in output])
+        return [part.astype(a.dtype) for part, a in zip(output, inputs, strict=True)]
+
+    def of_noisy_sums(noise, sums, source):
+        if noise.lattice is None:
+            return sums
+        sums, step = [wrong * s for s in sums], noise.lattice.step
         exact = [np.rint(s / step).astype(np.int64) for s in sums]
         for whole, s in zip(exact, sums, strict=True):
             assert_array_equal(whole * step, s)
-        found.noise.append(noise)
-        found.exact.append(exact)
-        if follow is None:
-            sigma = factor * math.sqrt(noise.noise_variance)
-            output = [s + sigma * rng.standard_normal(s.shape) for s in sums]
-        else:
-            output = follow.outputs[len(found.exact) - 1]
-        found.outputs.append([part.copy() for part in output])
-        return [part.copy() for part in output]
+        return release(
+            noise.lattice, exact, sums, lambda: noisy_sums(noise, sums, source)
+        )
 
-    with mock.patch.object(NoisySums, "randomize", randomize):
+    def of_sums(randomizer, values, source):
+        lattice = randomizer.lattice
+        steps = np.rint((randomizer.values.clip(values) - lattice.low) / lattice.step)
+        exact = randomizer._sums(steps, np.array).astype(np.int64)
+        sums = exact * lattice.step + lattice.low * randomizer.counts
+        (noisy,) = release(
+            lattice, [exact], [sums], lambda: [sums_of(randomizer, values, source)]
+        )
+        return noisy
+
+    def of_values(randomizer, values, source, *args):
+        lattice, clipped = randomizer.mechanism, randomizer.clip(values)
+        if randomizer.has_table:
+            exact = randomizer._level_index(clipped)
+        else:
+            exact = np.rint((clipped - lattice.low) / lattice.step).astype(np.int64)
+        (noisy,) = release(
+            lattice, [exact], [clipped],
+            lambda: [values_of(randomizer, values, source, *args)],
+        )  # fmt: skip
+        return noisy
+
+    def of_lattice(lattice, values, bits, *args, **options):
+        if found._inside:
+            return lattice_of(lattice, values, bits, *args, **options)
+        exact = np.rint((values - lattice.low) / lattice.step).astype(np.int64)
+        (noisy,) = release(
+            lattice, [exact], [values.copy()],
+            lambda: [lattice_of(lattice, values, bits, *args, **options)],
+        )  # fmt: skip
+        return noisy
+
+    noisy_sums, sums_of = NoisySums.randomize, _sums.SumsRandomizer.randomize
+    values_of, lattice_of = EntryRandomizer.randomize, LaplaceLattice.randomize
+    rows = _published._spherical
+    with (
+        mock.patch.object(NoisySums, "randomize", of_noisy_sums),
+        mock.patch.object(_sums.SumsRandomizer, "randomize", of_sums),
+        mock.patch.object(EntryRandomizer, "randomize", of_values),
+        mock.patch.object(LaplaceLattice, "randomize", of_lattice),
+        mock.patch.object(_published, "_spherical", lambda *a: factor * rows(*a)),
+    ):
         yield found
+
+
+@contextmanager
+def quick():
+    """Plans and fits to sums that are made already are not made again.
+
+    Rows of units are rough. Along a trajectory all these are the same anyway.
+    """
+    known, complete = {}, _sums.SumsPerturbation.complete
+
+    def remembered(solver, released, on_sweep):
+        problem = solver.problem
+        key = (released[0].tobytes(), problem.coordinates.tobytes(), problem.shape)
+        key += (problem.scale, solver.randomizer.noise_variance)
+        if key not in known:
+            known[key] = complete(solver, released, on_sweep)
+        return known[key]
+
+    with (
+        mock.patch.object(_sums.SumsPerturbation, "complete", remembered),
+        mock.patch.object(_shared_rows, "_ROUNDS", 3),
+        mock.patch.object(
+            _gradient, "plan_gaussian_sums", cache(_gradient.plan_gaussian_sums)
+        ),
+    ):
+        yield
+
+
+@contextmanager
+def drawing(before=lambda number: None):
+    """The streams of noise that are opened while this lasts: keys and blocks.
+
+    Before each is opened, `before` is called with how many there were.
+    """
+    opened, stream = [], NoiseSource.stream
+
+    def note(source, block):
+        before(len(opened))
+        opened.append((source._key, block))
+        return stream(source, block)
+
+    with mock.patch.object(NoiseSource, "stream", note):
+        yield opened

@@ -40,14 +40,13 @@ RELEASED = {
 DEPENDS = {"completion/_unit_run.py": {"_logarithms", "<listcomp>"}}
 REJECTS = "noise/_cap.py"
 LARGEST, LEAST = np.finfo(float).max, 5e-324
-OUTSIDE = [0.0, -0.0, LEAST, -LEAST, 0.5, 1.0, 1 + 2.0**-52, 1e300, -1e300, LARGEST]
+OUTSIDE = [-0.0, -LEAST, 1 + 2.0**-52, -1e300, LARGEST]
 
 
 def values_of_one_entry(dtype):
     """Values y: of all entries alike, and of one entry anywhere."""
-    for constant in (0.0, 0.5, 1.0, LARGEST):
-        yield np.full(12, constant)
-    yield np.tile([0.0, 1.0], 6)
+    yield np.full(12, 0.5)
+    yield np.full(12, LARGEST)
     yield np.tile([-LARGEST, LARGEST], 6)
     for value in OUTSIDE:
         yield np.concatenate([VALUES[:5], [value], VALUES[6:]])
@@ -77,15 +76,14 @@ def rows_of_one_person(X):
     size = X[0].size
     signs = np.resize([1.0, -1.0], size)
     for row in [
-        X[3].ravel(), np.full(size, -0.0), np.full(size, LEAST), signs * 1e-200,
-        np.full(size, 1e300), signs * LARGEST, np.full(size, -LARGEST),
-        np.full(size, size**-0.5), np.eye(size)[0], np.eye(size)[0] * LARGEST,
-        np.eye(size)[1] * -LEAST, np.resize([LARGEST, LEAST, 0.0], size),
+        X[3].ravel(), np.full(size, -0.0), np.full(size, LEAST), np.full(size, -1e300),
+        signs * LARGEST, np.full(size, size**-0.5), np.eye(size)[0] * LARGEST,
+        np.resize([LARGEST, LEAST, 0.0], size),
     ]:  # fmt: skip
         changed = X.copy()
         changed[3] = row.reshape(X[0].shape)
         yield changed
-    for value in (0.0, 1.0, LARGEST):
+    for value in (0.0, LARGEST):
         yield np.full(X.shape, value)
 
 

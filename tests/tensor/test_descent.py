@@ -115,25 +115,6 @@ def test_rows_move_one_after_the_other():
     assert b[0, 0] == pytest.approx(0.5 + 0.2 * (1 - first * 0.5) * first, rel=1e-14)
 
 
-def test_the_gradient_is_that_of_the_cost():
-    """By differences, of the first row that moves, in one entry."""
-    where, values, factors = problem(3, n=1 + 1)
-    where, values = where[:1], values[:1]
-
-    def cost(row):
-        rows = [row, *(f[i] for f, i in zip(factors[1:], where[0, 1:], strict=True))]
-        squares = sum(np.sum(r**2) for r in rows)
-        return (values[0] - np.prod(rows, axis=0).sum()) ** 2 + 0.3 * squares
-
-    (moved, *_), _ = descend(where, values, factors, rate=1e-3, ridge=0.3, n_passes=1)
-    row = factors[0][where[0, 0]]
-    gradient = (row - moved[where[0, 0]]) / 1e-3
-    for r in range(2):
-        step = 1e-6 * np.eye(2)[r]
-        slope = (cost(row + step) - cost(row - step)) / 2e-6
-        assert gradient[r] == pytest.approx(slope, rel=1e-6)
-
-
 def test_passes_can_be_ended():
     where, values, factors = problem(2)
     asked = []

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from sktensordp.tensor import (
-    CPForm,
     DenseEntries,
     SparseEntries,
     fit_biases_to_sums,
@@ -96,15 +95,6 @@ def test_updates_leave_features_and_grow_with_the_unknown_one():
     moved = updated.factors[0][:-1] != model.factors[0]
     assert moved[3, 2:].all()
     assert not np.delete(moved, 3, axis=0).any()
-
-
-def test_other_features_are_other_columns():
-    where, values, _, features, _ = problem()
-    model = fit(where, values, rank=2, features=features)
-    assert model.has_columns(CPForm(2), True, ())
-    for rank in (0, 1, 3, 4, 9):
-        assert not model.has_columns(CPForm(rank), True, ())
-    assert not model.has_columns(CPForm(2), False, ())
 
 
 def test_biases_from_sums_follow_features():

@@ -76,23 +76,6 @@ def test_rows_of_units_are_ridge_regressions(n_columns, n_last, noise):
             assert_allclose(one[unit], other, rtol=1e-6, atol=1e-9)
 
 
-def test_a_prior_and_much_information():
-    starts, regressors, targets, precision = regression(3)
-    tight = solved(starts, regressors, targets, 1.0, np.full(3, 1e12), 3)
-    assert_allclose(tight[0], 0, atol=1e-6)
-    assert_allclose(tight[3], SIZES, rtol=1e-6)
-    free = solved(starts, regressors, targets, 1.0, np.full(3, 1e-12), 3)
-    for unit, part in enumerate(by_unit(starts)):
-        if SIZES[unit] > 3:
-            least = np.linalg.lstsq(regressors[part], targets[part])[0]
-            assert_allclose(free[0][unit], least, rtol=1e-5, atol=1e-7)
-            assert free[3][unit] == pytest.approx(SIZES[unit] - 3, abs=1e-5)
-    alone = solved(np.array([0, 0]), regressors[:0], targets[:0], 1.0, precision, 3)
-    assert_array_equal(alone[0], 0)
-    assert_allclose(alone[1][0][[0, 3, 5]], 1 / precision, rtol=1e-12)
-    assert_allclose([alone[2][0], alone[3][0]], 0, atol=1e-12)
-
-
 def test_singular_regressors_leave_finite_rows():
     """A unit with a million-fold copies of one entry, far from any prior."""
     regressors = np.full((1000, 2), 1e6)
@@ -111,7 +94,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", [*ORDERS])
-@pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("n_columns", [1, 3, 9])
 def test_a_unit_is_solved_the_same_whoever_else_is_there(n_columns, order):
     starts, regressors, targets, precision = regression(n_columns)
     whole = solved(starts, regressors, targets, 0.3, precision, n_columns - 1)
@@ -202,18 +185,8 @@ def test_whole_steps_are_never_longer(n_columns, step, bound):
         assert np.linalg.norm(steps) * step <= share * (1 + 1e-12)
 
 
-def test_rounding_to_the_nearest_would_be_longer():
-    """So that the test above could fail: a vector of the length of its share."""
-    of = contributed(1)
-    lengths = []
-    for unit in range(len(SIZES)):
-        exact, _ = summed(only(of, [unit]), 1e-3, 0.7, 0.0)
-        lengths.append(np.linalg.norm(np.rint(exact / 0.06) * 0.06))
-    assert max(lengths) > 0.7 * 1.01
-
-
 @pytest.mark.parametrize("order", [*ORDERS])
-@pytest.mark.parametrize("n_columns", [1, 2, 3, 5])
+@pytest.mark.parametrize("n_columns", [1, 5])
 def test_sums_of_whole_steps_are_those_of_the_units_to_the_last_bit(n_columns, order):
     of, step = contributed(n_columns), 2.0**-24
     alone = [summed(only(of, [unit]), 2.0, 1.0, step) for unit in range(len(SIZES))]
@@ -357,11 +330,10 @@ def test_counts_of_noise_alone(noise):
         assert np.all((found >= 0) & (found <= 4 * noise))
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("noise", [3.0, 20.0])
-def test_counts_are_better_than_clipping_at_zero(noise, seed):
+def test_counts_are_better_than_clipping_at_zero(noise):
     """On a power law, as popularity is: not by chance, by a tenth and more."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     counts = rng.permutation(200 * (1 + np.arange(2000.0)) ** -0.8)
     noisy = counts + noise * rng.standard_normal(2000)
     found = expected_counts(noisy, noise)
@@ -432,7 +404,7 @@ def test_biases_with_much_and_with_no_information():
     assert spread[0] == pytest.approx(spread.max())
 
 
-@pytest.mark.parametrize("variance", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("variance", [0.01, 0.2])
 def test_the_variance_of_biases_is_learned(variance):
     """Of so many rows that what is usual does not count, within 20 per cent."""
     sums, weights, noise, explaining, truth = bias_example(20_000, variance=variance)

@@ -9,33 +9,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.tensor import (
-    DenseEntries,
     SparseEntries,
     fit_structured_cp,
     update_structured_cp,
 )
 from sktensordp.tensor._variational import continue_structured_cp
-
-
-def unpacked(packed):
-    """Symmetric matrices from their upper triangles."""
-    size = math.isqrt(2 * packed.shape[1])
-    first, second = np.triu_indices(size)
-    full = np.empty((len(packed), size, size))
-    full[:, first, second] = full[:, second, first] = packed
-    return full
-
-
-def random_batch(shape, n, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, shape, (n, len(shape))).astype(
-        np.int32
-    ), rng.standard_normal(n)
+from tests.support.tensors import entries_of, random_problem, unpacked
 
 
 def fitted(shape, *, rank=2, biases=True, scale=1.0, dtype=float, **options):
     """A model of noise around two terms and biases."""
-    coordinates, values = random_batch(shape, 20 * sum(shape), seed=1)
+    coordinates, values = random_problem(shape, 20 * sum(shape), seed=1)
     values = values + coordinates[:, 0] % 3 - coordinates[:, 1] % 2
     entries = SparseEntries(coordinates, values.astype(dtype), shape)
     return fit_structured_cp(
@@ -80,7 +64,7 @@ def test_a_batch_given_the_other_modes_is_bayesian_regression(
     shape, mode, rank, biases
 ):
     model = with_known_modes(fitted(shape, rank=rank, biases=biases), mode)
-    coordinates, values = random_batch(shape, 25)
+    coordinates, values = random_problem(shape, 25)
     coordinates[coordinates[:, mode] == 1, mode] = 2
     updated = update_structured_cp(model, coordinates, values, max_iter=2)
     free = ~model.held[mode]
@@ -94,17 +78,6 @@ def test_a_batch_given_the_other_modes_is_bayesian_regression(
         assert_allclose(updated.means[at, free], mean, atol=1e-7)
         assert_allclose(found, covariance, atol=1e-7)
         assert np.all(updated.means[at, ~free] == 1)
-
-
-def test_two_batches_are_one():
-    model = with_known_modes(fitted((7, 6)), 0)
-    coordinates, values = random_batch((7, 6), 40)
-    one = update_structured_cp(model, coordinates, values, max_iter=2)
-    first = update_structured_cp(model, coordinates[:15], values[:15], max_iter=2)
-    both = update_structured_cp(first, coordinates[15:], values[15:], max_iter=2)
-    r = model.rows[0]
-    assert_allclose(one.means[r], both.means[r], atol=1e-7)
-    assert_allclose(one.covariances[r], both.covariances[r], atol=1e-7)
 
 
 def assert_fixed_point(model, updated, coordinates, values, atol):
@@ -137,14 +110,14 @@ def assert_fixed_point(model, updated, coordinates, values, atol):
 @pytest.mark.parametrize(("rank", "biases"), [(2, True), (2, False), (0, True)])
 def test_sweeps_converge_to_the_mean_field_equations(shape, rank, biases, smooth_modes):
     model = fitted(shape, rank=rank, biases=biases, smooth_modes=smooth_modes)
-    coordinates, values = random_batch(shape, 30)
+    coordinates, values = random_problem(shape, 30)
     updated = update_structured_cp(model, coordinates, values, max_iter=300)
     assert_fixed_point(model, updated, coordinates, values, atol=1e-8)
 
 
 def test_a_single_sweep_updates_the_last_mode_given_the_others():
     model = fitted((7, 6), rank=0)
-    coordinates, values = random_batch((7, 6), 30)
+    coordinates, values = random_problem((7, 6), 30)
     updated = update_structured_cp(model, coordinates, values, max_iter=1)
     # Biases enter each other's rows by their means alone.
     first = regression(model, 0, 3, coordinates, values, model.factors)
@@ -158,7 +131,7 @@ def test_a_single_sweep_updates_the_last_mode_given_the_others():
 def test_rows_without_news_stay_as_they_are(dtype, smooth_modes):
     model = fitted((9, 8, 7), dtype=dtype, smooth_modes=smooth_modes)
     copies = model.means.copy(), model.covariances.copy()
-    coordinates, values = random_batch((3, 8, 5), 6)
+    coordinates, values = random_problem((3, 8, 5), 6)
     updated = update_structured_cp(model, coordinates, values, max_iter=3)
     touched = np.concatenate(touched_rows(model, coordinates))
     others = np.setdiff1d(np.arange(len(model.means)), touched)
@@ -172,16 +145,6 @@ def test_rows_without_news_stay_as_they_are(dtype, smooth_modes):
     assert_array_equal(model.covariances, copies[1])
     for name in ("held", "prior_mean", "precision", "tie", "noise_variance", "shape"):
         assert_array_equal(getattr(updated, name), getattr(model, name))
-
-
-def test_news_are_taken_with_confidence():
-    model = fitted((9, 8))
-    coordinates, _ = random_batch((4, 4), 30)
-    far = model.predict(coordinates) + 1
-    updated = update_structured_cp(model, coordinates, far, max_iter=20)
-    # Each prediction moves towards what was seen there, and its variance shrinks.
-    assert np.all(updated.predict(coordinates) > model.predict(coordinates))
-    assert np.all(updated.variance(coordinates)[0] < model.variance(coordinates)[0])
 
 
 def test_grown_rows_start_at_the_prior():
@@ -211,20 +174,6 @@ def test_grown_rows_start_at_the_prior():
         assert np.all(np.diag(seen)[free] < np.diag(expected)[free])
 
 
-def test_a_grown_row_is_regressed_from_the_prior():
-    model = with_known_modes(fitted((7, 6)), 0)
-    r = model.rows[0]
-    coordinates, values = random_batch((1, 6), 12)
-    coordinates[:, 0] = 7
-    updated = update_structured_cp(model, coordinates, values, max_iter=2)
-    # The unknown row of the old model has the place of the new one.
-    mean, covariance = regression(model, 0, 7, coordinates, values, model.factors)
-    free = ~model.held[0]
-    found = unpacked(updated.covariances[r.stop - 1 : r.stop])[0]
-    assert_allclose(updated.means[r.stop - 1, free], mean, atol=1e-7)
-    assert_allclose(found[np.ix_(free, free)], covariance, atol=1e-7)
-
-
 def test_grown_rows_of_a_smooth_mode_continue_it():
     model = fitted((7, 9), smooth_modes=(1,), scale=2.0)
     coordinates = np.array([[3, 12]], dtype=np.int32)
@@ -252,25 +201,10 @@ def test_grown_rows_of_a_smooth_mode_continue_it():
         assert_array_equal(updated.covariances[after], model.covariances[before])
 
 
-def test_the_continuation_is_that_of_the_prior():
-    # One new row after T tied ones: conditional on the last row, by the joint prior.
-    model = fitted((7, 9), smooth_modes=(1,))
-    coordinates = np.array([[3, 10]], dtype=np.int32)
-    grown = update_structured_cp(model, coordinates, np.ones(1), max_iter=1)
-    at, last = grown.rows[1].start + 9, model.rows[1].stop - 2
-    for q in np.flatnonzero(~model.held[1]):
-        differences = np.diff(np.eye(10), axis=0)
-        joint = model.precision[1, q] * np.eye(10)
-        joint += model.tie[1, q] * differences.T @ differences
-        mu = model.prior_mean[1, q]
-        expected = mu - joint[9, 8] / joint[9, 9] * (model.means[last, q] - mu)
-        assert grown.means[at, q] == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("n_threads", [2, 7])
+@pytest.mark.parametrize("n_threads", [7])
 def test_threads_do_not_change_the_update(n_threads):
     model = fitted((300, 8))
-    coordinates, values = random_batch((320, 9), 3000)
+    coordinates, values = random_problem((320, 9), 3000)
     one, more = (
         update_structured_cp(model, coordinates, values, max_iter=3, n_threads=n)
         for n in (1, n_threads)
@@ -279,22 +213,11 @@ def test_threads_do_not_change_the_update(n_threads):
     assert_array_equal(one.covariances, more.covariances)
 
 
-def test_the_order_of_memory_does_not_change_the_update():
-    model = fitted((7, 6))
-    coordinates, values = random_batch((7, 6), 30)
-    one, other = (
-        update_structured_cp(model, given, values, max_iter=3)
-        for given in (np.ascontiguousarray(coordinates), np.asfortranarray(coordinates))
-    )
-    assert_array_equal(one.means, other.means)
-    assert_array_equal(one.covariances, other.covariances)
-
-
 # The scale is on the columns of one mode each, so that the variances of a row differ by
 # its square.
-@pytest.mark.parametrize("scale", [1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9])
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
 def test_the_update_does_not_depend_on_units(scale):
-    coordinates, values = random_batch((7, 6), 30)
+    coordinates, values = random_problem((7, 6), 30)
     at = np.array(list(itertools.product(range(-1, 7), range(-1, 6))), dtype=np.int32)
     one, other = (
         update_structured_cp(
@@ -354,8 +277,8 @@ def errors_of_updating(seed, dtype):
 # Over 5 seeds, held-out errors of the fit on 90 % were 0.08 to 0.17 (0.23 to 0.57 in
 # the late rows); of the update and of the fit on everything alike, 0.05 to 0.06 (0.04
 # to 0.07).
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "dtype"), [(0, np.float32), (1, np.float64)])
 def test_an_update_is_nearly_as_good_as_a_fit_to_everything(seed, dtype):
     overall, late_rows = errors_of_updating(seed, dtype)
     for early, updated, everything in (overall, late_rows):
@@ -364,31 +287,10 @@ def test_an_update_is_nearly_as_good_as_a_fit_to_everything(seed, dtype):
     assert late_rows[1] < 0.3 * late_rows[0]
 
 
-def test_a_stream_of_single_observations():
-    coordinates, values, late, truth, at = split_problem(0)
-    early, _ = fit_structured_cp(
-        SparseEntries(coordinates[~late], values[~late] / 2, truth.shape), rank=2,
-        biases=True, value_scale=2.0, noise_floor=0.0, max_iter=60,
-    )  # fmt: skip
-    new = np.flatnonzero(late & (coordinates[:, 0] == 57))
-    model = early
-    for entry in new:
-        model = update_structured_cp(
-            model, coordinates[[entry]], values[[entry]], max_iter=2
-        )
-    row = at[at[:, 0] == 57]
-    before, after = (
-        np.sqrt(np.mean((m.predict(row) - truth[tuple(row.T)]) ** 2))
-        for m in (early, model)
-    )
-    # About 97 observations with noise of 0.3 tell a row to about 0.05.
-    assert after < 0.1 < before
-
-
 @pytest.mark.parametrize("smooth_modes", [(), (1,)])
 def test_many_updates_stay_finite_and_shrink_the_variance(smooth_modes):
     model = fitted((7, 6), dtype=np.float32, smooth_modes=smooth_modes)
-    coordinates, _ = random_batch((3, 3), 20)
+    coordinates, _ = random_problem((3, 3), 20)
     values = model.predict(coordinates)
     start = model.variance(coordinates)[0]
     for _ in range(100):
@@ -398,15 +300,6 @@ def test_many_updates_stay_finite_and_shrink_the_variance(smooth_modes):
     assert np.all(model.variance(coordinates)[0] < 0.25 * start)
     # What was seen again and again is what is predicted.
     assert_allclose(model.predict(coordinates), values, atol=0.1)
-
-
-def entries_of(dense, coordinates, values, shape):
-    if not dense:
-        return SparseEntries(coordinates, values, shape)
-    tensor, mask = np.zeros(shape), np.zeros(shape, dtype=bool)
-    tensor[tuple(coordinates.T)] = values
-    mask[tuple(coordinates.T)] = True
-    return DenseEntries(tensor, mask)
 
 
 def distinct_batch(shape, n):
@@ -430,9 +323,10 @@ def at_the_prior(model):
     return dataclasses.replace(model, means=means, covariances=covariances)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("shape", [(7, 6), (4, 5, 6)])
-@pytest.mark.parametrize(("rank", "biases"), [(2, True), (2, False), (0, True)])
+@pytest.mark.parametrize(
+    ("rank", "biases", "shape", "dense"),
+    [(2, True, (7, 6), True), (2, False, (4, 5, 6), False), (0, True, (7, 6), False)],
+)
 def test_going_on_converges_to_the_mean_field_equations(shape, rank, biases, dense):
     model = fitted(shape, rank=rank, biases=biases)
     copies = model.means.copy(), model.covariances.copy()
@@ -480,15 +374,3 @@ def test_sweeps_can_be_divided(scale, smooth_modes):
     tiny = 1e-12 * abs(at_once.means).max()
     assert_allclose(then.means, at_once.means, rtol=1e-9, atol=tiny)
     assert np.max(abs(at_once.means - first.means)) > 1e3 * tiny
-
-
-def test_a_fit_that_has_converged_goes_on_as_it_is():
-    coordinates, values = random_batch((12, 10), 400)
-    values = values + coordinates[:, 0] % 3 - coordinates[:, 1] % 2
-    entries = SparseEntries(coordinates, values, (12, 10))
-    model, _ = fit_structured_cp(
-        entries, rank=0, biases=True, value_scale=1.0, noise_floor=0.0, max_iter=300
-    )
-    found = continue_structured_cp(model, entries, max_iter=5)
-    assert_allclose(found.means, model.means, atol=1e-8)
-    assert_allclose(found.covariances, model.covariances, atol=1e-8)

@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
-from sktensordp import _random
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.mechanisms import (
@@ -21,10 +20,11 @@ from sktensordp.mechanisms import (
     JohnsonLindenstrauss,
     LaplaceMechanism,
 )
-from sktensordp.mechanisms._base import ReleasingTransformer
 from sktensordp.privacy import PrivacyBudget
 from tests.support.every_estimator import RELEASING
+from tests.support.interrupting import n_released, recorded_keys
 from tests.support.leak_hunt import Secrets, pickles_of, texts_of
+from tests.support.replaying import drawing
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -39,14 +39,7 @@ CHUNKS = (3, 3, 2)
 @pytest.fixture
 def keys(monkeypatch):
     """Keys of all releases, as they are taken."""
-    taken, start = [], _random.NoiseSource.__init__
-
-    def record(source, *arguments):
-        start(source, *arguments)
-        taken.append(source._key)
-
-    monkeypatch.setattr(_random.NoiseSource, "__init__", record)
-    return taken
+    return recorded_keys(monkeypatch)
 
 
 def lazily(X, rows=3):
@@ -68,25 +61,16 @@ def counted(X, read, rows=3):
     return lazily(X, rows).map_blocks(chunk, dtype=X.dtype, meta=X[:0])
 
 
-def n_released(budget):
-    return sum(count or 0 for _, count, _, _ in budget._account.lines())
+KINDS = np.float64, np.float32, np.int64
 
 
-def test_no_class_is_left_out():
-    from tests.support import every_estimator
-
-    found = set()
-    open_ = [ReleasingTransformer]
-    while open_:
-        open_ += (some := open_.pop().__subclasses__())
-        found |= {kind.__name__ for kind in some}
-    public = found & every_estimator.public_estimators()
-    tried = {type(case.values[0].estimator).__name__ for case in SAMPLES}
-    assert public == tried
-
-
-@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("case", SAMPLES)
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        pytest.param(*case.values, KINDS[number % 3], id=case.id)
+        for number, case in enumerate(SAMPLES)
+    ],
+)
 def test_chunks_are_what_their_streams_make_of_them(case, kind):
     X = case.data[0].astype(kind)
     fitted = case.fresh(random_state=3).fit(case.data[0])
@@ -119,12 +103,6 @@ def test_chunks_and_calls_share_no_noise(case):
     found = [computed(fitted.transform(lazily(X, 64))) for _ in range(2)]
     parts = [part.tobytes() for whole in found for part in np.split(whole, 3)]
     assert len(set(parts)) == 6
-
-
-def test_shared_noise_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(_random.NoiseSource, "part", lambda self, number: self)
-    found = computed(LAPLACE.transform(lazily(np.full((192, 3), 0.5), 64)))
-    assert len({part.tobytes() for part in np.split(found, 3)}) == 1
 
 
 @pytest.mark.parametrize("case", SAMPLES)
@@ -234,12 +212,6 @@ def test_encoders_decode_lazily():
         computed(encoder().decode(lazily(np.full((4, 1), np.nan))))
 
 
-def test_variances_stay_lazy():
-    hybrid = HybridMechanism(bounds=(0, 1)).fit(ROWS)
-    variance = hybrid.variance(lazily(ROWS))
-    np.testing.assert_array_equal(computed(variance), hybrid.variance(ROWS))
-
-
 def variance_is_plausible(noise, sigma):
     """Whether a sum of squares is where it is in all but 1e-9 of the cases."""
     low, high = stats.chi2.ppf([5e-10, 1 - 5e-10], noise.size)
@@ -260,19 +232,16 @@ def test_the_noise_of_every_chunk_has_its_variance():
     assert np.all(np.abs(rows[np.triu_indices(4, 1)]) * np.sqrt(30_000) < 6.2)
 
 
-def test_bad_values_stop_their_own_chunk(monkeypatch):
-    drawn, stream = [], _random.NoiseSource.stream
-    monkeypatch.setattr(
-        _random.NoiseSource, "stream", lambda s, b: (drawn.append(b), stream(s, b))[1]
-    )
+def test_bad_values_stop_their_own_chunk():
     X = ROWS.copy()
     X[4, 1] = np.nan
     lazy = LAPLACE.transform(lazily(X))
-    with pytest.raises(ValueError, match=r"Input X contains NaN\.\nLaplace"):
-        computed(lazy[3:6])
-    assert drawn == []
-    assert np.all(np.isfinite(computed(lazy[:3])))
-    assert drawn == [0]
+    with drawing() as drawn:
+        with pytest.raises(ValueError, match=r"Input X contains NaN\.\nLaplace"):
+            computed(lazy[3:6])
+        assert drawn == []
+        assert np.all(np.isfinite(computed(lazy[:3])))
+        assert len(drawn) == 1
     for bad, error, message in (
         (np.inf, ValueError, "contains infinity"),
         (np.ma.masked, ValueError, "is masked"),
@@ -449,6 +418,7 @@ def test_frames_come_and_go(tmp_path):
     assert list(learned.feature_names_in_) == columns
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_killed_worker_leaves_the_same_release(tmp_path, keys):
     """What it had computed is computed again by another, and is the same."""

@@ -1,0 +1,627 @@
+"""CP and Tucker decompositions of entries and of dense tensors, as users meet them."""
+
+import math
+import pickle
+import struct
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import tensorly as tl
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.callback import ProgressBar
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import root_mean_squared_error
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.datasets import make_low_rank_tensor, make_ratings
+from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from tests.support.refusing import refused
+from tests.support.replaying import recorded
+
+INF = math.inf
+RATINGS = make_ratings(120, 70, 4000, random_state=0)
+Y, LEVELS = RATINGS.target, RATINGS.levels
+SEASON = np.random.default_rng(0).integers(0, 3, len(Y))
+DATA = {2: RATINGS.data, 3: np.column_stack([RATINGS.data, SEASON])}
+SHAPES = {2: RATINGS.shape, 3: (*RATINGS.shape, 3)}
+HELD_OUT = np.random.default_rng(0).random(len(Y)) < 0.2
+BOTH = [CPCompletion, TuckerCompletion]
+
+
+def fitted(kind=CPCompletion, rank=2, order=2, **params):
+    """By default, to values that are drawn from a table."""
+    params = {
+        "levels": LEVELS, "random_state": 0, "max_iter": 10, "perturbation": "input",
+        "shape": SHAPES[order], **params,
+    }  # fmt: skip
+    return kind(rank, **params).fit(DATA[order], Y)
+
+
+# --- utility ------------------------------------------------------------------------
+
+
+def test_more_budget_and_factors_help():
+    """Each step of the ladder improves the held-out error, of both forms alike."""
+    error = {}
+    for kind in BOTH:
+        for rank, epsilon in ((0, INF), (4, INF), (4, 8.0), (4, 2.0)):
+            model = kind(
+                rank, epsilon=epsilon, levels=LEVELS, max_iter=15, random_state=0,
+                perturbation="input",
+            ).fit(DATA[2][~HELD_OUT], Y[~HELD_OUT])  # fmt: skip
+            predicted, std = model.predict(DATA[2][HELD_OUT], return_std=True)
+            found = root_mean_squared_error(Y[HELD_OUT], predicted)
+            error[kind, rank, epsilon] = found
+            if epsilon == 8:
+                assert 0.8 < found**2 / np.mean(std**2) < 1.2
+        biases, free, eight, two = (error[key] for key in error if key[0] is kind)
+        assert free < biases < np.std(Y[HELD_OUT])
+        assert free <= eight + 0.005 < two < np.std(Y[HELD_OUT])
+    cp, tucker = (error[kind, 4, 8.0] for kind in BOTH)
+    assert tucker < cp + 0.02
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"), [(CPCompletion, None), (TuckerCompletion, LEVELS)]
+)
+def test_a_vanishing_amount_of_noise_equals_the_non_private_fit(kind, levels):
+    free, noisy = (
+        fitted(kind, order=3, epsilon=e, levels=levels, value_bounds=(0.5, 5))
+        for e in (INF, 1e6)
+    )
+    assert_allclose(noisy.predict(DATA[3]), free.predict(DATA[3]), atol=2e-3)
+
+
+@pytest.mark.parametrize(("form", "missing"), [("cp", 0.5), ("tucker", 0.0)])
+def test_a_noise_free_tensor_is_completed(form, missing):
+    made = make_low_rank_tensor(
+        decomposition=form, missing_ratio=missing, snr=INF, random_state=0
+    )
+    options = {"epsilon": INF, "value_bounds": (0, 1), "max_iter": 100}
+    model = TuckerCompletion(3, perturbation="input", **options).fit(made.tensor)
+    error = model.transform(made.tensor) - made.truth
+    assert np.linalg.norm(error) < 1e-5 * np.linalg.norm(made.truth)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_biases_and_no_constant(kind):
+    """A tensor of two terms is found by two, although its mean is far from zero."""
+    start = np.random.default_rng(0)
+    tensor = np.einsum("ir,jr,kr->ijk", *(start.random((9, 2)) for _ in range(3)))
+    fit = kind(2, epsilon=INF, biases=False, max_iter=100).fit(tensor)
+    assert fit.offset_ == 0
+    error = np.linalg.norm(fit.transform(tensor) - tensor)
+    assert error < 1e-3 * np.linalg.norm(tensor)
+    # With noise that hides it, values stay around their mean.
+    noisy = kind(2, epsilon=0.5, biases=False, value_bounds=(0, 2), random_state=0)
+    assert noisy.fit(tensor).offset_ != 0
+
+
+def test_noise_is_not_taken_for_the_factors_of_a_tucker():
+    made = make_low_rank_tensor(decomposition="tucker", random_state=0)
+    model = TuckerCompletion(
+        4, perturbation="input", biases=False, epsilon=0.5, value_bounds=(0, 1),
+        shape=made.truth.shape, random_state=0,
+    )  # fmt: skip
+    predicted = model.fit(made.data, made.target).predict(made.data)
+    truth = made.truth[tuple(made.data.T)]
+    assert root_mean_squared_error(truth, predicted) < 2 * np.std(truth)
+
+
+# Over 5 splits, 0.02 to 0.04 more of errors of 0.83 to 0.90.
+def test_a_rank_above_what_the_data_carry_does_little_harm():
+    ratings, errors = make_ratings(100, 150, 4000, random_state=0), []
+    X, y, test = ratings.data, ratings.target, HELD_OUT
+    for rank in (5, 40):
+        model = CPCompletion(rank, epsilon=INF, levels=LEVELS, n_pattern_components=0)
+        found = model.fit(X[~test], y[~test]).predict(X[test])
+        errors.append(root_mean_squared_error(y[test], found))
+    assert errors[1] < errors[0] + 0.05
+
+
+# --- every perturbation, at every level -----------------------------------------------
+
+RANKS = {2: (3, 3), 3: (3, 3, 2)}
+MODELS = {
+    "CP": lambda order, **params: CPCompletion(3, **params),
+    "Tucker": lambda order, **params: TuckerCompletion(RANKS[order], **params),
+    "biases": lambda order, **params: TuckerCompletion(0, **params),
+}
+WAYS = [
+    *((p, "entry", "sound") for p in ("auto", "input", "gradient", "output")),
+    ("statistics", "entry", "sound"),
+    ("sums", "entry", "sound"),
+    *((p, 0, "sound") for p in ("auto", "sums", "statistics")),
+    ("auto", 1, "sound"),
+    *((p, "entry", "published") for p in ("input", "gradient", "output")),
+]
+# Every way and form, with two modes and with three in turn.
+CASES = [
+    pytest.param(
+        (form, 2 + (i + j) % 2, *way),
+        id="-".join(map(str, (form, *way))),
+        marks=[pytest.mark.slow] if way[0] == "gradient" and j == 2 else [],
+    )
+    for i, way in enumerate(WAYS)
+    for j, form in enumerate(MODELS)
+]
+
+
+def published(form, order, perturbation, unit, calibration, **params):
+    options = {
+        "epsilon": 8.0, "delta": 1e-5, "value_bounds": (0.5, 5), "max_iter": 3,
+        "shape": SHAPES[order], "random_state": 0, **params,
+    }  # fmt: skip
+    model = MODELS[form](
+        order, perturbation=perturbation, unit=unit, calibration=calibration, **options
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsoundClaimWarning)
+        return model.fit(DATA[order], Y)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_published(case):
+    form, order, perturbation, unit, calibration = case
+    if form == "biases" and calibration == "published":
+        with refused("rank"):
+            published(*case)
+        return
+    model = published(*case, n_pattern_components=0)
+    guarantee = model.privacy_guarantee_
+    assert guarantee.unit == unit
+    if calibration == "published" and perturbation != "input":
+        assert math.isinf(guarantee.epsilon)
+        assert guarantee.claimed == (8.0, 0.0)
+    else:
+        assert 7 < guarantee.epsilon <= 8.0
+        assert guarantee.delta in (0.0, 1e-5)
+    if form == "biases" and unit != "entry":
+        assert model.perturbation_ == "sums"
+    elif perturbation == "auto":
+        assert model.perturbation_ in ("input", "sums", "statistics")
+    else:
+        assert model.perturbation_ == perturbation
+    # The decomposition is what predicts; where users are protected, an unknown one.
+    X = DATA[order].copy()
+    if unit != "entry":
+        X[:, unit] = -1
+        assert model.factors_[unit] is None
+    kind = tl.cp_to_tensor if form == "CP" else tl.tucker_to_tensor
+    tensor = kind(model.decomposition_)
+    assert tensor.shape == model.shape_ or unit != "entry"
+    at = np.where(X < 0, 0, X)
+    expected = np.clip(model.offset_ + tensor[tuple(at.T)], 0.5, 5)
+    assert_allclose(model.predict(X), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("form", "perturbation"),
+    [
+        ("CP", "input"), ("CP", "statistics"), ("CP", "output"), ("CP", "gradient"),
+        ("Tucker", "input"),
+        *(
+            pytest.param("Tucker", how, marks=pytest.mark.slow)
+            for how in ("statistics", "output", "gradient")
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_learned_without_noise(form, perturbation):
+    way = 3, perturbation, "entry", "sound"
+    alone = published("biases", 3, "sums", *way[2:], epsilon=INF, max_iter=5)
+    model = published(
+        form, *way, epsilon=INF, max_iter=30, n_pattern_components=0, gradient_clip=3.0
+    )
+    error = [root_mean_squared_error(Y, m.predict(DATA[3])) for m in (alone, model)]
+    assert error[1] < error[0] - 0.005
+
+
+# --- form -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_shapes_of_a_decomposition(biases):
+    model = fitted(order=3, max_iter=1, biases=biases)
+    columns = {f.shape[1] - 3 * biases for f in model.factors_}
+    assert len(columns) == 1
+    assert min(columns) >= 2
+    tl.cp_tensor._validate_cp_tensor(model.decomposition_)
+    dense = tl.cp_to_tensor(model.decomposition_)
+    norm = tl.cp_tensor.cp_norm(model.decomposition_)
+    assert norm == pytest.approx(np.linalg.norm(dense), rel=1e-9)
+    for rank, ranks in ((2, (2, 2, 2)), ((3, 2, 2), (3, 2, 2)), ([2, 2, 1], (2, 2, 1))):
+        options = {"biases": biases, "n_pattern_components": 0, "max_iter": 1}
+        model = fitted(TuckerCompletion, rank, 3, **options)
+        core, factors = model.decomposition_
+        assert core.shape == tuple(r + 2 * biases for r in ranks)
+        assert all(a is b for a, b in zip(model.factors_, factors, strict=True))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("epsilon", "unit"), [(4.0, "entry"), (INF, "entry"), (4.0, 0), (4.0, 1)]
+)
+def test_a_tensor_equals_its_entries(kind, epsilon, unit):
+    tensor = np.full(SHAPES[3], np.nan)
+    tensor[tuple(DATA[3].T)] = Y
+    where = np.argwhere(~np.isnan(tensor))
+    options = {"epsilon": epsilon, "value_bounds": (0.5, 5), "shape": SHAPES[3]}
+    dense, sparse = (
+        kind(2, unit=unit, random_state=0, max_iter=3, **options) for _ in range(2)
+    )
+    completed = dense.fit(tensor).transform(tensor)
+    sparse.fit(where, tensor[tuple(where.T)])
+    assert dense.privacy_guarantee_ == sparse.privacy_guarantee_
+    assert dense.n_features_in_ == sparse.n_features_in_ == 3
+    assert_allclose(completed[tuple(where.T)], sparse.predict(where), rtol=1e-5)
+    everywhere = np.argwhere(np.ones(SHAPES[3]))
+    assert_allclose(completed.ravel(), dense.predict(everywhere), atol=1e-12)
+
+
+def test_observed_cells_are_not_passed_through():
+    rng = np.random.default_rng(0)
+    tensor = np.where(rng.random((9, 8, 5)) < 0.7, rng.normal(size=(9, 8, 5)), np.nan)
+    model = CPCompletion(2, epsilon=20.0, value_bounds=(-3, 3), random_state=0)
+    assert not hasattr(model, "transform")
+    completed = model.fit(tensor).transform(tensor)
+    assert not np.any((completed == tensor) & (np.abs(tensor) < 3))
+    poisoned = np.full(tensor.shape, np.nan)
+    poisoned[0, 0, 0] = 3.0
+    assert_array_equal(model.transform(poisoned), completed)
+    with pytest.raises(ValueError, match="the tensor of the fit"):
+        model.transform(tensor[:-1])
+    where = np.argwhere(~np.isnan(tensor))
+    model.fit(where, tensor[tuple(where.T)])
+    assert not hasattr(model, "transform")
+
+
+def test_unknown_index_uses_what_is_known():
+    model = fitted(epsilon=INF, shape=(121, 70), n_pattern_components=0)
+    known, no_item, nothing = model.predict([[3, 7], [3, -1], [-1, -1]])
+    assert nothing == pytest.approx(model.offset_)
+    user_bias = model.factors_[0][3, 0]
+    assert no_item == pytest.approx(np.clip(model.offset_ + user_bias, 0.5, 5))
+    assert known != no_item
+    # Index 120 is inside the shape, but nobody observed it.
+    assert model.predict([[120, 7]]) == pytest.approx(model.predict([[-1, 7]]))
+    tucker = fitted(TuckerCompletion, (2, 2, 1), 3, epsilon=INF)
+    assert tucker.predict([[-1, -1, -1]]) == pytest.approx(tucker.offset_, abs=0.3)
+
+
+def test_integral_floats_and_data_frames_are_coordinates():
+    pd = pytest.importorskip("pandas")
+    model = fitted()
+    expected = model.predict(DATA[2][:5])
+    assert_array_equal(model.predict(DATA[2][:5].astype(float)), expected)
+    frame = pd.DataFrame(DATA[2], columns=["user", "item"])
+    named = clone(model).fit(frame, pd.Series(Y))
+    assert list(named.feature_names_in_) == ["user", "item"]
+    assert_array_equal(named.predict(frame[:5]), expected)
+
+
+def test_few_observations():
+    X = [[0, 0], [0, 0], [1, 1]]
+    twice = CPCompletion(0, epsilon=INF, value_bounds=(0, 1), max_iter=100)
+    assert twice.fit(X, [0.0, 1.0, 0.5]).predict([[0, 0]]) == pytest.approx(0.5)
+    once = CPCompletion(1, epsilon=INF, value_bounds=(0, 10), shape=(3, 4))
+    assert once.fit([[1, 2]], [7.0]).predict([[1, 2], [0, 0]]) == pytest.approx([7, 7])
+
+
+def test_values_are_moved_to_the_scale_and_predictions_to_the_bounds():
+    rounded = fitted(epsilon=INF)
+    shifted = clone(rounded).fit(DATA[2], Y + 0.2)
+    assert_allclose(rounded.predict(DATA[2]), shifted.predict(DATA[2]))
+    predicted = fitted(epsilon=0.1).predict(DATA[2])
+    assert 0.5 <= predicted.min() < predicted.max() <= 5
+
+
+def test_levels_of_a_tiny_scale_are_not_taken_for_even():
+    levels = 1e-10 * np.arange(25) ** 2
+    with recorded() as found:
+        fitted(rank=0, levels=levels, epsilon=1.0, max_iter=1)
+    (lattice,) = found.lattices
+    index = (levels - lattice.low) / lattice.step
+    assert np.max(np.abs(index - np.rint(index))) * lattice.step < 1e-3 * levels[1]
+
+
+def test_partial_fit_of_a_tucker():
+    half = len(Y) // 2
+    model = TuckerCompletion(
+        (2, 2, 1), shape=SHAPES[3], epsilon=INF, levels=LEVELS, max_iter=8
+    )
+    model.partial_fit(DATA[3][:half], Y[:half])
+    before = root_mean_squared_error(Y[half:], model.predict(DATA[3][half:]))
+    model.partial_fit(DATA[3][half:], Y[half:])
+    after = root_mean_squared_error(Y[half:], model.predict(DATA[3][half:]))
+    assert after < before - 0.05
+    with pytest.raises(ValueError, match="must be those of the fit"):
+        model.set_params(rank=(2, 2, 2)).partial_fit(DATA[3][:9], Y[:9])
+
+
+def test_the_core_is_regularised_in_the_published_algorithms_alone():
+    def cores(**params):
+        models = (
+            fitted(TuckerCompletion, core_regularization=c, epsilon=INF, **params)
+            for c in (0.0, 9.0)
+        )
+        return [model.decomposition_.core for model in models]
+
+    assert_array_equal(*cores())
+    options = {"levels": None, "value_bounds": (0.5, 5), "perturbation": "output"}
+    one, other = cores(calibration="published", **options)
+    assert not np.allclose(one, other)
+
+
+# --- guarantees and noise -------------------------------------------------------------
+
+
+DOMAINS = {
+    "levels": {},
+    "bounds": {"levels": None, "value_bounds": (0.5, 5)},
+    "fine levels": {"levels": np.linspace(0.5, 5, 46)},
+}
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "domain"),
+    [(0.3, "levels"), (8.0, "levels"), (1.0, "bounds"), (4.0, "fine levels")],
+)
+def test_guarantee_is_pure_and_within_the_budget(epsilon, domain):
+    guarantee = fitted(epsilon=epsilon, **DOMAINS[domain]).privacy_guarantee_
+    assert 0.999 * epsilon < guarantee.epsilon <= epsilon * (1 + 1e-15)
+    assert (guarantee.delta, guarantee.unit) == (0, "entry")
+    assert guarantee.relation == "replace-one"
+    assert guarantee.claimed is None
+    assert guarantee.epsilon_at(0) == guarantee.epsilon
+    assert guarantee.delta_at(epsilon) == 0
+
+
+@pytest.mark.parametrize("n_levels", [2, 10])
+def test_a_table_never_exceeds_a_tiny_budget(n_levels):
+    model = CPCompletion(0, levels=range(n_levels), perturbation="input", max_iter=1)
+    for epsilon in np.geomspace(1e-8, 1e-2, 9):
+        model.set_params(epsilon=epsilon).fit([[0, 0]], [1.0])
+        assert 0.99 * epsilon < model.privacy_guarantee_.epsilon <= epsilon
+        symbols = zip(*model.privacy_guarantee_.event.weights, strict=True)
+        excess = max(Fraction(max(s) - min(s), min(s)) for s in symbols)
+        assert math.log1p(excess) <= epsilon * (1 + 1e-15)
+    with refused("too small to be represented"):
+        model.set_params(epsilon=1e-12).fit([[0, 0]], [1.0])
+
+
+@pytest.mark.parametrize("perturbation", ["auto", "input", "sums"])
+def test_a_range_read_off_the_values_voids_the_guarantee(perturbation):
+    model = CPCompletion(2, epsilon=1.0, perturbation=perturbation, max_iter=3)
+    with pytest.warns(PrivacyLeakWarning, match="read off the private values"):
+        model.fit(DATA[2], Y)
+    guarantee = model.privacy_guarantee_
+    assert guarantee.epsilon == INF
+    assert guarantee.claimed == (1.0, 0.0)
+    assert guarantee.delta_at(10.0) == 1
+    assert "No differential privacy" in str(guarantee)
+    assert "read off" in str(guarantee)
+    # Without noise there is nothing to warn of.
+    model.set_params(epsilon=INF).fit(DATA[2], Y)
+    assert not model.privacy_guarantee_.protects
+    assert model.value_bounds_ == (0.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "domain"),
+    [(CPCompletion, "levels"), (CPCompletion, "bounds"), (TuckerCompletion, "levels")],
+)
+def test_fits_share_no_noise_but_clones_with_a_seed(kind, domain):
+    options = {"epsilon": 0.5, "max_iter": 3, **DOMAINS[domain]}
+    for random_state, repeats in ((0, True), (None, False)):
+        model = fitted(kind, random_state=random_state, **options)
+        first = model.predict(DATA[2])
+        twin = clone(model).fit(DATA[2], Y).predict(DATA[2])
+        assert np.array_equal(first, twin) == repeats
+        again = model.fit(DATA[2], Y).predict(DATA[2])
+        assert not np.allclose(first, again, atol=1e-3)
+
+
+# --- callbacks, interruptions, copies -------------------------------------------------
+
+
+class Recorder:
+    """Counts tasks, keeps all that it is passed, may end the fit after some sweeps."""
+
+    def __init__(self, stop_after=None, error=None):
+        self.names, self.passed = [], []
+        self.stop_after, self.error = stop_after, error
+
+    def setup(self, estimator, context):
+        self.passed.append(context)
+
+    def teardown(self, estimator, context):
+        self.passed.append(context)
+
+    def on_fit_task_begin(self, estimator, context, *, X=None, y=None, metadata=None):
+        self.names.append(context.task_name)
+        self.passed += [X, y, metadata]
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None):
+        self.passed += [X, y, metadata]
+        stops = self.names.count("sweep") == self.stop_after
+        if stops and self.error is not None:
+            raise self.error
+        return stops
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_callbacks_see_every_sweep_but_no_data_and_may_stop(kind, capsys):
+    recorder = Recorder()
+    model = kind(1, perturbation="input", levels=LEVELS, max_iter=5, random_state=0)
+    model.set_callbacks(recorder, ProgressBar()).fit(DATA[2], Y)
+    assert recorder.names == ["fit"] + ["sweep"] * 5
+    assert not any(isinstance(p, np.ndarray) for p in recorder.passed)
+    assert f"{kind.__name__} - fit" in capsys.readouterr().out
+    model.set_callbacks(Recorder(stop_after=2)).fit(DATA[2], Y)
+    assert model.n_iter_ == 2
+
+
+def test_an_interrupted_fit_leaves_no_model_under_a_wrong_guarantee():
+    model = fitted(epsilon=8.0).set_params(epsilon=1.0)
+    model.set_callbacks(Recorder(1, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(DATA[2], Y)
+    # The values were randomised, so that the release counts; there is no model.
+    assert model.privacy_guarantee_.epsilon <= 1.0
+    with pytest.raises(NotFittedError):
+        model.predict(DATA[2])
+    assert not hasattr(model, "factors_")
+
+
+@pytest.mark.parametrize("domain", ["levels", "bounds"])
+def test_nothing_of_the_values_survives_in_the_fitted_object(domain):
+    y = np.random.default_rng(5).uniform(1, 4, len(Y))
+    model = fitted(epsilon=1.0, max_iter=3, random_state=None, **DOMAINS[domain])
+    found = pickle.dumps(model.fit(DATA[2], y))
+    levels = np.array(LEVELS)
+    clipped = y if domain == "bounds" else levels[
+        np.abs(y[:, np.newaxis] - levels).argmin(axis=1)
+    ]  # fmt: skip
+    secrets = [*y[:50], y.min(), y.max()]
+    for one in (y, clipped):
+        secrets += [one.mean(), one.sum(), one.std(), one.var()]
+    secrets += [y[DATA[2][:, 0] == u].mean() for u in range(20)]
+    for secret in map(float, secrets):
+        forms = [struct.pack(code, secret) for code in ("<d", ">d", "<f", ">f")]
+        assert not any(form in found for form in forms)
+    assert struct.pack(">d", model.offset_) in found
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_pickle_predicts_the_same(kind):
+    model = fitted(kind, order=3)
+    copy = pickle.loads(pickle.dumps(model))
+    assert_array_equal(copy.predict(DATA[3]), model.predict(DATA[3]))
+    assert copy.privacy_guarantee_ == model.privacy_guarantee_
+    assert str(copy.privacy_guarantee_) == str(fitted(order=3).privacy_guarantee_)
+
+
+# --- refusals, before anything is drawn -----------------------------------------------
+
+GOOD = [[0, 0], [1, 2], [2, 1]], [1.0, 2.0, 3.0]
+WHERE, SECRET = GOOD[0], 4.25
+
+
+@pytest.mark.parametrize(
+    ("data", "params", "message"),
+    [
+        (([[0, SECRET], [1, 1]], [1, 2]), {}, "some are fractional"),
+        (([[0, -1], [1, 1]], [1, 2]), {}, "Negative values in data"),
+        (([[0, 0], [1, 3]], [1, 2]), {"shape": (2, 3)}, "outside the tensor"),
+        (([[0, 0, 0]], [1]), {"shape": (2, 3)}, "3 columns"),
+        (([[0], [1]], [1, 2]), {}, r"1 feature\(s\)"),
+        (([SECRET, 1], [1, 2]), {}, "Expected 2D array"),
+        ((np.full((2, 2), SECRET + 0j), [1, 2]), {}, "Complex data"),
+        ((np.empty((0, 2)), []), {}, r"0 sample\(s\)"),
+        (([["a", "b"]], [1]), {}, "must hold numbers"),
+        (([[0, 2**40]], [1]), {}, "below 2"),
+        (([[0, np.nan]], [1]), {}, "NaN"),
+        ((WHERE, [SECRET, np.nan, 2]), {}, "Input y contains NaN"),
+        ((WHERE, [SECRET, np.inf, 2]), {}, "infinity"),
+        ((WHERE, [SECRET, 2]), {}, "inconsistent"),
+        ((WHERE, np.array(["4.25x", "1", "2"])), {}, "y must hold numbers"),
+        ((WHERE, np.array(["4.25x", "1", "2"], dtype=object)), {}, "must hold numbers"),
+        ((WHERE, np.array([SECRET, 1j, 0])), {}, "Complex data"),
+        ((WHERE, np.ones(3, dtype="M8[s]")), {}, "must hold numbers"),
+        ((WHERE, np.full(3, b"4.25x")), {}, "must hold numbers"),
+        ((np.array([SECRET, 1.5, np.nan]),), {}, "two or more modes"),
+        ((np.full((3, 4), np.nan),), {}, "all are NaN"),
+        ((np.array([[SECRET, INF], [0, 1]]),), {}, "infinity"),
+        ((np.full((3, 4), SECRET),), {"shape": (4, 3)}, "but shape is"),
+        ((np.zeros((3, 4)),), {"rank": 4}, "larger than can be fitted"),
+        ((np.array([["1", "4.25"], ["2", "x"]]),), {}, "must hold numbers"),
+        (GOOD, {"rank": 4}, "larger than can be fitted"),
+        (GOOD, {"rank": 0, "biases": False}, "nothing to fit"),
+        (GOOD, {"rank": -1}, "'rank' parameter"),
+        (GOOD, {"epsilon": 0}, "'epsilon' parameter"),
+        (GOOD, {"epsilon": np.nan}, "'epsilon' parameter"),
+        (GOOD, {"epsilon": 1e-12}, "too small"),
+        (GOOD, {"value_bounds": (5, 1)}, "low < high"),
+        (GOOD, {"value_bounds": (1, 1)}, "low < high"),
+        (GOOD, {"value_bounds": (0, np.inf)}, "finite"),
+        (GOOD, {"value_bounds": (0, 1, 2)}, "pair"),
+        (GOOD, {"levels": [1]}, "at least two"),
+        (GOOD, {"levels": [1, 1, 2]}, "ascending"),
+        (GOOD, {"levels": [1, 9], "value_bounds": (0, 5)}, "within"),
+        (GOOD, {"level_prior": [0.5, 0.5]}, "declare them too"),
+        (GOOD, {"levels": [1, 2], "level_prior": [1]}, "one probability"),
+        (GOOD, {"levels": [1, 2], "level_prior": [1, 1]}, "sum to one"),
+        (GOOD, {"levels": [1, 2], "level_prior": [2, -1]}, "non-negative"),
+        (GOOD, {"levels": range(21), "level_prior": [1 / 21] * 21}, "up to 20 levels"),
+        (GOOD, {"shape": (3,)}, "at least two positive"),
+        (GOOD, {"shape": (3, 0)}, "at least two positive"),
+        (GOOD, {"shape": (3.5, 3)}, "at least two positive"),
+        (GOOD, {"max_iter": 0}, "'max_iter' parameter"),
+        (GOOD, {"random_state": np.random.default_rng(0)}, "random_state"),
+        (GOOD, {"random_state": -1}, "random_state"),
+        (GOOD, {"unit": "user"}, "'unit' parameter"),
+        (GOOD, {"perturbation": "none"}, "'perturbation' parameter"),
+    ],
+)
+def test_wrong_input_is_refused(data, params, message):
+    if not {"value_bounds", "levels", "level_prior"} & set(params):
+        params = {"value_bounds": (0, 5), **params}
+    model = CPCompletion(**{"rank": 1, **params})
+    with refused(message, secret=str(SECRET)):
+        model.fit(*data)
+    assert not hasattr(model, "privacy_guarantee_")
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+@pytest.mark.parametrize("how", ["fit", "fit_batches", "partial_fit"])
+def test_missing_values_are_refused_also_where_others_are_not_checked(how, missing):
+    model = fitted()
+    before = model.privacy_guarantee_
+    y = [missing, *Y[1:]]
+    argument = ([(DATA[2], y)],) if how == "fit_batches" else (DATA[2], y)
+    for finite in (False, True):
+        with config_context(assume_finite=finite), refused("NaN|missing"):
+            getattr(model, how)(*argument)
+    assert model.privacy_guarantee_ == before
+    assert np.isfinite(model.predict(DATA[2])).all()
+
+
+@pytest.mark.parametrize(
+    ("rank", "biases", "message"),
+    [
+        ((2, 2), True, "one for each of the 3 modes"),
+        ((2.0, 2, 2), True, "one for each of the 3 modes"),
+        ((2, 0, 2), True, "positive, or all 0"),
+        ((2, -1, 2), True, "positive, or all 0"),
+        (4, True, "The rank 4 of mode 2 is larger than the mode"),
+        ((7, 2, 3), True, "The rank 7 of mode 0 is larger than the product 6"),
+        (0, False, "nothing to fit"),
+        ((60, 60, 3), True, "too large to be fitted"),
+    ],
+)
+def test_ranks_are_refused(rank, biases, message):
+    with refused(message):
+        fitted(TuckerCompletion, rank, 3, biases=biases)
+
+
+def test_a_rank_that_just_fits():
+    assert fitted(TuckerCompletion, (6, 2, 3), 3, max_iter=1).n_iter_ == 1
+    assert fitted(TuckerCompletion, 3, 3, max_iter=1).n_iter_ == 1
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[120, 0]], "outside the tensor"),
+        ([[0, -2]], "only -1"),
+        ([[0, 0.5]], "fractional"),
+        ([[0, 0, 0]], "3 features"),
+    ],
+)
+def test_predict_refuses_coordinates_that_do_not_exist(X, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(max_iter=1).predict(X)

@@ -1,0 +1,616 @@
+"""What every private completion promises, whatever it perturbs.
+
+A new solver takes one line in `SOLVERS`. What is particular to a perturbation is in
+tests/completion.
+"""
+
+import itertools
+import math
+import pickle
+import struct
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from sktensordp.audit import audit_mechanism
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.exceptions import (
+    BudgetExceededError,
+    PrivacyLeakWarning,
+)
+from sktensordp.noise import GaussianLattice, LaplaceLattice
+from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests.support.divergence import gaussian_stick
+from tests.support.replaying import accounted, drawing, quick, recorded
+
+EPSILON, DELTA = 2.0, 1e-6
+
+
+@dataclass(frozen=True)
+class Solver:
+    """One way to fit a completion privately.
+
+    Attributes
+    ----------
+    perturbation : str
+    delta : float
+        That it states.
+    unit : "entry" or int
+    calibration : {"sound", "published"}
+    sound : bool
+        Whether what is claimed of it holds.
+    sweeps : bool
+        Whether callbacks hear of every iteration.
+    forms : tuple of str
+        Of the decompositions, those that it fits in ways of their own.
+    """
+
+    perturbation: str
+    delta: float = 0.0
+    unit: str | int = "entry"
+    calibration: str = "sound"
+    sound: bool = True
+    sweeps: bool = False
+    forms: tuple[str, ...] = ("CP",)
+
+    def __str__(self):
+        return f"{self.perturbation}-{self.unit}-{self.calibration}"
+
+    @property
+    def relation(self):
+        return "replace-one" if self.unit == "entry" else "add-or-remove"
+
+
+BOTH = {"forms": ("CP", "Tucker")}
+SOLVERS = [
+    Solver("input", sweeps=True, **BOTH),
+    Solver("gradient", DELTA, sweeps=True, **BOTH),
+    Solver("output"),
+    Solver("statistics", **BOTH),
+    Solver("sums"),
+    Solver("auto"),
+    Solver("sums", DELTA, unit=0),
+    Solver("statistics", DELTA, unit=0, sweeps=True, **BOTH),
+    Solver("auto", DELTA, unit=0),
+    Solver("input", calibration="published", sweeps=True),
+    Solver("gradient", calibration="published", sound=False, sweeps=True, **BOTH),
+    Solver("output", calibration="published", sound=False, sweeps=True),
+]
+FORMS = {"CP": (CPCompletion, 2), "Tucker": (TuckerCompletion, (2, 3, 2))}
+SOUND = [solver for solver in SOLVERS if solver.sound]
+
+
+def in_every_form(solvers):
+    cases = [(form, solver) for solver in solvers for form in solver.forms]
+    return pytest.mark.parametrize(("form", "solver"), cases, ids=str)
+
+
+of_every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=str)
+of_sound_solvers = pytest.mark.parametrize("solver", SOUND, ids=str)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+RNG = np.random.default_rng(0)
+SHAPE = (5, 6, 4)
+TENSOR = RNG.uniform(0, 1, SHAPE)
+TENSOR[RNG.random(SHAPE) < 0.6] = np.nan
+X = np.argwhere(~np.isnan(TENSOR))
+Y = TENSOR[tuple(X.T)]
+
+
+def make(solver, form="CP", **params):
+    estimator, rank = FORMS[form]
+    options = {
+        "rank": rank, "epsilon": EPSILON, "delta": DELTA, "value_bounds": (0, 1),
+        "shape": SHAPE, "max_iter": 3, "random_state": 0, "unit": solver.unit,
+        "perturbation": solver.perturbation, "calibration": solver.calibration,
+        "n_pattern_components": 0, **params,
+    }  # fmt: skip
+    return estimator(**options)
+
+
+def others(solver):
+    """Other values; where users are protected, other entries altogether."""
+    rng = np.random.default_rng(9)
+    if solver.unit == "entry":
+        return X, rng.normal(0.3, 2.0, len(X))
+    return X[::2] % [4, 6, 4], rng.uniform(0, 1, len(X[::2]))
+
+
+def unknown(solver):
+    """Everywhere, but for an unknown user where users are protected."""
+    everywhere = np.argwhere(np.ones(SHAPE))
+    if solver.unit != "entry":
+        everywhere[:, solver.unit] = -1
+    return everywhere
+
+
+# --- the guarantee -------------------------------------------------------------------
+
+
+@in_every_form(SOLVERS)
+def test_the_guarantee_is_stated_before_any_data_are_seen(form, solver):
+    """It is the one that was asked for, and the same for all data."""
+    model = make(solver, form).fit(X, Y)
+    found = model.privacy_guarantee_
+    assert found.unit == solver.unit
+    assert found.relation == solver.relation
+    assert found.delta == solver.delta
+    assert privacy_of(model).guarantee == found
+    assert clone(model).fit(*others(solver)).privacy_guarantee_ == found
+    if solver.sound:
+        assert 0.95 * EPSILON < found.epsilon <= EPSILON
+        assert found.protects
+        assert found.claimed is None
+    else:
+        assert found.epsilon == math.inf
+        assert not found.protects
+        assert found.claimed == (EPSILON, 0.0)
+    allowed = {solver.perturbation}
+    if solver.perturbation == "auto":
+        allowed = {"input", "statistics", "sums"}
+    assert model.perturbation_ in allowed
+
+
+@of_every_solver
+def test_the_guarantee_is_recorded_before_any_noise_is_drawn(solver):
+    model = make(solver)
+    with PrivacyBudget(math.inf, 1e-3) as budget:
+        seen = []
+        with drawing(lambda _: seen.append(budget.spent)) as opened:
+            model.fit(X, Y)
+        assert opened
+        assert set(map(str, seen)) == {str(budget.spent)}
+        # Counted once.
+        assert budget.spent.epsilon_at(1e-3) == model.privacy_guarantee_.epsilon_at(
+            1e-3
+        )
+
+
+@of_every_solver
+def test_a_budget_that_is_too_small_leaves_everything_as_it_was(solver):
+    model = make(solver).fit(X, Y)
+    before = pickle.dumps(model)
+    with (
+        PrivacyBudget(0.5 * EPSILON, solver.delta) as budget,
+        drawing() as opened,
+        recorded() as releases,
+        pytest.raises(BudgetExceededError),
+    ):
+        model.fit(X, Y)
+    assert not opened
+    assert not releases.exact
+    assert budget.spent is None
+    assert pickle.dumps(model) == before
+
+
+@of_sound_solvers
+def test_a_search_counts_what_its_fits_take(solver):
+    search = GridSearchCV(make(solver), {"epsilon": [EPSILON]}, cv=2).fit(X, Y)
+    found = search.best_estimator_.privacy_guarantee_
+    (_, of_folds, planned), (_, refit, _) = privacy_of(search).releases
+    # In one of two training parts, and in the refit; entries of users in both.
+    assert (of_folds, refit) == (1 if solver.unit == "entry" else 2, 1)
+    for at in (0.0, EPSILON):
+        assert planned.delta_at(at) >= found.delta_at(at) * (1 - 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
+@of_every_solver
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("value_bounds", "range of the values"), ("shape", "shape is read off")],
+)
+def test_what_is_not_declared_voids_the_guarantee(missing, message, solver):
+    if missing == "shape" and solver.unit == "entry":
+        assert make(solver, shape=None).fit(X, Y).privacy_guarantee_.delta < 1
+        return
+    model = make(solver, **{missing: None})
+    with pytest.warns(PrivacyLeakWarning, match=message) as caught:
+        model.fit(X, Y)
+    leaks = [one for one in caught if one.category is PrivacyLeakWarning]
+    # Once, and at the line that called fit.
+    assert [one.filename for one in leaks] == [__file__]
+    found = model.privacy_guarantee_
+    assert found.epsilon == math.inf
+    assert not found.protects
+    assert found.unit == solver.unit
+    assert found.claimed == (EPSILON, solver.delta)
+    # Noise there is all the same.
+    with pytest.warns(PrivacyLeakWarning):
+        again = make(solver, **{missing: None}, random_state=1).fit(X, Y)
+    at = unknown(solver)
+    assert np.any(model.predict(at) != again.predict(at))
+
+
+# --- what one value or user moves ----------------------------------------------------
+
+
+def neighbours(solver):
+    """Data that differ from (X, Y) by all there is of one entry or user."""
+    if solver.unit == "entry":
+        for entry, value in itertools.product(range(0, len(Y), 5), [-1e9, 1e9]):
+            changed = Y.copy()
+            changed[entry] = value
+            yield X, changed
+    else:
+        for user in range(SHAPE[solver.unit]):
+            rest = X[:, solver.unit] != user
+            yield X[rest], Y[rest]
+
+
+def largest_spent(solver, form, factor=1.0, wrong=1):
+    """Most that a neighbour spends, pure and Gaussian, and what is accounted for."""
+    model = make(solver, form)
+    with quick():
+        with recorded(factor=factor, wrong=wrong) as start:
+            model.fit(X, Y)
+        found = []
+        for other in neighbours(solver):
+            with recorded(start, wrong=wrong) as replayed:
+                clone(model).fit(*other)
+            found.append(start.spent(replayed))
+    assert len(found) > 4
+    return np.array(found), accounted(model.privacy_guarantee_), model
+
+
+@in_every_form(SOUND)
+def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, solver):
+    factor = 0.0 if form == "CP" else 1.0
+    found, accounted_for, model = largest_spent(solver, form, factor)
+    assert np.all(found <= np.array(accounted_for) * (1 + 1e-9))
+    # Which is what the guarantee says, of pure or of Gaussian releases at least.
+    pure, mu = accounted_for
+    guarantee = model.privacy_guarantee_
+    if solver.delta:
+        for at in (0.0, EPSILON):
+            assert guarantee.delta_at(at) >= gaussian_stick(mu, at) * (1 - 1e-9)
+    else:
+        assert mu == 0
+        assert guarantee.epsilon == pytest.approx(pure, rel=1e-9)
+    # Not much less, or noise is wasted.
+    assert found.max() > 0.55 * max(accounted_for)
+
+
+# --- what gets out -------------------------------------------------------------------
+
+
+@in_every_form(SOLVERS)
+def test_all_that_is_stored_is_a_function_of_the_releases(form, solver):
+    """Two data sets, the same releases: not a byte of what is stored differs."""
+    # A CP with features of where there are entries, where these are public.
+    model = make(solver, form, n_pattern_components=2 if form == "CP" else 0)
+    with recorded() as start:
+        one = clone(model).fit(X, Y)
+    with recorded(start) as found:
+        two = clone(model).fit(*others(solver))
+    if not solver.sound:
+        # As is said of them: the data show beside what got noise.
+        assert pickle.dumps(one) != pickle.dumps(two)
+        return
+    assert len(found.exact) == len(start.exact)
+    assert np.any(start.flat != found.flat)
+    assert pickle.dumps(one) == pickle.dumps(two)
+    assert repr(one) == repr(two)
+    assert str(privacy_of(one)) == str(privacy_of(two))
+    assert vars(one).keys() == vars(two).keys()
+    at = unknown(solver)
+    assert_array_equal(one.predict(at), two.predict(at))
+
+
+@in_every_form(SOLVERS)
+def test_no_value_and_no_sum_is_stored(form, solver):
+    values = Y.copy()
+    values[::5] = 0.7234567
+    with recorded() as found:
+        model = make(solver, form, random_state=None).fit(X, values)
+    stored = pickle.dumps(model)
+    secrets = [*values, *(2 * values - 1), values.sum(), values.mean()]
+    for lattice, parts in zip(found.lattices, found.exact, strict=True):
+        if hasattr(lattice, "step"):
+            secrets += [s * lattice.step for part in parts for s in part.ravel()]
+    for mode in range(3):
+        sums, counts = np.bincount(X[:, mode], values), np.bincount(X[:, mode])
+        secrets += [*sums, *(sums / counts)]
+    # Those that no other number could be by chance: some are a few whole steps.
+    packed = {struct.pack("<d", secret) for secret in secrets}
+    packed = [number for number in packed if number.count(0) <= 4]
+    assert len(packed) > 80
+    assert not any(number in stored for number in packed)
+    assert b"7234567" not in stored
+
+
+@of_every_solver
+def test_a_fit_without_noise_is_the_plain_one(solver):
+    """Infinite epsilon, against a large one with the noise left out."""
+    large = 300.0 if solver.delta else 1e4
+    options = {"gradient_clip": 1e9} if solver.calibration == "published" else {}
+    model = make(solver, epsilon=math.inf, **options)
+    with drawing() as opened:
+        free = model.fit(X, Y)
+    # But for the start of what begins at random.
+    assert bool(opened) == (solver.calibration == "published")
+    found = free.privacy_guarantee_
+    assert found.epsilon == math.inf
+    assert not found.protects
+    assert found.claimed is None
+    with recorded(factor=0.0):
+        # The same as "auto" takes there.
+        silent = make(solver, epsilon=large, **options)
+        silent.set_params(perturbation=free.perturbation_).fit(X, Y)
+    at = unknown(solver)
+    # Of users there are few for so much noise.
+    tolerance = 5e-3 if solver.unit == "entry" else 0.03
+    assert_allclose(silent.predict(at), free.predict(at), atol=tolerance)
+    assert np.std(free.predict(X)) > 0.05
+    # Another range than the data's is not asked for, nor warned of.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(model).set_params(value_bounds=None, shape=None).fit(X, Y)
+
+
+@in_every_form(SOLVERS)
+def test_every_release_has_a_key_of_its_own(form, solver):
+    model, at = make(solver, form), unknown(solver)
+    found, opened = [], []
+    for _ in range(2):
+        with drawing() as streams:
+            found.append(model.fit(X, Y).predict(at))
+        assert len({key for key, _ in streams}) == 1
+        opened += streams
+    assert len(set(opened)) == len(opened)
+    assert np.any(found[0] != found[1])
+    # A fresh object repeats both of them, and None never does.
+    again = clone(model)
+    for expected in found:
+        assert_array_equal(again.fit(X, Y).predict(at), expected)
+    with drawing() as streams:
+        for _ in range(2):
+            clone(model).set_params(random_state=None).fit(X, Y)
+    assert len(set(streams)) == len(streams)
+    assert len({key for key, _ in streams}) == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+@of_every_solver
+def test_an_interrupted_fit_counts_and_leaves_nothing(solver, late):
+    model = make(solver, epsilon=math.inf).fit(X, Y).set_params(epsilon=EPSILON)
+    with drawing() as opened:
+        whole = make(solver).fit(X, Y)
+
+    def interrupt(number):
+        if number == (len(opened) - 1 if late else 0):
+            raise KeyboardInterrupt
+
+    with PrivacyBudget(math.inf, 1e-3) as budget:
+        with drawing(interrupt), pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y)
+        spent = whole.privacy_guarantee_
+        assert budget.spent.epsilon_at(1e-3) == spent.epsilon_at(1e-3)
+    assert model.privacy_guarantee_ == spent
+    assert not hasattr(model, "factors_")
+    assert not hasattr(model, "n_iter_")
+    # No more than of other data.
+    other = make(solver, epsilon=math.inf).fit(X, Y).set_params(epsilon=EPSILON)
+    with drawing(interrupt), pytest.raises(KeyboardInterrupt):
+        other.fit(*others(solver))
+    assert pickle.dumps(model) == pickle.dumps(other)
+
+
+# --- refusals ------------------------------------------------------------------------
+
+BAD_DATA = {
+    "outside": ([[0, 6, 0]], [0.123456789], "outside the tensor"),
+    "far outside": ([[987654, 1, 0]], [0.5], "outside the tensor"),
+    "negative": ([[-1, 0, 0]], [0.5], "Negative values"),
+    "fraction": ([[0.123456789, 0, 0]], [0.5], "fractional"),
+    "NaN coordinate": ([[np.nan, 0, 0]], [0.5], "NaN"),
+    "NaN": ([[0, 0, 0]], [np.nan], "NaN"),
+    "infinity": ([[0, 0, 0]], [np.inf], "infinity"),
+    "words": ([[0, 0, 0]], ["12345 is secret"], "must hold numbers"),
+    "lengths": ([[0, 0, 0]], [0.123456789, 0.123456789], "inconsistent"),
+}
+BAD_PARAMS = {
+    "epsilon of zero": {"epsilon": 0.0},
+    "tiny epsilon": {"epsilon": 1e-300},
+    "range": {"value_bounds": (1, 0)},
+    "levels": {"levels": [1, 0], "value_bounds": None},
+    "rank": {"rank": 20},
+    "shape": {"shape": (5, 6)},
+    "clip": {"gradient_clip": 0.0},
+    "smooth mode that is not there": {"smooth_modes": [7]},
+}
+
+
+@pytest.mark.parametrize("way", ["fit", "fit_batches"])
+@of_every_solver
+def test_bad_data_are_refused_and_not_shown(solver, way):
+    model = make(solver).fit(X, Y)
+    before = pickle.dumps(model)
+    for bad, values, message in BAD_DATA.values():
+        data = (bad, values) if way == "fit" else ([(X, Y), (bad, values)],)
+        with drawing() as opened, pytest.raises(ValueError, match=message) as caught:
+            getattr(model, way)(*data)
+        assert not opened
+        assert "12345" not in str(caught.value)
+        assert "98765" not in str(caught.value)
+        # Nothing of the earlier fit has changed.
+        assert pickle.dumps(model) == before
+
+
+@in_every_form(SOLVERS)
+def test_bad_parameters_are_refused_before_anything_is_drawn(form, solver):
+    bad = dict(BAD_PARAMS)
+    if form == "CP":
+        # It may have more terms than rows.
+        del bad["rank"]
+    if solver not in (SOLVERS[0], SOLVERS[5]):
+        bad["smooth modes"] = {"smooth_modes": [1]}
+    if solver.delta:
+        bad["delta"] = {"delta": 0.0}
+        bad["tiny delta"] = {"delta": 1e-300}
+    if solver.perturbation == "sums":
+        bad["nothing to fit"] = {"biases": False}
+    values = np.full(len(Y), 0.123456789)
+    model = make(solver, form).fit(X, Y)
+    fitted, attributes = pickle.dumps(model), model.get_params()
+    for params in bad.values():
+        model.set_params(**params)
+        with drawing() as opened, pytest.raises(ValueError, match=r".{20}") as caught:
+            model.fit(X, values)
+        assert not opened, params
+        assert "0.12345" not in str(caught.value)
+        assert pickle.dumps(model.set_params(**attributes)) == fitted
+        fresh = make(solver, form, **params)
+        with pytest.raises(ValueError, match=r".{20}"):
+            fresh.fit(X, values)
+        assert not hasattr(fresh, "privacy_guarantee_")
+
+
+# --- the estimator -------------------------------------------------------------------
+
+
+@in_every_form(SOLVERS)
+def test_the_fitted_object(form, solver):
+    for dtype in (np.float64, np.float32):
+        model = make(solver, form, value_bounds=(0.2, 0.8)).fit(X, Y.astype(dtype))
+        at = unknown(solver)
+        found = model.predict(at)
+        if solver.unit == "entry":
+            assert found.dtype == dtype
+        assert np.all((found >= 0.2) & (found <= 0.8))
+        assert_array_equal(pickle.loads(pickle.dumps(model)).predict(at), found)
+        assert np.all(np.isfinite(model.predict([[-1, -1, -1], [0, -1, 2]])))
+        assert len(model.recommend([0, 1], 3, context=[0])) == 2
+    streams = solver == SOLVERS[0]
+    assert hasattr(model, "partial_fit") == streams
+    if not streams and model.perturbation_ != "input":
+        with pytest.raises(ValueError, match="standard deviations"):
+            model.predict(X, return_std=True)
+    assert hasattr(model, "fold_in") == (solver.unit != "entry")
+    assert clone(model).get_params() == model.get_params()
+
+
+@in_every_form(SOLVERS)
+def test_batches_and_tensors_are_fitted_alike(form, solver):
+    one = make(solver, form).fit(X, Y)
+    batches = zip(np.array_split(X, 5), np.array_split(Y, 5), strict=True)
+    two = make(solver, form).fit_batches(batches)
+    dense = make(solver, form).fit(TENSOR)
+    for other in (two, dense):
+        assert_allclose(other.predict(X), one.predict(X), rtol=1e-9, atol=1e-12)
+        assert other.privacy_guarantee_ == one.privacy_guarantee_
+    assert_allclose(
+        dense.transform(TENSOR)[tuple(X.T)], one.predict(X), rtol=1e-9, atol=1e-12
+    )
+
+
+class StopsAfterTwo:
+    """A callback that ends a fit after its second iteration."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, **_):
+        pass
+
+    def on_fit_task_end(self, estimator, context, **_):
+        self.seen += context.task_name == "sweep"
+        return self.seen >= 2
+
+    def teardown(self, estimator, context):
+        pass
+
+
+@of_every_solver
+def test_a_callback_that_ends_a_fit_leaves_the_guarantee_of_all(solver):
+    whole = make(solver).fit(X, Y)
+    model = clone(whole).set_callbacks(StopsAfterTwo()).fit(X, Y)
+    assert model.privacy_guarantee_ == whole.privacy_guarantee_
+    assert np.all(np.isfinite(model.predict(X)))
+    if solver.sweeps:
+        assert model.n_iter_ == 2 < whole.n_iter_
+
+
+@pytest.mark.slow
+@in_every_form(SOUND)
+def test_models_stay_finite(form, solver):
+    """Of values that are all the same, and of one entry, for all epsilons."""
+    options = {"learning_rate": 1e-6, "biases": solver.perturbation == "sums"}
+    for epsilon, n, values in ((1e-3, 1, Y), (300.0, len(Y), np.full(len(Y), 0.5))):
+        model = make(solver, form, epsilon=epsilon, **options).fit(X[:n], values[:n])
+        assert np.all(np.isfinite(model.predict(unknown(solver))))
+
+
+@of_sound_solvers
+def test_the_scale_of_values_does_not_matter(solver):
+    """A power of two keeps the noise; likelihoods are found to some digits."""
+    scale = 2.0**10
+    if solver.calibration == "published":
+        pytest.skip("its learning rate and regularization have a scale")
+    at = unknown(solver)
+    one = make(solver).fit(X, Y).predict(at)
+    other = make(solver, value_bounds=(0, scale)).fit(X, scale * Y).predict(at)
+    assert_allclose(other / scale, one, atol=3e-3)
+
+
+# --- audits --------------------------------------------------------------------------
+
+# A false alarm in 1e-3 for all audits of this file together.
+CONFIDENCE = 1 - 2e-4
+AUDITED = [s for s in SOUND if s.unit == "entry" and s.calibration == "sound"][:5]
+
+
+def audited(solver, epsilon):
+    """Everything that is released, on neighbours as different as can be."""
+    model = make(
+        solver, rank=1, epsilon=epsilon, shape=(2, 2), random_state=None, max_iter=2,
+        gradient_clip=0.3, n_pattern_components=0,
+    )  # fmt: skip
+    X, guarantee = [[0, 0], [1, 1]], model.fit([[0, 0]], [0.5]).privacy_guarantee_
+
+    def mechanism(values):
+        with recorded() as found:
+            model.fit(X, values)
+        return found.transcript
+
+    return audit_mechanism(
+        mechanism, [0.0, 0.5], [1.0, 0.5], n_trials=120, confidence=CONFIDENCE,
+        epsilon=guarantee.epsilon, delta=guarantee.delta,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", AUDITED, ids=str)
+def test_releases_are_audited_below_the_guarantee(solver):
+    """What is fitted is a function of what is audited."""
+    report = audited(solver, 1.0)
+    assert not report.violated, report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", AUDITED[:2], ids=str)
+def test_the_audit_would_notice_too_little_noise(solver, monkeypatch):
+    """A fortieth of it; the epsilon that it is shown to have is above."""
+    for lattice in (LaplaceLattice, GaussianLattice):
+
+        def too_little(self, values, bits, *args, randomize=lattice.randomize, **to):
+            before = values.copy()
+            noisy = before + (randomize(self, values, bits, *args, **to) - before) / 40
+            if to.get("out") is not None:
+                to["out"][...] = noisy
+            return noisy
+
+        monkeypatch.setattr(lattice, "randomize", too_little)
+    report = audited(solver, 1.0)
+    assert report.violated, report

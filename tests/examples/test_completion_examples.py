@@ -1,0 +1,190 @@
+"""The examples of completion run, and say what they must say."""
+
+import math
+import re
+
+import pytest
+
+pytestmark = pytest.mark.slow
+STARS = {"levels": [1, 2, 3, 4, 5]}
+
+
+def test_complete_ratings(run, ratings_file):
+    path = ratings_file(60, 80, 3000, more=lambda k: ",0", **STARS)
+    printed = run(
+        "complete_ratings.py", "--epsilons", 1, 8, "--rank", 3, "--random-state", 0,
+        "--ratings", path, "--levels", 1, 5, 1,
+    )  # fmt: skip
+    rows = dict(re.findall(r"^(.*?) {2,}(\d\.\d{3})", printed, flags=re.MULTILINE))
+    error = {name: float(value) for name, value in rows.items()}
+    assert error["CP with biases, no noise"] < error["global mean"]
+    assert error["8"] < error["1"]
+    found = re.findall(r"^([18]) ((?: +\d\.\d{3}){5})$", printed, flags=re.MULTILINE)
+    for _, row in found:
+        *others, auto = map(float, row.split())
+        assert auto < min(others) + 0.02
+    assert len(found) == 2
+    assert printed.count("differential privacy for the value of one") == 10
+
+
+def test_user_privacy(run, ratings_file, tmp_path):
+    features = tmp_path / "features.csv"
+    rows = [f"{i},{i % 2},{i / 10}" for i in range(45)]
+    features.write_text("\n".join(["item,odd,number", *rows]))
+    printed = run(
+        "user_privacy.py", "--epsilons", 1, 32, "--rank", 3, "--random-state", 0,
+        "--ratings", ratings_file(300, 50, 9000, **STARS), "--levels", 1, 5, 1,
+        "--per-user", 3, "--features", features,
+    )  # fmt: skip
+    rows = re.findall(r"^(.*?) {2,}(\d\.\d{3})$", printed, flags=re.MULTILINE)
+    error = {name: float(value) for name, value in rows[:5]}
+    mean, own = error["global mean"], error["user's own mean, no budget"]
+    assert error["CP with biases, no noise"] < error["biases, no noise"] < own < mean
+    table = {
+        epsilon: list(map(float, row.split()))
+        for epsilon, row in re.findall(
+            r"^(1|32|inf) ((?: +\d\.\d{3}){5})$", printed, re.MULTILINE
+        )
+    }
+    assert len(table) == 3
+    assert table["32"][0] < table["1"][0] < mean
+    assert table["32"][0] < own
+    for sums, statistics, auto, *_ in table.values():
+        assert auto < min(sums, statistics) + 0.02
+    assert (
+        "(epsilon = 32, delta = 1e-05)-differential privacy for everything" in printed
+    )
+    assert "at one index of mode 0 (add-or-remove)" in printed
+
+
+def test_simulation_study(run):
+    arguments = ["--realisations", "1", "--epsilons", "2", "64"]
+    arguments += ["--missing", "0.5", "--epsilon", "64"]
+    printed = run("simulation_study.py", *arguments)
+    rows = re.findall(
+        r"^(\S.*?) +([\d.]+)±0.0 +([\d.]+)±0.0 {4}(\S.*)$", printed, re.MULTILINE
+    )
+    holds = {name: what for name, _, _, what in rows}
+    assert len(holds) == 12
+    false = {name for name, what in holds.items() if what == "no epsilon holds"}
+    assert false == {"published gradient", "published output"}
+    assert printed.count("No differential privacy for the value of one") == 2
+    small, large = ({row[0]: float(row[k]) for row in rows} for k in (1, 2))
+    mean = small["predict the mean, no noise"]
+    private = [value for name, value in small.items() if "no noise" not in name]
+    assert min(private) > 0.95 * mean
+    assert large["auto"] < 0.5 * mean < large["published input"]
+
+
+def test_ratings_study(run, ratings_file):
+    path = ratings_file(
+        60, 80, 3000, more=lambda k: f",{1_000_000 * (k % 12)}", **STARS
+    )
+    printed = run(
+        "ratings_study.py", "--ratings", path, "--levels", 1, 5, 1, "--rank", 3,
+        "--epsilons", 1, 16, "--splits", 1,
+    )  # fmt: skip
+    assert "(60, 80, 5), 5 times with ratings" in printed
+    rows = re.findall(
+        r"^(\S.*?) {2,}(\d\.\d{3})\*? +(\d\.\d{3})\*? +(\S.*)$", printed, re.MULTILINE
+    )
+    holds = {name: what for name, _, _, what in rows}
+    assert len(holds) == 14
+    false = {name for name, what in holds.items() if what == "no epsilon holds"}
+    raw = {f"published {name}, bi-scaled" for name in ("input", "gradient", "output")}
+    assert false == {"published gradient", "published output"} | raw
+    # The halves of the budget add up again.
+    both = "half for bi-scaling: (epsilon = 16, delta = 0)-differential privacy"
+    assert printed.count(both) == 2
+    error = {name: float(value) for name, _, value, _ in rows}
+    (mean,) = re.findall(r"^global mean, no noise +(\d\.\d{3})$", printed, re.MULTILINE)
+    assert error["auto"] < min(float(mean), error["published input"])
+
+
+def test_hourly_counts(run):
+    printed = run("hourly_counts.py", "--days", "4", "--random-state", "0")
+    rows = re.findall(r"^(\S.*?) {2,}(\d+\.\d{3})$", printed, re.MULTILINE)
+    error = {name: float(value) for name, value in rows}
+    tied, loose = (
+        error[f"epsilon = 8, {name}"] for name in ("smooth hours", "hours on their own")
+    )
+    assert error["epsilon = inf, smooth hours"] < tied < loose < error["mean"]
+    held = [float(v) for v in re.findall(r"hold (\d+\.\d)% of", printed)]
+    # Counts are integers around few trips, so that intervals cannot be exact.
+    assert held == pytest.approx([50, 80, 95], abs=8)
+    assert printed.count("(epsilon = 8, delta = 0)-differential privacy for the") == 2
+
+
+def test_federated_ratings(run):
+    printed = run("federated_ratings.py", "--epsilon", 3, "--random-state", 0)
+    found = re.findall(r"^(.+?) {2,}([A-F]*) +(\d\.\d{3})$", printed, re.MULTILINE)
+    error = {name: float(value) for name, _, value in found}
+    shops = [letters for _, letters, _ in found if letters]
+    assert shops == ["ABCD", "ABDE", "ABCDE", "ABCDEF"]
+    assert error["no noise"] < error["a trusted server"]
+    assert error["no noise"] < error["Fargo joins"]
+    assert error["a trusted server"] < error["Fargo joins"]
+    assert error["Fargo joins"] < error["four shops answer, Evora is down"]
+    assert abs(error["Fargo joins"] - error["one machine, as much noise"]) < 0.03
+    # Each shop has one message, and what it says is bounded.
+    assert len(re.findall(r"^  \w+ +[\d,]+ bytes", printed, re.MULTILINE)) == 6
+    (ratio,) = re.findall(r"than e\^(\d\.\d+) times", printed)
+    assert 2.9 < float(ratio) <= 3.0
+    assert "epsilon = 3 at most, after 4 models" in printed
+    right, blind, most = map(float, re.findall(r"(\d+\.\d)%", printed))
+    odds = math.exp(3) * blind / (100 - blind)
+    assert blind < right < most == pytest.approx(100 * odds / (1 + odds), abs=0.2)
+
+
+ROW = re.compile(
+    r"^(\S.*?) {2,}([\d.]+) +([\d.]+) +([\d.]+) (\+ raw)? +(\d\.\d{3})\*? *±", re.M
+)
+METHODS = {
+    "GridSearchCV, naive", "GridSearchCV, divided", "PrivateSearchCV",
+    'PrivateSearchCV, "keep"', "no search", "known beforehand",
+}  # fmt: skip
+
+
+def parsed(printed):
+    """By method: epsilon of one fit, claimed and real ones, whether raw, error."""
+    return {
+        name: (*map(float, (one, claimed, really)), bool(raw), float(error))
+        for name, one, claimed, really, raw, error in ROW.findall(printed)
+    }
+
+
+def check_search(rows, total, n_candidates):
+    n_fits = n_candidates * 4 + 1
+    assert set(rows) == METHODS
+    one, claimed, really, raw, _ = rows["GridSearchCV, naive"]
+    assert one == claimed == total
+    assert raw
+    assert really == pytest.approx(n_fits * total, abs=1e-5)
+    one, claimed, really, raw, _ = rows["GridSearchCV, divided"]
+    assert one == pytest.approx(total / n_fits, rel=1e-3)
+    assert raw
+    assert really == pytest.approx(claimed, abs=1e-6)
+    for name in METHODS:
+        _, claimed, really, raw, error = rows[name]
+        assert claimed == total
+        assert 0.3 < error < 4
+        if not name.startswith("Grid"):
+            assert not raw
+            assert really == pytest.approx(total, abs=1e-6)
+    # Tries, score and choice; with a last fit there is less for each.
+    kept, refitted = rows['PrivateSearchCV, "keep"'][0], rows["PrivateSearchCV"][0]
+    assert refitted < kept < total
+    assert rows["known beforehand"][-1] <= rows["no search"][-1]
+
+
+def test_private_search(run, ratings_file):
+    printed = run(
+        "private_search.py", "--epsilons", 4, "--repeats", 1, "--tries", 2,
+        "--max-iter", 2, "--levels", 1, 5, 1,
+        "--ratings", ratings_file(30, 40, 600, **STARS),
+    )  # fmt: skip
+    assert "600 ratings; users x items are (30, 40)" in printed
+    _, published, default = re.split(r"^(?:Algorithm 1|default): ", printed, flags=re.M)
+    check_search(parsed(published), 4, 9)
+    check_search(parsed(default), 4, 3)
+    assert printed.count("The scores and the choice made by them") == 2

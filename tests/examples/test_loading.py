@@ -1,0 +1,42 @@
+"""Every example is a script that loads; the README's main command does its job."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests import EXAMPLES, ROOT
+from tests.support.scripts import load_script
+
+
+@pytest.mark.parametrize(
+    "path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem
+)
+def test_an_example_loads(path):
+    example = load_script(path)
+    assert callable(example.main)
+    assert example.__doc__.count("===") or example.__doc__.count("---")
+
+
+def test_the_main_command(tmp_path, ratings_file):
+    """As a user calls it, with its smallest options."""
+    block = (
+        (ROOT / "README.md").read_text().split("<!-- main command -->\n```bash\n")[1]
+    )
+    script = shlex.split(block.split("```")[0])[-1]
+    picture = tmp_path / "picture.png"
+    options = ["--ratings", ratings_file(20, 30, 300), "--rank", "1", "--epsilons", "8"]
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / script, *options, "--output", picture],
+        capture_output=True,
+        text=True,
+        env={"MPLBACKEND": "Agg", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert re.search(r"^8 ((?: +\d\.\d{3}){5})$", finished.stdout, re.MULTILINE)
+    assert (
+        "(epsilon = 8, delta = 0)-differential privacy for the value" in finished.stdout
+    )

@@ -1,0 +1,1316 @@
+"""Faults that the tests have to catch: one line each, where privacy rests on it.
+
+A fault is found by its text, so that it moves with the line. Each is planted in a copy
+of the package, where the tests that should see it are run, up to the first that fails.
+What survives them meets all other tests, the slow ones last:
+
+    python -m tests.faults
+    python -m tests.faults --only completion --results faults.jsonl
+
+With a file of results, what has been found out already is not run again. `--check` runs
+no test: it says which faults no longer have their line.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = shutil.ignore_patterns(
+    "__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "_build", "dist"
+)
+# What is run, one after the other: of which tier, whether the named tests alone.
+STAGES = (("own", True), ("slow", True), ("first", False), ("slow", False))
+# Longer than a whole tier takes: a test that hangs does not say what is wrong.
+LIMIT = 3600
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text of the package, and a wrong one in its place.
+
+    Parameters
+    ----------
+    name : str
+        What goes wrong, for which object.
+    file : str
+        Below the package; the text occurs there once.
+    old, new : str
+    tests : tuple of str
+        Files below ``tests``, or tests in them, that should see it.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+OF_RELEASES = [
+    Fault(
+        "no budget learns of a release",
+        "base.py",
+        "record(guarantee, name, self._unprotected())",
+        "return",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "a release is recorded when it has ended, and cannot be refused",
+        "base.py",
+        "        self._record(guarantee)\n        if anew:",
+        "        late = type('', (), {'__del__': lambda _: self._record(guarantee)})()"
+        "\n        if anew:",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "the model of an earlier fit stays under the guarantee of a later one",
+        "base.py",
+        "        if anew:",
+        "        if False:",
+        ("completion/test_decompositions.py",),
+    ),
+    Fault(
+        "what a process with an open budget sent releases elsewhere, unseen",
+        "base.py",
+        "        self._check_sent()\n        name",
+        "        name",
+        ("privacy/test_budget_processes.py::test_what_is_sent_refuses_there",),
+    ),
+    Fault(
+        "after several releases the guarantee is that of the last one alone",
+        "base.py",
+        "guarantee if total is None else total",
+        "guarantee",
+        ("completion/test_streams.py",),
+    ),
+    Fault(
+        "a report does not say that the noise follows from an integer",
+        "base.py",
+        "if self.random_state is None and not (releases and releases.seeded):",
+        "if True:",
+        ("privacy/test_report.py",),
+    ),
+    Fault(
+        "every seeded release of an object has the same key",
+        "_random.py",
+        "self._count += 1",
+        "self._count += 0",
+        ("test_random.py",),
+    ),
+    Fault(
+        "the key of the first release is used for all that follow",
+        "_random.py",
+        "self._key = secrets.token_bytes(_KEY_BYTES)",
+        "self._key = vars(os).setdefault('_key', secrets.token_bytes(_KEY_BYTES))",
+        ("test_random.py",),
+    ),
+    Fault(
+        "two neighbouring blocks of a release share their noise",
+        "_random.py",
+        "np.array([0, operator.index(block)]",
+        "np.array([0, operator.index(block) // 2]",
+        ("test_random.py",),
+    ),
+    Fault(
+        "the steps of a release share their noise",
+        "_random.py",
+        "(self._number << 32) + block",
+        "block",
+        ("completion/test_noisy_sums.py",),
+    ),
+    Fault(
+        "the key of a release outlives it",
+        "_random.py",
+        '"""Forget the key."""\n        self._key = None',
+        '"""Forget the key."""',
+        ("test_random.py",),
+    ),
+    Fault(
+        "values that are masked are used",
+        "_validation.py",
+        "if _has_masked(values):",
+        "if False:",
+        ("hardening/test_odd_inputs.py",),
+    ),
+    Fault(
+        "an error message quotes a value of the data",
+        "_validation.py",
+        'raise ValueError(re.sub(quoted, "", message))',
+        "raise ValueError(message)",
+        ("completion/test_decompositions.py", "hardening/test_leaks.py"),
+    ),
+    Fault(
+        "samples of Dask that have changed get the noise that others had",
+        "_dask.py",
+        "if not math.isnan(stop - start) and len(chunk) != stop - start:",
+        "if False:",
+        ("with_dask/test_lazy_transforms.py",),
+    ),
+]
+
+OF_NOISE = [
+    Fault(
+        "Gaussian noise is half as large",
+        "noise/_lattice.py",
+        "noise *= scale",
+        "noise *= scale / 2",
+        ("noise/test_gaussian_lattice.py",),
+    ),
+    Fault(
+        "Laplace noise is half as large",
+        "noise/_lattice.py",
+        "discrete_laplace(bits, self.numerator,",
+        "discrete_laplace(bits, 2 * self.numerator,",
+        ("noise/test_laplace_lattice.py",),
+    ),
+    Fault(
+        "half of the Gaussian sampler's distance from its law is left out",
+        "noise/_lattice.py",
+        "return n_cells * eta**2 + eta *",
+        "return n_cells * eta**2 + eta / 2 *",
+        ("noise/test_gaussian_lattice.py",),
+    ),
+    Fault(
+        "the epsilon of Laplace noise is rounded down",
+        "noise/_lattice.py",
+        "return nearest if nearest >= exact else math.nextafter(nearest, math.inf)",
+        "return nearest",
+        ("noise/test_laplace_lattice.py",),
+    ),
+    Fault(
+        "values are not clipped to the range that the noise is for",
+        "noise/_lattice.py",
+        "return np.clip(index, 0, n_steps, out=index)",
+        "return index",
+        ("noise/test_laplace_lattice.py",),
+    ),
+    Fault(
+        "what rounding to the lattice adds to a distance is left out",
+        "noise/_lattice.py",
+        "math.ceil(l1 / step * (1 + 1e-12)) + n_cells",
+        "math.ceil(l1 / step * (1 + 1e-12))",
+        ("noise/test_lattices_with_ranges.py",),
+    ),
+    Fault(
+        "the sign of a zero tells from which side a value was rounded",
+        "noise/_lattice.py",
+        "    index += 0.0\n",
+        "",
+        ("hardening/test_clip_then_round.py",),
+    ),
+    Fault(
+        "zero is drawn twice as often as the discrete Laplace law says",
+        "noise/_discrete.py",
+        "~(negative & (magnitude == 0))",
+        "np.ones(kept.size, dtype=bool)",
+        ("noise/test_discrete.py",),
+    ),
+    Fault(
+        "some integers are drawn more often than others",
+        "noise/_discrete.py",
+        "np.uint64(2**64 - 2**64 % bound - 1)",
+        "np.uint64(2**64 - 1)",
+        ("noise/test_discrete.py",),
+    ),
+    Fault(
+        "the hybrid mechanism states the smaller epsilon of its two parts",
+        "noise/_piecewise.py",
+        "return max(piecewise, two_point)",
+        "return min(piecewise, two_point)",
+        ("noise/test_piecewise.py",),
+    ),
+    Fault(
+        "the hybrid mechanism shows the value itself where it draws near it",
+        "noise/_piecewise.py",
+        "index[inside] + _below(bits, self.window, n_inside)",
+        "index[inside]",
+        ("noise/test_piecewise.py",),
+    ),
+    Fault(
+        "the caps of the sphere are not enlarged by what rounding moves",
+        "noise/_cap.py",
+        "return max(0.0, inner - turn), min(math.pi, outer + turn)",
+        "return inner, outer",
+        ("noise/test_cap.py",),
+    ),
+]
+
+OF_ACCOUNTING = [
+    Fault(
+        "delta of Gaussian noise is rounded down",
+        "privacy/_gaussian.py",
+        "min(log_delta + error, 0.0)",
+        "min(log_delta - error, 0.0)",
+        ("hardening/test_float_edges.py",),
+    ),
+    Fault(
+        "mu of Gaussian noise is a billionth too large",
+        "privacy/_gaussian.py",
+        "(1 - _ERROR - _ERROR_OF_LOG * abs(root))",
+        "(1 + 1e-9)",
+        ("privacy/test_gaussian.py",),
+    ),
+    Fault(
+        "the epsilon that is printed is rounded down",
+        "privacy/_guarantee.py",
+        "decimal.ROUND_CEILING",
+        "decimal.ROUND_FLOOR",
+        ("privacy/test_guarantee.py",),
+    ),
+    Fault(
+        "a guarantee may state a smaller epsilon than its event has",
+        "privacy/_guarantee.py",
+        "if self.epsilon < truth * (1 - 1e-12):",
+        "if False:",
+        ("privacy/test_guarantee.py",),
+    ),
+    Fault(
+        "sampling amplifies a guarantee for replaced records",
+        "privacy/_guarantee.py",
+        'not in ("add-or-remove", CALLERS_RELATION)',
+        'not in ("add-or-remove", "replace-one", CALLERS_RELATION)',
+        ("privacy/test_sampled_accounting.py::test_subsampled_guarantee",),
+    ),
+    Fault(
+        "a guarantee of many releases is that of one",
+        "privacy/_guarantee.py",
+        "SelfComposedDpEvent(self.event, count)",
+        "SelfComposedDpEvent(self.event, 1)",
+        ("privacy/test_mixtures.py",),
+    ),
+    Fault(
+        "guarantees for different units are composed",
+        "privacy/_composition.py",
+        "if len(units) > 1:",
+        "if False:",
+        ("privacy/test_guarantee.py",),
+    ),
+    Fault(
+        "a part of the data that another part covers is taken to be the worse one",
+        "privacy/_ledger.py",
+        "and other.mu <= self.mu",
+        "and other.mu >= self.mu",
+        ("privacy/test_mixtures.py",),
+    ),
+    Fault(
+        "of two Gaussian releases the larger one alone is counted",
+        "privacy/_ledger.py",
+        "ledger.mu = _mu_of_both(ledger.mu, mu)",
+        "ledger.mu = max(ledger.mu, mu)",
+        ("privacy/test_accounting.py",),
+    ),
+    Fault(
+        "samplers' distances from their laws do not add up",
+        "privacy/_ledger.py",
+        "ledger.residual_delta += count * event.delta",
+        "ledger.residual_delta += event.delta",
+        ("privacy/test_accounting.py",),
+    ),
+    Fault(
+        "a sample amplifies pure epsilon more than it does",
+        "privacy/_ledger.py",
+        "math.log1p(rate * math.expm1(epsilon))",
+        "rate * epsilon",
+        ("privacy/test_sampled_accounting.py",),
+    ),
+    Fault(
+        "the delta of a sampler is counted under one of two neighbours",
+        "privacy/_accounting.py",
+        "d1 * (1 + math.exp(epsilon - e1))",
+        "d1",
+        ("privacy/test_accounting.py",),
+    ),
+    Fault(
+        "a sum of two epsilons is rounded to the nearest",
+        "privacy/_accounting.py",
+        "math.nextafter(one + other, math.inf) if one and other else one + other",
+        "one + other",
+        ("hardening/test_float_edges.py", "privacy/test_accounting.py"),
+    ),
+    Fault(
+        "the pure epsilon of Laplace noise is rounded down",
+        "privacy/_pld.py",
+        "nearest if nearest >= exact else math.nextafter(nearest, math.inf)",
+        "nearest if nearest <= exact else math.nextafter(nearest, -math.inf)",
+        ("hardening/test_float_edges.py",),
+    ),
+    Fault(
+        "the cheapest corner of a box is taken for the dearest one",
+        "privacy/_calibration.py",
+        'order = np.argsort(-gains, kind="stable")',
+        'order = np.argsort(gains, kind="stable")',
+        ("privacy/test_calibration.py",),
+    ),
+    Fault(
+        "the bound of rotated noise is as low as a heuristic finds it",
+        "privacy/_calibration.py",
+        "climbed + max(0.0, slack * climbed.max() - short)",
+        "climbed",
+        ("privacy/test_calibration.py",),
+    ),
+    Fault(
+        "the sensitivity of a ball is its radius",
+        "privacy/_sensitivity.py",
+        "return 2 * self.norm_bound *",
+        "return self.norm_bound *",
+        ("privacy/test_sensitivity.py",),
+    ),
+    Fault(
+        "the L1 sensitivity of a ball is its L2 sensitivity",
+        "privacy/_sensitivity.py",
+        "return self.diameter * math.sqrt(self.n_entries)",
+        "return self.diameter",
+        ("privacy/test_sensitivity.py",),
+    ),
+    Fault(
+        "samples are not clipped to their ranges",
+        "privacy/_sensitivity.py",
+        "return np.clip(block, low, high, dtype=float, out=out)",
+        "return np.positive(block, dtype=float, out=out)",
+        ("privacy/test_sensitivity.py",),
+    ),
+    Fault(
+        "an adaptive budget admits whatever fits into it alone",
+        "privacy/_filter.py",
+        "alone = total.n_releases <= 1",
+        "alone = True",
+        ("privacy/test_filter.py",),
+    ),
+    Fault(
+        "an adaptive budget admits twice the Gaussian releases",
+        "privacy/_filter.py",
+        "total.squares <= rule.most_squares",
+        "total.squares <= 2 * rule.most_squares",
+        ("privacy/test_filter.py",),
+    ),
+    Fault(
+        "a budget that is fixed beforehand looks at each release alone",
+        "privacy/_budget.py",
+        "event = self._account.event(here, guarantee.event)",
+        "event = guarantee.event",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "a budget admits releases about other neighbours",
+        "privacy/_budget.py",
+        "neighbours([guarantee, *self._account.guarantees()])",
+        "neighbours([guarantee])",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "what a task releases after its part of the data has ended counts for the part",
+        "privacy/_budget.py",
+        "for one in _PARTS.get() if one.is_open",
+        "for one in _PARTS.get()",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "a forked process spends from a copy of the budget",
+        "privacy/_budget.py",
+        "if self._process != process_name():",
+        "if False:",
+        ("privacy/test_budget_processes.py::test_forks_refuse",),
+    ),
+    Fault(
+        "a budget for users forgets that their ids were published",
+        "privacy/_budget.py",
+        "budget._publishers.append(name)",
+        "pass",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "a budget charges two calls once",
+        "privacy/_account.py",
+        "self.own = self.own + spending",
+        "self.own = self.own | spending",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "what was spent shows two equal releases as one",
+        "privacy/_account.py",
+        "(name, guarantee, last[2] + 1)",
+        "(name, guarantee, last[2])",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "a fit may reveal more than was planned for it and charged",
+        "privacy/_cover.py",
+        "for epsilon in _tried(self._planned):",
+        "for epsilon in []:",
+        ("model_selection/test_private_search_accounting.py",),
+    ),
+    Fault(
+        "the best of several tries costs what one try does",
+        "privacy/_selection.py",
+        "self.event.law.mean * self._of_one(",
+        "self._of_one(",
+        ("privacy/test_selection.py",),
+    ),
+    Fault(
+        "of all tries, the sampler of one alone may be off its law",
+        "privacy/_selection.py",
+        "count * law.mean * d1",
+        "count * d1",
+        ("privacy/test_filter.py",),
+    ),
+    Fault(
+        "a random number of tries costs one pure epsilon less",
+        "privacy/_repetitions.py",
+        "return (self.eta + 1) *",
+        "return self.eta *",
+        ("privacy/test_selection.py",),
+    ),
+    Fault(
+        "the Rényi divergence of Gaussian noise is halved",
+        "privacy/_renyi.py",
+        "order * ledger.mu**2 / 2",
+        "order * ledger.mu**2 / 4",
+        ("privacy/test_filter.py", "privacy/test_selection.py"),
+    ),
+    Fault(
+        "projections are compared with one of two neighbours",
+        "privacy/_johnson_lindenstrauss.py",
+        "result[some] = np.maximum(result[some], masses)",
+        "result[some] = np.minimum(result[some], masses)",
+        ("privacy/test_johnson_lindenstrauss.py",),
+    ),
+    Fault(
+        "the odds of PrivUnit's cap are those of twice the epsilon",
+        "privacy/_privunit.py",
+        "return self.epsilon + self.log_mass",
+        "return 2 * self.epsilon + self.log_mass",
+        ("privacy/test_privunit.py",),
+    ),
+    Fault(
+        "keeping a level reveals half of what it does",
+        "privacy/_randomized_response.py",
+        "math.log1p(keep * self.mass / (1 - keep))",
+        "math.log1p(keep * self.mass / (1 - keep) / 2)",
+        ("privacy/test_randomized_response.py",),
+    ),
+    Fault(
+        "a table of levels is accounted for by its best symbol",
+        "privacy/_pld.py",
+        "ratio = max(Fraction(max(c), min(c)) for c in columns if any(c))",
+        "ratio = min(Fraction(max(c), min(c)) for c in columns if any(c))",
+        ("privacy/test_accounting.py",),
+    ),
+    Fault(
+        "levels are randomised by a table that exceeds its budget",
+        "privacy/_table.py",
+        "return max(math.log1p((high - low) / low)",
+        "return min(math.log1p((high - low) / low)",
+        ("privacy/test_table.py",),
+    ),
+    Fault(
+        "a report counts the fits of a search once",
+        "privacy/_searches.py",
+        "return ((n_splits - 1, 1),)",
+        "return ((1, 1),)",
+        ("privacy/test_report_counts.py",),
+    ),
+    Fault(
+        "a report leaves out what is transformed to be scored",
+        "privacy/_searches.py",
+        "train * trained + test * scored",
+        "train * trained",
+        ("privacy/test_report_counts.py",),
+    ),
+    Fault(
+        "a report leaves out the refit of a search",
+        "privacy/_searches.py",
+        "    found.add(refit)",
+        "",
+        ("privacy/test_report_counts.py",),
+    ),
+    Fault(
+        "raw columns beside noisy ones are taken for noisy",
+        "privacy/_parts.py",
+        "found.noisy &= one.noisy",
+        "found.noisy |= one.noisy",
+        ("privacy/test_report.py",),
+    ),
+    Fault(
+        "a report adds up one release of each kind",
+        "privacy/_report.py",
+        "for _ in range(count)",
+        "for _ in range(1)",
+        ("privacy/test_report_counts.py",),
+    ),
+]
+
+OF_MECHANISMS = [
+    Fault(
+        "a fit that reads the range off the samples is not recorded",
+        "mechanisms/_base.py",
+        "            self._record(guarantee)",
+        "            pass",
+        ("privacy/test_budget.py", "contracts/test_mechanisms.py"),
+    ),
+    Fault(
+        "a range that was read off the samples does not void the guarantee",
+        "mechanisms/_base.py",
+        "event = dp_event.NonPrivateDpEvent()",
+        "pass",
+        ("contracts/test_mechanisms.py",),
+    ),
+    Fault(
+        "the neighbours of a declared sensitivity are called replaced records",
+        "mechanisms/_base.py",
+        "relation = CALLERS_RELATION",
+        "pass",
+        ("contracts/test_mechanisms.py",),
+    ),
+    Fault(
+        "Laplace noise is for half the diameter of a ball",
+        "mechanisms/_iid.py",
+        "l1=domain.l1",
+        "l1=domain.l1 / 2",
+        ("mechanisms/test_guarantees.py",),
+    ),
+    Fault(
+        "Gaussian noise on a box is for one of its entries",
+        "mechanisms/_gaussian_noise.py",
+        "return min(domain.width * math.sqrt(n), diameter)",
+        "return min(domain.width, diameter)",
+        ("mechanisms/test_guarantees.py",),
+    ),
+    Fault(
+        "correlated noise is for half the sensitivity of a box",
+        "mechanisms/_gaussian_noise.py",
+        "bounds.append(math.sqrt(float(total)))",
+        "bounds.append(math.sqrt(float(total)) / 2)",
+        ("mechanisms/test_guarantees.py",),
+    ),
+    Fault(
+        "samples are not clipped to their ball",
+        "mechanisms/_noise.py",
+        "            if fractions is not None:\n",
+        "            if False:\n",
+        ("contracts/test_mechanisms.py", "hardening/test_clip_then_round.py"),
+    ),
+    Fault(
+        "all tiles of a call share their noise",
+        "mechanisms/_noise.py",
+        "source.stream(number), columns, target",
+        "source.stream(0), columns, target",
+        ("contracts/test_mechanisms.py",),
+    ),
+    Fault(
+        "all parts of a call share their correlated noise",
+        "mechanisms/_noise.py",
+        "number += 1",
+        "number += 0",
+        ("contracts/test_mechanisms.py",),
+    ),
+    Fault(
+        "the noise of structured mechanisms is for twice the epsilon",
+        "mechanisms/_structured.py",
+        "noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=True)",
+        "noise = diagonal_noise(domain, sigma, 2 * epsilon, delta, rescale=True)",
+        ("mechanisms/test_guarantees.py",),
+    ),
+    Fault(
+        "rows of a matrix that is projected are not clipped",
+        "mechanisms/_projections.py",
+        "rows *= np.minimum(largest, self.bound / lengths)",
+        "rows *= largest",
+        ("hardening/test_clip_then_round.py::test_people_are_in_the_ball",),
+    ),
+    Fault(
+        "projections get half of their noise",
+        "mechanisms/_projections.py",
+        "noise = bound / math.sqrt(tau)",
+        "noise = bound / math.sqrt(tau) / 2",
+        ("mechanisms/test_matrices.py",),
+    ),
+    Fault(
+        "projections of rows are said to protect whole samples",
+        "mechanisms/_projections.py",
+        '_unit = "row"',
+        '_unit = "sample"',
+        ("mechanisms/test_matrices.py",),
+    ),
+    Fault(
+        "the strategy of linear queries is answered for half its sensitivity",
+        "mechanisms/_matrix_mechanism.py",
+        "self.sensitivity * longest,",
+        "self.sensitivity * longest / 2,",
+        ("mechanisms/test_matrices.py",),
+    ),
+    Fault(
+        "the hybrid mechanism counts one of the entries that it shows",
+        "mechanisms/_hybrid.py",
+        "SelfComposedDpEvent(one, plan.n_sampled)",
+        "SelfComposedDpEvent(one, 1)",
+        ("mechanisms/test_hybrid.py",),
+    ),
+    Fault(
+        "PrivUnit leaves out how far its sampler is from its law",
+        "mechanisms/_privunit.py",
+        "return self.design.epsilon + self.residual",
+        "return self.design.epsilon",
+        ("mechanisms/test_privunit.py", "hardening/test_float_edges.py"),
+    ),
+    Fault(
+        "all parts of a call share PrivUnit's directions",
+        "mechanisms/_privunit.py",
+        "source.stream(number)",
+        "source.stream(0)",
+        ("contracts/test_mechanisms.py",),
+    ),
+    Fault(
+        "entries with weights are accounted for by the least kept of them",
+        "mechanisms/_levels.py",
+        "float(keeps[group == g].max())",
+        "float(keeps[group == g].min())",
+        (
+            "mechanisms/test_randomized_response.py::TestGuarantee"
+            "::test_many_weights_are_accounted_for_from_above",
+        ),
+    ),
+    Fault(
+        "levels are kept more often than the law says",
+        "mechanisms/_responses.py",
+        "bernoulli(bits, self.thresholds[kinds], _KEEP_TOTAL, levels.shape)",
+        "bernoulli(bits, self.thresholds[kinds], _KEEP_TOTAL // 2, levels.shape)",
+        ("mechanisms/test_randomized_response.py::TestLaw",),
+    ),
+    Fault(
+        "the published response is said to show nothing as it is",
+        "mechanisms/_randomized_response.py",
+        "reveals = max(-math.expm1(log_hidden), _LEAST_SHOWN)",
+        "reveals = 0.0",
+        ("mechanisms/test_randomized_response.py::TestPublished",),
+    ),
+    Fault(
+        "all chunks of Dask share their noise",
+        "mechanisms/_chunks.py",
+        "self.source.part(number)",
+        "self.source.part(0)",
+        ("with_dask/test_lazy_transforms.py",),
+    ),
+]
+
+OF_ENCODERS = [
+    Fault(
+        "codes are not moved into their ball",
+        "encoding/_code_noise.py",
+        "block /= np.maximum(norms, 1.0)[:, np.newaxis]",
+        "pass",
+        ("hardening/test_clip_then_round.py::test_clipped_codes_are_in_the_unit_ball",),
+    ),
+    Fault(
+        "Laplace noise on codes is for half their diameter",
+        "encoding/_code_noise.py",
+        "l1=ball.diameter",
+        "l1=ball.diameter / 2",
+        ("hardening/test_float_edges.py", "encoding/test_encoders.py"),
+    ),
+    Fault(
+        "the published encoder is said to be private",
+        "encoding/_code_noise.py",
+        'CodeNoise("laplace", plan, event,',
+        'CodeNoise("laplace", plan, PureDpEvent(epsilon),',
+        ("encoding/test_encoders.py",),
+    ),
+    Fault(
+        "K-norm noise is accounted for by half the diameter",
+        "encoding/_knorm.py",
+        "return 2 * (1 + (self.n_entries + 8) * _EPS)",
+        "return 1 + (self.n_entries + 8) * _EPS",
+        ("encoding/test_knorm.py", "hardening/test_float_edges.py"),
+    ),
+    Fault(
+        "K-norm noise is half as large",
+        "encoding/_knorm.py",
+        "radius *= self.scale / self.step",
+        "radius *= self.scale / self.step / 2",
+        ("encoding/test_knorm.py",),
+    ),
+    Fault(
+        "an encoder keeps the rows that it was fitted to",
+        "encoding/_base.py",
+        "_fitted_shape=array.shape[1:],",
+        "_fitted_shape=array.shape[1:], rows_=rows,",
+        (
+            "hardening/test_leaks.py::test_rows_that_an_encoder_learned_from_are_not_kept",
+        ),
+    ),
+    Fault(
+        "a private search does not know that encoders learn from raw samples",
+        "encoding/_base.py",
+        "_learns_in_fit = True",
+        "_learns_in_fit = False",
+        ("model_selection/test_private_search_candidates.py",),
+    ),
+    Fault(
+        "a client of an encoder draws with the key of the release before",
+        "encoding/_client.py",
+        "as source:\n",
+        "as source:\n"
+        "            source = vars(self).setdefault('_sent', source.sent())\n",
+        ("hardening/test_noise_reuse.py::test_copies_of_a_client_share_no_noise",),
+    ),
+]
+
+KEPT = f"{'':20}self._observed, self._n_uses, self._single = observed, uses, single\n"
+DRAWN = f"{'':20}released = randomizer.randomize(values, source)\n"
+
+OF_COMPLETION = [
+    Fault(
+        "all blocks of values share their noise",
+        "completion/_input.py",
+        "self._randomize_block(clipped, source.stream(block))",
+        "self._randomize_block(clipped, source.stream(0))",
+        ("completion/test_input.py",),
+    ),
+    Fault(
+        "the range of a value counts half",
+        "completion/_input.py",
+        "LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)",
+        "LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps // 2)",
+        ("completion/test_input.py", "hardening/test_float_edges.py"),
+    ),
+    Fault(
+        "a range that was read off the values does not void the guarantee",
+        "completion/_input.py",
+        "void_for = None if declared else float(epsilon)",
+        "void_for = None",
+        (
+            "completion/test_streams.py"
+            "::test_a_range_read_off_the_values_stays_read_off",
+        ),
+    ),
+    Fault(
+        "the noise of sums is half as large",
+        "completion/_sums.py",
+        "source.stream(block), lattice.numerator,",
+        "source.stream(block), 2 * lattice.numerator,",
+        ("completion/test_sums.py",),
+    ),
+    Fault(
+        "a value that is in a sum of every mode is counted once",
+        "completion/_sums.py",
+        "LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes",
+        "LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), 1",
+        ("completion/test_noisy_sums.py",),
+    ),
+    Fault(
+        "many Gaussian releases are accounted for as one",
+        "completion/_noisy_sums.py",
+        "distance / lattice.sigma * math.sqrt(n_releases)",
+        "distance / lattice.sigma",
+        ("completion/test_noisy_sums.py",),
+    ),
+    Fault(
+        "many Laplace releases are accounted for as one",
+        "completion/_noisy_sums.py",
+        "LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases",
+        "LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), 1",
+        ("completion/test_noisy_sums.py",),
+    ),
+    Fault(
+        "gradients are not clipped",
+        "completion/_gradient.py",
+        "clipped = np.clip(residual * length / self.clip, -1.0, 1.0)",
+        "clipped = residual * length / self.clip",
+        ("completion/test_gradient.py",),
+    ),
+    Fault(
+        "gradients are twice as long as the noise is for",
+        "completion/_gradient.py",
+        "weights[part] = clipped / (2 * length)",
+        "weights[part] = clipped / length",
+        ("completion/test_gradient.py",),
+    ),
+    Fault(
+        "one of all iterations is accounted for",
+        "completion/_gradient.py",
+        "n_releases=problem.max_iter,",
+        "n_releases=1,",
+        ("completion/test_gradient.py",),
+    ),
+    Fault(
+        "all iterations share their noise",
+        "completion/_gradient.py",
+        "descent.parts(residuals), part and part(step)",
+        "descent.parts(residuals), part and part(1)",
+        ("completion/test_noisy_sums.py", "completion/test_gradient.py"),
+    ),
+    Fault(
+        "residuals are not clipped",
+        "completion/_blocks.py",
+        "return np.clip(left / self.clip, -1.0, 1.0)",
+        "return left / self.clip",
+        ("completion/test_blocks.py",),
+    ),
+    Fault(
+        "right-hand sides of regressions are twice as long as the noise is for",
+        "completion/_blocks.py",
+        "np.where(largest > 0, 2 * largest, 1.0)",
+        "np.where(largest > 0, largest, 1.0)",
+        ("completion/test_blocks.py",),
+    ),
+    Fault(
+        "guarantees for users are said to be about replaced ones",
+        "completion/_unit.py",
+        'relation="add-or-remove"',
+        'relation="replace-one"',
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "a shape that was read off the coordinates does not void what protects users",
+        "completion/_unit_level.py",
+        "return self.shape is not None",
+        "return True",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "factors of the protected users are published",
+        "completion/_unit_level.py",
+        "self.factors_[outcome.model.unit] = None",
+        "pass",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "releases about users forget what earlier ones spent",
+        "completion/_unit_run.py",
+        "self._used += math.fsum(",
+        "self._used = math.fsum(",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "all releases about users share their noise",
+        "completion/_unit_run.py",
+        "self._n_releases += 1",
+        "pass",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "what a user contributes is twice as long as its share of the budget",
+        "completion/_unit_run.py",
+        "math.sqrt(self.share), self._step, self.steps,",
+        "2 * math.sqrt(self.share), self._step, self.steps,",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "the rows of protected users leave the process in a pickle",
+        "completion/_unit_model.py",
+        "return LocalRows, ()",
+        "return LocalRows, (self.units, self.rows, self.where)",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "where protected users have entries is kept",
+        "completion/_shell.py",
+        "self._observed = [] if self._protects_units else [where]",
+        "self._observed = [where]",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        "the mean of the raw values is kept in an attribute",
+        "completion/_shell.py",
+        "self._received = received",
+        "self._received, self.mean_ = received, values.mean()",
+        ("completion/test_decompositions.py", "hardening/test_leaks.py"),
+    ),
+    Fault(
+        "a client that adds no noise is not recorded",
+        "completion/_client.py",
+        "            self._record(self.privacy_guarantee_)",
+        "            pass",
+        ("completion/test_client.py",),
+    ),
+    Fault(
+        "clients randomise single values where users are to be protected",
+        "completion/_client.py",
+        'if asked and self.unit == "entry":',
+        "if asked:",
+        ("completion/test_client.py",),
+    ),
+    Fault(
+        "the sums of squares of a scaler are not accounted for",
+        "completion/_biscaler.py",
+        "[each.guarantee.event for each in sums]",
+        "[sums[0].guarantee.event]",
+        ("completion/test_biscaler.py",),
+    ),
+    Fault(
+        "the sums of values and of squares share their noise",
+        "completion/_scales.py",
+        "source.part(step)",
+        "source.part(0)",
+        ("completion/test_biscaler.py",),
+    ),
+    Fault(
+        "ids are published and no budget learns of it",
+        "completion/_encoder.py",
+        "            record_ids(type(self).__name__, self._unprotected())",
+        "            pass",
+        ("privacy/test_budget.py",),
+    ),
+    Fault(
+        "items rank the protected users who like them",
+        "completion/_queries.py",
+        "if self._unit_of_fit == 1:",
+        "if False:",
+        ("completion/test_answers_to_others.py", "completion/test_recommend.py"),
+    ),
+    Fault(
+        "what one protected user has seen is left out for another",
+        "completion/_queries.py",
+        "keys = sorted({0, self._unit_of_fit or 0})",
+        "keys = [0]",
+        ("completion/test_answers_to_others.py",),
+    ),
+    Fault(
+        "a further call about the same entries is not counted",
+        "completion/_partial.py",
+        "uses = max(self._n_uses, recurring)",
+        "uses = self._n_uses",
+        ("completion/test_streams.py",),
+    ),
+    Fault(
+        "a call counts when its noise has been drawn, and not if it is interrupted",
+        "completion/_partial.py",
+        KEPT + DRAWN,
+        DRAWN + KEPT,
+        ("completion/test_streams.py", "hardening/test_interruption.py"),
+    ),
+    Fault(
+        "of two calls with different budgets the better one counts",
+        "completion/_streams.py",
+        "one if one.epsilon >= other.epsilon else other",
+        "one if one.epsilon <= other.epsilon else other",
+        ("completion/test_streams.py",),
+    ),
+    Fault(
+        "published claims that do not hold are stated as guarantees",
+        "completion/_published.py",
+        '    if name != "input":\n        return entry',
+        '    if name == "none":\n        return entry',
+        ("completion/test_published.py",),
+    ),
+    Fault(
+        "all partitions of Dask begin with the same noise",
+        "completion/_distributed.py",
+        "values.randomize(raw, source, own.start, first[-1])",
+        "values.randomize(raw, source, 0, first[-1])",
+        ("with_dask/test_completion.py",),
+    ),
+    Fault(
+        "the bound of a row is that of its last partition",
+        "completion/_distributed_problem.py",
+        "largest[rows] = np.maximum(largest[rows], norms)",
+        "largest[rows] = norms",
+        ("with_dask/test_completion.py",),
+    ),
+    Fault(
+        "what a user contributes is not scaled down to its bound",
+        "tensor/_kernels_units.py",
+        "factor = share / max(length, bound)",
+        "factor = share / bound",
+        ("tensor/test_units.py",),
+    ),
+    Fault(
+        "what a user contributes is rounded up beyond its bound",
+        "tensor/_kernels_units.py",
+        "np.trunc(factor * total[c] / step)",
+        "np.rint(factor * total[c] / step)",
+        ("tensor/test_units.py",),
+    ),
+]
+
+OF_SEARCHES = [
+    Fault(
+        "a try is charged for one of its fits",
+        "model_selection/_plan.py",
+        "compose(*[fit] * trained,",
+        "compose(fit,",
+        ("model_selection/test_private_search_accounting.py",),
+    ),
+    Fault(
+        "a score is charged as if a record were scored once",
+        "model_selection/_private_search.py",
+        "l1=float(STEPS * max(tested for _, tested in uses))",
+        "l1=float(STEPS)",
+        (
+            "model_selection/test_private_search.py",
+            "model_selection/test_private_search_accounting.py",
+        ),
+    ),
+    Fault(
+        "the scores of all tries share their noise",
+        "model_selection/_private_search.py",
+        "source.stream(number)",
+        "source.stream(1)",
+        ("model_selection/test_private_search_accounting.py",),
+    ),
+    Fault(
+        "the last fit of a search is not charged",
+        "model_selection/_private_search.py",
+        "replace(compose(chosen, fit), statement=statement)",
+        "replace(chosen, statement=statement)",
+        ("model_selection/test_private_search_accounting.py",),
+    ),
+    Fault(
+        "a search keeps how many candidates it tried",
+        "model_selection/_private_search.py",
+        "self.best_params_, noisy, kept = best",
+        "self.best_params_, noisy, kept = best; self.n_tries_ = n_tries",
+        ("model_selection/test_private_search.py",),
+    ),
+    Fault(
+        "scores are not clipped to their range",
+        "model_selection/_scores.py",
+        "np.clip(np.nan_to_num(scores, nan=low), low, high)",
+        "np.nan_to_num(scores, nan=low)",
+        ("model_selection/test_private_search.py",),
+    ),
+    Fault(
+        "all entries of a user count in the score",
+        "model_selection/_groups.py",
+        "means = sums // np.maximum(counts, 1)",
+        "means = sums",
+        ("model_selection/test_private_search.py",),
+    ),
+]
+
+OF_AUDITS = [
+    Fault(
+        "a bound holds at three times the stated chance of error",
+        "audit/_bounds.py",
+        "return chance + gamma - alpha",
+        "return chance + gamma - 3 * alpha",
+        ("audit/test_bounds.py",),
+    ),
+    Fault(
+        "guesses prove the epsilon of a claim without its delta",
+        "audit/_bounds.py",
+        "chance + 2 * n_canaries * delta * slack",
+        "chance",
+        ("audit/test_bounds.py",),
+    ),
+    Fault(
+        "an audit counts the outputs that chose the event",
+        "audit/_audit.py",
+        "slice(quarter, 2 * quarter), slice(2 * quarter, None)",
+        "slice(quarter, None), slice(quarter, None)",
+        ("audit/test_audit.py::test_outputs_that_chose_an_event_do_not_certify_it",),
+    ),
+    Fault(
+        "the lower bound that is printed is rounded up",
+        "audit/_report.py",
+        "shown_below(self.epsilon_lower)",
+        "shown(self.epsilon_lower)",
+        ("audit/test_audit.py",),
+    ),
+    Fault(
+        "a claim that does not hold is drawn as if it did",
+        "plotting/_claims.py",
+        "if guarantee.claimed is not None:",
+        "if False:",
+        ("plotting/test_claims.py", "plotting/test_privacy_utility.py"),
+    ),
+]
+
+FAULTS = [
+    *OF_RELEASES,
+    *OF_NOISE,
+    *OF_ACCOUNTING,
+    *OF_MECHANISMS,
+    *OF_ENCODERS,
+    *OF_COMPLETION,
+    *OF_SEARCHES,
+    *OF_AUDITS,
+]
+
+
+def problems(root=ROOT):
+    """Yield what is wrong with the table: texts and tests that are not there."""
+    names = [fault.name for fault in FAULTS]
+    yield from (f"two faults: {name}" for name in {*names} if names.count(name) > 1)
+    for fault in FAULTS:
+        count = (root / "sktensordp" / fault.file).read_text().count(fault.old)
+        if count != 1:
+            yield f"{fault.name}: {fault.file} has its text {count} times"
+        if fault.old == fault.new:
+            yield f"{fault.name}: nothing changes"
+        for test in fault.tests:
+            file, *within = test.split("::")
+            path = root / "tests" / file
+            text = path.read_text() if path.exists() else ""
+            if not text or not all(re.search(rf"\b{name}\b", text) for name in within):
+                yield f"{fault.name}: there is no {test}"
+
+
+class Copies:
+    """Copies of the tree, one a worker, in which faults are planted."""
+
+    def __init__(self, folder, n_workers):
+        self.origin = folder / "origin"
+        shutil.copytree(ROOT, self.origin, ignore=LEFT_OUT)
+        self._free = SimpleQueue()
+        for number in range(n_workers):
+            self._free.put(folder / f"worker-{number}")
+
+    def run(self, function, *arguments):
+        """Call a function with a fresh copy of the tree, and what follows."""
+        worker = self._free.get()
+        try:
+            # At the same place every time: what is compiled of other files is kept.
+            tree = worker / "tree"
+            shutil.rmtree(tree, ignore_errors=True)
+            shutil.copytree(self.origin, tree)
+            return function(tree, *arguments)
+        finally:
+            self._free.put(worker)
+
+
+def python(tree, *arguments):
+    """Run Python on a copy alone, whatever is installed."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "PYTHONPYCACHEPREFIX": str(tree.parent / "bytecode"),
+        "NUMBA_CACHE_DIR": str(tree.parent / "kernels"),
+        "PYTEST_ADDOPTS": "",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=tree, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
+    )  # fmt: skip
+
+
+def run_tests(tree, *arguments):
+    """Run tests; those that failed, or None where it is not tests that failed."""
+    found = python(
+        tree, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", "--tb=no",
+        *arguments,
+    )  # fmt: skip
+    if found.returncode in (0, 5):
+        return []
+    # Of a file that cannot be read, pytest names no test.
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", found.stdout, re.M)
+    if found.returncode == 1 and failed:
+        return failed
+    print(found.stdout[-2000:], file=sys.stderr)
+    return None
+
+
+def plant(tree, fault):
+    """Put a fault into a copy; return whether it can still be imported."""
+    path = tree / "sktensordp" / fault.file
+    path.write_text(path.read_text().replace(fault.old, fault.new))
+    module = "sktensordp." + fault.file.removesuffix(".py").replace("/", ".")
+    found = python(tree, "-c", f"import {module} as m; print(m.__file__)")
+    return found.returncode == 0 and Path(found.stdout.strip()) == path
+
+
+def judge(tree, fault):
+    """Which test sees a fault, and of which tier."""
+    start = time.monotonic()
+    found = {"name": fault.name, "key": key_of(fault), "tier": None, "test": None}
+    if not plant(tree, fault):
+        return found | {"test": "cannot be imported"}
+    for tier, own in STAGES:
+        chosen = [f"tests/{test}" for test in fault.tests] if own else []
+        marked = "slow" if tier == "slow" else "not slow"
+        try:
+            failed = run_tests(tree, "-x", "-m", marked, *chosen)
+        except subprocess.TimeoutExpired:
+            failed = None
+        found["seconds"] = round(time.monotonic() - start)
+        if failed is None:
+            return found | {"test": f"tests of tier {tier!r} did not run"}
+        if failed:
+            return found | {"tier": tier, "test": failed[0]}
+    return found
+
+
+def key_of(fault):
+    """What a result was found out about."""
+    return list(map(str, astuple(fault)))
+
+
+def table(results):
+    """Return the results as text, one a line, and what they come to."""
+    lines = []
+    for fault in FAULTS:
+        one = results.get(fault.name)
+        if one is not None:
+            tier = one["tier"] or "UNSEEN"
+            seconds, test = one.get("seconds", 0), one["test"] or ""
+            line = f"{tier:6} {seconds:5} s  {fault.file:36} {fault.name}"
+            lines.append(f"{line}\n{'':17}{test.removeprefix('tests/')}")
+    tiers = [one["tier"] for one in results.values()]
+    n_caught = len(tiers) - tiers.count(None)
+    lines.append(
+        f"{len(tiers)} faults: {n_caught} caught, {tiers.count('own')} by their own "
+        f"tests, {tiers.count('slow')} by slow ones"
+    )
+    return "\n".join(lines)
+
+
+def main():
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="pattern of names or files")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--results", type=Path, help="file to go on from and add to")
+    parser.add_argument("--list", action="store_true", help="print the table alone")
+    parser.add_argument("--check", action="store_true", help="run no test")
+    options = parser.parse_args()
+    wrong = list(problems())
+    if wrong:
+        sys.exit("\n".join(wrong))
+    chosen = [f for f in FAULTS if re.search(options.only, f"{f.file} {f.name}")]
+    if options.list:
+        print("\n".join(f"{f.file}: {f.name} ({' '.join(f.tests)})" for f in chosen))
+    if options.list or options.check:
+        return
+    results = {}
+    if options.results is not None and options.results.exists():
+        lines = map(json.loads, options.results.read_text().splitlines())
+        known = {fault.name: key_of(fault) for fault in chosen}
+        results = {
+            one["name"]: one for one in lines if known.get(one["name"]) == one["key"]
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        copies = Copies(Path(folder), options.jobs)
+        left = [fault for fault in chosen if fault.name not in results]
+        pool = ThreadPoolExecutor(options.jobs)
+        try:
+            judged = [pool.submit(copies.run, judge, fault) for fault in left]
+            for one in map(Future.result, as_completed(judged)):
+                results[one["name"]] = one
+                print(one["tier"] or "UNSEEN", one["name"], flush=True)
+                if options.results is not None:
+                    with options.results.open("a") as file:
+                        file.write(json.dumps(one) + "\n")
+        finally:
+            pool.shutdown(cancel_futures=True)
+        # What fails without a fault, too, sees none.
+        tests = {one["test"] for one in results.values() if one["tier"]}
+        fails = copies.run(run_tests, *sorted(tests)) if tests else []
+    print(table(results))
+    for test in tests if fails is None else fails:
+        print(f"This fails without a fault, too: {test}")
+    if fails or fails is None or not all(one["tier"] for one in results.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""Guarantees of releases that never took place, for tests of what counts them."""
+
+from sktensordp.privacy import PrivacyGuarantee
+from sktensordp.privacy._events import PureDpEvent
+
+__all__ = ["guarantee", "n_released", "pure"]
+
+
+def guarantee(event, delta=0.0, **fields):
+    """The guarantee of an event, for one sample unless the fields say otherwise."""
+    said = {"unit": "sample", "statement": "A release.", "source": "A theorem"}
+    return PrivacyGuarantee.of(event, delta=delta, **said | fields)
+
+
+def pure(epsilon, **fields):
+    return guarantee(PureDpEvent(epsilon), **fields)
+
+
+def n_released(budget):
+    """How many releases a budget has recorded."""
+    return sum(count or 0 for _, count, _, _ in budget._account.lines())
