@@ -868,14 +868,16 @@ OF_COMPLETION = [
         "completion/_unit.py",
         'relation="add-or-remove"',
         'relation="replace-one"',
-        ("completion/test_units.py",),
+        (
+            "contracts/test_solvers.py::test_the_guarantee_is_stated_before_any_data_are_seen",
+        ),
     ),
     Fault(
         "a shape that was read off the coordinates does not void what protects users",
         "completion/_unit_level.py",
         "return self.shape is not None",
         "return True",
-        ("completion/test_units.py",),
+        ("contracts/test_solvers.py::test_what_is_not_declared_voids_the_guarantee",),
     ),
     Fault(
         "factors of the protected users are published",

@@ -215,7 +215,8 @@ def test_no_two_calls_share_their_noise(encoder, seed, fitted):
         outputs = outputs[:2]
         assert any("integer random_state" in s for s in privacy_of(encoder).unprotected)
     for i, one in enumerate(outputs):
-        assert all(np.mean(one == other) < 0.01 for other in outputs[:i])
+        # Noise on a lattice coincides now and then; shared noise does everywhere.
+        assert all(np.mean(one == other) < 0.2 for other in outputs[:i])
 
 
 @ALL
