@@ -12,7 +12,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--audit-trials",
         type=int,
-        default=160,
+        default=300,
         help="fits on each of two neighbours, for every audit of tests/statistical",
     )
 

@@ -236,8 +236,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             the score may depend on values, if what a fit reveals is not known, if a
             step learns from raw X, or if a candidate would reveal something else than
             the estimator as it is. (Where there are distributions, or more than 1000
-            combinations of lists, some candidates are checked only when they are drawn,
-            before they are fitted.)
+            combinations of lists, some candidates are checked only when they are drawn:
+            before they are fitted, but after budgets have recorded the search.)
         """
         if y is None:
             raise ValueError("A search scores predictions of y; it is None.")

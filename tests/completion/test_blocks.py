@@ -92,7 +92,7 @@ def test_one_value_moves_the_sums_by_one(name, form, domain, order, factor):
     # So that nothing is wasted. Noise may put all residuals on one side; and around
     # their mean alone, those of one side do not reach the clip.
     if factor == 0.0:
-        assert np.all(used > (0.6 if domain == "no biases" else 0.8))
+        assert np.all(used > (0.7 if domain == "no biases" else 0.9))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -234,14 +234,14 @@ def test_a_tucker_tensor_is_found(name, epsilon):
 def test_a_tensor_of_low_rank_is_found_without_noise(name):
     """By blocks alone, from factors that start at random; not always all of it."""
     shares = []
-    for seed in range(3):
+    for seed in range(6):
         made = make_low_rank_tensor(random_state=seed)
         model = CPCompletion(
             3, perturbation=name, epsilon=math.inf, biases=False, value_bounds=(0, 1)
         ).fit(made.data, made.target)
         found = model.predict(np.argwhere(np.ones(made.shape)))
         shares.append(np.std(found - made.truth.ravel()) / np.std(made.truth))
-    assert np.mean(shares) < 0.65
+    assert np.mean(shares) < 0.55
     assert max(shares) < 0.75
 
 

@@ -162,7 +162,8 @@ def test_one_unit_moves_all_releases_by_one(form, order, unit, factor):
     assert min(lengths.values()) > 0
     # What is accounted for is about what a heavy unit moves. Without any noise the
     # model fits so well that less is left; beyond all noise there is hardly a model.
-    assert max(lengths.values()) > {0.0: 0.4, 1.0: 0.8, 1e3: 0.2}[factor]
+    usual = 0.8 if form == "Tucker of several ranks" else 0.85
+    assert max(lengths.values()) > {0.0: 0.4, 1.0: usual, 1e3: 0.2}[factor]
     assert max(lengths.values()) <= bound_of(start)
     assert all(noise is start.lattices[0] for noise in start.lattices)
 

@@ -215,8 +215,9 @@ def test_no_two_calls_share_their_noise(encoder, seed, fitted):
         outputs = outputs[:2]
         assert any("integer random_state" in s for s in privacy_of(encoder).unprotected)
     for i, one in enumerate(outputs):
-        # Noise on a lattice coincides now and then; shared noise does everywhere.
-        assert all(np.mean(one == other) < 0.2 for other in outputs[:i])
+        # Shared noise coincides everywhere, that of the coarsest lattice in 2 of 10,000
+        # numbers: false alarms, 6 of 150, have a probability below 1e-10.
+        assert all(np.mean(one == other) < 0.04 for other in outputs[:i])
 
 
 @ALL

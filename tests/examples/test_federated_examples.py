@@ -37,7 +37,7 @@ def gradients():
 
 @pytest.mark.slow
 def test_federated_gradients(run):
-    rounds, rate = 10, 1.0
+    rounds, rate = 10, 0.25
     options = ["--rounds", str(rounds), "--rate", str(rate), "--runs", "1"]
     arguments = [*SEED, *options, "--epsilons", "2"]
     rows = rows_of(run("federated_gradients.py", *arguments))
@@ -64,7 +64,7 @@ def test_federated_gradients(run):
         assert rows[f"{name}: least noise of an entry"] > 5 * least
         assert rows[name] < rows["Gaussian"] - 0.3
     per_entry = "Gaussian per entry, sum clipped"
-    assert rows[f"{per_entry}: true epsilon of one round alone"] > 10 * 2
+    assert rows[f"{per_entry}: true epsilon of one round alone"] > 20 * 2
     assert 0.4 > rows["Gaussian, sum clipped"] < rows[per_entry] - 0.1
 
 
