@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
 from sklearn.utils._openmp_helpers import (
     _openmp_effective_n_threads as effective_n_threads,
 )
@@ -15,6 +16,7 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metaestimators import available_if as _available_if
+from sklearn.utils.validation import _check_method_params as of_rows
 
 __all__ = [
     "Interval",
@@ -23,6 +25,8 @@ __all__ = [
     "effective_n_threads",
     "fit_context",
     "has_callbacks",
+    "of_rows",
+    "routing_enabled",
     "safe_indexing",
     "wants_frame",
 ]

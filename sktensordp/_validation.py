@@ -2,13 +2,16 @@
 
 import math
 import re
+import warnings
 from numbers import Integral
 
 import numpy as np
 from scipy.sparse import issparse
 
 __all__ = [
+    "as_numpy",
     "check_bounds",
+    "check_columns",
     "check_coordinates",
     "check_level_prior",
     "check_levels",
@@ -19,13 +22,26 @@ __all__ = [
     "checked",
     "is_complex",
     "range_of",
+    "warn_of_two_levels",
 ]
 
 _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
 _TIMES = np.datetime64, np.timedelta64
+# Names of columns that hold values.
+_VALUES = ("rating", "score", "value")
 # Of values: fourth powers of their range are numbers.
 _FARTHEST = 1e50
+
+
+def check_columns(X):
+    """Refuse a data frame that holds the values beside the coordinates."""
+    for name in getattr(X, "columns", ()):
+        if isinstance(name, str) and name.strip().lower() in _VALUES:
+            raise ValueError(
+                f"X has a column {name!r}, which would become a mode of the tensor. "
+                f"Pass the values apart: fit(X.drop(columns=[{name!r}]), X[{name!r}])."
+            )
 
 
 def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
@@ -90,7 +106,7 @@ def check_numeric(values, name):
     if issparse(values):
         raise TypeError(f"Sparse data was passed as {name}; dense data is required.")
     check_unmasked(values, name)
-    values = np.asarray(values)
+    values = as_numpy(values, name)
     numeric, reason = values.dtype.kind in "biuf", None
     found_complex = is_complex(values)
     known = not found_complex and not _has_any(values, _TIMES)
@@ -110,6 +126,24 @@ def check_numeric(values, name):
         raise TypeError(f"{name} must hold numbers: {reason}.")
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
+
+
+def as_numpy(values, name):
+    """An array; what other libraries hold elsewhere cannot be read."""
+    if isinstance(values, np.ndarray) or not hasattr(values, "__array_namespace__"):
+        return np.asarray(values)
+    try:
+        found = np.asarray(values)
+        readable = found.dtype != object
+    except Exception:
+        readable = False
+    if not readable:
+        library = type(values).__module__.split(".")[0]
+        raise TypeError(
+            f"{name} is an array of {library}, which NumPy cannot read. Convert it to "
+            f"a NumPy array first."
+        )
+    return found
 
 
 def is_complex(values):
@@ -133,6 +167,8 @@ def checked(check, *arguments, **options):
             message = str(error)
     # Raised outside of the handler, as above.
     quoted = r"(?s)\narray=.*?(?=\nReshape)|(?<=^Complex data not supported)\n.*"
+    # What scikit-learn advises instead are classifiers and trees.
+    quoted += r"|(?<=contains NaN\.)\n.*"
     raise ValueError(re.sub(quoted, "", message))
 
 
@@ -140,8 +176,8 @@ def check_unmasked(values, name):
     """Refuse masked entries: as an array, these are the numbers beneath the mask."""
     if _has_masked(values):
         raise ValueError(
-            f"Some of {name} is masked. Leave it out, or fill it, with NaN where a "
-            f"tensor was not observed."
+            f"Some of {name} is masked. Leave it out, or fill it: a tensor with NaN "
+            f"where nothing was observed is {name}.astype(float).filled(np.nan)."
         )
 
 
@@ -180,6 +216,18 @@ def check_bounds(bounds, name="value_bounds"):
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
     _check_reach((low, high), name)
     return low, high
+
+
+def warn_of_two_levels(levels):
+    """Warn where a range seems to have been passed as levels; no data are read."""
+    if isinstance(levels, tuple) and len(levels) == 2 and levels[1] - levels[0] > 2:
+        low, high = (f"{level:g}" for level in levels)
+        warnings.warn(
+            f"levels=({low}, {high}) rounds every value to {low} or {high}. For a "
+            f"range pass value_bounds=({low}, {high}); for two levels pass a list.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def check_levels(levels):

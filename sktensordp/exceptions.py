@@ -3,10 +3,20 @@
 __all__ = ["BudgetExceededError", "PrivacyLeakWarning", "UnsoundClaimWarning"]
 
 
-class BudgetExceededError(RuntimeError):
+class BudgetExceededError(BaseException):
     """A release would exceed an open privacy budget; nothing of it was drawn.
 
     What was released before stays counted.
+
+    Notes
+    -----
+    ``except Exception`` does not catch it, as it does not catch
+    ``asyncio.CancelledError``: catch it by its name. scikit-learn's searches and
+    ``cross_val_score`` catch every ``Exception`` of a fit and go on with a score of
+    NaN, so that the candidates that came before the refusal would win. Workers of
+    joblib and ``concurrent.futures`` pass it on to whoever waits for them; a
+    ``multiprocessing.pool.ThreadPool`` does not, and waits forever for such a worker:
+    catch it inside of the function that you pass to one.
     """
 
 

@@ -3,7 +3,9 @@
 from ._biscaler import BiScaler
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
+from ._recommend_ids import recommend_ids
 from ._scoring import make_fold_in_scorer
+from ._sparse import entries_from_sparse
 from ._tucker import TuckerCompletion
 
 __all__ = [
@@ -11,5 +13,7 @@ __all__ = [
     "CPCompletion",
     "CoordinateEncoder",
     "TuckerCompletion",
+    "entries_from_sparse",
     "make_fold_in_scorer",
+    "recommend_ids",
 ]

@@ -7,7 +7,7 @@ import numpy as np
 from .._sklearn_compat import Interval
 from ..tensor import CPForm, max_cp_rank
 from ._docs import with_shared_text
-from ._shell import BaseCompletion
+from ._shell import USUAL_RANK, BaseCompletion
 
 __all__ = ["CPCompletion"]
 
@@ -20,8 +20,9 @@ class CPCompletion(BaseCompletion):
 
     Parameters
     ----------
-    rank : int
-        Number of CP terms; 0 fits biases alone.
+    rank : int, default=None
+        Number of CP terms; 0 fits biases alone. None takes 10, or as many as the shape
+        carries if these are fewer.
     $parameters
     $random_state
 
@@ -58,11 +59,13 @@ class CPCompletion(BaseCompletion):
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
-        "rank": [Interval(Integral, 0, None, closed="left")],
+        "rank": [Interval(Integral, 0, None, closed="left"), None],
         **BaseCompletion._parameter_constraints,
     }
 
-    def _form(self, order):
+    def _form(self, order, shape):
+        if self.rank is None:
+            return CPForm(min(USUAL_RANK, max_cp_rank(shape)))
         return CPForm(int(self.rank))
 
     def _decomposition(self, model):
@@ -74,7 +77,7 @@ class CPCompletion(BaseCompletion):
         if self.rank == 0 and not self.biases:
             raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
         largest = max_cp_rank(shape)
-        if self.rank > largest:
+        if self.rank is not None and self.rank > largest:
             raise ValueError(
                 f"rank = {self.rank} is larger than can be fitted: a tensor of shape "
                 f"{shape} has rank at most {largest}."

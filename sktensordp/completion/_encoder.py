@@ -8,10 +8,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
-from .._validation import check_unmasked, checked, is_complex
+from .._validation import (
+    check_columns,
+    check_coordinates,
+    check_numeric,
+    check_unmasked,
+    checked,
+    is_complex,
+)
 from ..base import EstimatorMixin, SentMixin
 from ..privacy._budget import record_ids
 
@@ -46,6 +54,8 @@ class CoordinateEncoder(
         For every column of ids, those that there are, by index: a public catalogue,
         such as all films on offer and all numbers of accounts. `fit` then learns
         nothing of the column, and refuses other ids. None learns it from the data.
+        Where all columns are declared, so is the shape: pass it on as
+        ``CPCompletion(unit=0, shape=encoder.declared_shape)``.
 
     Attributes
     ----------
@@ -81,6 +91,8 @@ class CoordinateEncoder(
            [0, 1, 1]])
     >>> encoder.transform([["eve", "up", 999999]])
     array([[-1,  1, -1]])
+    >>> encoder.inverse_transform([[0, 1, 1]])
+    array([['ann', 'up', datetime.date(1970, 1, 2)]], dtype=object)
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
@@ -230,6 +242,108 @@ class CoordinateEncoder(
             columns += [bins]
         return np.column_stack(columns)
 
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.object_]:
+        """Ids and times of coordinates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_columns)
+            Coordinates; -1 for what is not known.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_rows, n_columns), object
+            Ids; None for -1. A binned time is the first of its bin: seconds since 1970
+            with `time_bins` (-inf for the first bin), a datetime with `freq`.
+
+        Raises
+        ------
+        ValueError
+            If a coordinate is fractional, below -1 or outside `shape_`.
+        """
+        check_is_fitted(self)
+        check_numeric(X, "X")
+        where = check_coordinates(
+            checked(check_array, X), shape=self.shape_, allow_unknown=True,
+            name=type(self).__name__,
+        )  # fmt: skip
+        rows = np.empty(where.shape, dtype=object)
+        for column in range(where.shape[1]):
+            rows[:, column] = self.ids_at(where[:, column], column)
+        return rows
+
+    def indices_of(self, ids: ArrayLike, column: int) -> NDArray[np.int64]:
+        """Coordinates of ids of one column.
+
+        Parameters
+        ----------
+        ids : array-like of shape (n,)
+        column : int
+
+        Returns
+        -------
+        indices : ndarray of shape (n,), int64
+            -1 for an id that is not known.
+
+        Raises
+        ------
+        ValueError
+            If the column holds times.
+        """
+        check_is_fitted(self)
+        if column >= len(self.categories_):
+            raise ValueError(f"Column {column} holds times, or there is none.")
+        return _index_of(self.categories_[column], np.asarray(ids))
+
+    def ids_at(self, indices: ArrayLike, column: int) -> NDArray[Any]:
+        """Ids, or first times of the bins, at coordinates of one column.
+
+        Parameters
+        ----------
+        indices : array-like of int, of any shape
+            Within the mode; -1 for what is not known.
+        column : int
+
+        Returns
+        -------
+        ids : ndarray of the same shape
+            Where some indices are -1, of objects, None there.
+        """
+        check_is_fitted(self)
+        names, indices = self._names(column), np.asarray(indices)
+        if np.any((indices < -1) | (indices >= len(names))):
+            raise ValueError(f"Some indices are outside of column {column}.")
+        if np.any(indices == _UNKNOWN):
+            names = np.append(names.astype(object), None)
+        return names[indices]
+
+    def _names(self, column):
+        """The id, or the first time, of every index of a column."""
+        if column < len(self.categories_):
+            return self.categories_[column]
+        if self.time_bins is not None:
+            return np.append(-np.inf, self.time_edges_)
+        bins = self.time_start_ + np.arange(self.shape_[-1])
+        if self.freq == "W":
+            return (7 * bins - 3).astype("datetime64[D]")
+        return bins.astype(f"datetime64[{self.freq}]")
+
+    @property
+    def declared_shape(self) -> tuple[int, ...]:
+        """Sizes of the modes by `categories` alone: a public shape, before any fit.
+
+        Raises
+        ------
+        AttributeError
+            If something of the shape is learned from the data.
+        """
+        if self._publishes_ids:
+            raise AttributeError(
+                "The shape is public only where categories declares every column and "
+                "no time is binned."
+            )
+        return tuple(len(_catalogue(ids)) for ids in self.categories)
+
     def _declared(self, n_columns):
         """The catalogue of every column of ids, or None where it is learned."""
         if self.categories is None:
@@ -254,6 +368,7 @@ class CoordinateEncoder(
     def _split(self, X, **options):
         """Columns of ids, and times as seconds since 1970 (None without them)."""
         check_unmasked(X, "X")
+        check_columns(X)
         try:
             X = checked(validate_data, self, _with_one_type(X), dtype=None, **options)
             kinds = set(map(type, X.flat)) if X.dtype == object else ()
@@ -361,7 +476,10 @@ def _seconds(column):
     """Times as seconds since 1970."""
     times, found_complex = None, is_complex(column)
     try:
-        if column.dtype == object and not isinstance(column[0], (int, float, str)):
+        if column.dtype == object and any(getattr(t, "tzinfo", None) for t in column):
+            # NumPy has no time zones; NaT differs from itself.
+            column = np.array([t.timestamp() if t == t else np.nan for t in column])
+        elif column.dtype == object and not isinstance(column[0], (int, float, str)):
             column = column.astype("datetime64[s]")
         if column.dtype.kind == "M":
             missing = np.isnat(column)
@@ -369,7 +487,7 @@ def _seconds(column):
             column = np.where(missing, np.nan, column)
         with np.errstate(over="ignore"):
             times = None if found_complex else column.astype(float)
-    except (OverflowError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         pass
     # Raised outside of the handler, which would keep a message that shows a time.
     if times is None:

@@ -34,11 +34,14 @@ __all__ = [
     "domain_lattice",
     "entry_guarantee",
     "plan_entry_randomizer",
+    "rounded",
 ]
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 _BLOCK = 2**16
 LARGEST_TABLE = 20
+# Levels that a statement names one by one.
+_MOST_NAMED = 12
 # Fewer steps than these would be seen in sums.
 _LEAST_STEPS = 2**10
 # A variance around a model that is this part of another is taken to be less.
@@ -217,19 +220,30 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
         mechanism = level_table(levels, float(epsilon), level_prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
-        what = f"drawn from a public table for its {len(levels)} levels"
+        what = "drawn from a public table for these levels"
     else:
         mechanism = domain_lattice(epsilon, bounds, levels)
         event = LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)
         variance = mechanism.noise_variance
         what = "given discrete Laplace noise on a public lattice"
     statement = (
-        f"Each observed value was {what}; all else is computed from these draws and "
-        f"the coordinates."
+        f"{rounded(levels)}Each observed value was {what}; all else is computed from "
+        f"these draws and the coordinates."
     )
     void_for = None if declared else float(epsilon)
     guarantee = entry_guarantee(event, statement, _PAPER, void_for=void_for)
     return EntryRandomizer(bounds, guarantee, variance, mechanism, levels)
+
+
+def rounded(levels):
+    """What becomes of values where levels are declared: the start of a statement."""
+    if levels is None:
+        return ""
+    names = [f"{level:.12g}" for level in levels]
+    if len(names) > _MOST_NAMED:
+        names = [*names[:2], "...", names[-2], names[-1]]
+    said = f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Values were rounded to the {len(levels)} levels {said}. "
 
 
 def domain_lattice(epsilon, bounds, levels, n_values=1):

@@ -8,7 +8,14 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._dask import named_columns
-from .._validation import check_coordinates, check_numeric, checked
+from .._validation import (
+    as_numpy,
+    check_columns,
+    check_coordinates,
+    check_numeric,
+    checked,
+)
+from ._sparse import entries_from_sparse, is_sparse
 
 __all__ = ["ObservedMixin"]
 
@@ -54,8 +61,42 @@ class ObservedMixin:
 
     def _check_input(self, X, *y, **options):
         """`X`, or `X` and `y`, as arrays of finite numbers."""
+        check_columns(X)
+        if is_sparse(X):
+            raise TypeError(
+                "Sparse data was passed as X where coordinates are expected. "
+                "entries_from_sparse(X) returns coordinates and values."
+            )
+        if _holds_text(X):
+            raise ValueError(
+                f"X must hold numbers, but some of it is text. Encode ids first: "
+                f"make_pipeline(CoordinateEncoder(), {type(self).__name__}(...))."
+            )
         check_numeric(X, "X")
-        return checked(validate_data, self, X, *y, dtype="numeric", **options)
+        message = None
+        try:
+            return checked(validate_data, self, X, *y, dtype="numeric", **options)
+        except ValueError as error:
+            message = str(error)
+        if message.startswith("Input X contains NaN"):
+            message = (
+                "Input X contains NaN, so a coordinate is missing. Leave the row out, "
+                "or pass -1 for an unknown index to predict. To fit a tensor with NaN "
+                "where nothing was observed, pass it without y."
+            )
+        raise ValueError(message)
+
+    def _check_sparse(self, X, y, shape, *, reset=True):
+        """Coordinates, values and shape of a sparse array."""
+        if y is not None:
+            raise ValueError(
+                "X is sparse and holds its values: pass it without y. "
+                "entries_from_sparse(X) returns coordinates and values apart."
+            )
+        if shape is not None and X.shape != shape:
+            raise ValueError(f"The tensor has shape {X.shape}, but shape is {shape}.")
+        where, values = entries_from_sparse(X)
+        return *self._check_entries(where, values, X.shape, reset=reset), X.shape
 
     @np.errstate(over="ignore")
     def _check_entries(self, X, y, shape, *, reset=True, allow_unknown=False):
@@ -79,8 +120,21 @@ class ObservedMixin:
 
     def _check_tensor(self, X, shape):
         """A tensor, NaN for the unobserved, of the shape where there is one."""
+        if _holds_text(X):
+            raise ValueError(
+                f"X must hold numbers, but some of it is text. Encode ids first, and "
+                f"pass the values as y: make_pipeline(CoordinateEncoder(), "
+                f"{type(self).__name__}(...)).fit(ids, values)."
+            )
         check_numeric(X, "X")
         X = np.asarray(X)
+        if X.dtype.kind in "biu":
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                f"None. X holds integers, which cannot mark a missing entry: if X holds "
+                f"coordinates, pass their values as y; if X is a tensor without missing "
+                f"entries, pass X.astype(float)."
+            )
         if X.ndim < 2:
             raise ValueError(
                 f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
@@ -127,3 +181,17 @@ class ObservedMixin:
         options = {"reset": True, "skip_check_array": True}
         checked(validate_data, self, named_columns(X), **options)
         return observed_of(X, y, shape, type(self).__name__)
+
+
+def _holds_text(X):
+    """Whether some of it is text that does not spell a number; no value is shown."""
+    X = as_numpy(X, "X")
+    if X.dtype.kind not in "OSU":
+        return False
+    try:
+        X.astype(float)
+    except ValueError:
+        return True
+    except (TypeError, OverflowError):
+        pass
+    return False

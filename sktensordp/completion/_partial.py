@@ -14,6 +14,7 @@ from ..tensor import (
     update_structured_cp,
     update_structured_tucker,
 )
+from ._sparse import is_sparse
 from ._streams import as_coordinates, repeated, together
 
 __all__ = ["PartialFitMixin"]
@@ -36,10 +37,13 @@ class PartialFitMixin:
     residual_variance_: float
     # Of the completion.
     _check_entries: Any
+    _check_sparse: Any
     _count_releases: Any
     _declared_shape: Any
     _fit: Any
+    rank: Any
     _form: Any
+    _form_of_fit: Any
     _plan: Any
     _publish: Any
     _record: Any
@@ -70,7 +74,7 @@ class PartialFitMixin:
 
     @available_if(_can_partial_fit)
     @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Randomise the values of new entries and take them into the model.
 
         With ``perturbation="auto"``, a stream that begins here takes "input", since
@@ -89,9 +93,9 @@ class PartialFitMixin:
         ----------
         X : array-like of shape (n_observed, n_modes)
             Coordinates of the new entries. Where `shape` is not declared, new indices
-            make the tensor larger.
+            make the tensor larger. Or a sparse array, as for `fit`.
         y : array-like of shape (n_observed,)
-            Their values, finite.
+            Their values, finite; None for a sparse array.
 
         Returns
         -------
@@ -104,13 +108,16 @@ class PartialFitMixin:
             range of the values are not those of the fit.
         """
         fitted = self.__sklearn_is_fitted__()
-        if y is None:
+        declared = self._declared_shape()
+        if is_sparse(X):
+            where, values, shape = self._check_sparse(X, y, declared, reset=not fitted)
+        elif y is None:
             raise ValueError("partial_fit takes coordinates X and their values y.")
-        where, values = self._check_entries(
-            X, y, self._declared_shape(), reset=not fitted
-        )
+        else:
+            where, values = self._check_entries(X, y, declared, reset=not fitted)
+            shape = self._shape_of(where)
         if not fitted:
-            return self._fit(where, values, self._shape_of(where), streaming=True)
+            return self._fit(where, values, shape, streaming=True)
         self._validate_params()
         self._check_unchanged()
         # One call after the other: each goes on with the model of the one before.
@@ -154,9 +161,10 @@ class PartialFitMixin:
         """Refuse to go on with a model that has other columns than declared."""
         n_modes = len(self.shape_)
         smooth_modes = check_modes(self.smooth_modes, n_modes, "smooth_modes")
-        if not self._model.has_columns(
-            self._form(range(n_modes)), self.biases, smooth_modes
-        ):
+        form = self._form_of_fit
+        if self.rank is not None:
+            form = self._form(range(n_modes), self.shape_)
+        if not self._model.has_columns(form, self.biases, smooth_modes):
             raise ValueError(
                 "rank, biases and smooth_modes must be those of the fit; call fit to "
                 "change them."

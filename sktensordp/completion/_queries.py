@@ -28,6 +28,7 @@ class QueriesMixin:
     _answering: Any
     _seen: list[Any]
     _unit_of_fit: int | None
+    _warn_of_lost_rows: Any
     shape_: tuple[int, ...]
     offset_: float
     value_bounds_: tuple[float, float]
@@ -40,6 +41,41 @@ class QueriesMixin:
                 "transform is there after a fit to a tensor, without y."
             )
         return True
+
+    def _can_fit_transform(self):
+        if hasattr(self, "n_iter_") and not self._dense:
+            raise AttributeError(
+                "fit_transform completes a tensor, and this model was fitted to "
+                "coordinates. Call fit(X) without y, then transform(X)."
+            )
+        return True
+
+    @available_if(_can_fit_transform)
+    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
+        """Fit to a tensor, then complete it.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            NaN where nothing was observed.
+        y : None
+            Coordinates and their values are for `fit` and `predict`.
+
+        Returns
+        -------
+        completed : ndarray of shape (I_1, ..., I_N)
+
+        Raises
+        ------
+        ValueError
+            If `y` is passed, and as `fit`.
+        """
+        if y is not None:
+            raise ValueError(
+                "fit_transform completes a tensor X and takes no y. With coordinates, "
+                "call fit(X, y), then predict."
+            )
+        return self.fit(X).transform(X)
 
     @available_if(_can_transform)
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -62,6 +98,7 @@ class QueriesMixin:
             If `X` has another shape than the tensor in the fit.
         """
         check_is_fitted(self)
+        self._warn_of_lost_rows(np.zeros(1))
         if np.shape(X) != self.shape_:
             raise ValueError(
                 f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
@@ -112,6 +149,8 @@ class QueriesMixin:
         coordinates = check_coordinates(
             X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
         )
+        if self._unit_of_fit is not None:
+            self._warn_of_lost_rows(coordinates[:, self._unit_of_fit])
         mean = self.offset_ + self._answering.predict(coordinates)
         mean = np.clip(mean, *self.value_bounds_, out=mean)
         if not return_std:
@@ -188,6 +227,8 @@ class QueriesMixin:
             checked(check_array, asked, estimator=self, input_name="units"),
             shape=self.shape_, allow_unknown=True, name="recommend",
         )  # fmt: skip
+        if self._unit_of_fit is not None:
+            self._warn_of_lost_rows(asked[:, self._unit_of_fit])
         return self._best_items(asked, k).reshape(*np.shape(units), k)
 
     def _best_items(self, asked, k):

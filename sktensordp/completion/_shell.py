@@ -24,6 +24,7 @@ from .._validation import (
     check_unmasked,
     checked,
     range_of,
+    warn_of_two_levels,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
@@ -43,12 +44,15 @@ from ._partial import PartialFitMixin
 from ._problem import Problem
 from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
 from ._queries import QueriesMixin
+from ._sparse import is_sparse
 from ._streams import as_coordinates
 from ._sums import SumsPerturbation
 from ._unit_level import UNPROTECTED, UnitLevelMixin
 
-__all__ = ["BaseCompletion"]
+__all__ = ["USUAL_RANK", "BaseCompletion"]
 
+# Of `rank=None`, where the shape carries as much.
+USUAL_RANK = 10
 _PLANNED = "the budget, which no fit exceeds"
 _SOLVERS = {
     "input": InputPerturbation,
@@ -59,8 +63,8 @@ _SOLVERS = {
 
 class BaseCompletion(
     EstimatorMixin,
-    ObservedMixin,
     QueriesMixin,
+    ObservedMixin,
     PartialFitMixin,
     ClientMixin,
     UnitLevelMixin,
@@ -105,7 +109,7 @@ class BaseCompletion(
 
     def __init__(
         self,
-        rank: int | Sequence[int],
+        rank: int | Sequence[int] | None = None,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -160,18 +164,22 @@ class BaseCompletion(
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: Any) -> Self:
         """Randomise the values and fit the model to them.
 
         Parameters
         ----------
-        X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N)
+        X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N), or sparse
             With `y`, coordinates of the observed entries: integers, or integral
-            floats. Without, the tensor itself, NaN where nothing was observed. Of a
-            frame or array of Dask, with `y`, the values are randomised in their
-            partitions, and the model is fitted where these are.
+            floats. Without `y`, the tensor itself: an array of floats, NaN where
+            nothing was observed, or a sparse array of SciPy or of `sparse`, whose
+            stored entries were observed, zeros included. Of a frame or array of Dask,
+            with `y`, the values are randomised in their partitions, and the model is
+            fitted where these are.
         y : array-like of shape (n_observed,), default=None
             The observed values, finite. Of Dask if `X` is, in the same partitions.
+        **unsupported : dict
+            Refused, such as `sample_weight`.
 
         Returns
         -------
@@ -179,14 +187,26 @@ class BaseCompletion(
 
         Raises
         ------
+        TypeError
+            If anything else is passed.
         ValueError
             Before anything is drawn: if coordinates are fractional, negative or
             outside `shape`, values are NaN or infinite, the range or the levels
-            are out of order, or the rank exceeds what the shape can carry.
+            are out of order, or the rank exceeds what the shape can carry. If `y` is
+            missing and `X` holds integers, which cannot mark a missing entry.
         """
+        if unsupported:
+            raise TypeError(
+                f"fit of {type(self).__name__} takes X and y, no "
+                f"{', '.join(unsupported)}. Every entry counts alike: a weight would "
+                f"scale what it reveals."
+            )
         if is_dask(X):
             observed = self._check_distributed(X, y, self._declared_shape())
             return self._fit(observed, observed, observed.shape)
+        if is_sparse(X):
+            where, values, shape = self._check_sparse(X, y, self._declared_shape())
+            return self._fit(where, values, shape)
         if y is None:
             where, values = self._check_observed(X, self._declared_shape())
             return self._fit(where, values, where.shape)
@@ -292,6 +312,7 @@ class BaseCompletion(
     def _fit(self, where, values, shape, *, streaming=False, received=False):
         """Fit to values (randomised if `received`) at coordinates or in a mask."""
         self._check_rank(shape)
+        warn_of_two_levels(self.levels)
         problem = self._problem(where, values, shape)
         solver = self._solver(problem, streaming)
         guarantee = solver.guarantee
@@ -310,6 +331,7 @@ class BaseCompletion(
             # Where a unit is protected, so is which entries it has.
             self._observed = [] if self._protects_units else [where]
             self._n_uses, self._single = 1, guarantee
+            self._form_of_fit = problem.form
             self._dense = where.dtype == bool
             if problem.is_distributed:
                 # Entries stay where they are.
@@ -321,6 +343,10 @@ class BaseCompletion(
             outcome = solver.complete(released, on_sweep)
             self.offset_, self.value_bounds_ = outcome.offset, domain.bounds
             self.perturbation_ = outcome.perturbation or solver.name
+            if self.perturbation_ != solver.name:
+                # What was chosen follows from what was released.
+                self._single = solver.guarantee_of(self.perturbation_)
+                self.privacy_guarantee_ = self._single
             if outcome.residual_variance is not None:
                 self.residual_variance_ = outcome.residual_variance
             if self._protects_units:
@@ -389,7 +415,7 @@ class BaseCompletion(
 
     _of_fit = (
         "_model", "_observed", "_local", "_n_uses", "_single", "_dense", "_randomized",
-        "_received",
+        "_received", "_form_of_fit",
     )  # fmt: skip
 
     def _publish(self, model, n_iter):
@@ -405,8 +431,8 @@ class BaseCompletion(
             found["noise_variance_"] = model.noise_variance
         vars(self).update(found)
 
-    def _form(self, order):
-        """The form of the decomposition, its modes in an order."""
+    def _form(self, order, shape):
+        """The form of the decomposition of a shape, its modes in an order."""
         raise NotImplementedError
 
     def _decomposition(self, model):
@@ -433,7 +459,7 @@ class BaseCompletion(
             values=self._plan(values),
             declared=declared and not (self.value_bounds is self.levels is None),
             epsilon=float(self.epsilon), delta=float(self.delta),
-            form=self._form(order), side_information=side_information,
+            form=self._form(order, shape), side_information=side_information,
             biases=bool(self.biases),
             smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
             n_components=self.n_pattern_components, max_iter=self.max_iter,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..noise import discrete_laplace
 from ..tensor import fit_biases_to_sums, point_model
-from ._input import EntryRandomizer, domain_lattice, entry_guarantee
+from ._input import EntryRandomizer, domain_lattice, entry_guarantee, rounded
 from ._problem import ALL_ELSE, Outcome, Problem, Solver
 
 __all__ = [
@@ -27,6 +27,11 @@ __all__ = [
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
+_OF_ALL = "The sum of all values was given discrete Laplace noise"
+_BIASES_ALONE = (
+    " They determine biases alone: rank is not used, and items have the same order for "
+    "everyone."
+)
 _BLOCK = 2**16
 # Of values around their mean, in half ranges squared, as long as nothing is known.
 _VARIANCE_OF_VALUES = 0.2
@@ -130,7 +135,7 @@ class SumsRandomizer:
 
 
 def plan_sums_randomizer(
-    values, epsilon, where, shape, *, declared, statement=_OF_ROWS
+    values, epsilon, where, shape, *, declared, statement=_OF_ROWS, consequence=""
 ):
     """Randomiser of the sums for one fit.
 
@@ -146,6 +151,8 @@ def plan_sums_randomizer(
         Whether the range was declared; if not, nothing finite holds.
     statement : str
         What was done; the sums of rows, by default.
+    consequence : str
+        What that means for the model.
 
     Returns
     -------
@@ -173,7 +180,7 @@ def plan_sums_randomizer(
     )
     void_for = None if declared else float(epsilon)
     guarantee = entry_guarantee(
-        event, f"{statement}; {ALL_ELSE}", _SOURCE, void_for=void_for
+        event, f"{statement}; {ALL_ELSE}{consequence}", _SOURCE, void_for=void_for
     )
     return SumsRandomizer(values, guarantee, where, shape, lattice, event)
 
@@ -192,7 +199,11 @@ class SumsPerturbation(Solver):
     problem: Problem
     share: float = 1.0
     name = "sums"
-    statement = _OF_ROWS
+
+    @property
+    def statement(self):
+        """What is done to the values."""
+        return rounded(self.problem.values.levels) + _OF_ROWS
 
     def __post_init__(self):
         if not self.problem.biases or self.problem.smooth_modes:
@@ -205,6 +216,7 @@ class SumsPerturbation(Solver):
         return plan_sums_randomizer(
             problem.values, self.share * problem.epsilon, problem.coordinates,
             problem.shape, declared=problem.declared,
+            statement=self.statement, consequence=_BIASES_ALONE,
         )  # fmt: skip
 
     @property
@@ -249,7 +261,11 @@ class MeanPerturbation(Solver):
 
     problem: Problem
     share: float
-    statement = "The sum of all values was given discrete Laplace noise"
+
+    @property
+    def statement(self):
+        """What is done to the values."""
+        return rounded(self.problem.values.levels) + _OF_ALL
 
     @cached_property
     def randomizer(self):

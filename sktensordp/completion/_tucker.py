@@ -11,9 +11,12 @@ from numpy.typing import ArrayLike
 from .._sklearn_compat import Interval
 from ..tensor import TuckerForm
 from ._docs import with_shared_text
-from ._shell import BaseCompletion
+from ._shell import USUAL_RANK, BaseCompletion
 
 __all__ = ["TuckerCompletion"]
+
+# Numbers in the core with `rank=None` from four modes on: time grows with its square.
+_LARGEST_CORE = 256
 
 
 @with_shared_text
@@ -28,8 +31,10 @@ class TuckerCompletion(BaseCompletion):
 
     Parameters
     ----------
-    rank : int or sequence of int
-        Number of columns of every mode's factor, or of all; 0 fits biases alone.
+    rank : int or sequence of int, default=None
+        Number of columns of every mode's factor, or of all; 0 fits biases alone. None
+        takes 10 (from four modes on fewer, for a core of at most 256 numbers), or the
+        size of the mode, and no more than the product of the others.
     $parameters
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the published algorithms.
@@ -84,14 +89,14 @@ class TuckerCompletion(BaseCompletion):
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
-        "rank": [Interval(Integral, 0, None, closed="left"), "array-like"],
+        "rank": [Interval(Integral, 0, None, closed="left"), "array-like", None],
         **BaseCompletion._parameter_constraints,
         "core_regularization": [Interval(Real, 0, None, closed="left")],
     }
 
     def __init__(
         self,
-        rank: int | Sequence[int],
+        rank: int | Sequence[int] | None = None,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -126,12 +131,15 @@ class TuckerCompletion(BaseCompletion):
         )  # fmt: skip
         self.core_regularization = core_regularization
 
-    def _form(self, order):
-        ranks = self._ranks(len(order))
+    def _form(self, order, shape):
+        ranks = self._ranks(shape)
         return TuckerForm(tuple(ranks[mode] for mode in order))
 
-    def _ranks(self, n_modes):
+    def _ranks(self, shape):
         """The rank of every mode; 0 for all or for none."""
+        n_modes = len(shape)
+        if self.rank is None:
+            return _usual_ranks(shape)
         if isinstance(self.rank, Integral):
             return (int(self.rank),) * n_modes
         ranks = np.asarray(self.rank)
@@ -161,7 +169,7 @@ class TuckerCompletion(BaseCompletion):
         return TuckerTensor((core, model.factors))
 
     def _check_rank(self, shape):
-        ranks = self._ranks(len(shape))
+        ranks = self._ranks(shape)
         if not any(ranks):
             if not self.biases:
                 raise ValueError(
@@ -180,6 +188,17 @@ class TuckerCompletion(BaseCompletion):
                     f"The rank {rank} of mode {mode} is larger than the product "
                     f"{others} of the others: some of its columns would be of no use."
                 )
+
+
+def _usual_ranks(shape):
+    """10, fewer from four modes on, and no more than the others can use."""
+    usual = USUAL_RANK
+    while len(shape) > 3 and usual ** len(shape) > _LARGEST_CORE:
+        usual -= 1
+    ranks = [min(usual, size) for size in shape]
+    for mode in np.argsort(ranks, kind="stable").tolist():
+        ranks[mode] = min(ranks[mode], math.prod(ranks) // ranks[mode])
+    return tuple(ranks)
 
 
 def _as_tucker(factors):

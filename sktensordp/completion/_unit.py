@@ -16,6 +16,7 @@ from functools import cached_property
 
 from ..privacy import PrivacyGuarantee
 from ..tensor._unit_entries import UnitEntries
+from ._input import rounded
 from ._noisy_sums import plan_gaussian_sums
 from ._problem import Outcome, Problem, Solver
 from ._unit_run import BIAS_PASSES, FACTOR_PASSES, UnitRun
@@ -32,7 +33,7 @@ _WHAT = {
 }
 
 
-def unit_guarantee(event, unit, name, *, delta, void_for=None):
+def unit_guarantee(event, unit, name, *, delta, levels=None, void_for=None):
     """Guarantee of what is computed from everything of a unit.
 
     Parameters
@@ -44,6 +45,8 @@ def unit_guarantee(event, unit, name, *, delta, void_for=None):
         The perturbation, or the most that it may do.
     delta : float
         Where to state the epsilon.
+    levels : tuple of float or None
+        Scale to which values are rounded.
     void_for : float, default=None
         The epsilon that was asked for, if the range of the values or the shape was
         read off the data.
@@ -56,10 +59,12 @@ def unit_guarantee(event, unit, name, *, delta, void_for=None):
 
     what, claimed = _WHAT[name], None
     statement = (
-        f"{what} were given Gaussian noise, every unit's contribution to all of them "
-        "being bounded; a unit's own row is computed from its entries and from them, "
-        "and is for its eyes alone (joint differential privacy)."
+        f"{rounded(levels)}{what} were given Gaussian noise, every unit's contribution "
+        "to all of them being bounded; a unit's own row is computed from its entries "
+        "and from them, and is for its eyes alone (joint differential privacy)."
     )
+    if name == "sums":
+        statement += " The sums determine biases alone; rank is not used."
     if isinstance(event, dp_event.NonPrivateDpEvent):
         statement = "The entries were used as they are (epsilon = inf)."
     if void_for is not None:
@@ -122,12 +127,17 @@ class UnitPerturbation(Solver):
     @cached_property
     def guarantee(self):
         """Of all releases together."""
+        return self.guarantee_of(self.name)
+
+    def guarantee_of(self, name):
+        """The same, where `name` is the perturbation that was taken in the end."""
         problem = self.problem
         if math.isinf(problem.epsilon):
             event = problem.values.guarantee.event
-            return unit_guarantee(event, self.unit, self.name, delta=0.0)
+            return unit_guarantee(event, self.unit, name, delta=0.0)
         return unit_guarantee(
-            self.noise.event, self.unit, self.name, delta=problem.delta,
+            self.noise.event, self.unit, name, delta=problem.delta,
+            levels=problem.values.levels,
             void_for=None if problem.declared else float(problem.epsilon),
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from .._sklearn_compat import available_if
 from ..exceptions import PrivacyLeakWarning
 from ..tensor._unit_entries import UnitEntries
 from ._noisy_sums import planned_event
+from ._sparse import is_sparse
 from ._streams import as_coordinates
 from ._unit import UnitPerturbation, unit_guarantee
 from ._unit_model import LocalRows, SharedModel, UnitModel
@@ -45,6 +46,7 @@ class UnitLevelMixin:
     shape_: tuple[int, ...]
     value_bounds_: tuple[float, float]
     _check_entries: Any
+    _check_sparse: Any
     _count_releases: Any
     _decomposition: Any
     _model: Any
@@ -86,8 +88,10 @@ class UnitLevelMixin:
             raise ValueError("Sums determine biases; there are none.")
         if self.shape is None and math.isfinite(self.epsilon):
             warnings.warn(
-                "The shape is read off the private coordinates. No finite epsilon "
-                "holds for this fit; declare shape, which must be public.",
+                "`shape` is not declared, so it is read off the private coordinates, "
+                "and no finite epsilon holds for this fit. Pass the public shape, such "
+                "as shape=(n_users, n_items), or shape=encoder.declared_shape of a "
+                "CoordinateEncoder with categories.",
                 PrivacyLeakWarning,
                 stacklevel=6,
             )
@@ -138,7 +142,7 @@ class UnitLevelMixin:
         undeclared = self.shape is None or not values.guarantee.epsilon < math.inf
         event = planned_event(epsilon, float(self.delta), within=epsilon)
         return unit_guarantee(
-            event, int(self.unit), name, delta=float(self.delta),
+            event, int(self.unit), name, delta=float(self.delta), levels=values.levels,
             void_for=epsilon if undeclared else None,
         )  # fmt: skip
 
@@ -180,6 +184,19 @@ class UnitLevelMixin:
             return self._observed
         return [] if self._local.where is None else [self._local.where]
 
+    def _warn_of_lost_rows(self, units):
+        """Warn once that the rows of these units did not travel with the model."""
+        if self._unit_of_fit is None or not self._local.lost or not np.any(units >= 0):
+            return
+        self._local.lost = False
+        warnings.warn(
+            "This model was unpickled or copied, and rows of units do not travel: all "
+            "units are treated as unknown. fold_in(X, y) with their entries brings "
+            "them back.",
+            UserWarning,
+            stacklevel=3,
+        )
+
     @property
     def _answering(self):
         """The model that predicts."""
@@ -204,7 +221,7 @@ class UnitLevelMixin:
         return True
 
     @available_if(_can_fold_in)
-    def fold_in(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Give units their own rows, from all of their entries; nothing is released.
 
         A unit that is new, or that comes back after the model was copied or stored,
@@ -214,9 +231,10 @@ class UnitLevelMixin:
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes)
-            Coordinates of all entries of these units, within `shape_`.
+            Coordinates of all entries of these units, within `shape_`. Or a sparse
+            array of shape `shape_`, as for `fit`.
         y : array-like of shape (n_observed,)
-            Their values, finite.
+            Their values, finite; None for a sparse array.
 
         Returns
         -------
@@ -237,6 +255,9 @@ class UnitLevelMixin:
                 raise ValueError(
                     "unit, value_bounds and levels must be those of the fit."
                 )
-            where, values = self._check_entries(X, y, self.shape_, reset=False)
+            if is_sparse(X):
+                where, values, _ = self._check_sparse(X, y, self.shape_, reset=False)
+            else:
+                where, values = self._check_entries(X, y, self.shape_, reset=False)
             self._keep_rows(where, values)
         return self

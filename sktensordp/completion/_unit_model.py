@@ -175,12 +175,15 @@ class LocalRows:
     Attributes
     ----------
     model : UnitModel or None
-        That answers for them, once it has been asked for.
+        The prediction model, built on first use.
+    lost : bool
+        Whether these are a copy, or come out of a pickle, and nobody was told so.
     """
 
-    def __init__(self, units=None, rows=None, where=None):
+    def __init__(self, units=None, rows=None, where=None, *, lost=False):
         self.units = np.empty(0, dtype=np.int64) if units is None else units
         self.rows, self.where, self.model = rows, where, None
+        self.lost = lost
 
     def replaced(self, units, rows, where, unit):
         """These rows, with those of some units in the place of older ones."""
@@ -195,10 +198,15 @@ class LocalRows:
         return LocalRows(units[order], rows[order], where)
 
     def __reduce__(self):
-        return LocalRows, ()
+        return _rows_left_behind, ()
 
     def __repr__(self):
         return "LocalRows()"
+
+
+def _rows_left_behind():
+    """What a pickle and a copy of `LocalRows` become."""
+    return LocalRows(lost=True)
 
 
 @dataclass(eq=False)

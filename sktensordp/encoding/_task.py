@@ -98,8 +98,9 @@ def _of_model(model, n_features, white):
     """Coefficients of a fitted model, after a look at whether they are all of it."""
     name = type(model).__name__
     refusal = (
-        f"{name} is no linear task: pass a matrix or a fitted linear regression, "
-        f"whose predictions are coef_ x + intercept_."
+        f"{name} cannot be a linear `task`. Leave `task=None` and pass `y`, or pass a "
+        f"matrix or a fitted linear regression, whose predictions are "
+        f"coef_ x + intercept_."
     )
     if is_classifier(model) or not hasattr(model, "coef_"):
         raise ValueError(refusal)

@@ -40,7 +40,8 @@ class TaskAwareEncoder(LinearEncoder):
         its outputs for the estimate and for the sample; a `TorchTask`; or any object
         with ``value_and_gradient(X_hat, targets)``, which returns a mean loss and its
         gradient, of the shape of ``X_hat``, and with ``outputs(X)``, the targets,
-        unless they are `y`. A model stays fitted in clones.
+        unless they are `y`. A model stays fitted in clones. Other models, such as a
+        random forest, cannot be a task: leave None, and pass `y` to `fit`.
     n_components : int or None, default=None
         Entries of the code at most; None leaves their number to the search. Learned
         codes that PrivUnit releases have one more.

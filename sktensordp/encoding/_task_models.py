@@ -57,8 +57,9 @@ def task_of(model, X):
     near = answers.shape == found.shape
     if not (near and np.allclose(answers, found, _TOLERANCE, _TOLERANCE)):
         raise ValueError(
-            f"{type(last).__name__} does not answer as its weights say, so that it "
-            f"cannot be a task; pass an object with value_and_gradient."
+            f"{type(last).__name__} cannot be a `task`, since it does not answer as "
+            f"its weights say. Leave `task=None` and pass `y`, or pass an object with "
+            f"value_and_gradient(X_hat, targets)."
         )
     return task
 
@@ -79,12 +80,17 @@ def _network(model):
             link = "logistic" if len(matrix) == 1 else "softmax"
     else:
         raise TypeError(
-            f"{name} is no task: pass a fitted multilayer perceptron, logistic "
+            f"{name} cannot be a `task`, since it has no gradients or has not been "
+            f"fitted. Leave `task=None` and pass `y`, for example the predictions of "
+            f"this model. Or pass as `task` a fitted multilayer perceptron, logistic "
             f"regression or linear regression of scikit-learn, or an object with "
             f"value_and_gradient(X_hat, targets)."
         )
     if is_classifier(model) and not hasattr(model, "predict_proba"):
-        raise TypeError(f"{name} is no task: it has no predict_proba.")
+        raise TypeError(
+            f"{name} cannot be a `task`, since it has no predict_proba. Leave "
+            f"`task=None` and pass `y`, or take LogisticRegression."
+        )
     if activation not in _ACTIVATIONS or link not in _LINKS:
         raise ValueError(f"{name} has an activation that is not known here.")
     return NetworkTask(

@@ -6,23 +6,43 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+)
 
 from ..noise._discrete import bernoulli
 from ._scores import STEPS
 
-__all__ = ["Rows", "Users", "groups_of", "seed_of", "uses_of"]
+__all__ = ["Rows", "Split", "Users", "check_groups", "groups_of", "seed_of", "uses_of"]
 
 _SIDES = 2**32
+# Of a held-out user's rows, the share that is folded in, as `make_fold_in_scorer` has.
+_HISTORY = 0.8
+_BY_GROUPS = (GroupKFold, GroupShuffleSplit)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit to, to score, and to fold in before that."""
+
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    history: NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows are protected one by one; how many there are is public."""
 
-    def splits(self, X, y, cv, test_size, bits):
+    def splits(self, X, y, cv, test_size, bits, groups=None):
         """Training and test rows, by splits that depend on no value."""
-        return list(_splitter(cv, test_size, seed_of(bits)).split(X, y))
+        splitter, none = _splitter(cv, test_size, seed_of(bits)), np.zeros(0, np.intp)
+        return [Split(*parts, none) for parts in splitter.split(X, y, groups)]
 
     def total(self, steps, held_out):
         """Sum of the scores; a row adds no more than STEPS."""
@@ -30,49 +50,59 @@ class Rows:
 
     def n_scored(self, splits):
         """By what to divide a sum for a mean."""
-        return sum(len(test) for _, test in splits)
+        return sum(len(split.test) for split in splits)
 
 
 @dataclass(frozen=True)
 class Users:
     """All rows at one index of a mode are protected together, also how many they are.
 
-    Each row is held out by a coin of its own, so that the rows of others go where they
-    went whatever a user has. A user's score is the mean of their rows', and half of
-    the range where none is held out.
+    Whole users are held out, by their indices alone, so that a user is either fitted or
+    scored. Of their rows, each is history by a coin of its own, so that those of others
+    go where they went whatever a user has; the others are predicted once the history
+    was folded in. A user's score is the mean of their predicted rows', and half of the
+    range where there is none.
 
     Parameters
     ----------
     mode : int
     n_users : int
+    n_held_out : int
+        From 1 to `n_users` - 1.
     """
 
     mode: int
     n_users: int
+    n_held_out: int
 
-    def splits(self, X, y, cv, test_size, bits):
-        """One pair of training and test rows."""
+    def splits(self, X, y, cv, test_size, bits, groups=None):
+        """One of all rows."""
+        chosen = np.random.default_rng(seed_of(bits)).permutation(self.n_users)
+        out = np.zeros(self.n_users, dtype=bool)
+        out[chosen[: self.n_held_out]] = True
+        held_out = out[np.asarray(X)[:, self.mode].astype(np.intp)]
         # True coins: those of a seed would tell where in the data a row is.
-        held_out = bernoulli(bits, round(test_size * _SIDES), _SIDES, (len(y),))
-        return [(np.flatnonzero(~held_out), np.flatnonzero(held_out))]
+        known = bernoulli(bits, round(_HISTORY * _SIDES), _SIDES, (len(held_out),))
+        parts = ~held_out, held_out & ~known, held_out & known
+        return [Split(*map(np.flatnonzero, parts))]
 
     def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
         """Sum of the users' scores; one adds no more than STEPS."""
-        if not len(steps):  # which is chance
-            return self.n_users * (STEPS // 2)
         users = np.asarray(held_out)[:, self.mode].astype(np.intp)
         counts = np.bincount(users, minlength=self.n_users)
         sums = np.zeros(self.n_users, dtype=np.int64)
         np.add.at(sums, users, steps)
-        means = sums // np.maximum(counts, 1)
-        return int(np.where(counts > 0, means, STEPS // 2).sum())
+        n_without = self.n_held_out - np.count_nonzero(counts)
+        return int((sums // np.maximum(counts, 1)).sum()) + n_without * (STEPS // 2)
 
     def n_scored(self, splits):
         """By what to divide a sum for a mean."""
-        return self.n_users
+        return self.n_held_out
 
 
-def groups_of(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
+def groups_of(
+    estimator: Any, unit: str | int, cv: Any, test_size: float
+) -> Rows | Users:
     """Whose scores count once, by the unit that the estimator protects.
 
     Raises
@@ -93,7 +123,36 @@ def groups_of(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
         )
     if unit >= len(shape):
         raise ValueError(f"unit = {unit}, but there are {len(shape)} modes.")
-    return Users(unit, int(shape[unit]))
+    n_users = int(shape[unit])
+    if n_users < 2:
+        raise ValueError("To hold users out, a search needs at least two of them.")
+    return Users(unit, n_users, min(max(round(test_size * n_users), 1), n_users - 1))
+
+
+def check_groups(found: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
+    """Refuse groups of rows that are not used, and splits that lack them.
+
+    Raises
+    ------
+    ValueError
+        Also if there are too few groups.
+    """
+    if isinstance(found, Users) and groups is not None:
+        raise ValueError(
+            "All rows of a user are held out together, by `unit`; leave `groups` out."
+        )
+    if type(cv) in _BY_GROUPS:
+        if groups is None:
+            raise ValueError(
+                f"cv={type(cv).__name__} splits by groups; pass `groups` to fit."
+            )
+        # Splits that are not used, so that what is wrong is known before the release.
+        list(cv.split(X, y, groups))
+    elif groups is not None:
+        raise ValueError(
+            "`groups` needs a `cv` that holds groups out together: GroupKFold, or "
+            "GroupShuffleSplit(1, test_size=0.2) for one part."
+        )
 
 
 def seed_of(bits: Any) -> int:
@@ -106,12 +165,14 @@ def _splitter(cv, test_size, seed):
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         return KFold(int(cv), shuffle=True, random_state=seed)
-    if type(cv) in (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit):
+    known = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit, *_BY_GROUPS)
+    if type(cv) in known:
         return cv
     raise ValueError(
-        "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit or "
-        "PredefinedSplit: which part a record is in must not depend on its values, as "
-        "it does where folds are stratified."
+        "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit, "
+        "PredefinedSplit, GroupKFold or GroupShuffleSplit: which part a record is in "
+        "must not depend on its values, as it does where folds are stratified, and how "
+        "many parts there are must be known beforehand."
     )
 
 
@@ -124,11 +185,10 @@ def uses_of(groups: Rows | Users, cv: Any) -> list[tuple[int, int]]:
         If splits may depend on values.
     """
     if isinstance(groups, Users):
-        # Some of the rows in one, some in the other.
-        return [(1, 1)]
+        return [(1, 0), (0, 1)]
     splitter = _splitter(cv, 0.5, 0)
     n_splits = splitter.get_n_splits()
-    if isinstance(splitter, ShuffleSplit):
+    if isinstance(splitter, (ShuffleSplit, GroupShuffleSplit)):
         return [(n_splits - times, times) for times in range(n_splits + 1)]
     if isinstance(splitter, PredefinedSplit):
         # A record may be in no test part.

@@ -1,5 +1,6 @@
 """What one try of a private search reveals: its fits, and its score."""
 
+import inspect
 import operator
 import warnings
 from types import SimpleNamespace
@@ -10,13 +11,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import process_routing
 
+from .._sklearn_compat import routing_enabled
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import collect
 from ..privacy._searches import Found, Setting
 
 __all__ = [
+    "check_metadata",
     "fit_guarantee",
     "is_seeded",
     "left_out_of",
@@ -111,6 +115,57 @@ def whole_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGua
                 f"where the unit is a mode, encode X with it before the search."
             )
     return guarantee
+
+
+def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
+    """Refuse metadata that would come to a step before noise has been added to X.
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+    metadata : dict
+        Passed to its `fit`.
+
+    Raises
+    ------
+    ValueError
+        Also if the step takes no such metadata, or if it would be transformed.
+    """
+    if getattr(estimator, "transform_input", None):
+        raise ValueError(
+            "transform_input would release metadata as often as steps transform it, "
+            "and the search does not count that; set it to None."
+        )
+    of_step: dict[str, set[str]] = {}
+    if type(estimator) is not Pipeline:
+        of_step[type(estimator).__name__] = set(metadata)
+    elif routing_enabled():
+        for step, routed in process_routing(estimator, "fit", **metadata).items():
+            of_step[step] = {name for given in routed.values() for name in given}
+    else:
+        for name in metadata:
+            step, _, inner = name.partition("__")
+            of_step.setdefault(step, set()).add(inner)
+    noisy = False
+    for name, step in _named(estimator):
+        given = of_step.pop(name, set())
+        private = hasattr(type(step), "_planned_guarantee")
+        if given and (private or not noisy):
+            raise ValueError(
+                f"Step {name!r} was passed {', '.join(sorted(given))}. In a private "
+                f"search, metadata can go only to steps that follow a noise "
+                f"mechanism: the guarantee does not cover it."
+            )
+        known = inspect.signature(step.fit).parameters
+        if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            of_step |= {f"{name}.fit": given - set(known)} if given - set(known) else {}
+        noisy = noisy or (private and step._released_by == "transform")
+    unknown = {name: given for name, given in of_step.items() if given}
+    if unknown:
+        raise ValueError(
+            f"Nothing takes this metadata: {', '.join(sorted(metadata))}. Name the "
+            f"step of the pipeline, as in `ridge__sample_weight`."
+        )
 
 
 def _refuse_learner(name, step, learners):

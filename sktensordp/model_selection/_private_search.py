@@ -1,8 +1,10 @@
 """Search for parameters by private scores: the best of a secret number of tries."""
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -12,9 +14,21 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
 from sklearn.utils import check_array, check_random_state, indexable
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    process_routing,
+)
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._sklearn_compat import Interval, StrOptions, fit_context, safe_indexing
+from .._sklearn_compat import (
+    Interval,
+    StrOptions,
+    fit_context,
+    of_rows,
+    routing_enabled,
+    safe_indexing,
+)
 from .._validation import check_unmasked, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..noise import laplace_lattice
@@ -22,8 +36,9 @@ from ..noise._discrete import categorical
 from ..privacy import PrivacyGuarantee, compose, privacy_of
 from ..privacy._cover import covered
 from ..privacy._repetitions import negative_binomial, poisson
-from ._groups import groups_of, seed_of, uses_of
+from ._groups import Users, check_groups, groups_of, seed_of, uses_of
 from ._plan import (
+    check_metadata,
     is_seeded,
     left_out_of,
     set_shape,
@@ -79,17 +94,22 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         that row alone. By default accuracy, or the negative mean squared error.
     score_bounds : (float, float), default=None
         What scores of rows are clipped to; by default [0, 1] for accuracy, and what
-        `value_bounds` or `levels` of a completion imply for errors.
-    cv : int, KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit or None, default=None
+        `value_bounds` or `levels` of a completion imply for errors, also at the end of
+        a `Pipeline`.
+    cv : int, splitter or None, default=None
         None holds out one random part: a record is then fitted or scored, and a try
         costs the larger of the two epsilons alone. With k folds, it costs k - 1 fits
-        and a score. Where everything of a user is protected, None.
+        and a score. A splitter is `KFold`, `RepeatedKFold`, `ShuffleSplit`,
+        `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. Where everything of a
+        user is protected, None: whole users are held out, most of their rows are
+        folded in, and the others are scored, as by `make_fold_in_scorer`.
     test_size : float, default=0.2
-        Share of the rows that is held out where `cv` is None.
+        Share of the rows, or of the users, that is held out where `cv` is None.
     refit : bool or "keep", default=True
         True fits the best candidate once more, to all data, which costs one more fit.
         "keep" keeps the best candidate as it was fitted to the (first) training part,
-        at no further cost; none where nothing was tried. False keeps none.
+        at no further cost; none where nothing was tried. Users who were held out are
+        folded in. False keeps none.
     n_jobs : int, default=None
         As in ``RandomizedSearchCV``. One candidate's fits run side by side.
     random_state : int or None, default=None
@@ -215,7 +235,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         self.test_size = test_size
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, **params: Any) -> Self:
         """Try candidates, and release the best.
 
         Parameters
@@ -224,6 +244,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             As the estimator takes it; coordinates for a completion.
         y : array-like of shape (n_samples,)
             Target.
+        **params : dict
+            Metadata, as in ``GridSearchCV.fit``: `groups` for a `cv` that splits by
+            groups, and what steps after a noise mechanism take in their fit, such as
+            ``ridge__sample_weight``, or `sample_weight` where metadata routing is
+            enabled. It is taken for public; ``privacy_of`` of the search lists it.
 
         Returns
         -------
@@ -234,10 +259,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ValueError
             Before anything is drawn: if epsilon or delta is searched, if the splits or
             the score may depend on values, if what a fit reveals is not known, if a
-            step learns from raw X, or if a candidate would reveal something else than
-            the estimator as it is. (Where there are distributions, or more than 1000
-            combinations of lists, some candidates are checked only when they are drawn:
-            before they are fitted, but after budgets have recorded the search.)
+            step learns from raw X, if metadata would come to a step before the noise,
+            if `groups` and `cv` do not go together, or if a candidate would reveal
+            something else than the estimator as it is. (Where there are distributions,
+            or more than 1000 combinations of lists, some candidates are checked only
+            when they are drawn: before they are fitted, but after budgets have
+            recorded the search.)
         """
         if y is None:
             raise ValueError("A search scores predictions of y; it is None.")
@@ -252,15 +279,20 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
         fit, groups, law, lattice, guarantee = self._plan(shape)
+        metadata, group_of_row = self._routed(params)
+        check_groups(groups, self.cv, X, y, group_of_row)
         for step in steps_of(self.estimator):
             if isinstance(step, SentMixin):
                 step._check_sent()
         # Another thread would leave its choice under the guarantee of this one.
         # Callbacks do not learn how many were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
+            self._metadata = getattr(self, "_metadata", frozenset()) | params.keys()
             with self._release(guarantee, anew=True) as source:
                 bits = source.stream(0)
-                splits = groups.splits(X, y, self.cv, float(self.test_size), bits)
+                splits = groups.splits(
+                    X, y, self.cv, float(self.test_size), bits, group_of_row
+                )
                 n_tries = int(
                     categorical(bits, np.array([law.weights]), np.zeros(1, int))[0]
                 )
@@ -270,7 +302,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                     candidate = self._candidate(params)
                     self._check_candidate(candidate, fit, groups, shape)
                     set_shape(candidate, where)
-                    fits = self._tried(candidate, X, y, splits, (score, groups), fit)
+                    fits = self._tried(
+                        candidate, (X, y, metadata), splits, (score, groups), fit
+                    )
                     total = np.array([float(sum(steps for steps, _ in fits))])
                     noisy = float(lattice.randomize(total, source.stream(number))[0])
                     if noisy > best[1]:
@@ -279,10 +313,15 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             mean = noisy / groups.n_scored(splits)
             reported = score.reported(mean) if kept is not None else np.nan
             if self.refit == "keep" and kept is not None:
+                if isinstance(groups, Users):
+                    out = np.union1d(splits[0].test, splits[0].history)
+                    _fold_in(kept, X, y, out)
                 self.best_estimator_ = kept
             elif self._fits_again:
                 again = self._candidate(self.best_params_)
-                self.best_estimator_ = covered(fit, again.fit, X, y)
+                self.best_estimator_ = covered(
+                    fit, partial(again.fit, **metadata), X, y
+                )
             self._publish(reported, len(splits))
         return self
 
@@ -313,7 +352,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
         self._check_searched()
         fit = whole_guarantee(self.estimator, shape)
-        groups = groups_of(self.estimator, fit.unit, self.cv)
+        groups = groups_of(self.estimator, fit.unit, self.cv, float(self.test_size))
         for candidate in self._listed():
             self._check_candidate(candidate, fit, groups, shape)
         law, uses = self._law(), uses_of(groups, self.cv)
@@ -328,6 +367,32 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         )  # fmt: skip
         guarantee = self._guarantee(fit, try_guarantee(fit, scored, uses), law)
         return fit, groups, law, lattice, guarantee
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Where metadata goes, where scikit-learn's metadata routing is enabled.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            To the `fit` of the estimator, to the splits of `cv`, and from `score` to
+            the scorer. The scores of rows, by which candidates are compared, take none.
+        """
+        scorer, _ = self._get_scorers()
+        return (
+            MetadataRouter(owner=self)
+            .add(
+                estimator=self.estimator,
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                scorer=scorer,
+                method_mapping=MethodMapping().add(caller="score", callee="score"),
+            )
+            .add(
+                splitter=self.cv,
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
@@ -346,11 +411,27 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     def _candidate(self, params):
         return clone(self.estimator).set_params(**clone(params, safe=False))
 
-    def _tried(self, candidate, X, y, splits, score, planned):
+    def _routed(self, params):
+        """Metadata for the fit of the estimator, and the group of every row."""
+        if not params:
+            return {}, None
+        if routing_enabled():
+            routed = process_routing(self, "fit", **params)
+            metadata, groups = routed.estimator.fit, routed.splitter.split.get("groups")
+        else:
+            metadata = {k: v for k, v in params.items() if k != "groups"}
+            groups = params.get("groups")
+        if metadata:
+            check_metadata(self.estimator, metadata)
+        for name, data in (("groups", groups), *metadata.items()):
+            check_unmasked(data, name)
+        return metadata, groups
+
+    def _tried(self, candidate, data, splits, score, planned):
         """Steps of the scores together, and the fitted candidate, for every split."""
         # One alone stays in this process, and keeps what never leaves it.
         return Parallel(n_jobs=self.n_jobs if len(splits) > 1 else 1)(
-            delayed(_fitted)(clone(candidate), X, y, split, score, planned)
+            delayed(_fitted)(clone(candidate), data, split, score, planned)
             for split in splits
         )
 
@@ -456,7 +537,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             if hasattr(step, "_parameter_constraints"):
                 step._validate_params()
         same = _is_same(whole_guarantee(candidate, shape), planned)
-        if not same or groups != groups_of(candidate, planned.unit, self.cv):
+        size = float(self.test_size)
+        if not same or groups != groups_of(candidate, planned.unit, self.cv, size):
             raise ValueError(
                 "A candidate would reveal something else than the estimator as it is; "
                 "search parameters that leave its guarantee as it is."
@@ -484,6 +566,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         return [
             *super()._unprotected(),
             *dict.fromkeys(left_out),
+            *(
+                f"Metadata that was passed to fit ({name}) is taken for public."
+                for name in sorted(getattr(self, "_metadata", ()))
+            ),
             "How long the search took tells how many candidates were tried, which is "
             "assumed to stay secret.",
         ]
@@ -507,19 +593,28 @@ def _is_same(guarantee, other):
     return said[0] == said[1]
 
 
-def _fitted(candidate, X, y, split, scores, planned):
+def _fold_in(model, X, y, rows):
+    """Units' own rows from some rows of the data, if there are any."""
+    if len(rows):
+        model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
+
+
+def _fitted(candidate, data, split, scores, planned):
     """Steps of the scores together, and the fitted candidate."""
-    train, test = split
-    score, groups = scores
-    fitting, held_out = safe_indexing(X, train), safe_indexing(X, test)
+    (X, y, metadata), (score, groups) = data, scores
+    fitting, held_out = (safe_indexing(X, part) for part in (split.train, split.test))
+    fit = partial(candidate.fit, **of_rows(X, metadata, indices=split.train))
     # As many warnings as tries would tell how many there were, and so would callbacks.
     for one in (candidate, *candidate.get_params(deep=True).values()):
         if hasattr(one, "set_callbacks") and not isinstance(one, type):
             one.set_callbacks()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        covered(planned, candidate.fit, fitting, safe_indexing(y, train))
+        covered(planned, fit, fitting, safe_indexing(y, split.train))
+        # What was folded in stays with the score.
+        scored = copy.copy(candidate) if len(split.history) else candidate
+        _fold_in(scored, X, y, split.history)
         # What a mechanism draws to score is not released: the score is.
-        answers = safe_indexing(y, test)
-        steps = covered(None, score.steps, candidate, held_out, answers)
+        answers = safe_indexing(y, split.test)
+        steps = covered(None, score.steps, scored, held_out, answers)
     return groups.total(steps, held_out), candidate

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import get_scorer
 
+from ._plan import steps_of
+
 __all__ = ["STEPS", "RowScore", "row_score"]
 
 # A row's score is rounded to so many parts of the declared range.
@@ -77,7 +79,7 @@ def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
     if bounds is None:
         bounds = known
     if bounds is None:
-        bounds = _from_values(scoring, estimator)
+        bounds = _from_values(scoring, steps_of(estimator)[-1])
     if bounds is None:
         raise ValueError(
             "score_bounds must be declared: the range that the score of a row is "

@@ -8,11 +8,12 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from fractions import Fraction
 from typing import Self
 
 from ..exceptions import BudgetExceededError
 from ._composition import neighbours, sources_of
-from ._guarantee import PrivacyGuarantee, exact, shown, unit_name
+from ._guarantee import PrivacyGuarantee, exact, shown, shown_below, unit_name
 
 __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
 
@@ -24,6 +25,9 @@ _PARTS: contextvars.ContextVar[tuple["_Part", ...]] = contextvars.ContextVar(
     "parts", default=()
 )
 _PROCESS = (0, "")
+# Shares of epsilon that what is left may be below the truth: with sums, and where every
+# comparison composes all releases.
+_PRECISION, _ROUGHLY = 2.0**-20, 2.0**-10
 _IDS = (
     "{} publishes the ids that occur, and a budget that protects everything of a user "
     "does not cover that; declare categories."
@@ -127,7 +131,10 @@ class PrivacyBudget:
     curve of a composition does not. Where all releases and their parameters are fixed
     beforehand, ``adaptive=False`` admits what that curve admits, which is more. Sums
     are exact and may exceed epsilon by its 1e-12th part, and a single release delta by
-    as much, so that ten releases of 0.1 fit into 1; `spent` says what was spent.
+    as much, so that ten releases of 0.1 fit into 1.
+
+    A printed budget states the figure that it enforces; where that is larger than what
+    `spent` has, which holds only if all had been fixed beforehand, it states both.
 
     Parameters
     ----------
@@ -143,6 +150,8 @@ class PrivacyBudget:
     spent : PrivacyGuarantee or None
         Composition of all that was recorded, had it been fixed beforehand; None where
         nothing was.
+    remaining : float
+        Largest epsilon, at delta = 0, of one more release that would be admitted now.
     unprotected : tuple of str
         What the guarantees of the estimators leave out.
 
@@ -178,6 +187,7 @@ class PrivacyBudget:
     >>> print(budget)
     Privacy budget: epsilon = 1.2, delta = 0, for one row of X (replace-one)
     Spent: epsilon = 1 at delta = 0
+    Left: epsilon = 0.2 at delta = 0
       2 x epsilon = 0.5: transform of LaplaceMechanism
     Not protected:
       - LaplaceMechanism protects the rows of X, not y.
@@ -357,6 +367,67 @@ class PrivacyBudget:
         )
 
     @property
+    def remaining(self) -> float:
+        """Largest epsilon, at delta = 0, of one more release that is admitted now.
+
+        Infinity where the budget only counts. A release with a delta may be admitted
+        at another epsilon: `admits` tells. Where releases are chosen on the way, it is
+        exact to a millionth of epsilon; with ``adaptive=False``, to a thousandth.
+        """
+        if math.isinf(self._epsilon):
+            return math.inf
+        with _LOCK:
+            self._check_process()
+            return self._left()
+
+    def _left(self):
+        from ._accounting import event_epsilon
+        from ._events import PureDpEvent
+        from ._filter import Spending
+
+        # What is pure adds up, and often nothing else may be kept.
+        if self._filter is not None:
+            pure = self._account.total(self._here(), Spending()).pure
+        else:
+            event = self._account.event()
+            pure = 0.0 if event is None else event_epsilon(event, 0.0)
+        surely = 0.0
+        if pure < self._epsilon:
+            surely = float(Fraction(self._epsilon) - Fraction(pure))
+        return self._largest(PureDpEvent, self._epsilon, surely)
+
+    def _left_by_noise(self):
+        """The mu of Gaussian noise that would be admitted; 0 for none."""
+        from dp_accounting import dp_event
+
+        from ._gaussian import gaussian_mu
+
+        most = gaussian_mu(self._epsilon, self._delta)
+        return self._largest(lambda mu: dp_event.GaussianDpEvent(1 / mu), most, 0.0)
+
+    def _largest(self, event_of, most, surely):
+        """Largest size of a release that has room, which `surely` nearly always has."""
+        recorded = list(self._account.guarantees())
+        if not recorded:
+            return most
+        if self._ids_of_users(neighbours(recorded)[0]):
+            return 0.0
+
+        def fits(size):
+            return self._room(event_of(size)) is not None
+
+        low, high = surely, most
+        near = high * (_ROUGHLY if self._filter is None else _PRECISION)
+        if low and not fits(low):
+            low, high = 0.0, low
+        elif not fits(low + near):
+            high = low
+        while high - low > near:
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low if low > most * _PRECISION else 0.0
+
+    @property
     def unprotected(self) -> tuple[str, ...]:
         """What the guarantees of the estimators that released leave out."""
         with _LOCK:
@@ -374,31 +445,35 @@ class PrivacyBudget:
         if found is None:
             raise BudgetExceededError(
                 f"{name} would exceed the budget of epsilon = {exact(self._epsilon)} "
-                f"and delta = {exact(self._delta)}; nothing was drawn. Alone it "
-                f"reveals epsilon = {shown(guarantee.epsilon)} at delta = "
-                f"{shown(guarantee.delta)}."
+                f"and delta = {exact(self._delta)}; nothing was drawn. It asks for "
+                f"epsilon = {shown(guarantee.epsilon)} at delta = "
+                f"{shown(guarantee.delta)}. {self._left_line()}."
             )
         return found
 
     def _fits(self, guarantee):
         """Account, sums and rule of a release; None where it does not fit."""
-        from ._accounting import event_delta
-        from ._filter import Spending
-
         self._check_process()
         neighbours([guarantee, *self._account.guarantees()])
         if self._ids_of_users(guarantee.unit) and math.isfinite(self._epsilon):
             return None
+        return self._room(guarantee.event)
+
+    def _room(self, event):
+        """The same of what happens in a release, whatever the unit."""
+        from ._accounting import event_delta
+        from ._filter import Spending
+
         here = self._here()
         if self._filter is not None:
             found = self._filter.admit(
-                guarantee.event, lambda more: self._account.total(here, more)
+                event, lambda more: self._account.total(here, more)
             )
             return None if found is None else (here, *found)
         if math.isfinite(self._epsilon):
-            event = self._account.event(here, guarantee.event)
+            together = self._account.event(here, event)
             epsilon, delta = (x * (1 + 1e-12) for x in (self._epsilon, self._delta))
-            if event_delta(event, epsilon) > delta:
+            if event_delta(together, epsilon) > delta:
                 return None
         return here, Spending(), None
 
@@ -431,15 +506,37 @@ class PrivacyBudget:
         spent = self.spent
         if spent is None:
             return "Spent: nothing"
-        where = (
-            f"Spent: epsilon = {shown(spent.epsilon)} at delta = {shown(spent.delta)}"
-        )
+        at = f"at delta = {shown(spent.delta)}"
+        fixed = counted = shown(spent.epsilon)
+        if self._filter is not None and spent.delta > 0 and spent.protects:
+            event = self._account.event()
+            counted = shown(self._filter.counted(self._account.total(), event))
         if not self._adaptive or spent.delta == 0:
-            return where
-        return f"{where}, had all been fixed beforehand"
+            return f"Spent: epsilon = {fixed} {at}"
+        return (
+            f"Spent: epsilon = {counted} {at} ({fixed}, had all been fixed beforehand)"
+        )
+
+    def _left_line(self):
+        left = self.remaining
+        if math.isinf(left):
+            return "Left: any epsilon"
+        found = [f"epsilon = {shown_below(left)} at delta = 0"] if left else []
+        if self._delta > 0:
+            from ._gaussian import gaussian_epsilon
+
+            with _LOCK:
+                mu = self._left_by_noise()
+            epsilon = gaussian_epsilon(mu, self._delta) if mu else 0.0
+            if epsilon > left * (1 + _PRECISION):
+                found.append(
+                    f"epsilon = {shown_below(epsilon)} at delta = "
+                    f"{exact(self._delta)} by Gaussian noise"
+                )
+        return f"Left: {', or '.join(found) or 'nothing'}"
 
     def __str__(self) -> str:
-        lines = [self._headline(), self._spent_line()]
+        lines = [self._headline(), self._spent_line(), self._left_line()]
         for depth, count, epsilon, name in self._account.lines():
             often = "" if count is None else f"{count} x epsilon = {shown(epsilon)}: "
             lines.append("  " * (depth + 1) + often + name)
@@ -463,6 +560,7 @@ class PrivacyBudget:
         unprotected = f"<p>Not protected:</p><ul>{items}</ul>" if items else ""
         return (
             f"<table><caption>{html.escape(self._headline())}<br>"
-            f"{html.escape(self._spent_line())}</caption><tr><th>release</th>"
+            f"{html.escape(self._spent_line())}<br>"
+            f"{html.escape(self._left_line())}</caption><tr><th>release</th>"
             f"<th>times</th><th>epsilon</th></tr>{rows}</table>{unprotected}"
         )

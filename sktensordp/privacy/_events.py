@@ -73,7 +73,9 @@ class TableDpEvent(DpEvent):
         ``weights[i][j] / sum(weights[i])``. All rows have the same sum.
     """
 
-    weights: tuple[tuple[int, ...], ...] = attrs.field()
+    weights: tuple[tuple[int, ...], ...] = attrs.field(
+        repr=lambda rows: f"<{len(rows)} x {len(rows[0])}>"
+    )
 
     @weights.validator
     def _check_weights(self, _, weights):

@@ -26,8 +26,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import ndtri_exp
 
-from ._accounting import event_delta
-from ._gaussian import gaussian_mu
+from ._accounting import event_delta, event_epsilon
+from ._gaussian import gaussian_epsilon, gaussian_mu
 from ._ledger import read
 from ._pld import pure_epsilon
 from ._renyi import event_renyi
@@ -121,17 +121,50 @@ class AdaptiveFilter:
                 return None
         return spending, rule
 
+    def counted(self, total, event):
+        """The epsilon that is counted as spent, at the delta of the budget.
+
+        Parameters
+        ----------
+        total : Spending
+            Of all releases; at least one.
+        event : DpEvent
+            All releases.
+
+        Returns
+        -------
+        epsilon : float
+            The least of those that may be kept; one release counts by its own curve.
+        """
+        rule, (epsilon, delta) = self._rule, self._left
+        reserve = self.epsilon - epsilon
+        found = [float(total.pure + _exact(2 * total.residual_epsilon))]
+        if math.isfinite(total.squares):
+            mu = math.sqrt(total.squares)
+            found.append(reserve + (gaussian_epsilon(mu, delta) if mu else 0.0))
+        if math.isfinite(total.renyi):
+            spare = _largest_renyi(0.0, delta, rule.order)
+            found.append(reserve + max(total.renyi - spare, 0.0))
+        if total.n_releases <= 1:
+            found.append(event_epsilon(event, self.delta))
+        return min(*found, self.epsilon)
+
     def settle(self, rule):
         """Keep to a rule from now on."""
         self._rule = rule
 
-    def _rule_for(self, event):
+    @property
+    def _left(self):
+        """Epsilon and delta for ideal laws, without what is kept for samplers."""
         reserve = _SHARE_OF_EPSILON * self.epsilon
         delta = self.delta * (1 - _SHARE_OF_DELTA) * math.exp(-reserve)
+        return self.epsilon - 2 * reserve, delta
+
+    def _rule_for(self, event):
+        left = self._left
         # At delta = 0 no sum may be kept in place of the pure one.
-        if delta == 0:
+        if left[1] == 0:
             return _Rule()
-        left = self.epsilon - 2 * reserve, delta
         ledgers = read(event)
         if all(ledger.mu and not ledger.pure for ledger in ledgers):
             return _Rule(most_squares=gaussian_mu(*left) ** 2)

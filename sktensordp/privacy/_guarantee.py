@@ -348,6 +348,13 @@ class PrivacyGuarantee:
             f"({self.relation})"
         )
 
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(epsilon={exact(self.epsilon)}, "
+            f"delta={exact(self.delta)}, unit={self.unit!r}, "
+            f"relation={self.relation!r})"
+        )
+
     def __str__(self) -> str:
         claim = ""
         if self.claimed is not None:

@@ -33,7 +33,8 @@ def collect(obj: Any, setting: Setting) -> Found:
         # No search fits it again: what it guarantees is what it was fitted for.
         found = collect(obj.estimator, Setting(noisy=setting.noisy))
         found.fixed = setting.fixed and setting.like is obj
-        found.learners = []  # It learned before, and its fit does nothing.
+        # It learned before, and its fit does nothing.
+        found.learners, found.learners_of_y = [], []
         return found
     if hasattr(type(obj), "_planned_guarantee"):
         return _of_private(obj, setting)
@@ -70,6 +71,7 @@ def _of_private(obj, setting):
     """An estimator that states a guarantee."""
     found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
     found.unprotected += obj._unprotected()
+    found.dense = bool(getattr(obj, "_dense", False))
     name, by = type(obj).__name__, obj._released_by
     guarantee, why = None, ""
     if setting.planned:
@@ -166,9 +168,20 @@ def _of_other(obj, setting):
     else:
         found.unprotected += [f"What {name} learned in its fit; it gives no guarantee."]
         found.learners += [name]
+    if name in found.learners or setting.noisy:
+        found.learners_of_y += [name] if _may_read_y(obj) else []
     if getattr(obj, "_publishes_ids", False):
         found.publishers += [name]
     return found
+
+
+def _may_read_y(obj):
+    """Whether a fit may learn from y; it does not in most of scikit-learn's scalers."""
+    from sklearn.utils import get_tags
+
+    if not type(obj).__module__.startswith("sklearn.") or hasattr(obj, "estimator"):
+        return True
+    return hasattr(obj, "predict") or get_tags(obj).target_tags.required
 
 
 def _stateless():
@@ -284,6 +297,7 @@ def _of_pipeline(pipeline, setting):
             one.unprotected += _units_after(before, one)
         found.add(one)
         at, before = replace(at, noisy=one.noisy, fixed=one.fixed), type(step).__name__
+        found.raw = one.raw or (found.raw and not one.noisy)
     found.noisy, found.fixed = at.noisy, at.fixed
     return found
 
@@ -429,6 +443,8 @@ def _side_by_side(obj, parts, active, setting):
         found.add(one)
         found.noisy &= one.noisy
         found.fixed &= one.fixed
+        found.raw |= one.raw or not one.noisy
+    found.raw &= any(r.in_pass for r in found.releases)
     return found
 
 
@@ -467,6 +483,7 @@ def _of_transformed_target(model, setting):
             f"What {what} computes from y, all of it together: {name} passes y "
             f"through it before anything protects y."
         ]
+        found.learners_of_y += [what]
     if regressor is not None:
         found.add(collect(regressor, replace(setting, like=like)))
     found.noisy = setting.noisy

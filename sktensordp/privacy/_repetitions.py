@@ -55,6 +55,11 @@ class RepetitionLaw:
     eta: float | None
     rate: float
 
+    def __repr__(self):
+        return (
+            f"RepetitionLaw(mean={self.mean:.4g}, eta={self.eta}, rate={self.rate:.4g})"
+        )
+
     def __post_init__(self):
         if len(self.weights) < 2 or min(self.weights) < 0 or not any(self.weights[1:]):
             raise ValueError("A law of tries has weights >= 0, and tries at all.")

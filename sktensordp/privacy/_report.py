@@ -20,7 +20,9 @@ class PrivacyReport:
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        Composition of all releases.
+        Composition of all releases. Its epsilon is infinite where something was
+        fitted to data without noise, and its statement then says what holds of the
+        private part alone.
     unprotected : tuple of str
         What the guarantee does not cover.
     releases : tuple of (str, int, PrivacyGuarantee)
@@ -31,6 +33,12 @@ class PrivacyReport:
     guarantee: PrivacyGuarantee
     unprotected: tuple[str, ...]
     releases: tuple[tuple[str, int, PrivacyGuarantee], ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.guarantee!r}, "
+            f"{len(self.releases)} releases, {len(self.unprotected)} unprotected)"
+        )
 
     def __str__(self) -> str:
         lines = [f"All releases together: {self.guarantee}"]
@@ -63,10 +71,11 @@ def privacy_of(obj: Any) -> PrivacyReport:
     part, to be scored, and with `return_train_score` the training part again.
 
     What follows a noise mechanism in a pipeline is computed from its output, and from
-    y, but only if all that is passed on went through one: columns that a
-    ColumnTransformer passes on without noise are named, and so is what learns from
-    them. Parts that work side by side add up. What cannot be seen is counted as if
-    nothing were protected, and named.
+    y, but only if all that is passed on went through one. Where a ColumnTransformer
+    passes columns on without noise, or a step learns from data without noise, nothing
+    holds for a whole row of X: epsilon is infinite, and the report names the columns
+    and the step. Parts that work side by side add up. What cannot be seen is counted
+    as if nothing were protected, and named.
 
     Parameters
     ----------
@@ -80,9 +89,10 @@ def privacy_of(obj: Any) -> PrivacyReport:
     Returns
     -------
     report : PrivacyReport
-        With an infinite epsilon where private estimators are fitted in a way that
-        cannot be seen: by other estimators (bagging, stacking), through scoring
-        functions that make_scorer did not make, on the parts of unknown splitters.
+        With an infinite epsilon where something learns from data without noise, or
+        where private estimators are fitted in a way that cannot be seen: by other
+        estimators (bagging, stacking), through scoring functions that make_scorer did
+        not make, on the parts of unknown splitters.
 
     Raises
     ------
@@ -113,7 +123,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.guarantee.epsilon == 6 + search.best_params_["epsilon"]
     True
 
-    Columns that pass a mechanism by are named:
+    Where columns pass a mechanism by, nothing holds for the whole:
 
     >>> import numpy as np
     >>> from sklearn.compose import make_column_transformer
@@ -121,6 +131,8 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> noise = make_column_transformer(
     ...     (LaplaceMechanism(bounds=(0, 1)), [0, 1]), remainder="passthrough")
     >>> report = privacy_of(noise.fit(np.full((5, 3), 0.5)))
+    >>> report.guarantee.epsilon, report.releases[0][2].epsilon
+    (inf, 1.0)
     >>> report.unprotected[-1].partition(",")[0]
     "ColumnTransformer passes on 1 column(s) ... made (part 'remainder')"
     """
@@ -135,7 +147,35 @@ def privacy_of(obj: Any) -> PrivacyReport:
         for r in found.releases
     )
     unprotected = tuple(dict.fromkeys(found.unprotected))
-    return PrivacyReport(_total(releases), unprotected, releases)
+    return PrivacyReport(_whole(_total(releases), found), unprotected, releases)
+
+
+def _whole(parts: PrivacyGuarantee, found: Found) -> PrivacyGuarantee:
+    """Guarantee of all that is revealed: none where raw data reach what is fitted."""
+    from dp_accounting import dp_event
+
+    learners = found.learners
+    if parts.unit == "entry":
+        # Coordinates are public; values come as y, or as a dense X.
+        learners = found.learners_of_y + (found.learners if found.dense else [])
+    elif isinstance(parts.unit, int):
+        learners = found.learners + found.learners_of_y
+    kinds = dict.fromkeys(learners)
+    if not (kinds or found.raw) or not parts.protects:
+        return parts
+    said = [f"{', '.join(kinds)} learned from data without noise."] if kinds else []
+    said += ["Some columns are passed on without noise."] if found.raw else []
+    said += [
+        f"The private part alone has {parts._headline()}, of what it was given: "
+        f"{parts.statement}"
+    ]
+    return PrivacyGuarantee.of(
+        dp_event.NonPrivateDpEvent(),
+        unit=parts.unit,
+        relation=parts.relation,
+        statement=" ".join(said),
+        source=parts.source,
+    )
 
 
 def _unplanned(release: Release, like: PrivacyGuarantee) -> PrivacyGuarantee:

@@ -66,6 +66,12 @@ class Found:
         Classes that publish which ids occur, their releases not yet counted.
     learners : list of str
         Classes that learn from X without noise in their fit.
+    learners_of_y : list of str
+        Classes that may learn from y, to which nothing adds noise before.
+    raw : bool
+        Whether columns that no mechanism made are passed on beside noisy ones.
+    dense : bool
+        Whether X holds the values that a completion protects.
     """
 
     releases: list[Release] = field(default_factory=list)
@@ -74,6 +80,9 @@ class Found:
     fixed: bool = False
     publishers: list[str] = field(default_factory=list)
     learners: list[str] = field(default_factory=list)
+    learners_of_y: list[str] = field(default_factory=list)
+    raw: bool = False
+    dense: bool = False
 
     def add(self, other: "Found") -> None:
         """Take in what was found in a part; not what it passes on."""
@@ -81,6 +90,8 @@ class Found:
         self.unprotected += other.unprotected
         self.publishers += other.publishers
         self.learners += other.learners
+        self.learners_of_y += other.learners_of_y
+        self.dense |= other.dense
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,7 @@ GIVEN = {
     "no dict": (rated(params=[["rank"]]), "a list of dicts"),
     "seed": (rated(params={"random_state": [0, 1]}), "random_state cannot be"),
     "stratified": (labelled(cv=StratifiedKFold(2)), "must not depend on its values"),
-    "groups": (labelled(cv=GroupKFold(2)), "cv must be"),
+    "groups": (labelled(cv=GroupKFold(2)), "pass `groups` to fit"),
     "unknown cv": (labelled(cv=LeaveOneOut()), "cv must be"),
     "generator": (labelled(cv=KFold(2).split(X)), "cv must be"),
     "listed cv": (labelled(cv=list(KFold(2).split(X))), "cv must be"),
@@ -448,10 +448,9 @@ def test_coordinates_that_only_the_held_out_part_has():
     assert search.estimator.shape is None
 
 
-@pytest.mark.slow
-def test_a_user_may_have_nothing_held_out():
+def test_held_out_users_may_have_no_rows():
     search = rated(
-        unit_zero(shape=(8, 6), max_iter=2), test_size=1e-9, refit=False,
+        unit_zero(shape=(10**6, 6), max_iter=2), test_size=0.5, refit=False,
         score_epsilon=1e6,
     ).fit(WHERE, RATINGS)  # fmt: skip
     assert search.best_score_ == pytest.approx(-8, abs=0.01)
@@ -510,7 +509,7 @@ def test_one_record_moves_the_sum_of_scores_by_its_steps(spy, cv):
 
 def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
     rng = np.random.default_rng(2)
-    users, score = Users(0, 5), row_score(lambda e, X, y: y, (-1, 1), None)
+    users, score = Users(0, 5, 5), row_score(lambda e, X, y: y, (-1, 1), None)
     values = [-1.0, 1.0, np.nan, 0.3, 7.0]
 
     def total(where, y):
@@ -571,3 +570,12 @@ def test_noise_of_the_score_has_the_stated_scale(spy):
     # Three quarters of the range: the mean is on the scale of the scores.
     far = search.fit(np.zeros((10, 1)), np.full(10, np.sqrt(0.75))).best_score_
     assert far == pytest.approx(-0.75, abs=20 * scale)
+
+
+def test_the_score_of_a_user_is_close_to_that_of_a_plain_mean():
+    search = rated(
+        CPCompletion(0, unit=0, levels=LEVELS, shape=(8, 6), max_iter=2, epsilon=50.0),
+        score_epsilon=200.0, test_size=0.5,
+    ).fit(WHERE, RATINGS)  # fmt: skip
+    assert -4 < search.best_score_ < -1
+    assert search.privacy_guarantee_.unit == 0

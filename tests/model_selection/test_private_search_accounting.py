@@ -198,7 +198,7 @@ def test_gaussian_tries_follow_the_curve(law, mean):
     assert again.delta == pytest.approx((mean + 1) * delta, rel=1e-4)
 
 
-def test_a_users_rows_are_fitted_and_scored():
+def test_a_user_is_fitted_or_scored(planned):
     epsilon, delta, score, mean = 0.5, 1e-6, 0.25, 4.0
     model = CPCompletion(0, unit=0, shape=(6, 4), levels=[1, 2, 3], epsilon=epsilon)
     where = np.array([[i % 6, i % 4] for i in range(24)])
@@ -214,12 +214,13 @@ def test_a_users_rows_are_fitted_and_scored():
         return norm.cdf(mu / 2 - h / mu) - math.exp(h) * norm.cdf(-mu / 2 - h / mu)
 
     def curve(h):
-        # The same user is in a fit and in the score.
+        # Of the fit, or of the score, whichever says more.
         kept = 1 / (1 + math.exp(-score))
-        return kept * gaussian(h - score) + (1 - kept) * gaussian(h + score)
+        scored = max(kept - math.exp(h) * (1 - kept), 0.0)
+        return max(gaussian(h), scored)
 
     one = brentq(lambda h: curve(h) - delta, 0, 2)
-    assert epsilon + 0.9 * score < one < epsilon + score
+    assert one == pytest.approx(epsilon, rel=1e-6)
     tried = np.linspace(0, 2, 2001)
     shift = 2 * min(math.log(math.exp(h) + (mean - 1) * curve(h)) for h in tried)
     # The curve is that of a composition on a grid, which is a little larger.
@@ -434,7 +435,7 @@ def test_no_two_tries_share_their_noise():
     assert len(set(streams)) == len(streams)
 
 
-def test_users_are_held_out_by_coins_that_know_no_row():
+def test_users_are_held_out_by_their_indices_and_rows_by_coins():
     class Words:
         def __init__(self):
             self.rng = np.random.default_rng(0)
@@ -442,18 +443,26 @@ def test_users_are_held_out_by_coins_that_know_no_row():
         def random_raw(self, size=None):
             return self.rng.integers(2**64, size=size, dtype=np.uint64)
 
-    users, rng = Users(0, 5), np.random.default_rng(1)
-    n_rows, shares = 5000, []
-    for test_size in (0.2, 0.2, 0.75):
+    users, rng = Users(0, 5, 2), np.random.default_rng(1)
+    n_rows, out, coins = 5000, [], []
+    for _ in range(2):
         where = rng.integers(5, size=(n_rows, 2))
-        train, test = users.splits(where, where[:, 0], None, test_size, Words())[0]
-        assert sorted([*train, *test]) == list(range(n_rows))
-        shares.append(test)
-    assert np.array_equal(shares[0], shares[1])
-    # False alarms: six standard deviations.
-    for test, share in zip(shares[1:], (0.2, 0.75), strict=True):
-        wide = 6 * math.sqrt(share * (1 - share) / n_rows)
-        assert len(test) / n_rows == pytest.approx(share, abs=wide)
+        (split,) = users.splits(where, where[:, 0], None, 0.4, Words())
+        parts = split.train, split.test, split.history
+        assert sorted(np.concatenate(parts)) == list(range(n_rows))
+        held_out = np.concatenate(parts[1:])
+        assert not set(where[split.train, 0]) & set(where[held_out, 0])
+        out.append(set(where[held_out, 0]))
+        known = np.full(n_rows, -1)
+        known[split.test], known[split.history] = 0, 1
+        coins.append(known)
+        # False alarms: six standard deviations.
+        share = len(split.history) / len(held_out)
+        assert share == pytest.approx(0.8, abs=6 * math.sqrt(0.16 / len(held_out)))
+    assert out[0] == out[1]
+    assert len(out[0]) == 2
+    both = (coins[0] >= 0) & (coins[1] >= 0)
+    assert np.array_equal(coins[0][both], coins[1][both])
 
 
 def test_a_search_protects_one_row_of_a_sample_where_its_estimator_does():

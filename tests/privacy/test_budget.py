@@ -340,7 +340,7 @@ def test_text_and_html():
         TuckerCompletion(0, max_iter=1, random_state=3, **RANGE),
     ]  # fmt: skip
     budget = PrivacyBudget(4.0, 1e-6)
-    assert str(budget).endswith("Spent: nothing")
+    assert str(budget).endswith("Spent: nothing\nLeft: epsilon = 4 at delta = 0")
     with budget, budget.parallel() as part:
         for estimator in estimators:
             with part():
@@ -365,8 +365,10 @@ def test_text_and_html():
     for sentence in {line for e in estimators for line in e._unprotected()}:
         assert sentence in text
         assert html.escape(sentence) in table
-    printed = float(text.split("Spent: epsilon = ")[1].split()[0])
+    counted = float(text.split("Spent: epsilon = ")[1].split()[0])
+    printed = float(text.split(", had all been")[0].split("(")[-1])
     assert budget.spent.epsilon <= printed < budget.spent.epsilon * 1.001
+    assert printed <= counted <= budget.epsilon
     assert budget.spent.delta == 1e-6
     # No value, not rounded either.
     assert not any(f"{value:.4g}" in text + table for value in VALUES)

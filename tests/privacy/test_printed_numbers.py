@@ -77,7 +77,8 @@ def of_report(epsilon, delta):
 def of_budget(epsilon, delta):
     budget = PrivacyBudget(epsilon, delta)
     short = re.sub(r"\((.*), (.*)\)", r"(epsilon = \1, delta = \2)", repr(budget))
-    return guarantee(epsilon, delta), [str(budget), short, budget._repr_html_()]
+    spent = [text.split("Left")[0] for text in (str(budget), budget._repr_html_())]
+    return guarantee(epsilon, delta), [*spent, short]
 
 
 def of_completion_client(epsilon, delta):
@@ -127,9 +128,10 @@ def test_what_a_budget_has_seen_and_refused(epsilon):
         mechanism.transform(ONE)
         with pytest.raises(BudgetExceededError) as refused:
             mechanism.transform(ONE)
-    limit, alone = numbers(str(refused.value))["epsilon"]
+    limit, alone, left = numbers(str(refused.value))["epsilon"]
+    assert 0.99 * budget.remaining <= left <= budget.remaining * (1 + FORGIVEN)
     assert limit == 1.5 * epsilon
-    _, spent, line = numbers(str(budget))["epsilon"]
+    _, spent, _, line = numbers(str(budget))["epsilon"]
     cell = float(budget._repr_html_().split("<td>1</td><td>")[1].split("<")[0])
     # What is spent is what the event gives, which may be a little less.
     for number, true in (

@@ -1,0 +1,446 @@
+"""What a new user tries with ratings: it works, or the message says what to do."""
+
+import copy
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.ensemble import VotingRegressor
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    TuckerCompletion,
+    entries_from_sparse,
+    make_fold_in_scorer,
+    recommend_ids,
+)
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import PrivacyLeakWarning
+
+COMPLETIONS = [CPCompletion, TuckerCompletion]
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return make_ratings(n_users=40, n_items=30, n_ratings=500, random_state=0)
+
+
+def protecting_users(ratings, **params):
+    options = {"levels": ratings.levels, "shape": ratings.shape, "random_state": 0}
+    return CPCompletion(rank=0, unit=0, epsilon=8.0, **options | params)
+
+
+# --- users protected, and models that travel ------------------------------------------
+
+
+@pytest.mark.parametrize("ask", ["predict", "recommend", "score", "transform"])
+@pytest.mark.parametrize(
+    "travel", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
+)
+def test_asked_a_model_out_of_a_pickle(ratings, travel, ask):
+    X, y = ratings.data, ratings.target
+    if ask == "transform":
+        X = np.full(ratings.shape, np.nan)
+        X[tuple(ratings.data.T)], y = ratings.target, None
+    model = travel(protecting_users(ratings).fit(X, y))
+    calls = {
+        "predict": lambda: model.predict(ratings.data),
+        "recommend": lambda: model.recommend([0]),
+        "score": lambda: model.score(ratings.data, ratings.target),
+        "transform": lambda: model.transform(X),
+    }
+    with pytest.warns(UserWarning, match=r"rows of units do not travel.*fold_in"):
+        calls[ask]()
+    # Once.
+    calls[ask]()
+
+
+def test_folded_users_in_before_asking(ratings):
+    model = protecting_users(ratings).fit(ratings.data, ratings.target)
+    expected = model.predict(ratings.data)
+    stored = pickle.loads(pickle.dumps(model))
+    # Nothing is lost of users whom nobody knows.
+    stored.predict([[-1, 3]])
+    stored.fold_in(ratings.data, ratings.target)
+    np.testing.assert_allclose(stored.predict(ratings.data), expected, rtol=1e-12)
+
+
+def test_voted_in_two_processes(ratings):
+    """Its members come back from the processes without the rows of users."""
+    members = [("a", protecting_users(ratings)), ("b", protecting_users(ratings))]
+    vote = VotingRegressor(members, n_jobs=2).fit(ratings.data, ratings.target)
+    with pytest.warns(UserWarning, match="rows of units do not travel"):
+        vote.score(ratings.data, ratings.target)
+
+
+def test_searched_with_users_held_out(ratings):
+    """The line of the parameter's documentation."""
+    search = GridSearchCV(
+        protecting_users(ratings), {"epsilon": [1.0, 8.0]}, cv=GroupKFold(3),
+        scoring=make_fold_in_scorer(), n_jobs=2,
+    )  # fmt: skip
+    search.fit(ratings.data, ratings.target, groups=ratings.data[:, 0])
+    assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
+    assert "GroupKFold(), scoring=make_fold_in_scorer()" in CPCompletion.__doc__
+
+
+# --- X and y --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", COMPLETIONS)
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, bool, list])
+def test_forgot_y(ratings, form, kind):
+    X = ratings.data.tolist() if kind is list else ratings.data.astype(kind)
+    with pytest.raises(ValueError, match=r"pass their values as y.*X\.astype\(float\)"):
+        form(levels=ratings.levels).fit(X)
+
+
+def test_forgot_y_and_the_values_do_not_decide(ratings):
+    """Floats are a tensor, also where they happen to be integral."""
+    model = CPCompletion(value_bounds=(0, 40)).fit(ratings.data.astype(float))
+    assert model.shape_ == ratings.data.shape
+
+
+def test_passed_the_ratings_among_the_coordinates(ratings):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(ratings.data, columns=["user", "item"])
+    for name in ("rating", "Score", " VALUE"):
+        frame[name] = ratings.target.astype(int)
+        line = rf"fit\(X\.drop\(columns=\[{re.escape(repr(name))}\]\), X\["
+        for model in (CPCompletion(levels=ratings.levels), CoordinateEncoder()):
+            with pytest.raises(ValueError, match=line):
+                model.fit(frame, ratings.target)
+        del frame[name]
+    model = CPCompletion(levels=ratings.levels).fit(frame.astype(float), ratings.target)
+    assert model.shape_ == ratings.shape
+
+
+@pytest.mark.parametrize("form", COMPLETIONS)
+def test_passed_ids_as_they_are(form):
+    X = [["ann", "Heat"], ["bob", "Up"]]
+    for y in ([1.0, 2.0], None):
+        with pytest.raises(
+            ValueError, match=r"make_pipeline\(CoordinateEncoder"
+        ) as one:
+            form(value_bounds=(0, 5)).fit(X, y)
+        assert "ann" not in str(one.value)
+
+
+def test_left_a_coordinate_empty(ratings):
+    X = ratings.data.astype(float)
+    X[3, 1] = np.nan
+    model = CPCompletion(levels=ratings.levels)
+    fitted = CPCompletion(levels=ratings.levels).fit(ratings.data, ratings.target)
+    for call in (lambda: model.fit(X, ratings.target), lambda: fitted.predict(X)):
+        with pytest.raises(ValueError, match="a coordinate is missing") as caught:
+            call()
+        assert "Gradient" not in str(caught.value)
+
+
+def test_weighted_the_ratings(ratings):
+    weights = np.ones(len(ratings.target))
+    with pytest.raises(TypeError, match=r"no sample_weight.*counts alike"):
+        CPCompletion(levels=ratings.levels).fit(
+            ratings.data, ratings.target, sample_weight=weights
+        )
+
+
+def test_passed_an_array_of_another_library(ratings):
+    class Elsewhere:
+        """As on another device: it has the array API, and NumPy cannot read it."""
+
+        shape, ndim = ratings.data.shape, 2
+
+        def __array_namespace__(self):
+            return np
+
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("not on this device")
+
+    class Readable(Elsewhere):
+        def __array__(self, dtype=None, copy=None):
+            return ratings.data.astype(dtype or float)
+
+        def __len__(self):
+            return len(ratings.data)
+
+    model = CPCompletion(levels=ratings.levels, random_state=0)
+    with pytest.raises(TypeError, match="Convert it to a NumPy array first"):
+        model.fit(Elsewhere(), ratings.target)
+    expected = model.fit(ratings.data, ratings.target).predict(ratings.data)
+    other = CPCompletion(levels=ratings.levels, random_state=0)
+    other.fit(np.asarray(Readable()), ratings.target)
+    assert_array_equal(other.predict(ratings.data), expected)
+
+
+# --- sparse arrays --------------------------------------------------------------------
+
+
+def as_sparse(ratings, kind):
+    return kind((ratings.target, tuple(ratings.data.T)), shape=ratings.shape)
+
+
+@pytest.mark.parametrize("form", COMPLETIONS)
+@pytest.mark.parametrize("container", ["coo_array", "csr_array", "csc_matrix"])
+def test_passed_a_sparse_array(ratings, form, container):
+    X = getattr(sparse, container)(as_sparse(ratings, sparse.coo_array))
+    where, y = entries_from_sparse(X)
+    options = {"levels": ratings.levels, "random_state": 0, "perturbation": "input"}
+    one, other = (form(2, **options, shape=s) for s in (None, ratings.shape))
+    one.fit(X), other.fit(where, y)
+    assert one.shape_ == ratings.shape
+    assert_array_equal(one.predict(where), other.predict(where))
+    one.partial_fit(X), other.partial_fit(where, y)
+    assert_array_equal(one.predict(where), other.predict(where))
+    users = protecting_users(ratings).fit(X)
+    again = pickle.loads(pickle.dumps(users)).fold_in(X)
+    np.testing.assert_allclose(again.predict(where), users.predict(where), rtol=1e-12)
+
+
+def test_cross_validated_a_sparse_array(ratings):
+    X, y = entries_from_sparse(as_sparse(ratings, sparse.coo_array))
+    model = CPCompletion(levels=ratings.levels, shape=ratings.shape)
+    assert np.all(np.isfinite(cross_val_score(model, X, y, cv=3)))
+    assert len(model.client(random_state=0).privatize(y)) == len(y)
+
+
+def test_stored_zeros_and_duplicates_are_observations():
+    data, places = [0.0, 3.0, 3.0], ([0, 1, 1], [0, 1, 1])
+    X, y = entries_from_sparse(sparse.coo_array((data, places), shape=(2, 2)))
+    assert X.tolist() == [[0, 0], [1, 1], [1, 1]]
+    assert y.tolist() == data
+    # Where absent cells were zeros, the mean would be near them.
+    X = sparse.eye_array(40, format="csr") * 2
+    model = CPCompletion(0, value_bounds=(0, 4), epsilon=np.inf).fit(X)
+    assert model.predict([[0, 2]]) > 1.5
+
+
+class COO:
+    """The attributes of sparse.COO."""
+
+    __module__ = "sparse.numba_backend"
+
+    def __init__(self, coords, data, shape, fill_value=0.0):
+        self.coords, self.data = np.array(coords), np.array(data)
+        self.shape, self.ndim, self.fill_value = shape, len(shape), fill_value
+
+
+def test_passed_a_sparse_tensor_of_three_modes():
+    coords = [[0, 1, 2], [0, 1, 0], [1, 0, 0]]
+    X = COO(coords, [1.0, 0.0, 4.0], (3, 2, 2))
+    options = {"value_bounds": (0, 4), "random_state": 0}
+    one = CPCompletion(1, **options).fit(X)
+    other = CPCompletion(1, **options, shape=(3, 2, 2))
+    other.fit(np.transpose(coords), [1.0, 0.0, 4.0])
+    everywhere = np.argwhere(np.ones((3, 2, 2)))
+    assert_array_equal(one.predict(everywhere), other.predict(everywhere))
+    with pytest.raises(ValueError, match="fill_value"):
+        CPCompletion(1, **options).fit(COO(coords, [1.0, 0, 4], (3, 2, 2), np.nan))
+
+
+def test_sparse_arrays_that_are_refused(ratings):
+    X = as_sparse(ratings, sparse.coo_array)
+    model = CPCompletion(levels=ratings.levels)
+    with pytest.raises(ValueError, match="pass it without y"):
+        model.fit(X, ratings.target)
+    with pytest.raises(ValueError, match="zeros that nobody stored"):
+        model.fit(sparse.bsr_array(X))
+    with pytest.raises(ValueError, match="but shape is"):
+        model.set_params(shape=(50, 50)).fit(X)
+    model.set_params(shape=None).fit(X)
+    with pytest.raises(TypeError, match="entries_from_sparse"):
+        model.predict(X)
+    with pytest.raises(TypeError, match="Expected a sparse array"):
+        entries_from_sparse(X.toarray())
+    # The shape of a sparse array is no declaration, where users are protected.
+    with pytest.warns(PrivacyLeakWarning, match="`shape` is not declared"):
+        CPCompletion(0, unit=0, levels=ratings.levels).fit(X)
+
+
+def test_masked_what_was_not_observed():
+    X = np.ma.array(np.full((3, 4), 2.0), mask=np.eye(3, 4))
+    model = CPCompletion(0, value_bounds=(0, 4))
+    with pytest.raises(ValueError, match=r"X\.astype\(float\)\.filled\(np\.nan\)"):
+        model.fit(X)
+    assert model.fit(X.astype(float).filled(np.nan)).shape_ == (3, 4)
+
+
+# --- levels, rank and what was taken --------------------------------------------------
+
+
+@pytest.mark.parametrize("form", COMPLETIONS)
+def test_took_levels_for_bounds(ratings, form):
+    with pytest.warns(UserWarning, match=r"For a range pass value_bounds=\(1, 5\)"):
+        form(levels=(1, 5)).fit(ratings.data, ratings.target)
+    # The values are private: nothing is said of them, whatever they are.
+    with pytest.warns(UserWarning, match="for two levels pass a list"):
+        form(levels=(1, 5)).fit(ratings.data, np.ones(len(ratings.data)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for levels in ([1, 5], (0, 1), (1, 2, 5)):
+            model = form(levels=levels).fit(ratings.data, ratings.target)
+    assert "rounded to the 3 levels 1, 2 and 5" in model.privacy_guarantee_.statement
+
+
+@pytest.mark.parametrize("unit", ["entry", 0])
+@pytest.mark.parametrize("perturbation", ["input", "sums", "statistics", "gradient"])
+def test_read_which_levels_were_taken(ratings, unit, perturbation):
+    if (unit, perturbation) in [(0, "input"), (0, "gradient")]:
+        pytest.skip("not at this unit")
+    for levels, said in (
+        ([1, 5], "the 2 levels 1 and 5"),
+        (range(41), "the 41 levels 0, 1, ..., 39 and 40"),
+    ):
+        model = CPCompletion(
+            2, unit=unit, perturbation=perturbation, levels=levels,
+            shape=ratings.shape, max_iter=2,
+        ).fit(ratings.data, ratings.target)  # fmt: skip
+        assert f"rounded to {said}." in model.privacy_guarantee_.statement
+
+
+@pytest.mark.parametrize("form", COMPLETIONS)
+def test_gave_no_rank(ratings, form):
+    options = {"levels": ratings.levels, "random_state": 0, "perturbation": "input"}
+    model = form(**options).fit(ratings.data, ratings.target)
+    explicit = form(10, **options).fit(ratings.data, ratings.target)
+    assert_array_equal(model.predict(ratings.data), explicit.predict(ratings.data))
+    model.partial_fit(ratings.data[:3], ratings.target[:3])
+    # As many as a small shape carries; more than that is refused.
+    X = np.argwhere(np.ones((3, 2, 4)))
+    small = form(**options).fit(X, np.ones(len(X)))
+    largest = 6 if form is CPCompletion else (3, 2, 4)
+    again = form(largest, **options).fit(X, np.ones(len(X)))
+    assert_array_equal(small.predict(X), again.predict(X))
+    with pytest.raises(ValueError, match="larger"):
+        form(7, **options).fit(X, np.ones(len(X)))
+
+
+@pytest.mark.parametrize("form", COMPLETIONS)
+def test_gave_no_parameter_at_all(ratings, form):
+    with pytest.warns(PrivacyLeakWarning, match="declare the range"):
+        form().fit(ratings.data, ratings.target)
+    expected = {
+        "check_fit_idempotent": "two fits never share their noise",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        check_estimator(form(), expected_failed_checks=expected)
+
+
+@pytest.mark.parametrize("unit", ["entry", 0])
+def test_wondered_why_everybody_gets_one_list(ratings, unit):
+    model = CPCompletion(
+        5, epsilon=0.1, unit=unit, levels=ratings.levels, shape=ratings.shape
+    ).fit(ratings.data, ratings.target)
+    assert model.perturbation_ == "sums"
+    statement = model.privacy_guarantee_.statement
+    assert "biases alone" in statement
+    assert "rank is not used" in statement
+    assert "regression" not in statement
+    # Less what each has rated, it is one list.
+    n_items = ratings.shape[1]
+    order = model.recommend(-1, n_items).tolist()
+    for user in range(8):
+        items = [i for i in model.recommend(user, n_items).tolist() if i >= 0]
+        assert items == [i for i in order if i in set(items)]
+    assert "everybody is recommended the same list" in " ".join(
+        CPCompletion.__doc__.split()
+    )
+
+
+# --- ids and times --------------------------------------------------------------------
+
+TABLE = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
+
+
+def test_recommended_by_ids():
+    model = make_pipeline(
+        CoordinateEncoder(), CPCompletion(0, levels=[1, 2, 3, 4, 5])
+    ).fit(TABLE, [5, 1, 4, 3])
+    found = recommend_ids(model, ["ann", "stranger"], k=3)
+    assert found[0].tolist() == ["Brazil", None, None]
+    assert sorted(found[1].tolist()) == ["Brazil", "Heat", "Up"]
+    titles = {"Brazil": "Brazil (1985)", "Heat": "Heat (1995)", "Up": "Up (2009)"}
+    assert [titles.get(i) for i in found[0]] == ["Brazil (1985)", None, None]
+    with pytest.raises(ValueError, match="Pipeline of a CoordinateEncoder"):
+        recommend_ids(model[-1], ["ann"])
+    with pytest.raises(ValueError, match="list of ids"):
+        recommend_ids(model, "ann")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"freq": "D"}, {"freq": "W"}, {"time_bins": 2}]
+)
+def test_came_back_to_ids(options):
+    times = np.array([0, 86_400, 86_401, 864_000])[:, np.newaxis]
+    table = np.array(TABLE, dtype=object)
+    if options:
+        table = np.concatenate([table, times], axis=1)
+    encoder = CoordinateEncoder(**options).fit(table)
+    where = encoder.transform(table)
+    back = encoder.inverse_transform(where)
+    assert back[:, :2].tolist() == TABLE
+    if options:
+        # The first times of the bins are in the bins again.
+        back[:, 2] = [
+            t if isinstance(t, float) else np.datetime64(t, "s").astype(int)
+            for t in back[:, 2]
+        ]
+        back[np.isneginf(back[:, 2].astype(float)), 2] = 0
+        assert_array_equal(encoder.transform(back), where)
+    unknown = np.full((1, where.shape[1]), -1)
+    assert encoder.inverse_transform(unknown).tolist() == [[None] * where.shape[1]]
+    for bad in (where + 100, where - 5, where + 0.5):
+        with pytest.raises(ValueError, match=r"outside|only -1|fractional"):
+            encoder.inverse_transform(bad)
+
+
+def test_declared_the_catalogue_and_protected_users(ratings):
+    encoder = CoordinateEncoder(categories=[range(60), range(50)])
+    model = CPCompletion(0, unit=0, levels=ratings.levels, shape=encoder.declared_shape)
+    model = make_pipeline(encoder, model).fit(ratings.data, ratings.target)
+    assert model[-1].shape_ == (60, 50)
+    assert np.isfinite(model[-1].privacy_guarantee_.epsilon)
+    for learned in (
+        CoordinateEncoder(),
+        CoordinateEncoder(categories=[range(3), None]),
+        CoordinateEncoder(categories=[range(3), range(3)], freq="D"),
+    ):
+        with pytest.raises(AttributeError, match="public only where"):
+            _ = learned.declared_shape
+    with pytest.warns(PrivacyLeakWarning, match="encoder.declared_shape"):
+        CPCompletion(0, unit=0, levels=ratings.levels).fit(ratings.data, ratings.target)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna"])
+def test_had_times_with_a_time_zone(zone):
+    pd = pytest.importorskip("pandas")
+    times = pd.to_datetime([0, 86_400, 90_000, 864_000], unit="s", utc=True)
+    frame = pd.DataFrame({"user": list("abca"), "when": times.tz_convert(zone)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = CoordinateEncoder(freq="D").fit_transform(frame)
+    assert found[:, 1].tolist() == [0, 1, 1, 10]
+    frame.loc[1, "when"] = pd.NaT
+    with pytest.raises(ValueError, match="missing"):
+        CoordinateEncoder(freq="D").fit(frame)
+
+
+def test_fitted_a_dask_frame():
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    ratings = make_ratings(n_users=40, n_items=30, n_ratings=500, random_state=0)
+    frame = pd.DataFrame(ratings.data, columns=["user", "item"])
+    frame["stars"] = ratings.target
+    lazy = dd.from_pandas(frame, npartitions=2)
+    model = CPCompletion(2, levels=ratings.levels, random_state=0)
+    model.fit(lazy[["user", "item"]], lazy["stars"])
+    assert model.feature_names_in_.tolist() == ["user", "item"]

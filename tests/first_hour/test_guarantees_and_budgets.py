@@ -1,0 +1,192 @@
+"""A first hour: what a guarantee, a report and a budget say when they are printed."""
+
+import contextlib
+import math
+import re
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier, VotingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sktensordp.completion import CPCompletion
+from sktensordp.datasets import make_ratings
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    TensorRandomizedResponse,
+)
+from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.privacy import PrivacyBudget, compose, privacy_of
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.random((60, 3)), RNG.random(60)
+RATINGS = make_ratings(20, 15, 200, random_state=0)
+
+
+def laplace(epsilon=1.0):
+    return LaplaceMechanism(epsilon, bounds=(0, 1))
+
+
+def completion():
+    return CPCompletion(0, levels=RATINGS.levels, max_iter=2)
+
+
+def noise_beside_raw_columns():
+    return make_column_transformer((laplace(), [0]), remainder="passthrough")
+
+
+def pipelines():
+    yield "Ridge", make_pipeline(noise_beside_raw_columns(), Ridge())
+    yield "columns", noise_beside_raw_columns()
+    yield "StandardScaler", make_pipeline(StandardScaler(), laplace(), Ridge())
+
+
+@pytest.mark.parametrize(("named", "model"), list(pipelines()))
+def test_I_put_noise_on_one_column_of_three(named, model):
+    report = privacy_of(model.fit(X, Y))
+    first, parts = str(report).split("\n")[0].split("The private part alone")
+    assert "No differential privacy for one row of X" in first
+    assert named in first
+    assert "epsilon = 1" not in first
+    assert "(epsilon = 1, delta = 0)" in parts
+    assert report.guarantee.epsilon == math.inf
+    assert [one.epsilon for _, _, one in report.releases] == [1.0]
+
+
+def test_raw_columns_that_a_later_mechanism_randomises_are_protected():
+    model = make_pipeline(noise_beside_raw_columns(), laplace(2.0), Ridge())
+    assert privacy_of(model.fit(X, Y)).guarantee.epsilon == 3.0
+
+
+def test_I_scaled_coordinates_which_are_public():
+    scaler = StandardScaler(with_mean=False, with_std=False)
+    model = make_pipeline(scaler, completion()).fit(RATINGS.data, RATINGS.target)
+    assert privacy_of(model).guarantee.protects
+
+
+def test_I_scaled_a_dense_tensor_which_is_private():
+    dense = np.full((20, 15), np.nan)
+    dense[tuple(RATINGS.data.T)] = RATINGS.target
+    scaler = StandardScaler(with_mean=False, with_std=False)
+    model = make_pipeline(scaler, completion()).fit(dense)
+    assert not privacy_of(model).guarantee.protects
+
+
+def test_I_averaged_a_private_model_with_one_that_is_not():
+    model = VotingRegressor([("private", completion()), ("not", Ridge())])
+    report = privacy_of(model.fit(RATINGS.data, RATINGS.target))
+    assert not report.guarantee.protects
+    assert "Ridge learned from data without noise" in str(report)
+
+
+def held():
+    """Guarantees whose events are long: composed, tables, and laws of tries."""
+    table = TensorRandomizedResponse(1.0, bounds=(0, 1)).fit(X).privacy_guarantee_
+    noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 1)).fit(X).privacy_guarantee_
+    model = make_pipeline(laplace(), Ridge())
+    search = PrivateSearchCV(model, {"ridge__alpha": [1.0]}, score_bounds=(-1, 0))
+    yield completion().fit(RATINGS.data, RATINGS.target).privacy_guarantee_
+    yield compose(table, *[noise, laplace().fit(X).privacy_guarantee_] * 20)
+    yield search.planned_guarantee(X)
+
+
+@pytest.mark.parametrize("one", list(held()))
+def test_I_typed_the_name_of_a_guarantee(one):
+    names = r"PrivacyGuarantee\(epsilon=(.*), delta=(.*), unit=.*, relation='.*'\)"
+    found = re.fullmatch(names, repr(one))
+    assert found is not None
+    assert [float(number) for number in found.groups()] == [one.epsilon, one.delta]
+    assert len(repr(one)) < 120
+    assert one.statement in str(one)
+
+
+def test_I_typed_the_name_of_what_holds_an_event():
+    search = make_pipeline(laplace(), Ridge()).fit(X, Y)
+    *_, searched = held()
+    report = privacy_of(search)
+    assert repr(report.guarantee) in repr(report)
+    assert "\n" not in repr(report)
+    for one in (report, searched.event):
+        assert len(repr(one)) < 1000
+
+
+def spend(budget, *epsilons):
+    with budget:
+        for epsilon in epsilons:
+            laplace(epsilon).fit(X).transform(X)
+
+
+def test_I_was_refused_a_tenth_although_less_than_ten_was_spent():
+    budget = PrivacyBudget(10.0, 1e-6)
+    spend(budget, *[1.99] * 5)
+    assert budget.spent.epsilon < 9.93
+    assert "Spent: epsilon = 9.95 at delta = 1e-06 (9.9" in str(budget)
+    assert "Left: epsilon = 0.05 at delta = 0" in str(budget)
+    assert "Left: epsilon = 0.05 at delta = 0" in budget._repr_html_()
+    with pytest.raises(
+        BudgetExceededError, match=r"asks for epsilon = 0.1 .*Left: eps"
+    ):
+        spend(budget, 0.1)
+    assert budget.remaining == pytest.approx(0.05, abs=1e-5)
+
+
+BUDGETS = {
+    "pure": (PrivacyBudget(1.2), [0.5, 0.5]),
+    "mixed": (PrivacyBudget(2.0, 1e-6), [0.1] * 40),
+    "fixed": (PrivacyBudget(2.0, 1e-6, adaptive=False), [0.1] * 20),
+}
+
+
+@pytest.mark.parametrize(("budget", "epsilons"), BUDGETS.values(), ids=BUDGETS)
+def test_what_remains_can_be_released_and_no_more(budget, epsilons):
+    with contextlib.suppress(BudgetExceededError):
+        spend(budget, *epsilons)
+    left = budget.remaining
+    assert 0 < left < budget.epsilon
+    # Laplace noise may say a little less than a release of which only epsilon is known.
+    with pytest.raises(BudgetExceededError):
+        spend(budget, 1.5 * left)
+    spend(budget, left)
+    assert budget.remaining < 0.5 * left
+
+
+def test_what_remains_of_all_and_of_nothing():
+    assert PrivacyBudget(1.5).remaining == 1.5
+    assert PrivacyBudget(math.inf).remaining == math.inf
+    budget = PrivacyBudget(1.0)
+    spend(budget, *[0.1] * 10)
+    assert budget.remaining == 0
+    assert "Left: nothing" in str(budget)
+
+
+def test_what_remains_of_a_budget_for_gaussian_noise():
+    budget = PrivacyBudget(9.0, 1e-6)
+    noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 1)).fit(X)
+    with budget:
+        noise.transform(X)
+    found = re.search(r"or epsilon = (\S+) at delta = 1e-06 by Gaussian", str(budget))
+    assert found is not None
+    epsilon = float(found[1])
+
+    def admitted(epsilon):
+        noise = GaussianMechanism(epsilon, delta=1e-6, bounds=(0, 1)).fit(X)
+        return budget.admits(noise.privacy_guarantee_)
+
+    assert admitted(0.999 * epsilon)
+    assert not admitted(1.01 * epsilon)
+
+
+def test_I_passed_a_random_forest_as_task():
+    labels = (Y > 0.5).astype(int)
+    forest = RandomForestClassifier(3, random_state=0).fit(X, labels)
+    encoder = TaskAwareEncoder(4.0, task=forest)
+    with pytest.raises(TypeError, match=r"RandomForestClassifier cannot.*pass `y`"):
+        encoder.fit(X)
+    codes = encoder.set_params(task=None).fit(X, forest.predict(X)).transform(X)
+    assert codes.shape == X.shape
