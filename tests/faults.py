@@ -397,8 +397,8 @@ OF_ACCOUNTING = [
     Fault(
         "a budget that is fixed beforehand looks at each release alone",
         "privacy/_budget.py",
-        "event = self._account.event(here, guarantee.event)",
-        "event = guarantee.event",
+        "together = self._account.event(here, event)",
+        "together = event",
         ("privacy/test_budget.py",),
     ),
     Fault(
@@ -910,7 +910,7 @@ OF_COMPLETION = [
     Fault(
         "the rows of protected users leave the process in a pickle",
         "completion/_unit_model.py",
-        "return LocalRows, ()",
+        "return _rows_left_behind, ()",
         "return LocalRows, (self.units, self.rows, self.where)",
         ("completion/test_units.py",),
     ),
@@ -1084,8 +1084,8 @@ OF_SEARCHES = [
     Fault(
         "all entries of a user count in the score",
         "model_selection/_groups.py",
-        "means = sums // np.maximum(counts, 1)",
-        "means = sums",
+        "sums // np.maximum(counts, 1)",
+        "sums",
         ("model_selection/test_private_search.py",),
     ),
 ]

@@ -214,7 +214,7 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
         ----------
         X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N)
             With `y`, coordinates of the observed entries: integers, or integral
-            floats. Without, the tensor itself, NaN where nothing was observed.
+            floats. Without, the tensor itself: floats, NaN where nothing was observed.
         y : array-like of shape (n_observed,), default=None
             The observed values, finite.
 
@@ -227,7 +227,8 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
         ValueError
             Before anything is drawn: if coordinates are fractional, negative or
             outside `shape`, values are NaN or infinite, the range is out of order, or
-            `modes` are not two of the modes.
+            `modes` are not two of the modes. If `y` is missing and `X` holds integers,
+            which may be coordinates.
         """
         where, values, shape = self._observed(X, y)
         return self._fit(where, values, shape, dense=y is None)

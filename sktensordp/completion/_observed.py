@@ -128,13 +128,6 @@ class ObservedMixin:
             )
         check_numeric(X, "X")
         X = np.asarray(X)
-        if X.dtype.kind in "biu":
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                f"None. X holds integers, which cannot mark a missing entry: if X holds "
-                f"coordinates, pass their values as y; if X is a tensor without missing "
-                f"entries, pass X.astype(float)."
-            )
         if X.ndim < 2:
             raise ValueError(
                 f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
@@ -150,6 +143,13 @@ class ObservedMixin:
 
     def _check_observed(self, X, shape):
         """Mask of the observed entries of a tensor, and their values."""
+        if as_numpy(X, "X").dtype.kind in "biu":
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                f"None. X holds integers, which cannot mark a missing entry: if "
+                f"X holds coordinates, pass their values as y; if X is a tensor "
+                f"without missing entries, pass X.astype(float)."
+            )
         X = self._check_tensor(X, shape)
         mask = ~np.isnan(X)
         if not mask.any():

@@ -46,7 +46,7 @@ def recommend_ids(
     ...     CoordinateEncoder(), CPCompletion(rank=0, levels=[1, 2, 3, 4, 5])
     ... )
     >>> model = model.fit(table, [5, 1, 4, 3])
-    >>> sorted(recommend_ids(model, ["bob"], k=2)[0])
+    >>> sorted(recommend_ids(model, ["bob"], k=2)[0].tolist())
     ['Brazil', 'Up']
     """
     steps = model.steps if isinstance(model, Pipeline) else []

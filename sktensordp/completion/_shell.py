@@ -312,8 +312,8 @@ class BaseCompletion(
     def _fit(self, where, values, shape, *, streaming=False, received=False):
         """Fit to values (randomised if `received`) at coordinates or in a mask."""
         self._check_rank(shape)
-        warn_of_two_levels(self.levels)
         problem = self._problem(where, values, shape)
+        warn_of_two_levels(self.levels)
         solver = self._solver(problem, streaming)
         guarantee = solver.guarantee
         if solver.unsound and math.isfinite(problem.epsilon):

@@ -15,8 +15,8 @@ from ._shell import USUAL_RANK, BaseCompletion
 
 __all__ = ["TuckerCompletion"]
 
-# Numbers in the core with `rank=None` from four modes on: time grows with its square.
-_LARGEST_CORE = 256
+# Of `rank=None`, by the number of modes: time grows with the square of the core.
+_USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 
 
 @with_shared_text
@@ -33,8 +33,9 @@ class TuckerCompletion(BaseCompletion):
     ----------
     rank : int or sequence of int, default=None
         Number of columns of every mode's factor, or of all; 0 fits biases alone. None
-        takes 10 (from four modes on fewer, for a core of at most 256 numbers), or the
-        size of the mode, and no more than the product of the others.
+        takes 10, or the size of the mode and the product of the other ranks if these
+        are smaller. Time grows steeply with the number of modes: with four, None takes
+        3, with five 1, and with more it fits biases alone.
     $parameters
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the published algorithms.
@@ -83,9 +84,10 @@ class TuckerCompletion(BaseCompletion):
     (2,)
     >>> print(model.privacy_guarantee_)
     (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
-    (replace-one). Each observed value was drawn from a public table for its 10
-    levels; all else is computed from these draws and the coordinates. [Wei, Li, Mao
-    and Wang (2022), Algorithm 1 and Theorem 1]
+    (replace-one). Values were rounded to the 10 levels 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4,
+    4.5 and 5. Each observed value was drawn from a public table for these levels; all
+    else is computed from these draws and the coordinates. [Wei, Li, Mao and Wang
+    (2022), Algorithm 1 and Theorem 1]
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
@@ -139,7 +141,7 @@ class TuckerCompletion(BaseCompletion):
         """The rank of every mode; 0 for all or for none."""
         n_modes = len(shape)
         if self.rank is None:
-            return _usual_ranks(shape)
+            return _usual_ranks(shape, least=0 if self.biases else 1)
         if isinstance(self.rank, Integral):
             return (int(self.rank),) * n_modes
         ranks = np.asarray(self.rank)
@@ -190,14 +192,13 @@ class TuckerCompletion(BaseCompletion):
                 )
 
 
-def _usual_ranks(shape):
-    """10, fewer from four modes on, and no more than the others can use."""
-    usual = USUAL_RANK
-    while len(shape) > 3 and usual ** len(shape) > _LARGEST_CORE:
-        usual -= 1
+def _usual_ranks(shape, least):
+    """What `rank=None` takes: no more than the sizes of the modes can use."""
+    usual = max(_USUAL_RANKS.get(len(shape), 0), least)
     ranks = [min(usual, size) for size in shape]
     for mode in np.argsort(ranks, kind="stable").tolist():
-        ranks[mode] = min(ranks[mode], math.prod(ranks) // ranks[mode])
+        others = math.prod(ranks[:mode] + ranks[mode + 1 :])
+        ranks[mode] = min(ranks[mode], others)
     return tuple(ranks)
 
 

@@ -138,7 +138,7 @@ def test_a_search_with_whole_users_held_out():
 
 def test_in_a_pipeline():
     model = make_pipeline(CoordinateEncoder(), make(shape=None))
-    with pytest.warns(match="shape is read off"):
+    with pytest.warns(match="`shape` is not declared"):
         model.fit(X[~NEW], Y[~NEW])
     raw = np.unique(X[~NEW][:, 0])[:50]
     seen = np.isin(X[:, 0], raw) & ~NEW

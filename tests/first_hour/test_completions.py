@@ -12,7 +12,6 @@ from scipy import sparse
 from sklearn.ensemble import VotingRegressor
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import check_estimator
 
 from sktensordp.completion import (
     CoordinateEncoder,
@@ -327,12 +326,6 @@ def test_gave_no_rank(ratings, form):
 def test_gave_no_parameter_at_all(ratings, form):
     with pytest.warns(PrivacyLeakWarning, match="declare the range"):
         form().fit(ratings.data, ratings.target)
-    expected = {
-        "check_fit_idempotent": "two fits never share their noise",
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        check_estimator(form(), expected_failed_checks=expected)
 
 
 @pytest.mark.parametrize("unit", ["entry", 0])
@@ -430,7 +423,7 @@ def test_had_times_with_a_time_zone(zone):
         found = CoordinateEncoder(freq="D").fit_transform(frame)
     assert found[:, 1].tolist() == [0, 1, 1, 10]
     frame.loc[1, "when"] = pd.NaT
-    with pytest.raises(ValueError, match="missing"):
+    with pytest.raises(ValueError, match="contains NaN"):
         CoordinateEncoder(freq="D").fit(frame)
 
 

@@ -199,7 +199,7 @@ class Tries:
         self.totals.append(total)
         self.splits.append(split)
         self.secrets.add_whole("raw score", total)
-        for rows in split:
+        for rows in filter(len, (split.train, split.test, split.history)):
             held = np.isin(np.arange(len(X)), rows)
             for raw in (rows, np.sort(rows), held, ~held, rows.astype(np.int32)):
                 self.secrets.add_bytes("split", raw.tobytes())
@@ -220,9 +220,9 @@ class Tries:
 def tries(monkeypatch):
     fit, found = _private_search._fitted, Tries()
 
-    def recording(candidate, X, y, split, scores, planned):
-        total, fitted = fit(candidate, X, y, split, scores, planned)
-        found.of(fitted, X, split, total)
+    def recording(candidate, data, split, scores, planned):
+        total, fitted = fit(candidate, data, split, scores, planned)
+        found.of(fitted, data[0], split, total)
         return total, fitted
 
     monkeypatch.setattr(_private_search, "_fitted", recording)
@@ -281,7 +281,7 @@ def test_what_is_kept_of_tries_is_found(tries):
     loser = next(k for k, p in enumerate(tries.params) if p != best.regularization)
     for kept in (
         tries.splits[0],
-        np.isin(np.arange(12), tries.splits[0][1]),
+        np.isin(np.arange(12), tries.splits[0].test),
         float(tries.totals[loser]),
         {"of": tries.params[loser]},
         tries.numbers[loser],

@@ -198,7 +198,7 @@ def test_gaussian_tries_follow_the_curve(law, mean):
     assert again.delta == pytest.approx((mean + 1) * delta, rel=1e-4)
 
 
-def test_a_user_is_fitted_or_scored(planned):
+def test_a_user_is_fitted_or_scored():
     epsilon, delta, score, mean = 0.5, 1e-6, 0.25, 4.0
     model = CPCompletion(0, unit=0, shape=(6, 4), levels=[1, 2, 3], epsilon=epsilon)
     where = np.array([[i % 6, i % 4] for i in range(24)])

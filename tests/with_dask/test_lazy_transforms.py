@@ -237,7 +237,7 @@ def test_bad_values_stop_their_own_chunk():
     X[4, 1] = np.nan
     lazy = LAPLACE.transform(lazily(X))
     with drawing() as drawn:
-        with pytest.raises(ValueError, match=r"Input X contains NaN\.\nLaplace"):
+        with pytest.raises(ValueError, match=r"Input X contains NaN\.$"):
             computed(lazy[3:6])
         assert drawn == []
         assert np.all(np.isfinite(computed(lazy[:3])))
