@@ -176,7 +176,7 @@ def test_passed_an_array_of_another_library(ratings):
         model.fit(Elsewhere(), ratings.target)
     expected = model.fit(ratings.data, ratings.target).predict(ratings.data)
     other = CPCompletion(levels=ratings.levels, random_state=0)
-    other.fit(np.asarray(Readable()), ratings.target)
+    other.fit(Readable(), ratings.target)
     assert_array_equal(other.predict(ratings.data), expected)
 
 
@@ -222,17 +222,8 @@ def test_stored_zeros_and_duplicates_are_observations():
     assert model.predict([[0, 2]]) > 1.5
 
 
-class COO:
-    """The attributes of sparse.COO."""
-
-    __module__ = "sparse.numba_backend"
-
-    def __init__(self, coords, data, shape, fill_value=0.0):
-        self.coords, self.data = np.array(coords), np.array(data)
-        self.shape, self.ndim, self.fill_value = shape, len(shape), fill_value
-
-
 def test_passed_a_sparse_tensor_of_three_modes():
+    COO = pytest.importorskip("sparse").COO
     coords = [[0, 1, 2], [0, 1, 0], [1, 0, 0]]
     X = COO(coords, [1.0, 0.0, 4.0], (3, 2, 2))
     options = {"value_bounds": (0, 4), "random_state": 0}
@@ -242,7 +233,7 @@ def test_passed_a_sparse_tensor_of_three_modes():
     everywhere = np.argwhere(np.ones((3, 2, 2)))
     assert_array_equal(one.predict(everywhere), other.predict(everywhere))
     with pytest.raises(ValueError, match="fill_value"):
-        CPCompletion(1, **options).fit(COO(coords, [1.0, 0, 4], (3, 2, 2), np.nan))
+        CPCompletion(1, **options).fit(COO(coords, [1.0, 0, 4], (3, 2, 2), fill_value=np.nan))
 
 
 def test_sparse_arrays_that_are_refused(ratings):
