@@ -40,7 +40,8 @@ def check_columns(X):
         if isinstance(name, str) and name.strip().lower() in _VALUES:
             raise ValueError(
                 f"X has a column {name!r}, which would become a mode of the tensor. "
-                f"Pass the values apart: fit(X.drop(columns=[{name!r}]), X[{name!r}])."
+                f"Pass the values as y: fit(X.drop(columns=[{name!r}]), X[{name!r}]). "
+                f"If it holds ids, rename it."
             )
 
 
@@ -175,10 +176,13 @@ def checked(check, *arguments, **options):
 def check_unmasked(values, name):
     """Refuse masked entries: as an array, these are the numbers beneath the mask."""
     if _has_masked(values):
-        raise ValueError(
-            f"Some of {name} is masked. Leave it out, or fill it: a tensor with NaN "
-            f"where nothing was observed is {name}.astype(float).filled(np.nan)."
-        )
+        advice = f"Leave those rows out of X and {name}."
+        if name == "X":
+            advice = (
+                "Leave those rows out, or fill it: a tensor with NaN where nothing was "
+                "observed is X.astype(float).filled(np.nan)."
+            )
+        raise ValueError(f"Some of {name} is masked. {advice}")
 
 
 def _has_masked(values):
@@ -224,7 +228,8 @@ def warn_of_two_levels(levels):
         low, high = (f"{level:g}" for level in levels)
         warnings.warn(
             f"levels=({low}, {high}) rounds every value to {low} or {high}. For a "
-            f"range pass value_bounds=({low}, {high}); for two levels pass a list.",
+            f"range, pass value_bounds=({low}, {high}). For two levels, pass "
+            f"levels=[{low}, {high}].",
             UserWarning,
             stacklevel=5,
         )

@@ -21,8 +21,8 @@ class CPCompletion(BaseCompletion):
     Parameters
     ----------
     rank : int, default=None
-        Number of CP terms; 0 fits biases alone. None takes 10, or as many as the shape
-        carries if these are fewer.
+        Number of CP terms; 0 fits biases alone. None takes 10, or the largest rank
+        that the shape carries if that is smaller.
     $parameters
     $random_state
 
@@ -54,8 +54,8 @@ class CPCompletion(BaseCompletion):
     >>> print(model.privacy_guarantee_)
     (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
     (replace-one). Values were rounded to the 10 levels 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4,
-    4.5 and 5. Each observed value was drawn from a public table for these levels; all
-    else is computed from these draws and the coordinates. [Wei, Li, Mao and Wang
+    4.5 and 5. Each observed value was randomised by a public table for these levels;
+    all else is computed from these draws and the coordinates. [Wei, Li, Mao and Wang
     (2022), Algorithm 1 and Theorem 1]
     """
 

@@ -71,18 +71,18 @@ default="auto"
     has a fixed number of passes, and does not use `max_iter`.
 unit : {"entry"} or int, default="entry"
     What is protected: the value of one entry, or everything at one index of a mode.
-    Rows of protected units stay in the process of the fit. In another process, after
-    a copy, and for scores of held-out units, `fold_in` computes them again: search
-    with ``GridSearchCV(model, grid, cv=GroupKFold(), scoring=make_fold_in_scorer())``
-    and ``groups=X[:, unit]``.
+    Rows of protected units are never pickled or copied. After either, and to score
+    held-out units, `fold_in` computes them again from the units' entries. To search,
+    use ``GridSearchCV(model, grid, cv=GroupKFold(), scoring=make_fold_in_scorer())``
+    and pass ``groups=X[:, unit]`` to its `fit`.
 value_bounds : tuple of (float, float), default=None
     Public range of the values. Values are clipped to it, and so are
     predictions. If neither this nor `levels` is given, the range is read off
     the values with a ``PrivacyLeakWarning``, and the guarantee is void.
 levels : array-like of shape (n_levels,), default=None
-    Public scale of the values, every level of it, ascending: ``[1, 2, 3, 4, 5]`` for
-    stars from 1 to 5. Values are rounded to the nearest level, so that ``(1, 5)`` would
-    make each a 1 or a 5; a range is ``value_bounds=(1, 5)``. Up to 20
+    All levels of the public scale, ascending: ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
+    Values are rounded to the nearest level, so ``(1, 5)`` would turn every value into
+    1 or 5; for a range, pass ``value_bounds=(1, 5)``. Up to 20
     levels are randomised by the table of least variance, more by discrete Laplace
     noise. Without `levels`, Laplace noise on a lattice is added.
 level_prior : array-like of shape (n_levels,), default=None
@@ -94,8 +94,9 @@ shape : tuple of int, default=None
     Declare it to cross-validate on coordinates, since a fold may lack the
     largest of them and what lies outside the shape is not predicted. Where `unit` is
     a mode, it must be declared, and public, as are the indices' meanings: read off the
-    coordinates, with a ``PrivacyLeakWarning``, it voids the guarantee. A
-    `CoordinateEncoder` with all `categories` has it as `declared_shape`.
+    coordinates, with a ``PrivacyLeakWarning``, it voids the guarantee. If a
+    `CoordinateEncoder` declares `categories` for every column, pass its
+    `declared_shape`.
 side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \
 list of these and None, default=None
     Public features of the rows of a mode, such as genres of films: of the second mode,
@@ -148,9 +149,9 @@ shape_ : tuple of int
 value_bounds_ : tuple of (float, float)
     Range of the predictions.
 perturbation_ : str
-    The perturbation taken. With "sums" the model has biases alone: `rank` is not used,
-    and without `side_information` everybody is recommended the same list, less what
-    they have entries of.
+    The perturbation used. With "sums" the model consists of biases alone: `rank` is not
+    used, and without `side_information` everybody is recommended the same list, minus
+    the items they already have entries for.
 noise_variance_ : float
     Variance of what was fitted (randomised values, or values) around the model, as
     learned or supposed; not in the published algorithms.

@@ -248,12 +248,12 @@ class CoordinateEncoder(
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            Coordinates; -1 for what is not known.
+            Coordinates, with -1 for unknown.
 
         Returns
         -------
         rows : ndarray of shape (n_rows, n_columns), object
-            Ids; None for -1. A binned time is the first of its bin: seconds since 1970
+            Ids; None for -1. A binned time is the start of its bin: seconds since 1970
             with `time_bins` (-inf for the first bin), a datetime with `freq`.
 
         Raises
@@ -288,11 +288,14 @@ class CoordinateEncoder(
         Raises
         ------
         ValueError
-            If the column holds times.
+            If the column holds no ids.
         """
         check_is_fitted(self)
-        if column >= len(self.categories_):
-            raise ValueError(f"Column {column} holds times, or there is none.")
+        n_columns = len(self.categories_)
+        if not 0 <= column < n_columns:
+            raise ValueError(
+                f"column = {column} holds no ids; columns 0 to {n_columns - 1} do."
+            )
         return _index_of(self.categories_[column], np.asarray(ids))
 
     def ids_at(self, indices: ArrayLike, column: int) -> NDArray[Any]:
@@ -319,6 +322,8 @@ class CoordinateEncoder(
 
     def _names(self, column):
         """The id, or the first time, of every index of a column."""
+        if not 0 <= column < len(self.shape_):
+            raise ValueError(f"column = {column}, but there are {len(self.shape_)}.")
         if column < len(self.categories_):
             return self.categories_[column]
         if self.time_bins is not None:
@@ -339,8 +344,9 @@ class CoordinateEncoder(
         """
         if self._publishes_ids:
             raise AttributeError(
-                "The shape is public only where categories declares every column and "
-                "no time is binned."
+                "The shape is public only where `categories` declares every column and "
+                "no times are binned. Pass CoordinateEncoder(categories=[user_ids, "
+                "item_ids])."
             )
         return tuple(len(_catalogue(ids)) for ids in self.categories)
 

@@ -220,7 +220,7 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
         mechanism = level_table(levels, float(epsilon), level_prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
-        what = "drawn from a public table for these levels"
+        what = "randomised by a public table for these levels"
     else:
         mechanism = domain_lattice(epsilon, bounds, levels)
         event = LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)

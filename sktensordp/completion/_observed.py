@@ -64,8 +64,8 @@ class ObservedMixin:
         check_columns(X)
         if is_sparse(X):
             raise TypeError(
-                "Sparse data was passed as X where coordinates are expected. "
-                "entries_from_sparse(X) returns coordinates and values."
+                "X is sparse, but coordinates are expected. Convert it first: "
+                "X, y = entries_from_sparse(X)."
             )
         if _holds_text(X):
             raise ValueError(
@@ -90,11 +90,11 @@ class ObservedMixin:
         """Coordinates, values and shape of a sparse array."""
         if y is not None:
             raise ValueError(
-                "X is sparse and holds its values: pass it without y. "
-                "entries_from_sparse(X) returns coordinates and values apart."
+                "X is sparse and holds its values: pass it without y, or convert it: "
+                "X, y = entries_from_sparse(X)."
             )
         if shape is not None and X.shape != shape:
-            raise ValueError(f"The tensor has shape {X.shape}, but shape is {shape}.")
+            raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
         where, values = entries_from_sparse(X)
         return *self._check_entries(where, values, X.shape, reset=reset), X.shape
 
@@ -120,6 +120,11 @@ class ObservedMixin:
 
     def _check_tensor(self, X, shape):
         """A tensor, NaN for the unobserved, of the shape where there is one."""
+        if is_sparse(X):
+            raise TypeError(
+                "X is sparse, but a dense tensor is expected here. Pass coordinates "
+                "and values: X, y = entries_from_sparse(X)."
+            )
         if _holds_text(X):
             raise ValueError(
                 f"X must hold numbers, but some of it is text. Encode ids first, and "
@@ -138,7 +143,7 @@ class ObservedMixin:
             ensure_all_finite="allow-nan", estimator=self, input_name="X",
         )  # fmt: skip
         if shape is not None and X.shape != shape:
-            raise ValueError(f"The tensor has shape {X.shape}, but shape is {shape}.")
+            raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
         return X
 
     def _check_observed(self, X, shape):
@@ -188,10 +193,10 @@ def _holds_text(X):
     X = as_numpy(X, "X")
     if X.dtype.kind not in "OSU":
         return False
-    try:
-        X.astype(float)
-    except ValueError:
-        return True
-    except (TypeError, OverflowError):
-        pass
+    for one in X.flat:
+        try:
+            if isinstance(one, (str, bytes)):
+                float(one)
+        except ValueError:
+            return True
     return False

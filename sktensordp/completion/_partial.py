@@ -112,7 +112,10 @@ class PartialFitMixin:
         if is_sparse(X):
             where, values, shape = self._check_sparse(X, y, declared, reset=not fitted)
         elif y is None:
-            raise ValueError("partial_fit takes coordinates X and their values y.")
+            raise ValueError(
+                "y is missing. Call partial_fit(X, y) with coordinates and their "
+                "values; only a sparse X goes without y."
+            )
         else:
             where, values = self._check_entries(X, y, declared, reset=not fitted)
             shape = self._shape_of(where)

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import available_if
 from .._validation import check_coordinates, check_numeric, checked
+from ._sparse import is_sparse
 from ._streams import as_coordinates
 
 __all__ = ["QueriesMixin"]
@@ -38,15 +39,16 @@ class QueriesMixin:
     def _can_transform(self):
         if not getattr(self, "_dense", False):
             raise AttributeError(
-                "transform is there after a fit to a tensor, without y."
+                "transform completes the tensor of the fit. After fit(X, y) with "
+                "coordinates, use predict."
             )
         return True
 
     def _can_fit_transform(self):
         if hasattr(self, "n_iter_") and not self._dense:
             raise AttributeError(
-                "fit_transform completes a tensor, and this model was fitted to "
-                "coordinates. Call fit(X) without y, then transform(X)."
+                "fit_transform completes a tensor, but this model was fitted to "
+                "coordinates. Call fit(tensor), then transform(tensor)."
             )
         return True
 
@@ -74,6 +76,11 @@ class QueriesMixin:
             raise ValueError(
                 "fit_transform completes a tensor X and takes no y. With coordinates, "
                 "call fit(X, y), then predict."
+            )
+        if is_sparse(X):
+            raise TypeError(
+                "X is sparse, but fit_transform completes a dense tensor with NaN "
+                "where nothing was observed. Call fit(X), then predict."
             )
         return self.fit(X).transform(X)
 

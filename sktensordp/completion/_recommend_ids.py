@@ -14,14 +14,15 @@ __all__ = ["recommend_ids"]
 def recommend_ids(
     model: Pipeline, ids: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
 ) -> NDArray[Any]:
-    """Recommend items by their ids, to users by theirs.
+    """Recommend items to users, both given by their ids.
 
     Parameters
     ----------
     model : Pipeline
-        Fitted, of a `CoordinateEncoder` and a completion.
+        Fitted pipeline of a `CoordinateEncoder` and a completion.
     ids : array-like of shape (n_users,)
-        Ids of the first column. An id that is not known gets what suits a new user.
+        Ids of the first column. An unknown id gets the recommendations of a
+        new user.
     k : int, default=10
         Number of items.
     context : array-like of shape (n_columns - 2,), default=None
@@ -35,7 +36,7 @@ def recommend_ids(
     Raises
     ------
     ValueError
-        If the pipeline is not of these two steps, or as `recommend`.
+        If the pipeline is not of these two steps, or where `recommend` raises one.
 
     Examples
     --------

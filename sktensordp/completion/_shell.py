@@ -179,7 +179,7 @@ class BaseCompletion(
         y : array-like of shape (n_observed,), default=None
             The observed values, finite. Of Dask if `X` is, in the same partitions.
         **unsupported : dict
-            Refused, such as `sample_weight`.
+            Anything else, such as `sample_weight`, raises a TypeError.
 
         Returns
         -------
@@ -197,9 +197,9 @@ class BaseCompletion(
         """
         if unsupported:
             raise TypeError(
-                f"fit of {type(self).__name__} takes X and y, no "
-                f"{', '.join(unsupported)}. Every entry counts alike: a weight would "
-                f"scale what it reveals."
+                f"fit of {type(self).__name__} takes only X and y; leave out "
+                f"{', '.join(unsupported)}. Weights are not supported: a weight would "
+                f"change how much its entry reveals."
             )
         if is_dask(X):
             observed = self._check_distributed(X, y, self._declared_shape())

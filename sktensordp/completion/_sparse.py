@@ -55,10 +55,11 @@ def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """
     if not is_sparse(X):
         raise TypeError(
-            f"Expected a sparse array of SciPy or of sparse, got {type(X).__name__}."
+            f"X must be a sparse array of scipy.sparse or of the package sparse, got "
+            f"{type(X).__name__}."
         )
     if X.ndim < 2:
-        raise ValueError("The sparse array must have at least two modes.")
+        raise ValueError("X must have at least two modes.")
     if issparse(X):
         if X.format in _PADDED:
             raise ValueError(
@@ -67,11 +68,11 @@ def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
             )
         X = X.tocoo()
     elif not (hasattr(X, "coords") and hasattr(X, "fill_value")):
-        raise ValueError("Convert the sparse array: X.asformat('coo').")
+        raise ValueError("X has no coordinates in this format. Pass X.asformat('coo').")
     elif X.fill_value != 0:
         raise ValueError(
-            "The sparse array has a fill_value other than 0, so it says something of "
-            "absent entries. Only stored entries count as observed; pass fill_value=0."
+            "X has a fill_value other than 0, which gives absent entries a value. Only "
+            "stored entries count as observed: build X with fill_value=0."
         )
     where = np.stack([np.asarray(c, dtype=np.int64) for c in X.coords], axis=1)
     return where, np.asarray(X.data)

@@ -29,8 +29,8 @@ _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
 _OF_ALL = "The sum of all values was given discrete Laplace noise"
 _BIASES_ALONE = (
-    " They determine biases alone: rank is not used, and items have the same order for "
-    "everyone."
+    " The sums determine biases alone: rank is not used, and items are ranked in the "
+    "same order for everyone."
 )
 _BLOCK = 2**16
 # Of values around their mean, in half ranges squared, as long as nothing is known.

@@ -32,10 +32,10 @@ class TuckerCompletion(BaseCompletion):
     Parameters
     ----------
     rank : int or sequence of int, default=None
-        Number of columns of every mode's factor, or of all; 0 fits biases alone. None
-        takes 10, or the size of the mode and the product of the other ranks if these
-        are smaller. Time grows steeply with the number of modes: with four, None takes
-        3, with five 1, and with more it fits biases alone.
+        Rank of every mode, or one rank for all; 0 fits biases alone. None takes 10 for
+        up to three modes, 3 for four and 1 for five, and no more than the size of the
+        mode or the product of the other ranks. With more modes, None fits biases alone,
+        or rank 1 with ``biases=False``.
     $parameters
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the published algorithms.
@@ -85,8 +85,8 @@ class TuckerCompletion(BaseCompletion):
     >>> print(model.privacy_guarantee_)
     (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
     (replace-one). Values were rounded to the 10 levels 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4,
-    4.5 and 5. Each observed value was drawn from a public table for these levels; all
-    else is computed from these draws and the coordinates. [Wei, Li, Mao and Wang
+    4.5 and 5. Each observed value was randomised by a public table for these levels;
+    all else is computed from these draws and the coordinates. [Wei, Li, Mao and Wang
     (2022), Algorithm 1 and Theorem 1]
     """
 

@@ -59,9 +59,9 @@ def unit_guarantee(event, unit, name, *, delta, levels=None, void_for=None):
 
     what, claimed = _WHAT[name], None
     statement = (
-        f"{rounded(levels)}{what} were given Gaussian noise, every unit's contribution "
-        "to all of them being bounded; a unit's own row is computed from its entries "
-        "and from them, and is for its eyes alone (joint differential privacy)."
+        f"{rounded(levels)}{what} were given Gaussian noise, with each unit's "
+        "contribution bounded. A unit's own row is computed from these releases and "
+        "its own entries; show it to that unit only (joint differential privacy)."
     )
     if name == "sums":
         statement += " The sums determine biases alone; rank is not used."

@@ -190,9 +190,9 @@ class UnitLevelMixin:
             return
         self._local.lost = False
         warnings.warn(
-            "This model was unpickled or copied, and rows of units do not travel: all "
-            "units are treated as unknown. fold_in(X, y) with their entries brings "
-            "them back.",
+            "Pickling or copying this model dropped the units' own rows, since rows of "
+            "units do not travel. All units are treated as unknown. To restore them, "
+            "call fold_in(X, y) with all of their entries.",
             UserWarning,
             stacklevel=3,
         )

@@ -100,7 +100,7 @@ def _of_model(model, n_features, white):
     refusal = (
         f"{name} cannot be a linear `task`. Leave `task=None` and pass `y`, or pass a "
         f"matrix or a fitted linear regression, whose predictions are "
-        f"coef_ x + intercept_."
+        f"coef_ @ x + intercept_."
     )
     if is_classifier(model) or not hasattr(model, "coef_"):
         raise ValueError(refusal)

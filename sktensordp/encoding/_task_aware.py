@@ -41,7 +41,7 @@ class TaskAwareEncoder(LinearEncoder):
         with ``value_and_gradient(X_hat, targets)``, which returns a mean loss and its
         gradient, of the shape of ``X_hat``, and with ``outputs(X)``, the targets,
         unless they are `y`. A model stays fitted in clones. Other models, such as a
-        random forest, cannot be a task: leave None, and pass `y` to `fit`.
+        random forest, cannot be a task: leave ``task=None`` and pass `y`.
     n_components : int or None, default=None
         Entries of the code at most; None leaves their number to the search. Learned
         codes that PrivUnit releases have one more.

@@ -57,9 +57,9 @@ def task_of(model, X):
     near = answers.shape == found.shape
     if not (near and np.allclose(answers, found, _TOLERANCE, _TOLERANCE)):
         raise ValueError(
-            f"{type(last).__name__} cannot be a `task`, since it does not answer as "
-            f"its weights say. Leave `task=None` and pass `y`, or pass an object with "
-            f"value_and_gradient(X_hat, targets)."
+            f"{type(last).__name__} cannot be a `task`, since its predictions do not "
+            f"follow from its weights. Leave `task=None` and pass `y`, or pass an "
+            f"object with value_and_gradient(X_hat, targets)."
         )
     return task
 
@@ -89,7 +89,7 @@ def _network(model):
     if is_classifier(model) and not hasattr(model, "predict_proba"):
         raise TypeError(
             f"{name} cannot be a `task`, since it has no predict_proba. Leave "
-            f"`task=None` and pass `y`, or take LogisticRegression."
+            f"`task=None` and pass `y`, or pass a fitted LogisticRegression."
         )
     if activation not in _ACTIVATIONS or link not in _LINKS:
         raise ValueError(f"{name} has an activation that is not known here.")

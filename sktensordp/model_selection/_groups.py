@@ -125,7 +125,10 @@ def groups_of(
         raise ValueError(f"unit = {unit}, but there are {len(shape)} modes.")
     n_users = int(shape[unit])
     if n_users < 2:
-        raise ValueError("To hold users out, a search needs at least two of them.")
+        raise ValueError(
+            f"shape[{unit}] is {n_users}, but a search needs at least 2 users to hold "
+            f"some out."
+        )
     return Users(unit, n_users, min(max(round(test_size * n_users), 1), n_users - 1))
 
 
@@ -170,9 +173,8 @@ def _splitter(cv, test_size, seed):
         return cv
     raise ValueError(
         "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit, "
-        "PredefinedSplit, GroupKFold or GroupShuffleSplit: which part a record is in "
-        "must not depend on its values, as it does where folds are stratified, and how "
-        "many parts there are must be known beforehand."
+        "PredefinedSplit, GroupKFold or GroupShuffleSplit. Folds must not depend on "
+        "the values, as stratified folds do, and their number must be known beforehand."
     )
 
 

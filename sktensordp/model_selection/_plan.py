@@ -133,8 +133,8 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
     """
     if getattr(estimator, "transform_input", None):
         raise ValueError(
-            "transform_input would release metadata as often as steps transform it, "
-            "and the search does not count that; set it to None."
+            "transform_input passes metadata through the mechanisms, and the search "
+            "does not count those releases. Set transform_input=None."
         )
     of_step: dict[str, set[str]] = {}
     if type(estimator) is not Pipeline:
@@ -152,19 +152,20 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
         private = hasattr(type(step), "_planned_guarantee")
         if given and (private or not noisy):
             raise ValueError(
-                f"Step {name!r} was passed {', '.join(sorted(given))}. In a private "
-                f"search, metadata can go only to steps that follow a noise "
-                f"mechanism: the guarantee does not cover it."
+                f"{name!r} was passed {', '.join(sorted(given))}, which the guarantee "
+                f"does not cover. Leave it out: in a private search, metadata can go "
+                f"only to steps without noise that follow a noise mechanism."
             )
         known = inspect.signature(step.fit).parameters
         if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
             of_step |= {f"{name}.fit": given - set(known)} if given - set(known) else {}
         noisy = noisy or (private and step._released_by == "transform")
-    unknown = {name: given for name, given in of_step.items() if given}
+    left = set().union(*of_step.values())
+    unknown = [name for name in metadata if {name, name.partition("__")[2]} & left]
     if unknown:
         raise ValueError(
-            f"Nothing takes this metadata: {', '.join(sorted(metadata))}. Name the "
-            f"step of the pipeline, as in `ridge__sample_weight`."
+            f"Nothing takes this metadata in its fit: {', '.join(sorted(unknown))}. "
+            f"Write <step>__<parameter>, as in `ridge__sample_weight`."
         )
 
 

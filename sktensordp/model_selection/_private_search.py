@@ -97,12 +97,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         `value_bounds` or `levels` of a completion imply for errors, also at the end of
         a `Pipeline`.
     cv : int, splitter or None, default=None
-        None holds out one random part: a record is then fitted or scored, and a try
-        costs the larger of the two epsilons alone. With k folds, it costs k - 1 fits
-        and a score. A splitter is `KFold`, `RepeatedKFold`, `ShuffleSplit`,
-        `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. Where everything of a
-        user is protected, None: whole users are held out, most of their rows are
-        folded in, and the others are scored, as by `make_fold_in_scorer`.
+        None holds out one random part: a record is then used in the fit or in the
+        score, and a try costs the larger of the two epsilons alone. With k folds, it
+        costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
+        `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
+        protect everything of a user, leave None: whole users are held out, most of
+        their rows are folded in, and their remaining rows are scored, as by
+        `make_fold_in_scorer`.
     test_size : float, default=0.2
         Share of the rows, or of the users, that is held out where `cv` is None.
     refit : bool or "keep", default=True
@@ -248,7 +249,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             Metadata, as in ``GridSearchCV.fit``: `groups` for a `cv` that splits by
             groups, and what steps after a noise mechanism take in their fit, such as
             ``ridge__sample_weight``, or `sample_weight` where metadata routing is
-            enabled. It is taken for public; ``privacy_of`` of the search lists it.
+            enabled. It is treated as public; ``privacy_of(search)`` lists it.
 
         Returns
         -------
@@ -259,7 +260,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ValueError
             Before anything is drawn: if epsilon or delta is searched, if the splits or
             the score may depend on values, if what a fit reveals is not known, if a
-            step learns from raw X, if metadata would come to a step before the noise,
+            step learns from raw X, if metadata would reach a step before the noise,
             if `groups` and `cv` do not go together, or if a candidate would reveal
             something else than the estimator as it is. (Where there are distributions,
             or more than 1000 combinations of lists, some candidates are checked only
@@ -567,7 +568,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             *super()._unprotected(),
             *dict.fromkeys(left_out),
             *(
-                f"Metadata that was passed to fit ({name}) is taken for public."
+                f"Metadata passed to fit ({name}) is treated as public."
                 for name in sorted(getattr(self, "_metadata", ()))
             ),
             "How long the search took tells how many candidates were tried, which is "

@@ -133,8 +133,8 @@ class PrivacyBudget:
     are exact and may exceed epsilon by its 1e-12th part, and a single release delta by
     as much, so that ten releases of 0.1 fit into 1.
 
-    A printed budget states the figure that it enforces; where that is larger than what
-    `spent` has, which holds only if all had been fixed beforehand, it states both.
+    Printing a budget shows the epsilon that it enforces. `spent` assumes that all
+    releases were fixed beforehand and can be smaller; then both are shown.
 
     Parameters
     ----------
@@ -370,9 +370,9 @@ class PrivacyBudget:
     def remaining(self) -> float:
         """Largest epsilon, at delta = 0, of one more release that is admitted now.
 
-        Infinity where the budget only counts. A release with a delta may be admitted
-        at another epsilon: `admits` tells. Where releases are chosen on the way, it is
-        exact to a millionth of epsilon; with ``adaptive=False``, to a thousandth.
+        Infinity if the budget only counts. A release with a delta may be admitted at
+        another epsilon; ask `admits`. Exact to a millionth of epsilon, or to a
+        thousandth with ``adaptive=False``.
         """
         if math.isinf(self._epsilon):
             return math.inf
@@ -448,6 +448,7 @@ class PrivacyBudget:
                 f"and delta = {exact(self._delta)}; nothing was drawn. It asks for "
                 f"epsilon = {shown(guarantee.epsilon)} at delta = "
                 f"{shown(guarantee.delta)}. {self._left_line()}."
+                + ("" if self._delta else " This budget admits no delta.")
             )
         return found
 
@@ -514,7 +515,8 @@ class PrivacyBudget:
         if not self._adaptive or spent.delta == 0:
             return f"Spent: epsilon = {fixed} {at}"
         return (
-            f"Spent: epsilon = {counted} {at} ({fixed}, had all been fixed beforehand)"
+            f"Spent: epsilon = {counted} {at} ({fixed} if all releases had been fixed "
+            f"beforehand)"
         )
 
     def _left_line(self):
@@ -531,7 +533,7 @@ class PrivacyBudget:
             if epsilon > left * (1 + _PRECISION):
                 found.append(
                     f"epsilon = {shown_below(epsilon)} at delta = "
-                    f"{exact(self._delta)} by Gaussian noise"
+                    f"{exact(self._delta)} with Gaussian noise"
                 )
         return f"Left: {', or '.join(found) or 'nothing'}"
 

@@ -21,7 +21,7 @@ class PrivacyReport:
     ----------
     guarantee : PrivacyGuarantee
         Composition of all releases. Its epsilon is infinite where something was
-        fitted to data without noise, and its statement then says what holds of the
+        fitted to data without noise, and its statement then says what holds for the
         private part alone.
     unprotected : tuple of str
         What the guarantee does not cover.
@@ -37,7 +37,7 @@ class PrivacyReport:
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.guarantee!r}, "
-            f"{len(self.releases)} releases, {len(self.unprotected)} unprotected)"
+            f"releases={len(self.releases)}, unprotected={len(self.unprotected)})"
         )
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.guarantee.epsilon == 6 + search.best_params_["epsilon"]
     True
 
-    Where columns pass a mechanism by, nothing holds for the whole:
+    Where columns bypass the mechanism, no guarantee holds for a whole row:
 
     >>> import numpy as np
     >>> from sklearn.compose import make_column_transformer
@@ -166,8 +166,8 @@ def _whole(parts: PrivacyGuarantee, found: Found) -> PrivacyGuarantee:
     said = [f"{', '.join(kinds)} learned from data without noise."] if kinds else []
     said += ["Some columns are passed on without noise."] if found.raw else []
     said += [
-        f"The private part alone has {parts._headline()}, of what it was given: "
-        f"{parts.statement}"
+        f"The private part alone has {parts._headline()}, counting only the data that "
+        f"reached it. {parts.statement}"
     ]
     return PrivacyGuarantee.of(
         dp_event.NonPrivateDpEvent(),

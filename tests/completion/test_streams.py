@@ -354,8 +354,8 @@ BAD_ENTRIES = [
     ([[0, 0, 0]], [np.inf], "infinity"),
     ([[0, 0, 0]], [1.0, 2.0], "inconsistent"),
     ([[0, 0, 0]], ["secret"], "must hold numbers"),
-    ([[0, 0, 0]], None, "takes coordinates X and their values y"),
-    (np.ones(SHAPE), None, "takes coordinates X and their values y"),
+    ([[0, 0, 0]], None, "with coordinates and their values"),
+    (np.ones(SHAPE), None, "with coordinates and their values"),
     # Last: of these the first call says how many there are.
     ([[0, 0]], [1.0], "2 features"),
     ([[0, 0, 0, 0]], [1.0], "4 features"),

@@ -170,7 +170,7 @@ def test_what_remains_of_a_budget_for_gaussian_noise():
     noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 1)).fit(X)
     with budget:
         noise.transform(X)
-    found = re.search(r"or epsilon = (\S+) at delta = 1e-06 by Gaussian", str(budget))
+    found = re.search(r"or epsilon = (\S+) at delta = 1e-06 with Gaussian", str(budget))
     assert found is not None
     epsilon = float(found[1])
 

@@ -175,7 +175,7 @@ def _counted():
         for usual in USUAL_WARNINGS:
             warnings.simplefilter("ignore", usual)
         warnings.filterwarnings("ignore", "X .*feature names")
-        warnings.filterwarnings("ignore", "This model was unpickled")
+        warnings.filterwarnings("ignore", "Pickling or copying this model")
         yield counts
 
 
