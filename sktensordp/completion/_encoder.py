@@ -342,7 +342,7 @@ class CoordinateEncoder(
         AttributeError
             If something of the shape is learned from the data.
         """
-        if self._publishes_ids:
+        if self.categories is None or self._publishes_ids:
             raise AttributeError(
                 "The shape is public only where `categories` declares every column and "
                 "no times are binned. Pass CoordinateEncoder(categories=[user_ids, "

@@ -92,7 +92,7 @@ class Users:
         counts = np.bincount(users, minlength=self.n_users)
         sums = np.zeros(self.n_users, dtype=np.int64)
         np.add.at(sums, users, steps)
-        n_without = self.n_held_out - np.count_nonzero(counts)
+        n_without = self.n_held_out - int(np.count_nonzero(counts))
         return int((sums // np.maximum(counts, 1)).sum()) + n_without * (STEPS // 2)
 
     def n_scored(self, splits):
