@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.support import divergence as divergences
+from tests.support import noise
 
 
 def pytest_addoption(parser):
@@ -48,3 +49,23 @@ def pytest_terminal_summary(terminalreporter):
 def divergence():
     """Divergences computed without the library that accounts for them."""
     return divergences
+
+
+@pytest.fixture(scope="session")
+def stream():
+    """Function: bits that follow from a seed, which makes a test deterministic."""
+    return noise.stream_of
+
+
+@pytest.fixture
+def keys():
+    """Keys of all releases, as they are taken: a list."""
+    with noise.taking() as taken:
+        yield taken
+
+
+@pytest.fixture
+def streams():
+    """Keys and blocks of all streams, as they are opened: a list."""
+    with noise.drawing() as opened:
+        yield opened

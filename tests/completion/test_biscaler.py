@@ -13,8 +13,9 @@ from sktensordp.completion import BiScaler, CPCompletion
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.privacy import privacy_of
+from tests.support.noise import drawing
 from tests.support.refusing import refused
-from tests.support.replaying import drawing, recorded
+from tests.support.replaying import recorded
 
 SHAPE = 60, 40
 BOUNDS = -3.0, 9.0

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sktensordp.completion import CPCompletion, TuckerCompletion, _blocks
+from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.tensor import TuckerForm
 from tests.completion.test_noisy_sums import SHAPES, WHERE
 from tests.completion.test_noisy_sums import make as make_any
+from tests.support.points import POINTS, original
 from tests.support.replaying import leaves, quick, recorded
 
 NAMES = ["statistics", "output"]
@@ -106,7 +107,7 @@ def test_twice_the_contributions_would_be_noticed(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
     """Of L2, which Laplace noise in every sum does not hide."""
-    release = _blocks.Block.release
+    release = original("release of a block")
 
     def in_l2(block, residuals, noise, source):
         def length(x, *args, **kwargs):
@@ -114,22 +115,22 @@ def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
             size = np.linalg.norm(x, axis=-1, keepdims=True)
             return np.broadcast_to(size / x.shape[-1], x.shape)
 
-        with mock.patch.object(_blocks.np, "abs", length):
+        with mock.patch.object(*POINTS["lengths of a block"], length):
             return release(block, residuals, noise, source)
 
-    monkeypatch.setattr(_blocks.Block, "release", in_l2)
+    monkeypatch.setattr(*POINTS["release of a block"], in_l2)
     assert shares_used(make(name, rank=3), 2, 0.0).max() > 1.2
 
 
 def test_what_rounding_adds_to_weights_is_cut_off(monkeypatch):
     """Weights that come out longer than when their lengths were found."""
-    weights = _blocks.Block.weights
+    weights = original("weights of a block")
 
     def longer(block, part):
         found = weights(block, part)
         return found * (1.0 if part.stop > len(VALUES) else 1.7)
 
-    monkeypatch.setattr(_blocks.Block, "weights", longer)
+    monkeypatch.setattr(*POINTS["weights of a block"], longer)
     assert 0.8 < shares_used(make("statistics", "Tucker", 3), 3, 0.0).max() <= 1
 
 

@@ -11,8 +11,8 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests.support.noise import drawing
 from tests.support.refusing import refused
-from tests.support.replaying import drawing
 
 RATINGS = make_ratings(n_users=80, n_items=50, n_ratings=2000, random_state=0)
 X, Y = RATINGS.data, RATINGS.target

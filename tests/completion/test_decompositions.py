@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import struct
 import warnings
 from fractions import Fraction
 
@@ -13,7 +12,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.callback import ProgressBar
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
@@ -411,30 +409,15 @@ def test_a_range_read_off_the_values_voids_the_guarantee(perturbation):
     assert model.value_bounds_ == (0.5, 5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "domain"),
-    [(CPCompletion, "levels"), (CPCompletion, "bounds"), (TuckerCompletion, "levels")],
-)
-def test_fits_share_no_noise_but_clones_with_a_seed(kind, domain):
-    options = {"epsilon": 0.5, "max_iter": 3, **DOMAINS[domain]}
-    for random_state, repeats in ((0, True), (None, False)):
-        model = fitted(kind, random_state=random_state, **options)
-        first = model.predict(DATA[2])
-        twin = clone(model).fit(DATA[2], Y).predict(DATA[2])
-        assert np.array_equal(first, twin) == repeats
-        again = model.fit(DATA[2], Y).predict(DATA[2])
-        assert not np.allclose(first, again, atol=1e-3)
-
-
-# --- callbacks, interruptions, copies -------------------------------------------------
+# --- callbacks and copies -------------------------------------------------------------
 
 
 class Recorder:
     """Counts tasks, keeps all that it is passed, may end the fit after some sweeps."""
 
-    def __init__(self, stop_after=None, error=None):
+    def __init__(self, stop_after=None):
         self.names, self.passed = [], []
-        self.stop_after, self.error = stop_after, error
+        self.stop_after = stop_after
 
     def setup(self, estimator, context):
         self.passed.append(context)
@@ -448,10 +431,7 @@ class Recorder:
 
     def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None):
         self.passed += [X, y, metadata]
-        stops = self.names.count("sweep") == self.stop_after
-        if stops and self.error is not None:
-            raise self.error
-        return stops
+        return self.names.count("sweep") == self.stop_after
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -464,37 +444,6 @@ def test_callbacks_see_every_sweep_but_no_data_and_may_stop(kind, capsys):
     assert f"{kind.__name__} - fit" in capsys.readouterr().out
     model.set_callbacks(Recorder(stop_after=2)).fit(DATA[2], Y)
     assert model.n_iter_ == 2
-
-
-def test_an_interrupted_fit_leaves_no_model_under_a_wrong_guarantee():
-    model = fitted(epsilon=8.0).set_params(epsilon=1.0)
-    model.set_callbacks(Recorder(1, KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(DATA[2], Y)
-    # The values were randomised, so that the release counts; there is no model.
-    assert model.privacy_guarantee_.epsilon <= 1.0
-    with pytest.raises(NotFittedError):
-        model.predict(DATA[2])
-    assert not hasattr(model, "factors_")
-
-
-@pytest.mark.parametrize("domain", ["levels", "bounds"])
-def test_nothing_of_the_values_survives_in_the_fitted_object(domain):
-    y = np.random.default_rng(5).uniform(1, 4, len(Y))
-    model = fitted(epsilon=1.0, max_iter=3, random_state=None, **DOMAINS[domain])
-    found = pickle.dumps(model.fit(DATA[2], y))
-    levels = np.array(LEVELS)
-    clipped = y if domain == "bounds" else levels[
-        np.abs(y[:, np.newaxis] - levels).argmin(axis=1)
-    ]  # fmt: skip
-    secrets = [*y[:50], y.min(), y.max()]
-    for one in (y, clipped):
-        secrets += [one.mean(), one.sum(), one.std(), one.var()]
-    secrets += [y[DATA[2][:, 0] == u].mean() for u in range(20)]
-    for secret in map(float, secrets):
-        forms = [struct.pack(code, secret) for code in ("<d", ">d", "<f", ">f")]
-        assert not any(form in found for form in forms)
-    assert struct.pack(">d", model.offset_) in found
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -515,9 +464,6 @@ WHERE, SECRET = GOOD[0], 4.25
 @pytest.mark.parametrize(
     ("data", "params", "message"),
     [
-        (([[0, SECRET], [1, 1]], [1, 2]), {}, "some are fractional"),
-        (([[0, -1], [1, 1]], [1, 2]), {}, "Negative values in data"),
-        (([[0, 0], [1, 3]], [1, 2]), {"shape": (2, 3)}, "outside the tensor"),
         (([[0, 0, 0]], [1]), {"shape": (2, 3)}, "3 columns"),
         (([[0], [1]], [1, 2]), {}, r"1 feature\(s\)"),
         (([SECRET, 1], [1, 2]), {}, "Expected 2D array"),
@@ -525,10 +471,6 @@ WHERE, SECRET = GOOD[0], 4.25
         ((np.empty((0, 2)), []), {}, r"0 sample\(s\)"),
         (([["a", "b"]], [1]), {}, "must hold numbers"),
         (([[0, 2**40]], [1]), {}, "below 2"),
-        (([[0, np.nan]], [1]), {}, "NaN"),
-        ((WHERE, [SECRET, np.nan, 2]), {}, "Input y contains NaN"),
-        ((WHERE, [SECRET, np.inf, 2]), {}, "infinity"),
-        ((WHERE, [SECRET, 2]), {}, "inconsistent"),
         ((WHERE, np.array(["4.25x", "1", "2"])), {}, "y must hold numbers"),
         ((WHERE, np.array(["4.25x", "1", "2"], dtype=object)), {}, "must hold numbers"),
         ((WHERE, np.array([SECRET, 1j, 0])), {}, "Complex data"),

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sktensordp._random import NoiseSource
 from sktensordp.completion._input import plan_entry_randomizer
+from tests.support.noise import source_of
 
 STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())
 EPSILONS = [1e-3, 0.3, 1.0, 4.0, 8.0, 30.0]
@@ -60,7 +60,7 @@ def test_many_even_levels_use_their_own_step():
     plan = plan_entry_randomizer(1.0, (10.0, 20.0), levels, None, declared=True)
     assert plan.mechanism.step == pytest.approx(0.1)
     assert plan.mechanism.n_steps == 100
-    noisy = plan.randomize(np.full(1000, 15.04), NoiseSource(0, 0))
+    noisy = plan.randomize(np.full(1000, 15.04), source_of(0))
     offsets = (noisy - 10) / 0.1
     np.testing.assert_allclose(offsets, np.rint(offsets), atol=1e-6)
 
@@ -71,7 +71,7 @@ def test_draws_are_unbiased_with_the_stated_variance(levels):
     plan = plan_entry_randomizer(2.0, (0.5, 5.0), levels, None, declared=True)
     n = 200_000
     for seed, value in enumerate([0.5, 3.0, 5.0]):
-        noisy = plan.randomize(np.full(n, value), NoiseSource(seed, 0))
+        noisy = plan.randomize(np.full(n, value), source_of(seed))
         variance = plan.noise_variance
         if levels is not None:
             variance = plan.mechanism.level_variances[levels.index(value)]
@@ -84,30 +84,30 @@ def test_draws_are_unbiased_with_the_stated_variance(levels):
 @pytest.mark.parametrize("levels", [None, STARS])
 def test_values_outside_the_domain_become_its_ends(levels):
     plan = plan_entry_randomizer(2.0, (0.5, 5.0), levels, None, declared=True)
-    inside = plan.randomize(np.array([0.5, 5.0] * 50), NoiseSource(1, 0))
-    outside = plan.randomize(np.array([-7.0, 1e12] * 50), NoiseSource(1, 0))
+    inside = plan.randomize(np.array([0.5, 5.0] * 50), source_of(1))
+    outside = plan.randomize(np.array([-7.0, 1e12] * 50), source_of(1))
     np.testing.assert_array_equal(inside, outside)
 
 
 def test_noise_depends_on_block_and_position_alone():
     plan = plan_entry_randomizer(1.0, (0.0, 1.0), None, None, declared=True)
     values = np.random.default_rng(0).random(2**16 + 100)
-    whole = plan.randomize(values, NoiseSource(3, 0))
+    whole = plan.randomize(values, source_of(3))
     changed = values.copy()
     changed[0] = 1 - changed[0]
-    other = plan.randomize(changed, NoiseSource(3, 0))
+    other = plan.randomize(changed, source_of(3))
     np.testing.assert_array_equal(whole[1:], other[1:])
-    first_block = plan.randomize(values[: 2**16], NoiseSource(3, 0))
+    first_block = plan.randomize(values[: 2**16], source_of(3))
     np.testing.assert_array_equal(whole[: 2**16], first_block)
-    alike = plan.randomize(np.zeros(2**16 + 100), NoiseSource(3, 0))
+    alike = plan.randomize(np.zeros(2**16 + 100), source_of(3))
     assert np.all(alike[:100] != alike[2**16 :])
 
 
 def test_values_are_rounded_to_fine_uneven_levels_before_the_noise():
     levels = tuple((np.arange(22.0) ** 2).tolist())
     plan = plan_entry_randomizer(1.0, (0.0, 441.0), levels, None, declared=True)
-    off_scale = plan.randomize(np.array([2.6, 400.0, 3e9]), NoiseSource(0, 0))
-    on_scale = plan.randomize(np.array([4.0, 400.0, 441.0]), NoiseSource(0, 0))
+    off_scale = plan.randomize(np.array([2.6, 400.0, 3e9]), source_of(0))
+    on_scale = plan.randomize(np.array([4.0, 400.0, 441.0]), source_of(0))
     np.testing.assert_array_equal(off_scale, on_scale)
 
 

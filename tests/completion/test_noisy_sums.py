@@ -9,7 +9,6 @@ import pytest
 from dp_accounting import dp_event
 from scipy import stats
 
-from sktensordp import _random
 from sktensordp.completion import CPCompletion, TuckerCompletion, _noisy_sums, _sums
 from sktensordp.completion._noisy_sums import (
     plan_gaussian_sums,
@@ -18,7 +17,8 @@ from sktensordp.completion._noisy_sums import (
 )
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support import divergence
-from tests.support.replaying import accounted, drawing, quick, recorded
+from tests.support.noise import drawing, source_of
+from tests.support.replaying import accounted, quick, recorded
 
 SHAPES = {2: (3, 4), 3: (3, 4, 2)}
 WHERE = {
@@ -65,7 +65,7 @@ def test_a_release_is_whole_steps_and_its_order_does_not_matter(kind):
     rng = np.random.default_rng(0)
     rows, own = rng.integers(0, 4, 50), rng.uniform(-0.1, 0.1, (50, 3))
     order = rng.permutation(50)
-    source = _random.NoiseSource(0, 0)
+    source = source_of(0)
     one = noise.release([(rows, (4, 3), lambda p: own[p])], source)
     two = noise.release([(rows[order], (4, 3), lambda p: own[order][p])], source)
     np.testing.assert_array_equal(one[0], two[0])
@@ -87,7 +87,7 @@ def noise_of(kind, epsilon):
     """Noise of 40,000 sums, where nothing contributes."""
     parts = [(np.zeros(1, dtype=int), (40_000, 1), lambda _: np.zeros((1, 1)))]
     noise = plan_of(kind, epsilon)
-    return noise, noise.release(parts, _random.NoiseSource(3, 0))[0].ravel()
+    return noise, noise.release(parts, source_of(3))[0].ravel()
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -315,7 +315,7 @@ def test_nor_do_those_of_the_published_algorithms(perturbation):
 
 
 def test_parts_of_a_source_are_apart():
-    source = _random.NoiseSource(0, 0)
+    source = source_of(0)
     words = [
         tuple(source.part(number).stream(block).random_raw(4).tolist())
         for number, block in itertools.product([0, 1, 2, 2**31], [0, 1, 2**31])

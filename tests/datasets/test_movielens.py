@@ -5,6 +5,7 @@ import socket
 import threading
 import zipfile
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -12,9 +13,11 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import get_data_home
 
-from sktensordp.datasets import _movielens, fetch_movielens
-from sktensordp.datasets._editions import EDITIONS, Edition
+from sktensordp.datasets import fetch_movielens
 
+# The table of editions and the address, where the function finds them.
+GLOBALS = fetch_movielens.__globals__
+EDITIONS = GLOBALS["EDITIONS"]
 DATA = np.array(
     [[7, 31, 1260759144], [7, 1029, 1260759179], [2, 31, 835355493], [9, 50, 5]]
 )
@@ -74,25 +77,16 @@ def editions_of_archives(algorithm):
         else:
             digest = hashlib.new(algorithm, archive_of(edition.name)).hexdigest()
             zip_checksum = f"{algorithm}:{digest}"
-        editions.append(
-            Edition(
-                edition.name,
-                edition.edition,
-                edition.member,
-                edition.levels,
-                (3, 3, 4),
-                zip_checksum,
-                ratings_checksum,
-            )
-        )
+        checksums = {"zip_checksum": zip_checksum, "ratings_checksum": ratings_checksum}
+        editions.append(replace(edition, counts=(3, 3, 4), **checksums))
     return tuple(editions)
 
 
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch):
     """Replace the table, and keep every test off the network."""
-    monkeypatch.setattr(_movielens, "EDITIONS", editions_of_archives("sha256"))
-    monkeypatch.setattr(_movielens, "_URL", "file:///nowhere/ml-{name}.zip")
+    monkeypatch.setitem(GLOBALS, "EDITIONS", editions_of_archives("sha256"))
+    monkeypatch.setitem(GLOBALS, "_URL", "file:///nowhere/ml-{name}.zip")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
@@ -120,7 +114,7 @@ def check(bunch, name, edition=None, target=None):
 @pytest.mark.parametrize("folder", ["movielens", "."])
 @pytest.mark.parametrize("name", MEMBERS)
 def test_archive(monkeypatch, tmp_path, name, folder, algorithm):
-    monkeypatch.setattr(_movielens, "EDITIONS", editions_of_archives(algorithm))
+    monkeypatch.setitem(GLOBALS, "EDITIONS", editions_of_archives(algorithm))
     put(tmp_path / folder / f"ml-{name}.zip", archive_of(name))
     before = files_in(tmp_path)
     bunch = fetch_movielens(name, tmp_path, False)
@@ -159,7 +153,7 @@ def test_counts_do_not_stand_in_for_a_known_checksum(monkeypatch, tmp_path):
         for edition in editions_of_archives("sha256")
         if edition.edition != "2018"
     ]
-    monkeypatch.setattr(_movielens, "EDITIONS", editions)
+    monkeypatch.setitem(GLOBALS, "EDITIONS", editions)
     put(tmp_path / "ml-latest-small/ratings.csv", text_of("latest-small"))
     with pytest.raises(OSError, match="fails the verification: expected sha256:"):
         fetch_movielens(data_home=tmp_path)
@@ -293,7 +287,7 @@ def server(body, status=200, declared=None):
 def test_download_once(monkeypatch, tmp_path):
     body = archive_of("latest-small")
     with server(body) as (url, requests):
-        monkeypatch.setattr(_movielens, "_URL", url)
+        monkeypatch.setitem(GLOBALS, "_URL", url)
         for _ in range(2):
             check(fetch_movielens(data_home=tmp_path), "latest-small", "2018")
     assert requests == ["/ml-latest-small.zip"]
@@ -306,7 +300,7 @@ def test_broken_download_is_not_kept(monkeypatch, tmp_path, broken):
     good = archive_of("1m")
     body = good[:200] if broken == "cut" else archive_of("1m", b"1::2::3::4\n")
     with server(body, declared=len(good) if broken == "cut" else None) as (url, _):
-        monkeypatch.setattr(_movielens, "_URL", url)
+        monkeypatch.setitem(GLOBALS, "_URL", url)
         with pytest.raises(OSError, match=r"ml-1m\.zip") as caught:
             fetch_movielens("1m", tmp_path)
     assert files_in(tmp_path) == ["movielens"]
@@ -319,7 +313,7 @@ def test_broken_download_is_not_kept(monkeypatch, tmp_path, broken):
 
 def test_no_file_at_the_address(monkeypatch, tmp_path):
     with server(b"none", status=404) as (url, _):
-        monkeypatch.setattr(_movielens, "_URL", url)
+        monkeypatch.setitem(GLOBALS, "_URL", url)
         with pytest.raises(OSError, match=r"Could not download .*404"):
             fetch_movielens("1m", tmp_path)
     assert files_in(tmp_path) == ["movielens"]
@@ -329,7 +323,7 @@ def test_no_network(monkeypatch, tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/ml-{{name}}.zip"
-        monkeypatch.setattr(_movielens, "_URL", url)
+        monkeypatch.setitem(GLOBALS, "_URL", url)
         with pytest.raises(OSError, match="Could not download") as caught:
             fetch_movielens("10m", tmp_path)
     message = str(caught.value)
@@ -351,7 +345,7 @@ def test_nothing_is_left_of_an_interrupted_download(monkeypatch, tmp_path, error
 
     put(tmp_path / "served/ml-1m.zip", archive_of("1m"))
     url = (tmp_path / "served").as_uri() + "/ml-{name}.zip"
-    monkeypatch.setattr(_movielens, "_URL", url)
+    monkeypatch.setitem(GLOBALS, "_URL", url)
     monkeypatch.setattr(shutil, "copyfileobj", copy_some)
     with pytest.raises((OSError, KeyboardInterrupt)):
         fetch_movielens("1m", tmp_path)

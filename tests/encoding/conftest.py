@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sktensordp._random import NoiseSource
-
 GUIDE = Path(__file__).parents[2] / "doc" / "encoding.md"
 
 
@@ -21,11 +19,6 @@ def guide():
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "encoding.md", "exec"), names)
     return names | {"printed": printed.getvalue()}
-
-
-@pytest.fixture(scope="session")
-def stream():
-    return lambda seed: NoiseSource(seed, 0).stream(0)
 
 
 @pytest.fixture(scope="session")

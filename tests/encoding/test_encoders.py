@@ -21,7 +21,7 @@ from sktensordp.encoding import (
     TaskAwareEncoder,
 )
 from sktensordp.exceptions import UnsoundClaimWarning
-from tests.support.silence import silenced
+from tests.support.noise import constant_noise
 
 ALL = [TaskAwareEncoder, TaskAgnosticEncoder, PrivacyAgnosticEncoder]
 TASK = np.array([[1.0, 0.1, 0, 0, 0, 0, 0], [0, 0, 0, 2, 1e-3, 0, 0]])
@@ -79,7 +79,7 @@ class TestPrivacy:
         rng = np.random.default_rng(0)
         scales = 10.0 ** rng.uniform(-3, 300, size=(300, 1))
         X = np.vstack([FAR, low_rank, scales * rng.normal(size=(300, 7))])
-        with silenced():
+        with constant_noise(0):
             codes = encoder.privatize(X)
         assert np.all(np.isfinite(codes))
         assert 1.5 < pdist(codes, "cityblock").max() / scale <= 2.0 * (1 + 1e-5)
@@ -91,7 +91,7 @@ class TestPrivacy:
         guarantee = encoder.privacy_guarantee_
         assert math.isinf(guarantee.epsilon)
         assert guarantee.claimed == (3.0, 0.0)
-        with silenced():
+        with constant_noise(0):
             codes = encoder.privatize(low_rank)
         scale = pdist(codes, "cityblock").max() / 3.0
         assert_allclose(encoder.noise_variance_, 2 * scale**2, rtol=1e-4)

@@ -16,7 +16,6 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from sktensordp._random import NoiseSource
 from sktensordp.encoding._channels import (
     BallChannel,
     SphereChannel,
@@ -30,6 +29,7 @@ from sktensordp.encoding._task_models import task_of
 from sktensordp.encoding._training import Model, Trainer
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.privacy._privunit import privunit_design
+from tests.support.noise import stream_of
 
 ALPHA = 1e-6
 IRIS, CLASSES = load_iris(return_X_y=True)
@@ -138,7 +138,7 @@ class TestChannels:
         u = np.eye(dimension)[0]
         cap = calibrated_cap(dimension, epsilon)
         units = np.tile(u, (20_000, 1))
-        other = cap.estimates(units, NoiseSource(0, 0).stream(0))[:, 0]
+        other = cap.estimates(units, stream_of(0))[:, 0]
         other *= cap.design.scale
         for mine, theirs in ((cosine, other), (cosine**2, other**2)):
             spread = math.sqrt((mine.var() + theirs.var()) / 20_000)
@@ -165,7 +165,7 @@ class TestLearned:
         n = 40
         units = np.tile(learned.units(IRIS), (n, 1))
         cap = calibrated_cap(learned.channel.n_outputs, 5.0)
-        released = cap.estimates(units, NoiseSource(0, 0).stream(0))
+        released = cap.estimates(units, stream_of(0))
         targets = np.tile(TASK.outputs(IRIS), (n, 1))
         loss = TASK.value_and_gradient(learned.decode(released), targets)[0]
         assert_allclose(loss, learned.expected_loss, rtol=0.05)
@@ -231,7 +231,7 @@ class TestBar:
         found = learn(sphere(10.0), task, X[train], n_hidden=0)
         units = np.tile(found.units(X[test]), (20, 1))
         cap = calibrated_cap(found.channel.n_outputs, 10.0)
-        estimates = found.decode(cap.estimates(units, NoiseSource(0, 0).stream(0)))
+        estimates = found.decode(cap.estimates(units, stream_of(0)))
         labels = np.tile(y[test, np.newaxis].astype(float), (20, 1))
         loss = task.value_and_gradient(estimates, labels)[0]
         # Measured: 0.11. The published algorithm has 0.196.

@@ -1,6 +1,7 @@
 """Learned encoders as estimators: fitted classifiers and other tasks."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import UnsoundClaimWarning
+from tests.support.points import POINTS, original
 
 IRIS, CLASSES = load_iris(return_X_y=True)
 MODEL = LogisticRegression(max_iter=1000).fit(IRIS, CLASSES)
@@ -109,12 +111,8 @@ def test_task_whose_targets_are_y():
 
 
 def test_published(monkeypatch):
-    import sktensordp.encoding._learned_plan as plan
-
-    def quick(*arguments, original=plan.published_encoder, **options):
-        return original(*arguments, **options, n_epochs=30)
-
-    monkeypatch.setattr(plan, "published_encoder", quick)
+    quick = partial(original("published encoder"), n_epochs=30)
+    monkeypatch.setattr(*POINTS["published encoder"], quick)
     encoder = TaskAwareEncoder(5.0, task=MODEL, calibration="published")
     with pytest.warns(UnsoundClaimWarning, match="No finite epsilon"):
         encoder.fit(IRIS)

@@ -11,7 +11,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from sktensordp._random import NoiseSource
 from sktensordp.encoding._channels import SphereChannel
 from sktensordp.encoding._code_noise import BallNoise, code_noise
 from sktensordp.encoding._knorm import knorm_lattice
@@ -28,10 +27,11 @@ from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
 from sktensordp.privacy._sensitivity import declared_set
 from tests.support.every_estimator import RELEASING, slow_repeats
+from tests.support.noise import source_of
 
 EPS = float(np.finfo(float).eps)
 LARGEST, LEAST = np.finfo(float).max, 5e-324
-SOURCE = NoiseSource(0, 0)
+SOURCE = source_of(0)
 
 
 def squares(row):

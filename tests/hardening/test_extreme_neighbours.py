@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sktensordp._random import NoiseSource
 from sktensordp.completion import CPCompletion
-from sktensordp.completion._gradient import GradientPerturbation
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
     GaussianMechanism,
@@ -23,7 +21,6 @@ from sktensordp.mechanisms import (
     TensorRandomizedResponse,
     TensorVariateGaussian,
 )
-from sktensordp.mechanisms._privunit import calibrated_cap
 from tests.support.every_estimator import (
     BOX,
     MATRICES,
@@ -35,10 +32,11 @@ from tests.support.every_estimator import (
     Case,
     slow_repeats,
 )
+from tests.support.noise import constant_noise
+from tests.support.points import POINTS, original
 from tests.support.side_channels import (
     LARGEST,
     LEAST,
-    constant_noise,
     databases,
     differences,
     observe,
@@ -166,7 +164,7 @@ def test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(case):
 def test_a_range_whose_powers_are_no_numbers_is_refused(name, low, high):
     for y in (low, high):
         with pytest.raises(ValueError, match=f"{name} must be within 1e\\+50"):
-            CPCompletion(0, **{name: (low, high)}).fit(WHERE, np.full(12, y))
+            CPCompletion(0, **{name: [low, high]}).fit(WHERE, np.full(12, y))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +263,7 @@ def test_what_depends_on_the_data_is_noticed(wrong, part, monkeypatch):
 
 def test_iterations_that_end_early_are_noticed(monkeypatch):
     """A descent that stops where residuals are small, before the noise."""
-    release = GradientPerturbation.release
+    release = original("release of a descent")
 
     def stops(solver, values, source, on_sweep):
         return release(solver, values, source, lambda _: bool(np.ptp(values) == 0))
@@ -273,24 +271,6 @@ def test_iterations_that_end_early_are_noticed(monkeypatch):
     case = next(param.values[0] for param in RELEASING if "gradient" in param.id)
     # The first database has values that differ.
     data = databases(case)[::-1]
-    monkeypatch.setattr(GradientPerturbation, "release", stops)
+    monkeypatch.setattr(*POINTS["release of a descent"], stops)
     found = differences(released(case), data)
     assert {"path", "words"} <= {name for _, name in found}
-
-
-def test_how_often_a_direction_is_rejected_does_not_depend_on_the_sample():
-    """False alarms: 2e-9, five comparisons at six standard deviations."""
-    sampler = calibrated_cap(4, 1.0).sampler
-    units = np.array(
-        [[0, 0, 0, 1.0], [1, 0, 0, 0], [0.5] * 4, [0.6, -0.8, 0, 0], [-1, 0, 0, 0]]
-    )
-    n, rates = 2**17, []
-    for number, unit in enumerate(units):
-        around = np.tile(unit, (n, 1))
-        points = sampler._candidates(around, NoiseSource(1, number).stream(0))
-        inside = np.einsum("ij,ij->i", around, points) >= sampler.cosine * np.sqrt(
-            np.square(points).sum(axis=1)
-        )
-        rates.append(np.mean(inside & sampler._is_supported(points)))
-    mean = np.mean(rates)
-    assert np.ptp(rates) < 6 * np.sqrt(2 * mean * (1 - mean) / n)

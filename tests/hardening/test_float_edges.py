@@ -17,7 +17,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sktensordp import mechanisms
-from sktensordp._random import NoiseSource
 from sktensordp.completion import _sums
 from sktensordp.completion._input import plan_entry_randomizer
 from sktensordp.completion._noisy_sums import plan_gaussian_sums, plan_laplace_sums
@@ -47,6 +46,7 @@ from sktensordp.privacy._randomized_response import (
 )
 from sktensordp.privacy._table import level_table
 from tests.support.every_estimator import RELEASING, slow_repeats
+from tests.support.noise import source_of, stream_of
 
 Laplace, DiscreteLaplace = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
 Gaussian, LEAST = dp_event.GaussianDpEvent, 5e-324
@@ -504,7 +504,7 @@ class Words:
 
     def __init__(self, word, times):
         self._word, self._left = word, times
-        self._bits = NoiseSource(0, 0).stream(0)
+        self._bits = stream_of(0)
 
     def random_raw(self, size):
         words = self._bits.random_raw(size)
@@ -649,7 +649,7 @@ def test_sums_and_noise_are_added_exactly(monkeypatch, far):
             values, 1.0, np.zeros((1, 2), int), (1, 1), declared=True
         )
         value = np.array([planned.lattice.low + steps * planned.lattice.step])
-        return tuple(planned.randomize(value, NoiseSource(0, 0)))
+        return tuple(planned.randomize(value, source_of(0)))
 
     assert len({released(i, far - i) for i in range(8)}) == 1
 

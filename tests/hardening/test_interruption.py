@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from sktensordp import base
-from sktensordp._random import NoiseSource, ReleaseCounter
 from sktensordp.completion import CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.privacy import PrivacyBudget
-from tests.support import interrupting
+from tests.support import interrupting, noise
+from tests.support.budgets import guarantees_of, left_open, n_released
 from tests.support.every_estimator import (
     CASES,
     RELEASING,
@@ -29,21 +30,10 @@ from tests.support.every_estimator import (
     WHERE,
     slow_repeats,
 )  # fmt: skip
-from tests.support.interrupting import (
-    interrupted,
-    left_open,
-    n_released,
-    recorded_keys,
-    steps,
-)
+from tests.support.interrupting import interrupted, steps
 
 # The same modes, other sizes and values, and some of the same coordinates.
 OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)
-
-
-@pytest.fixture
-def keys(monkeypatch):
-    return recorded_keys(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -95,12 +85,12 @@ class Story:
                 found = estimator.predict(*self.asked)
         if not self.is_transformer:
             return found, estimator.privacy_guarantee_
-        return found, next(iter(budget._account.guarantees()))
+        return found, guarantees_of(budget)[0]
 
     def expected(self, end, n_releases):
         """The same of a complete fit, after so many releases."""
         if self.is_transformer:
-            end._releases = ReleaseCounter(n_releases)
+            noise.begin_at(end, n_releases)
         return self.answer(end)
 
 
@@ -125,7 +115,7 @@ def faults(story, step, keys, ends):
     kept = pickle.dumps(estimator)
     if any(key in kept for key in keys):
         found.append("a key is kept")
-    n_releases = getattr(estimator, "_releases", ReleaseCounter())._count
+    n_releases = noise.n_begun(estimator)
     n_taken = len(keys)
     try:
         answer = story.answer(estimator)
@@ -162,18 +152,11 @@ def test_interrupted_anywhere(case, refit, keys):
 
 
 def records_late(monkeypatch):
-    start, stop = NoiseSource.stream, base.PrivateEstimatorMixin._record
-    released = []
-
-    def late(self, block):
-        found = start(self, block)
-        stop(*released[-1])
-        return found
-
+    record, released = base.PrivateEstimatorMixin._record, []
     monkeypatch.setattr(
         base.PrivateEstimatorMixin, "_record", lambda *release: released.append(release)
     )
-    monkeypatch.setattr(NoiseSource, "stream", late)
+    return noise.drawing(after=lambda *_: record(*released[-1]))
 
 
 def forgets_nothing(monkeypatch):
@@ -189,19 +172,18 @@ def is_fitted_at_first(monkeypatch):
     )
 
 
-def has_one_key(monkeypatch):
-    start = NoiseSource.__init__
-    monkeypatch.setattr(NoiseSource, "__init__", lambda self, *_: start(self, 0, 0))
+def has_one_key(_):
+    return noise.one_key()
 
 
 def keeps_its_key(monkeypatch):
-    start = base.PrivateEstimatorMixin._record
+    record = base.PrivateEstimatorMixin._record
 
-    def record(self, guarantee):
-        start(self, guarantee)
-        self._kept = NoiseSource(0, 0)._key
+    def keeping(self, guarantee):
+        record(self, guarantee)
+        self._kept = noise.key_of(noise.source_of(0))
 
-    monkeypatch.setattr(base.PrivateEstimatorMixin, "_record", record)
+    monkeypatch.setattr(base.PrivateEstimatorMixin, "_record", keeping)
 
 
 @pytest.mark.parametrize(
@@ -217,12 +199,12 @@ def keeps_its_key(monkeypatch):
 def test_mistakes_would_be_noticed(mutant, fault, keys, monkeypatch):
     story = Story(CASES[0], refit=True)
     ends = story.ends()
-    mutant(monkeypatch)
     monkeypatch.setattr(interrupting, "N_CENTRAL", math.inf)
-    estimator = story.begin()
-    lines = steps(lambda: story.go_on(estimator), "mutant")
-    found = (f for step in lines for f in faults(story, step, keys, ends))
-    assert any(fault in one for one in found)
+    with mutant(monkeypatch) or nullcontext():
+        estimator = story.begin()
+        lines = steps(lambda: story.go_on(estimator), "mutant")
+        found = (f for step in lines for f in faults(story, step, keys, ends))
+        assert any(fault in one for one in found)
 
 
 # --- what goes on with a fit, and a process that runs ---

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sktensordp import _random, completion
+from sktensordp import completion
 from sktensordp.completion import CPCompletion
+from tests.support import noise
 from tests.support.every_estimator import CASES, RELEASING, slow_repeats
 from tests.support.leak_hunt import (
     Secrets,
@@ -173,7 +174,7 @@ def stream_of(source):
 
 
 def key_as(form):
-    return lambda source: form(source._key)
+    return lambda source: form(noise.key_of(source))
 
 
 NOISE = {
@@ -187,17 +188,17 @@ NOISE = {
 
 
 @pytest.mark.parametrize("keep", NOISE.values(), ids=NOISE)
-def test_noise_that_is_kept_is_found(keep, monkeypatch):
+def test_noise_that_is_kept_is_found(keep):
     secrets, before = Secrets(), generators_alive()
     estimator = fitted()
 
     def leaking(source):
-        secrets.add_key("key", source._key)
-        secrets.add_key("noise", source.stream(0).random_raw(2).tobytes())
+        key = noise.key_of(source)
+        secrets.add_key("key", key).add_key("noise", noise.words_of(key))
         estimator.kept_ = keep(source)
 
-    monkeypatch.setattr(_random.NoiseSource, "close", leaking)
-    other = fitted()
+    with noise.closing(leaking):
+        other = fitted()
     assert not secrets.hunt(other)
     assert secrets.hunt(estimator)
     alive = keep in (source_itself, stream_of)

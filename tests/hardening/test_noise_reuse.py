@@ -15,31 +15,18 @@ from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
-from sktensordp._random import NoiseSource
 from sktensordp.completion import CoordinateEncoder, CPCompletion
-from sktensordp.completion._client import CompletionClient
 from sktensordp.encoding import TaskAwareEncoder
-from sktensordp.encoding._client import EncoderClient
 from sktensordp.mechanisms import LaplaceMechanism
 from tests.support.every_estimator import CASES, RELEASING, ROWS, slow_repeats
 
+ENCODER = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
+EncoderClient = type(ENCODER.client())
+CompletionClient = type(CPCompletion(1, value_bounds=(0, 1)).client())
 # All values are alike, so that what differs is the noise.
 WHERE, SHAPE = np.argwhere(np.ones((20, 15))), (20, 15)
 HALF = np.full(len(WHERE), 0.5)
 SAMPLES = [case for case in RELEASING if case.values[0].private == "samples"]
-
-
-@pytest.fixture
-def streams(monkeypatch):
-    """Keys and blocks of all streams, in the order in which they are asked for."""
-    taken, start = [], NoiseSource.stream
-
-    def record(self, block):
-        taken.append((self._key, int(block)))
-        return start(self, block)
-
-    monkeypatch.setattr(NoiseSource, "stream", record)
-    return taken
 
 
 def all_differ(things):
@@ -120,7 +107,7 @@ def test_copies_and_threads_share_no_noise(case, tmp_path, streams):
 
 @pytest.mark.parametrize("kind", ["encoder", "completion"])
 def test_copies_of_a_client_share_no_noise(kind, tmp_path, streams):
-    encoder = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
+    encoder = ENCODER
     if kind == "completion":
         encoder = CPCompletion(1, value_bounds=(0, 1))
     case = next(case for case in CASES if case.label.endswith("pure code"))

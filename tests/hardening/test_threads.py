@@ -16,15 +16,15 @@ from threadpoolctl import threadpool_info
 import sktensordp
 from sktensordp.completion import BiScaler, CPCompletion
 from sktensordp.exceptions import (
-    BudgetExceededError,
     PrivacyLeakWarning,
     UnsoundClaimWarning,
 )
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
-from sktensordp.tensor._blas import one_blas_thread
+from tests.support.budgets import guarantees_of, n_released
 from tests.support.every_estimator import RELEASING
-from tests.support.interrupting import n_released, recorded_keys
+from tests.support.noise import n_begun
+from tests.support.points import original
 
 N_THREADS = 8
 PACKAGE = str(Path(sktensordp.__file__).parent)
@@ -40,11 +40,6 @@ def switching():
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(interval)
-
-
-@pytest.fixture
-def keys(monkeypatch):
-    return recorded_keys(monkeypatch)
 
 
 def at_once(*actions):
@@ -112,7 +107,7 @@ def test_one_transformer_serves_threads(seed, keys):
     with budget:
         released = [*chain(*at_once(*[release] * N_THREADS))]
     assert len(set(released)) == len(set(keys)) == 5 * N_THREADS
-    assert mechanism._releases.next() == n_released(budget) == 5 * N_THREADS
+    assert n_begun(mechanism) == n_released(budget) == 5 * N_THREADS
     assert mechanism.privacy_guarantee_ is guarantee
 
 
@@ -124,23 +119,6 @@ def test_one_completion_fitted_in_threads_at_first(seed, keys):
         drawn = len(keys)
         at_once(*[lambda model=model: model.fit(WHERE, VALUES)] * 2)
         assert len(set(keys[drawn:])) == 2, number
-
-
-def test_a_budget_counts_what_threads_fit(keys):
-    budget, refused = PrivacyBudget(1.0), []
-
-    def fit():
-        model = CPCompletion(0, epsilon=0.25, max_iter=1, **RANGE)
-        try:
-            model.fit(WHERE, VALUES)
-        except BudgetExceededError:
-            refused.append(model)
-
-    with budget:
-        at_once(*[fit] * N_THREADS)
-    assert n_released(budget) == len(keys) == N_THREADS - len(refused) <= 4
-    assert budget.spent.epsilon <= 1.0
-    assert not any(hasattr(model, "privacy_guarantee_") for model in refused)
 
 
 # Another thread at every line.
@@ -205,12 +183,12 @@ def test_a_release_has_the_noise_of_its_guarantee(mechanism, keys):
     for released in meanwhile(release, refit):
         # Of 192 entries, deviations of about 100, or of less than 0.1.
         is_noisy = np.abs(released - 0.5).max() > 1.0
-        (guarantee,) = budget._account.guarantees()
+        (guarantee,) = guarantees_of(budget)
         assert is_noisy or guarantee.epsilon > 1
         # And so has what is released next.
         with PrivacyBudget(math.inf) as budget:
             again = one.transform(ROWS)
-        (guarantee,) = budget._account.guarantees()
+        (guarantee,) = guarantees_of(budget)
         assert guarantee is one.privacy_guarantee_
         assert np.abs(again - 0.5).max() > 1.0 or guarantee.epsilon > 1
         weak += guarantee.epsilon < 1
@@ -278,7 +256,7 @@ def test_a_fork_waits_for_no_thread_of_its_parent():
     n_threads = n_blas_threads()
 
     def fit():
-        with model._count_releases().lock, one_blas_thread:
+        with model._count_releases().lock, original("one thread of BLAS"):
             begun.set()
             ended.wait(60)
 

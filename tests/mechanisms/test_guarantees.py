@@ -11,8 +11,7 @@ from scipy.optimize import linprog
 from scipy.stats import chi2, ortho_group
 
 from sktensordp import mechanisms as ms
-from sktensordp._random import NoiseSource
-from sktensordp.mechanisms._noise import WhitenedNoise
+from tests.support.noise import source_of
 
 SHAPE, DELTA, ALPHA, INF = (3, 2), 1e-5, 1e-6, math.inf
 SIGNS = np.array(list(itertools.product([-1.0, 1.0], repeat=6)))
@@ -97,7 +96,7 @@ def whitener(plan):
     """What makes a plan's noise white; how far apart rounding may move two values."""
     sigma, step = np.asarray(plan.lattice.sigma), plan.lattice.step
     rounding = np.linalg.norm(np.broadcast_to(step / sigma, 6))
-    if not isinstance(plan, WhitenedNoise):
+    if not hasattr(plan, "whitening"):
         return np.diag(np.broadcast_to(1 / sigma, 6)), rounding
     factors = [np.diag(w) if np.ndim(w) == 1 else w for w in plan.whitening]
     return np.kron(*factors) / sigma, rounding
@@ -111,7 +110,7 @@ def worst(plan, bounds=None, norm_bound=None, sensitivity=None):
         longest = diameter * np.linalg.svd(white)[2][0]
         return np.linalg.norm(white @ longest) + rounding, longest
     widths = flat(np.subtract(*np.clip(bounds[::-1], -diameter / 2, diameter / 2)))
-    turned = isinstance(plan, WhitenedNoise)
+    turned = hasattr(plan, "whitening")
     if norm_bound is None:  # a convex function is largest at a corner
         found = SIGNS * widths
     elif turned:  # random search
@@ -137,7 +136,7 @@ def released(plan, ways, declared):
     scales = [0.5] if "sensitivity" in declared else [0.5, 500, 5e8]  # to be clipped
     ways = np.concatenate([scale * np.array(ways) for scale in scales])
     ends = np.concatenate([flat((low + high) / 2) + way for way in (ways, -ways)])
-    means = plan.randomize(ends, NoiseSource(0, 0))
+    means = plan.randomize(ends, source_of(0))
     return means[: len(ways)] - means[len(ways) :]
 
 
@@ -158,7 +157,7 @@ def doubled(plan):
     lattice, domain = plan.lattice, plan.domain
     if lattice.n_steps is not None:
         lattice = replace(lattice, low=2 * lattice.low, n_steps=2 * lattice.n_steps)
-    limit = {"limit": INF} if isinstance(plan, WhitenedNoise) else {}
+    limit = {"limit": INF} if hasattr(plan, "whitening") else {}
     for name in ("low", "high", "norm_bound"):
         if getattr(domain, name) is not None:
             domain = replace(domain, **{name: 2 * getattr(domain, name)})
@@ -177,7 +176,7 @@ def test_noise_is_enough_and_not_wasted(name, domain, budget):
     assert mu <= mu_of_event
     assert sampled_delta(epsilon, mu, plan.lattice) <= delta * (1 + 1e-9)
     # Not wasted: the domain has values that need all of the noise.
-    turned = isinstance(plan, WhitenedNoise)
+    turned = hasattr(plan, "whitening")
     if not turned:
         assert hockey_stick(epsilon, mu) >= 0.99 * delta
     elif "bounds" not in declared or domain == "box":

@@ -15,9 +15,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 from sklearn.base import clone
 
-from sktensordp._random import NoiseSource
 from sktensordp.mechanisms import HybridMechanism
 from sktensordp.noise._piecewise import hybrid_law
+from tests.support.noise import source_of
 
 ALPHA, INF = 1e-6, math.inf
 LOW = np.array([[0.0, -1.0], [2.0, -0.5], [-3.0, 1.0]])
@@ -88,7 +88,7 @@ class TestGuarantee:
         plan = replace(fitted(1.0, (3,))._plan, law=law, n_sampled=2)
         honesty = Fraction(law.honesty, 2**62)
         ones = [honesty * j + (1 - honesty) / 2 for j in (0, 1)]
-        seen = np.unique(plan.randomize(np.zeros((2000, 3)), NoiseSource(0, 0)), axis=0)
+        seen = np.unique(plan.randomize(np.zeros((2000, 3)), source_of(0)), axis=0)
         assert len(seen) == 3 * 2**2
 
         def probability(outcome, sample):

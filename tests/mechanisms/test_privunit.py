@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betainc
 from scipy.stats import chi2, kstest
 
-from sktensordp._random import NoiseSource
 from sktensordp.mechanisms._privunit import PrivUnit, calibrated_cap
 from sktensordp.privacy._privunit import privunit_design
+from tests.support.noise import source_of, stream_of
 
 ALPHA = 1e-6
 # Squared error of the mean of 10,000 users, data in [-1, 1]^d.
@@ -27,7 +27,7 @@ RNG = np.random.default_rng(0)
 
 
 def directions(cap, u, n, seed=0):
-    estimates = cap.estimates(np.tile(u, (n, 1)), NoiseSource(seed, 0).stream(0))
+    estimates = cap.estimates(np.tile(u, (n, 1)), stream_of(seed))
     return estimates * cap.design.scale
 
 
@@ -92,7 +92,7 @@ class TestMoments:
         wrong = replace(
             cap, sampler=replace(cap.sampler, cosine=cosine, gap=1 - cosine)
         )
-        wrong = replace(mechanism._plan, cap=wrong).randomize(X, NoiseSource(1, 0))
+        wrong = replace(mechanism._plan, cap=wrong).randomize(X, source_of(1))
         assert min(squared_deviations(wrong - X, variance)) < ALPHA
         assert min(squared_deviations(noisy / 2 - X, variance)) < ALPHA
 
@@ -144,8 +144,26 @@ class TestRelease:
         """Every bit of a release follows from whole numbers that tell nothing of u."""
         cap = calibrated_cap(7, 6.0)
         u = np.array([unit(7, seed) for seed in range(200)])
-        points = cap.sampler.draw(u, NoiseSource(0, 0).stream(0))
-        estimates = cap.estimates(u, NoiseSource(0, 0).stream(0))
+        points = cap.sampler.draw(u, stream_of(0))
+        estimates = cap.estimates(u, stream_of(0))
         assert_array_equal(points, np.rint(points))
         lengths = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
         assert_array_equal(estimates, points / (lengths * cap.design.scale))
+
+
+def test_how_often_a_direction_is_rejected_does_not_depend_on_the_sample():
+    """False alarms: 2e-9, five comparisons at six standard deviations."""
+    sampler = calibrated_cap(4, 1.0).sampler
+    units = np.array(
+        [[0, 0, 0, 1.0], [1, 0, 0, 0], [0.5] * 4, [0.6, -0.8, 0, 0], [-1, 0, 0, 0]]
+    )
+    n, rates = 2**17, []
+    for number, unit in enumerate(units):
+        around = np.tile(unit, (n, 1))
+        points = sampler._candidates(around, source_of(1, number).stream(0))
+        inside = np.einsum("ij,ij->i", around, points) >= sampler.cosine * np.sqrt(
+            np.square(points).sum(axis=1)
+        )
+        rates.append(np.mean(inside & sampler._is_supported(points)))
+    mean = np.mean(rates)
+    assert np.ptp(rates) < 6 * np.sqrt(2 * mean * (1 - mean) / n)

@@ -28,15 +28,14 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sktensordp._random import NoiseSource
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.model_selection import PrivateSearchCV, _private_search
-from sktensordp.model_selection._groups import Users
-from sktensordp.model_selection._scores import STEPS, row_score
+from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.noise import LaplaceLattice
 from sktensordp.privacy import privacy_of
 from tests.support.guarantees import pure
+from tests.support.refusing import refused
 
 RNG = np.random.default_rng(0)
 X = RNG.random((40, 3))
@@ -44,6 +43,7 @@ LABELS = (X[:, 0] > 0.5).astype(int)
 WHERE = np.stack([RNG.integers(8, size=200), RNG.integers(6, size=200)], axis=1)
 RATINGS = RNG.integers(1, 6, size=200)
 LEVELS = [1, 2, 3, 4, 5]
+STEPS = 2**20  # of the range of a row's score
 
 
 class Constant(PrivateEstimatorMixin, RegressorMixin, BaseEstimator):
@@ -59,7 +59,7 @@ class Constant(PrivateEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X, y):
         with self._release(self._planned_guarantee()):
-            self.is_fitted_ = True
+            self.n_rows_ = len(X)
         return self
 
     def predict(self, X):
@@ -193,28 +193,23 @@ def test_a_search_over_private_searches_is_not_undercounted(outer):
     assert privacy_of(search).guarantee.epsilon == np.inf
 
 
+# Another number has a probability below 2e-9.
+ONE_TRY = {"n_iter": 1 + 1e-9}
+NO_TRY = {"n_iter": 1e-9, "law": "poisson"}
+
+
 @pytest.fixture
-def spy(monkeypatch):
-    """Numbers of tries that are forced, and noisy scores of all that were tried."""
-    seen = {"n_tries": None, "scores": []}
-    draw, lattice = _private_search.categorical, _private_search.laplace_lattice
+def scores(monkeypatch):
+    """(sum, noisy sum, its noise) of the scores of all that were tried."""
+    seen, randomize = [], LaplaceLattice.randomize
 
-    def categorical(*args):
-        forced = seen["n_tries"]
-        return draw(*args) if forced is None else np.array([forced])
+    def observed(lattice, values, *args, **options):
+        noisy = randomize(lattice, values, *args, **options)
+        if lattice.n_steps is None:
+            seen.append((float(values[0]), float(noisy[0]), lattice))
+        return noisy
 
-    class Lattice:
-        def __init__(self, *args, **kwargs):
-            self.inner = lattice(*args, **kwargs)
-            self.epsilon, seen["lattice"] = self.inner.epsilon, self.inner
-
-        def randomize(self, values, bits):
-            noisy = self.inner.randomize(values, bits)
-            seen["scores"].append((float(values[0]), float(noisy[0])))
-            return noisy
-
-    monkeypatch.setattr(_private_search, "categorical", categorical)
-    monkeypatch.setattr(_private_search, "laplace_lattice", Lattice)
+    monkeypatch.setattr(LaplaceLattice, "randomize", observed)
     return seen
 
 
@@ -241,31 +236,45 @@ def numbers_in(obj):
     return found
 
 
+def seeds_of(*numbers, scores, **options):
+    """Seeds of searches that try so many candidates, found out by quick ones."""
+    left, seed = list(numbers), 100
+    while left:
+        scores.clear()
+        constant(random_state=seed, **options).fit(X, LABELS)
+        if len(scores) == left[0]:
+            yield seed
+            del left[0]
+        seed += 1
+
+
 @pytest.mark.parametrize(
     ("n_jobs", "refit"), [(None, "keep"), pytest.param(2, True, marks=pytest.mark.slow)]
 )
-def test_losers_and_their_number_stay_secret(spy, tmp_path, n_jobs, refit):
+def test_losers_and_their_number_stay_secret(scores, tmp_path, n_jobs, refit):
     def scoring(estimator, X, y):
         with (tmp_path / "tried").open("a") as file:
             file.write(f"{float(estimator[-1].C)!r}\n")
         return y == estimator.predict(X)
 
-    found = {}
-    for n_tries in (11, 13):
+    found, number = {}, {"law": "poisson", "n_iter": 12.5}
+    for seed in seeds_of(11, 13, scores=scores, cv=2, **number):
         (tmp_path / "tried").unlink(missing_ok=True)
-        spy["n_tries"], spy["scores"] = n_tries, []
+        scores.clear()
         search = labelled(
             param_distributions={"model__C": uniform(0.5, 1)}, n_jobs=n_jobs, cv=2,
-            scoring=scoring, score_bounds=(0, 1), refit=refit,
+            scoring=scoring, score_bounds=(0, 1), refit=refit, random_state=seed,
+            **number,
         )  # fmt: skip
         # One iteration: their number is none of those that are looked for.
         search.estimator.set_params(model__tol=1e3)
         search.fit(X, LABELS)
+        n_tries = len(scores)
         tried = {float(line) for line in (tmp_path / "tried").read_text().split()}
-        assert len(tried) == len(spy["scores"]) == n_tries
+        assert len(tried) == n_tries
         best = search.best_params_["model__C"]
         assert best in tried
-        search.set_params(scoring=None)
+        search.set_params(scoring=None, n_iter=2)
         stored, shown = pickle.dumps(search), f"{search!r} {vars(search)}"
         found[n_tries] = numbers_in(search)
         assert struct.pack("<d", best) in stored
@@ -275,11 +284,13 @@ def test_losers_and_their_number_stay_secret(spy, tmp_path, n_jobs, refit):
             assert repr(value) not in shown
             assert value not in found[n_tries]
         # No two tries have the same noise, but by chance.
-        assert len({noisy - total for total, noisy in spy["scores"]}) > n_tries / 2
-        for _, noisy in spy["scores"]:
-            mean = noisy / 40 / STEPS
-            assert not {noisy, mean} & (found[n_tries] - {search.best_score_})
+        assert len({noisy - total for total, noisy, _ in scores}) > n_tries / 2
+        step = search.best_score_ / max(noisy for _, noisy, _ in scores)
+        left = np.array([*found[n_tries] - {search.best_score_}])
+        for _, noisy, _ in scores:
+            assert not np.isclose(left[:, None], [noisy, noisy * step], 1e-9, 0).any()
     # Whatever numbers there are do not tell how many were tried.
+    assert [*found] == [11, 13]
     assert 11 not in found[11] - found[13]
     search.n_tried_ = 11
     assert 11 in numbers_in(search) - found[13]
@@ -360,15 +371,12 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("case", GIVEN)
-def test_refused_before_anything_is_drawn(monkeypatch, case):
+def test_refused_before_anything_is_drawn(case):
     search, match = GIVEN[case]
-    monkeypatch.setattr(NoiseSource, "stream", lambda *_: pytest.fail("it drew"))
-    monkeypatch.setattr(PrivateEstimatorMixin, "_record", lambda *_: pytest.fail("rec"))
     completes = isinstance(search.estimator, (CPCompletion, Pipeline))
     data = (WHERE, RATINGS) if completes and case != "epsilon" else (X, SECRET)
-    with pytest.raises(ValueError, match=match) as raised:
+    with refused(match, secret="SECRET"):
         search.fit(*data)
-    assert "SECRET" not in str(raised.value)
     assert not hasattr(search, "privacy_guarantee_")
 
 
@@ -379,8 +387,7 @@ def test_targets_are_needed():
         constant().fit(X, LABELS[:-1])
 
 
-def test_messages_about_scores_quote_no_value(spy):
-    spy["n_tries"] = 1
+def test_messages_about_scores_quote_no_value():
     search = labelled(scoring="neg_mean_squared_error", score_bounds=(-1, 0))
     with pytest.raises(ValueError, match="errors are those of numbers") as raised:
         search.fit(X, SECRET)
@@ -415,9 +422,8 @@ def test_only_pipelines_of_scikit_learn_are_looked_into():
 
 
 @pytest.mark.parametrize("refit", [True, "keep", False])
-def test_nothing_may_be_tried(spy, refit):
-    spy["n_tries"] = 0
-    search = rated(law="poisson", n_iter=1, refit=refit).fit(WHERE, RATINGS)
+def test_nothing_may_be_tried(refit):
+    search = rated(refit=refit, **NO_TRY).fit(WHERE, RATINGS)
     assert search.best_params_ == {}
     assert np.isnan(search.best_score_)
     assert search.cv_results_["params"] == [{}]
@@ -430,14 +436,15 @@ def test_nothing_may_be_tried(spy, refit):
         search.predict(WHERE)
 
 
-@pytest.mark.parametrize("cv", [None, PredefinedSplit([0, -1] * 100)])
-def test_the_best_is_kept_as_it_was_fitted_to_the_first_part(cv):
-    search = rated(cv=cv, refit="keep").fit(WHERE, RATINGS)
-    kept = len(search.best_estimator_._observed[0])
-    assert kept in ({160} if cv is None else {133, 134, 100})
-    assert len(rated().fit(WHERE, RATINGS).best_estimator_._observed[0]) == 200
+@pytest.mark.parametrize(
+    ("cv", "n_rows"), [(None, 32), (PredefinedSplit([0, -1] * 20), 20)]
+)
+def test_the_best_is_kept_as_it_was_fitted_to_the_first_part(cv, n_rows):
+    search = constant(cv=cv, refit="keep").fit(X, LABELS)
+    assert search.best_estimator_.n_rows_ == n_rows
+    assert constant(cv=cv).fit(X, LABELS).best_estimator_.n_rows_ == 40
     with pytest.raises(AttributeError, match="predict"):
-        rated(refit=False).fit(WHERE, RATINGS).predict(WHERE)
+        constant(refit=False).fit(X, LABELS).predict(X)
 
 
 def test_coordinates_that_only_the_held_out_part_has():
@@ -486,73 +493,33 @@ def test_a_scoring_function_serves_an_estimator_without_a_score():
     "cv",
     [KFold(4), RepeatedKFold(n_splits=2, n_repeats=3), PredefinedSplit([0, -1, 0] * 3)],
 )
-def test_one_record_moves_the_sum_of_scores_by_its_steps(spy, cv):
-    spy["n_tries"] = 1
+def test_one_record_moves_the_sum_of_scores_by_its_steps(scores, cv):
     times = 3 if isinstance(cv, RepeatedKFold) else 1
     largest, rng = 0, np.random.default_rng(1)
-    search = constant(cv=cv, score_bounds=(-2, 1), scoring=lambda e, X, y: X[:, 0])
+    search = constant(
+        cv=cv, score_bounds=(-2, 1), scoring=lambda e, X, y: X[:, 0], **ONE_TRY
+    )
     special = [np.nan, np.inf, -1e300, -2.0, 1.0, 0.1]
     for one, other in itertools.combinations(special, 2):
         rows = rng.normal(size=(9, 1))
         totals = []
         for value in (one, other):
             rows[5] = value
-            spy["scores"].clear()
+            scores.clear()
             search.fit(rows, np.zeros(9))
-            totals.append(spy["scores"][0][0])
+            totals.append(scores[0][0])
         largest = max(largest, abs(totals[1] - totals[0]))
         assert abs(totals[1] - totals[0]) <= times * STEPS
     assert largest == times * STEPS
     # What the noise was made for, up to the rounding of its own rate.
-    assert times * STEPS <= spy["lattice"].l1_steps <= times * STEPS + 4
+    assert times * STEPS <= scores[0][2].l1_steps <= times * STEPS + 4
 
 
-def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
-    rng = np.random.default_rng(2)
-    users, score = Users(0, 5, 5), row_score(lambda e, X, y: y, (-1, 1), None)
-    values = [-1.0, 1.0, np.nan, 0.3, 7.0]
-
-    def total(where, y):
-        return users.total(score.steps(None, where, y), where)
-
-    moves = []
-    for _ in range(300):
-        n_rows = rng.integers(0, 12)
-        where = rng.integers(0, 5, size=(n_rows, 2))
-        y = rng.choice(values, size=n_rows)
-        others = where[:, 0] != 2
-        n_mine = rng.choice([0, 0, 1, 5])
-        # Wherever the rows of the user stand: the others keep their coins.
-        mine = np.column_stack([np.full(n_mine, 2), rng.integers(0, 5, n_mine)])
-        changed = np.concatenate([mine, where[others]])
-        new_y = np.concatenate([np.full(n_mine, rng.choice(values)), y[others]])
-        moves.append(abs(total(changed, new_y) - total(where, y)))
-    assert max(moves) == STEPS
-    assert STEPS // 2 in moves
-    assert total(np.zeros((0, 2), int), np.zeros(0)) == 5 * (STEPS // 2)
-
-
-def test_nan_predictions_are_the_worst_score():
-    score = row_score("neg_mean_squared_error", (-4, 0), None)
-
-    class Nan:
-        def predict(self, X):
-            return np.array([np.nan, 1.0, 3.0, np.inf])
-
-    steps = score.steps(Nan(), np.zeros((4, 1)), np.array([1.0, 1.0, 2.0, 2.0]))
-    assert steps.tolist() == [0, STEPS, STEPS * 3 // 4, 0]
-    assert score.reported(STEPS / 2) == -2
-    root = row_score("neg_root_mean_squared_error", (-4, 0), None)
-    assert root.reported(STEPS / 4) == -np.sqrt(3)
-    assert row_score(None, None, CPCompletion(0, levels=LEVELS)).bounds == (-16, 0)
-
-
-def test_noise_of_the_score_has_the_stated_scale(spy):
-    spy["n_tries"] = 1
+def test_noise_of_the_score_has_the_stated_scale():
     # Each record is tested twice; the range is 3, of 20 scores.
     search = constant(
-        cv=RepeatedKFold(n_splits=2, n_repeats=2), score_bounds=(-3, 0), n_iter=2,
-        score_epsilon=0.5, refit=False,
+        cv=RepeatedKFold(n_splits=2, n_repeats=2), score_bounds=(-3, 0),
+        score_epsilon=0.5, refit=False, **ONE_TRY,
     )  # fmt: skip
     noise = [
         search.fit(np.zeros((10, 1)), np.zeros(10)).best_score_ for _ in range(200)

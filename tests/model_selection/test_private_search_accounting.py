@@ -7,15 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import beta, chisquare, norm
+from scipy.stats import beta, chisquare, geom, norm, poisson
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 
-import sktensordp.base
-from sktensordp import _random
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
 from sktensordp.exceptions import BudgetExceededError
@@ -25,12 +23,13 @@ from sktensordp.mechanisms import (
     LaplaceMechanism,
     MatrixMechanism,
 )
-from sktensordp.model_selection import PrivateSearchCV, _private_search
+from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.model_selection._groups import Rows, Users, uses_of
+from sktensordp.model_selection._scores import STEPS, row_score
 from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
-from sktensordp.privacy._repetitions import negative_binomial, poisson
+from tests.support.budgets import n_released, recording
 from tests.support.guarantees import pure
-from tests.support.replaying import drawing
+from tests.support.noise import drawing
 
 X, Y = np.arange(24.0)[:, None], np.arange(24) % 2
 MOST = 100.0  # so many tries that no shift but the largest helps
@@ -72,22 +71,14 @@ def search(estimator=None, params=None, **kwargs):
 
 
 @pytest.fixture
-def log(monkeypatch):
+def log():
     """Records of releases, and all that is drawn, in order."""
     happened = []
-    record, stream = sktensordp.base.record, _random.NoiseSource.stream
-
-    def logged(guarantee, name, unprotected):
-        record(guarantee, name, unprotected)
-        happened.append(name)
-
-    def drawn(self, block):
-        happened.append("drawn")
-        return stream(self, block)
-
-    monkeypatch.setattr(sktensordp.base, "record", logged)
-    monkeypatch.setattr(_random.NoiseSource, "stream", drawn)
-    return happened
+    with (
+        recording(happened.append),
+        drawing(after=lambda *_: happened.append("drawn")),
+    ):
+        yield happened
 
 
 def planned(search, X=X):
@@ -230,21 +221,20 @@ def test_a_user_is_fitted_or_scored():
 @pytest.mark.parametrize(
     "cv", [None, 3, KFold(4, shuffle=True), TWICE, ShuffleSplit(3), IN_TRAINING, FOLDS]
 )
-def test_no_record_is_used_more_often_than_charged(monkeypatch, cv):
+def test_no_record_is_used_more_often_than_charged(cv):
     tested = []
 
     def scoring(estimator, X, y):
         tested.append([int(row) for row in X[:, 0]])
         return np.zeros(len(X))
 
-    monkeypatch.setattr(
-        _private_search, "categorical", lambda *_: np.ones(1, dtype=np.int64)
-    )
+    # One try: another number has a probability below 2e-9.
+    options = {"scoring": scoring, "score_bounds": (0, 1), "n_iter": 1 + 1e-9}
     charged = uses_of(Rows(), cv)
     seen = set()
     for _ in range(10):
         Flip.fits.clear(), tested.clear()
-        made = search(cv=cv, scoring=scoring, score_bounds=(0, 1)).fit(X, Y)
+        made = search(cv=cv, **options).fit(X, Y)
         assert len(Flip.fits) == len(tested) == made.n_splits_
         trained = Counter(row for _, rows in Flip.fits for row in rows)
         held_out = Counter(row for rows in tested for row in rows)
@@ -269,17 +259,11 @@ def test_one_search_is_one_record_before_anything_is_drawn(log):
     assert log[-2:] == ["fit of Flip", "drawn"]
 
 
-def test_a_refused_search_draws_nothing(log, monkeypatch):
+def test_a_refused_search_draws_nothing(log):
     made = search(refit=True).fit(X, Y)
     before = dict(vars(made))
     log.clear()
     Flip.fits.clear()
-
-    def fail(*_, **__):
-        raise AssertionError("something was drawn")
-
-    for name in ("categorical", "ParameterSampler"):
-        monkeypatch.setattr(_private_search, name, fail)
     with (
         PrivacyBudget(made.privacy_guarantee_.epsilon - 0.01) as budget,
         pytest.raises(BudgetExceededError, match="nothing was drawn"),
@@ -324,7 +308,7 @@ def test_a_budget_counts_a_search_in_other_processes(n_jobs):
     made = search(model, {"regularization": [0.1, 1.0]}, n_jobs=n_jobs, refit="keep")
     with PrivacyBudget(10) as budget:
         made.set_params(cv=2).fit(where, rng.integers(1, 4, size=200))
-        assert len(list(budget._account.lines())) == 1
+        assert n_released(budget) == 1
         # What came back from there may release here again, and is charged.
         made.best_estimator_.fit(where, np.ones(200))
     assert budget.spent.epsilon == pytest.approx(made.privacy_guarantee_.epsilon + 1)
@@ -347,10 +331,9 @@ def tries_of(made, n_runs):
     return found
 
 
-def fits_law(counts, law, rejected=1e-6):
-    """Whether numbers of tries follow a law; false alarms: `rejected`."""
-    weights = np.array(law.weights, dtype=float)
-    expected = weights / weights.sum() * len(counts)
+def follows(counts, law, rejected=1e-6):
+    """Whether numbers of tries have a distribution; false alarms: `rejected`."""
+    expected = law.pmf(np.arange(500)) * len(counts)
     edge = int(np.flatnonzero(np.cumsum(expected[::-1])[::-1] >= 8)[-1])
     start = int(expected[0] == 0)
     observed = np.bincount(np.minimum(counts, edge), minlength=edge + 1)
@@ -364,9 +347,9 @@ def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
     made = search(params={"which": [0, 1, 2]}, n_iter=4.0, eta=1.0)
     tries = tries_of(made, 350)
     counts = [len(candidates) for candidates in tries]
-    assert fits_law(counts, negative_binomial(4.0, 1.0))
+    assert follows(counts, geom(1 / 4))
     for mean in (2.5, 6.5):
-        assert not fits_law(counts, negative_binomial(mean, 1.0))
+        assert not follows(counts, geom(1 / mean))
     pairs = np.zeros((3, 3))
     for candidates in tries:
         for one, after in zip(candidates[::2], candidates[1::2], strict=False):
@@ -380,9 +363,9 @@ def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
 @pytest.mark.usefixtures("known_entropy")
 def test_a_poisson_number_of_tries_has_its_law():
     counts = [len(one) for one in tries_of(search(law="poisson", n_iter=1.5), 150)]
-    assert fits_law(counts, poisson(1.5))
+    assert follows(counts, poisson(1.5))
     for mean in (0.9, 2.5):
-        assert not fits_law(counts, poisson(mean))
+        assert not follows(counts, poisson(mean))
     assert counts.count(0) > 20
 
 
@@ -463,6 +446,49 @@ def test_users_are_held_out_by_their_indices_and_rows_by_coins():
     assert len(out[0]) == 2
     both = (coins[0] >= 0) & (coins[1] >= 0)
     assert np.array_equal(coins[0][both], coins[1][both])
+
+
+def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
+    rng = np.random.default_rng(2)
+    users, score = Users(0, 5, 5), row_score(lambda e, X, y: y, (-1, 1), None)
+    values = [-1.0, 1.0, np.nan, 0.3, 7.0]
+
+    def total(where, y):
+        return users.total(score.steps(None, where, y), where)
+
+    moves = []
+    for _ in range(300):
+        n_rows = rng.integers(0, 12)
+        where = rng.integers(0, 5, size=(n_rows, 2))
+        y = rng.choice(values, size=n_rows)
+        others = where[:, 0] != 2
+        n_mine = rng.choice([0, 0, 1, 5])
+        # Wherever the rows of the user stand: the others keep their coins.
+        mine = np.column_stack([np.full(n_mine, 2), rng.integers(0, 5, n_mine)])
+        changed = np.concatenate([mine, where[others]])
+        new_y = np.concatenate([np.full(n_mine, rng.choice(values)), y[others]])
+        moves.append(abs(total(changed, new_y) - total(where, y)))
+    assert max(moves) == STEPS
+    assert STEPS // 2 in moves
+    assert total(np.zeros((0, 2), int), np.zeros(0)) == 5 * (STEPS // 2)
+
+
+def test_nan_predictions_are_the_worst_score():
+    score = row_score("neg_mean_squared_error", (-4, 0), None)
+
+    class Nan:
+        def predict(self, X):
+            return np.array([np.nan, 1.0, 3.0, np.inf])
+
+    steps = score.steps(Nan(), np.zeros((4, 1)), np.array([1.0, 1.0, 2.0, 2.0]))
+    assert steps.tolist() == [0, STEPS, STEPS * 3 // 4, 0]
+    assert score.reported(STEPS / 2) == -2
+    root = row_score("neg_root_mean_squared_error", (-4, 0), None)
+    assert root.reported(STEPS / 4) == -np.sqrt(3)
+    assert row_score(None, None, CPCompletion(0, levels=[1, 2, 3, 4, 5])).bounds == (
+        -16,
+        0,
+    )
 
 
 def test_a_search_protects_one_row_of_a_sample_where_its_estimator_does():

@@ -1,10 +1,8 @@
-"""Tools of the statistical tests: seeded streams, scripted words, goodness of fit."""
+"""Tools of the statistical tests: scripted words, goodness of fit."""
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
-
-from sktensordp._random import NoiseSource
 
 
 class ScriptedBits:
@@ -44,12 +42,6 @@ def chi_square_p_value(counts, probabilities):
     assert np.isclose(expected.sum(), observed.sum(), rtol=1e-9)
     statistic = np.sum((observed - expected) ** 2 / expected)
     return chi2.sf(statistic, len(observed) - 1)
-
-
-@pytest.fixture
-def stream():
-    """Function: a seeded stream, which makes every test deterministic."""
-    return lambda seed, block=0: NoiseSource(seed, 0).stream(block)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support import divergence as D
+from tests.support.budgets import guarantees_of, n_released, releases_of
 from tests.support.every_estimator import (
     BOX,
     CASES,
@@ -40,7 +41,7 @@ from tests.support.every_estimator import (
     VALUES,
     WHERE,
 )
-from tests.support.guarantees import guarantee, n_released, pure
+from tests.support.guarantees import guarantee, pure
 
 ENTRIES = WHERE, VALUES
 RELEASES = [
@@ -58,10 +59,6 @@ def release_of(estimator, data):
         return estimator, lambda: estimator.fit(*data)
     estimator.fit(*data)
     return estimator, lambda: estimator.transform(*data)
-
-
-def counts(budget):
-    return [(count, name) for _, count, _, name in budget._account.lines() if count]
 
 
 def test_all_noise_comes_from_the_one_place():
@@ -110,11 +107,11 @@ def test_counted_once_or_refused(estimator, data, epsilon, keys):
     with PrivacyBudget(math.inf) as budget:
         release()
     name = f"{estimator._released_by} of {type(estimator).__name__}"
-    assert counts(budget) == [(1, name)]
+    assert releases_of(budget) == [(1, name)]
     assert len(keys) <= 1
     assert len(keys) == 1 or epsilon == math.inf
     guarantee = estimator.privacy_guarantee_
-    assert list(budget._account.guarantees()) == [guarantee]
+    assert guarantees_of(budget) == [guarantee]
     assert set(estimator._unprotected()) <= set(budget.unprotected)
     if epsilon == 1:
         # It fits exactly; then nothing more does.
@@ -148,7 +145,7 @@ def test_further_fits_count(keys):
         for release in encoder.privatize, encoder.client().privatize, encoder.transform:
             with pytest.raises(BudgetExceededError):
                 release(ROWS)
-    assert counts(budget) == [
+    assert releases_of(budget) == [
         (1, "transform of TaskAwareEncoder"), (1, "privatize of EncoderClient"),
     ]  # fmt: skip
     assert len(keys) == 5
@@ -206,11 +203,12 @@ def test_the_life_of_a_budget(keys):
     assert len(keys) == 4
     # Open or not; what is asked changes nothing.
     rest = pure(0.05)
-    before = str(budget), budget._account.own, len(budget._account.releases)
+    before = str(budget), budget.spent, budget.remaining, n_released(budget)
     assert [budget.admits(g) for g in (pure(0.1), rest) * 2] == [False, True] * 2
     with pytest.raises(BudgetExceededError, match="query"):
         budget.spend(pure(0.1), "query")
-    assert (str(budget), budget._account.own, len(budget._account.releases)) == before
+    after = str(budget), budget.spent, budget.remaining, n_released(budget)
+    assert after == before
     budget.spend(rest, "query")
     assert not budget.admits(rest)
     assert budget.spent.epsilon == pytest.approx(0.35)

@@ -18,16 +18,22 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from sktensordp import base
-from sktensordp._random import NoiseSource
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.privacy import PrivacyBudget, _account, _budget
-from sktensordp.privacy._cover import covered
-from tests.support.guarantees import n_released, pure
+from sktensordp.privacy import PrivacyBudget
+from tests.support.budgets import (
+    FILES,
+    covered,
+    left_open,
+    locked,
+    n_released,
+    unrecorded,
+)
+from tests.support.guarantees import pure
 from tests.support.interrupting import traced
+from tests.support.noise import drawing
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
@@ -128,7 +134,7 @@ def test_forks_refuse():
         assert refused_in_fork(lambda: LAPLACE.transform(ROWS))
         assert refused_in_fork(lambda: clone(LAPLACE).fit_transform(ROWS))
         # A thread that holds the lock is not there in the fork.
-        with _budget._LOCK:
+        with locked():
             in_fork = []
             thread = threading.Thread(
                 target=lambda: in_fork.append(
@@ -264,34 +270,27 @@ def test_pipelines_and_searches_count_all(keys):
 # Interruptions.
 
 
-def test_interrupted_noise_counts(monkeypatch):
+def test_interrupted_noise_counts():
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(NoiseSource, "stream", interrupt)
     budget, outer = PrivacyBudget(0.2), PrivacyBudget(math.inf)
     for action in release, lambda: LAPLACE.transform(np.full((2, 3), np.nan)), release:
-        with outer, budget, pytest.raises((KeyboardInterrupt, ValueError)):
+        raised = pytest.raises((KeyboardInterrupt, ValueError))
+        with drawing(interrupt), outer, budget, raised:
             action()
     assert n_released(budget) == n_released(outer) == 2
     with budget, pytest.raises(BudgetExceededError):
         release()
 
 
-def test_interrupted_between_records(monkeypatch, keys):
+def test_interrupted_between_records(keys):
     """Recorded in one budget, not yet in the other: and nothing is drawn."""
-    budgets, record = [PrivacyBudget(1.0), PrivacyBudget(1.0)], _account.Account.record
-
-    def interrupted(self, *args):
-        if self is budgets[1]._account:
-            raise KeyboardInterrupt
-        record(self, *args)
-
+    budgets = PrivacyBudget(1.0), PrivacyBudget(1.0)
     with budgets[0], budgets[1]:
-        with monkeypatch.context() as patch:
-            patch.setattr(_account.Account, "record", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                release()
+        stopped = unrecorded(budgets[1], KeyboardInterrupt())
+        with stopped, pytest.raises(KeyboardInterrupt):
+            release()
         assert not keys
         release()
     assert [n_released(budget) for budget in budgets] == [2, 1]
@@ -300,13 +299,12 @@ def test_interrupted_between_records(monkeypatch, keys):
 
 def interrupt_at(step, action):
     """Interrupt before a line of the accounting; whether there were so many."""
-    modules = {_budget.__file__, _account.__file__, base.__file__}
     left = step
 
     def on_line(place):
         nonlocal left
-        left -= place[0] in modules
-        if left == 0 and place[0] in modules:
+        left -= place[0] in FILES
+        if left == 0 and place[0] in FILES:
             raise KeyboardInterrupt
 
     try:
@@ -341,10 +339,10 @@ def test_interrupted_anywhere_nothing_is_forgotten(keys, in_part):
         with budget:
             release()
         assert budget.spent.epsilon >= (spent + 0.1) * (1 - 1e-9), step
-        _budget._STACK.clear()
+        left_open()
     assert step > 20
     # Other threads of this process would wait for ever.
     with ThreadPoolExecutor(1) as pool:
-        free = pool.submit(_budget._LOCK.acquire, timeout=10)
+        free = pool.submit(locked().acquire, timeout=10)
         assert free.result()
-        pool.submit(_budget._LOCK.release)
+        pool.submit(locked().release)

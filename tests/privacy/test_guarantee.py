@@ -13,7 +13,11 @@ import pytest
 from dp_accounting import dp_event
 
 from sktensordp.privacy import PrivacyGuarantee, compose, compose_parallel
-from sktensordp.privacy._events import PureDpEvent, SamplerResidualDpEvent, TableDpEvent
+from tests.support.guarantees import (
+    PureDpEvent,
+    SamplerResidualDpEvent,
+    TableDpEvent,
+)
 
 Gaussian = dp_event.GaussianDpEvent
 PURE = PureDpEvent(0.5)

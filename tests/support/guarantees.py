@@ -1,9 +1,15 @@
 """Guarantees of releases that never took place, for tests of what counts them."""
 
 from sktensordp.privacy import PrivacyGuarantee
-from sktensordp.privacy._events import PureDpEvent
+from sktensordp.privacy._events import (
+    PureDpEvent,
+    SamplerResidualDpEvent,
+    TableDpEvent,
+)
 
-__all__ = ["guarantee", "n_released", "pure"]
+__all__ = [
+    "PureDpEvent", "SamplerResidualDpEvent", "TableDpEvent", "guarantee", "pure",
+]  # fmt: skip
 
 
 def guarantee(event, delta=0.0, **fields):
@@ -14,8 +20,3 @@ def guarantee(event, delta=0.0, **fields):
 
 def pure(epsilon, **fields):
     return guarantee(PureDpEvent(epsilon), **fields)
-
-
-def n_released(budget):
-    """How many releases a budget has recorded."""
-    return sum(count or 0 for _, count, _, _ in budget._account.lines())

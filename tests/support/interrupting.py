@@ -12,29 +12,15 @@ from collections import Counter
 from pathlib import Path
 
 import sktensordp
-from sktensordp import _random, base
-from sktensordp._random import NoiseSource
-from sktensordp.privacy import _budget
-from sktensordp.privacy._cover import current_cover
+from sktensordp import base
+from tests.support import noise
 
 PACKAGE = str(Path(sktensordp.__file__).parent)
 ALL_LINES = bool(os.environ.get("SKTENSORDP_ALL_LINES"))
 # Of all lines, and of those where every release passes.
 N_LINES, N_CENTRAL = 3, 3
-CENTRE = {base.__file__, _random.__file__}
+CENTRE = {base.__file__, noise.FILE}
 ERRORS = KeyboardInterrupt, MemoryError, SystemExit
-
-
-def recorded_keys(monkeypatch):
-    """A list that grows with every key that is taken, of which all noise comes."""
-    taken, start = [], NoiseSource.__init__
-
-    def record(self, *args):
-        start(self, *args)
-        taken.append(self._key)
-
-    monkeypatch.setattr(NoiseSource, "__init__", record)
-    return taken
 
 
 def traced(action, on_line):
@@ -95,14 +81,3 @@ def interrupted(action, step):
     except ERRORS:
         return True
     return False
-
-
-def n_released(budget):
-    return sum(count or 0 for _, count, _, _ in budget._account.lines())
-
-
-def left_open():
-    """Whether a budget or a cover is open; budgets are closed then."""
-    found = bool(_budget._STACK) or current_cover() is not None
-    _budget._STACK.clear()
-    return found

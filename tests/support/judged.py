@@ -7,7 +7,6 @@ import pickle
 import re
 import warnings
 from collections import Counter
-from unittest import mock
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -17,7 +16,6 @@ from sklearn.exceptions import (
     UndefinedMetricWarning,
 )
 
-from sktensordp import base
 from sktensordp.completion import BiScaler
 from sktensordp.exceptions import (
     BudgetExceededError,
@@ -25,8 +23,10 @@ from sktensordp.exceptions import (
     UnsoundClaimWarning,
 )
 from sktensordp.mechanisms import mean
+from tests.support.budgets import recording
 from tests.support.callers import SHAPE, inputs, must_be_refused
 from tests.support.generated import SHOWN
+from tests.support.noise import taking
 
 __all__ = ["tried", "verdict"]
 
@@ -155,28 +155,13 @@ def _outcome(case, estimator, result):
 @contextlib.contextmanager
 def _counted():
     """Keys that are drawn and releases that are recorded; warnings are errors."""
-    counts = {"key": 0, "release": 0}
-    draw, record = base.NoiseSource.__init__, base.record
-
-    def drawn(*arguments):
-        counts["key"] += 1
-        draw(*arguments)
-
-    def recorded(*arguments):
-        counts["release"] += 1
-        return record(*arguments)
-
-    with (
-        mock.patch.object(base.NoiseSource, "__init__", drawn),
-        mock.patch.object(base, "record", recorded),
-        warnings.catch_warnings(),
-    ):
+    with taking() as keys, recording() as releases, warnings.catch_warnings():
         warnings.simplefilter("error")
         for usual in USUAL_WARNINGS:
             warnings.simplefilter("ignore", usual)
-        warnings.filterwarnings("ignore", "X .*feature names")
-        warnings.filterwarnings("ignore", "Pickling or copying this model")
-        yield counts
+        for usual in ("X .*feature names", "Pickling or copying this model"):
+            warnings.filterwarnings("ignore", usual)
+        yield {"key": keys, "release": releases}
 
 
 def _state(given):
@@ -206,7 +191,8 @@ def _unclear(error, counts):
             return f"the error shows a value: {link}"
         link = link.__cause__ or link.__context__
     if any(counts.values()):
-        return f"{kind} after {counts}: {message}"
+        seen = {name: len(those) for name, those in counts.items()}
+        return f"{kind} after {seen}: {message}"
     trace = error.__traceback__
     while trace.tb_next:
         trace = trace.tb_next

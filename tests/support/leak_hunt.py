@@ -24,8 +24,8 @@ from randomgen import AESCounter
 from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 
-from sktensordp._random import NoiseSource
 from sktensordp.privacy import privacy_of
+from tests.support.noise import NoiseSource
 
 # Double precision keeps more digits; of some 1e4 random numbers and 500 secrets that a
 # run of all cases compares, one agrees by chance with a probability below 1e-4.

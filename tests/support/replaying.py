@@ -15,12 +15,12 @@ from unittest import mock
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from sktensordp._random import NoiseSource
 from sktensordp.completion import _gradient, _published, _sums
 from sktensordp.completion._input import EntryRandomizer
 from sktensordp.completion._noisy_sums import NoisySums
 from sktensordp.noise import LaplaceLattice
 from sktensordp.tensor import _shared_rows
+from tests.support.noise import drawing
 
 __all__ = ["Trajectory", "accounted", "drawing", "leaves", "quick", "recorded"]
 
@@ -228,20 +228,3 @@ def quick():
         ),
     ):
         yield
-
-
-@contextmanager
-def drawing(before=lambda number: None):
-    """The streams of noise that are opened while this lasts: keys and blocks.
-
-    Before each is opened, `before` is called with how many there were.
-    """
-    opened, stream = [], NoiseSource.stream
-
-    def note(source, block):
-        before(len(opened))
-        opened.append((source._key, block))
-        return stream(source, block)
-
-    with mock.patch.object(NoiseSource, "stream", note):
-        yield opened

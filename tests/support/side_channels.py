@@ -6,24 +6,19 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 import sktensordp
-from sktensordp._random import NoiseSource
-from sktensordp.completion import _sums
-from sktensordp.mechanisms import _responses
-from sktensordp.noise import _lattice
 from sktensordp.privacy import privacy_of
 from tests.support.every_estimator import VALUES, WHERE
+from tests.support.noise import closing, drawing
 
 __all__ = [
-    "LARGEST", "LEAST", "constant_noise", "databases", "differences", "observe",
-    "released",
+    "LARGEST", "LEAST", "databases", "differences", "observe", "released",
 ]  # fmt: skip
 
 PACKAGE = Path(sktensordp.__file__).parent
@@ -101,22 +96,6 @@ def databases(case, dtype=float):
     ]
 
 
-def constant_noise(level):
-    """All noise at an end of its range (no larger one has a probability of e^-60)."""
-
-    def normal(bits, size, clip=np.inf):
-        return np.resize(level, size) * min(clip, 11.0)
-
-    def laplace(bits, numerator, denominator, size):
-        return (np.resize(level, size) * (60 * denominator // numerator)).astype(int)
-
-    stack = ExitStack()
-    stack.enter_context(mock.patch.object(_lattice, "_dense_normal", normal))
-    for module in (_lattice, _sums, _responses):
-        stack.enter_context(mock.patch.object(module, "discrete_laplace", laplace))
-    return stack
-
-
 @cache
 def _is_private(code):
     """Whether it belongs to the path from raw data to noise."""
@@ -138,7 +117,7 @@ def _is_private(code):
 def watched():
     """Lines that run before noise ends, and how far its streams were read: a list."""
     lines, streams, found = Counter(), [], []
-    draw, close, before = NoiseSource.stream, NoiseSource.close, sys.gettrace()
+    before = sys.gettrace()
 
     def trace(frame, event, arg):
         if not _is_private(frame.f_code):
@@ -151,18 +130,9 @@ def watched():
 
         return count
 
-    def stream(source, block):
-        bits = draw(source, block)
-        streams.append((block, bits))
-        return bits
-
-    def end(source):
-        found.append(dict(lines))
-        close(source)
-
     with (
-        mock.patch.object(NoiseSource, "stream", stream),
-        mock.patch.object(NoiseSource, "close", end),
+        drawing(after=lambda _, block, bits: streams.append((block, bits))),
+        closing(lambda _: found.append(dict(lines))),
     ):
         sys.settrace(trace)
         threading.settrace(trace)

@@ -15,9 +15,8 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from tests.support.interrupting import recorded_keys
+from tests.support.noise import drawing
 from tests.support.refusing import refused
-from tests.support.replaying import drawing
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
@@ -262,9 +261,8 @@ def leaving(planted=2.718281828, **params):
     "perturbation",
     ["input", "statistics", pytest.param("sums", marks=pytest.mark.slow)],
 )
-def test_raw_values_never_leave_their_partition(perturbation, monkeypatch):
+def test_raw_values_never_leave_their_partition(perturbation, keys):
     """And no text that Dask shows of a task has the key of the noise."""
-    keys = recorded_keys(monkeypatch)
     found, shown = leaving(perturbation=perturbation)
     assert not found
     assert keys

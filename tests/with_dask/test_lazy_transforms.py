@@ -21,10 +21,10 @@ from sktensordp.mechanisms import (
     LaplaceMechanism,
 )
 from sktensordp.privacy import PrivacyBudget
+from tests.support.budgets import n_released
 from tests.support.every_estimator import RELEASING
-from tests.support.interrupting import n_released, recorded_keys
 from tests.support.leak_hunt import Secrets, pickles_of, texts_of
-from tests.support.replaying import drawing
+from tests.support.noise import drawing
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -34,12 +34,6 @@ ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 LAPLACE = LaplaceMechanism(bounds=(0, 1)).fit(ROWS)
 # A number of samples that chunks of three do not divide.
 CHUNKS = (3, 3, 2)
-
-
-@pytest.fixture
-def keys(monkeypatch):
-    """Keys of all releases, as they are taken."""
-    return recorded_keys(monkeypatch)
 
 
 def lazily(X, rows=3):

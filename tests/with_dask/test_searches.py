@@ -15,7 +15,7 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from tests.support.interrupting import n_released
+from tests.support.budgets import n_released
 
 distributed = pytest.importorskip("distributed")
 

@@ -1,0 +1,37 @@
+"""Where estimators compute what they release, for tests that put mistakes there.
+
+The one place that knows in which modules these are.
+"""
+
+from sktensordp.completion import _blocks, _published, _unit, _unit_run
+from sktensordp.completion._gradient import GradientPerturbation
+from sktensordp.encoding import _learned_plan
+from sktensordp.tensor import _blas, _kernels_units, _unit_entries
+
+__all__ = ["POINTS", "original"]
+
+# By name, what has it and how it is called there, for `monkeypatch.setattr`.
+POINTS = {
+    "lengths of a block": (_blocks.np, "abs"),
+    "release of a block": (_blocks.Block, "release"),
+    "weights of a block": (_blocks.Block, "weights"),
+    "release of a descent": (GradientPerturbation, "release"),
+    "generator of a start": (_published, "_generator"),
+    "spherical rows": (_published, "_spherical"),
+    "bounded sums of units": (_unit_run, "_BoundedSums"),
+    "total of bounded sums": (_unit_run._BoundedSums, "total"),
+    "bounding": (_kernels_units, "bounded_sums"),
+    "chunk of entries": (_unit_entries, "_CHUNK"),
+    "completion of units": (_unit.UnitPerturbation, "complete"),
+    "entries of units": (_unit.UnitPerturbation, "entries"),
+    "published encoder": (_learned_plan, "published_encoder"),
+    "one thread of BLAS": (_blas, "one_blas_thread"),
+    "plan of units": (_unit, "plan_gaussian_sums"),
+    "shares of all releases": (_unit_run, "_TOTALS"),
+    "weights of units": (_unit_run.UnitRun, "_weights"),
+}
+
+
+def original(name):
+    """What is there now."""
+    return getattr(*POINTS[name])
