@@ -31,8 +31,6 @@ from tests.support.every_estimator import BOX, ROWS, Case
 
 PAGE = (ROOT / "doc" / "extend.md").read_text()
 
-drawn, streams = leaks.drawn, reuse.streams
-
 
 def block(marker):
     return PAGE.split(f"<!-- {marker} -->\n```python\n")[1].split("```")[0]
@@ -112,8 +110,8 @@ def test_scikit_learn():
     assert sum(one == "passed" for one in status.values()) > 35
 
 
-def test_leak_hunt(case, drawn, monkeypatch):
-    leaks.test_nothing_is_kept(case, drawn)
+def test_leak_hunt(case, keys, streams, monkeypatch):
+    leaks.test_nothing_is_kept(case, keys, streams)
     assert leaks.left_in_memory([case]) == []
     leaks.test_no_memory_is_released_that_was_not_written(case, monkeypatch)
 
@@ -163,10 +161,10 @@ def mutant(old, new):
     return mechanism_of(code.replace(old, new))
 
 
-def test_a_plan_that_remembers_is_noticed(drawn):
+def test_a_plan_that_remembers_is_noticed(keys, streams):
     keeping = 'object.__setattr__(self, "seen", samples); out, centre ='
     with mutant("out, centre =", keeping), pytest.raises(AssertionError, match="seen"):
-        leaks.test_nothing_is_kept(the_case(), drawn)
+        leaks.test_nothing_is_kept(the_case(), keys, streams)
 
 
 def test_one_stream_for_all_blocks_is_noticed(streams):

@@ -300,7 +300,7 @@ def test_what_is_kept_of_tries_is_found(tries):
     loser = next(k for k, p in enumerate(tries.params) if p != best.regularization)
     for kept in (
         tries.splits[0],
-        np.isin(np.arange(12), tries.splits[0].test),
+        np.isin(np.arange(12), tries.splits[0][1]),
         float(tries.totals[loser]),
         {"of": tries.params[loser]},
         tries.numbers[loser],
