@@ -12,8 +12,8 @@ from ._random import NoiseSource, ReleaseCounter
 from ._sklearn_compat import has_callbacks
 from ._validation import check_unmasked
 from .privacy import PrivacyGuarantee
-from .privacy._budget import open_budgets, process_name, record
-from .privacy._cover import current_cover
+from .privacy.budgets._budget import open_budgets, process_name, record
+from .privacy.budgets._preauthorized import current_cover
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 

@@ -3,7 +3,10 @@
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import sktensordp
 
@@ -64,6 +67,54 @@ def test_imports_run_one_way():
     assert parts_of(ROOT / "privacy" / "_x.py", sibling) == {"exceptions"}
 
 
+# Inside of a subpackage: from what imports nothing of it to what imports all.
+LAYERS = {
+    "privacy": [
+        ["accounting"], ["calibration"], ["_numbers", "_guarantee"], ["budgets"],
+        ["_searches", "_parts", "_report"],
+    ],
+    "tensor": [["kernels"]],
+}  # fmt: skip
+
+
+def module_of(path):
+    inside = ["sktensordp", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(inside[:-1] if inside[-1] == "__init__" else inside)
+
+
+def test_no_file_imports_itself():
+    """Not even by way of others: the imports of all files, those in functions too."""
+    files = {module_of(path): path for path in ROOT.rglob("*.py")}
+    graph = {
+        module: {
+            name if name in files else name.rpartition(".")[0]
+            for name in imports_of(path)
+            if name.startswith("sktensordp")
+        }
+        & files.keys() - {module}
+        for module, path in files.items()
+    }
+    # CycleError names the files that import one another.
+    assert len(list(TopologicalSorter(graph).static_order())) == len(files)
+    graph["sktensordp._random"].add("sktensordp.base")
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("subpackage", LAYERS)
+def test_layers_inside_of_a_subpackage(subpackage):
+    known = [set(layer) for layer in LAYERS[subpackage]]
+    for layer, above in enumerate(known):
+        higher = set().union(*known[layer + 1 :])
+        for first in above:
+            folder = ROOT / subpackage / first
+            paths = folder.rglob("*.py") if folder.is_dir() else [f"{folder}.py"]
+            for path in map(Path, paths):
+                names = (name.split(".") for name in imports_of(path))
+                found = {name[2] for name in names if name[1:2] == [subpackage]}
+                assert not found & higher, path
+
+
 def test_private_scikit_learn_names_are_imported_in_one_place():
     assert not [
         name
@@ -93,7 +144,7 @@ for parts in sys.argv[1:]:
 def test_heavy_dependencies_wait_for_their_use():
     parts = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     steps = [
-        " ".join(parts - {"model_selection"}), "model_selection", "tensor._kernels"
+        " ".join(parts - {"model_selection"}), "model_selection", "tensor.kernels._cp"
     ]  # fmt: skip
     command = [sys.executable, "-c", NEWLY_IMPORTED, *steps]
     run = subprocess.run(command, capture_output=True, text=True)

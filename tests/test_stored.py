@@ -77,6 +77,7 @@ def test_every_minor_version_that_is_read_has_a_file():
     assert set(stored(FILES[versions.index((major, minor))])) == set(LABELS)
 
 
+@pytest.mark.filterwarnings("ignore:Pickling or copying")
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_stored_estimators_work(path, label):

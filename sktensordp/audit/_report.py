@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass, field
 
-from ..privacy._guarantee import exact, shown, shown_below
+from ..privacy._numbers import exact, shown, shown_below
 
 __all__ = ["AuditReport"]
 

@@ -28,11 +28,17 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
-from ._input import entry_guarantee, plan_entry_randomizer
-from ._observed import ObservedMixin
+from ._entries import (
+    AnyFrameMixin,
+    Entries,
+    check_entries,
+    check_tensor,
+    entries_of_tensor,
+    extent,
+)
 from ._scales import _MAX_SWEEPS, private_statistics, published_statistics
-from ._streams import as_coordinates
-from ._sums import plan_sums_randomizer
+from ._values import entry_guarantee, plan_entry_randomizer
+from .solvers._sums import plan_sums_randomizer
 
 __all__ = ["BiScaler"]
 
@@ -53,7 +59,7 @@ _SHARE = 0.8
 _LARGEST = 1e152
 
 
-class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimator):
+class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimator):
     """Standardise the rows and the columns of a sparse tensor, under a budget.
 
     The value of an entry in row i and column j is taken apart as ::
@@ -230,8 +236,26 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
             `modes` are not two of the modes. If `y` is missing and `X` holds integers,
             which may be coordinates.
         """
-        where, values, shape = self._observed(X, y)
-        return self._fit(where, values, shape, dense=y is None)
+        entries = self._observed(X, y)
+        return self._fit(
+            entries.coordinates, entries.values, entries.shape, entries.is_dense
+        )
+
+    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.floating]:
+        """Fit to a tensor, then standardise it.
+
+        Parameters
+        ----------
+        X : array-like of shape (I_1, ..., I_N)
+            NaN where nothing was observed.
+        y : None
+            Ignored. Coordinates and their values are for `fit`.
+
+        Returns
+        -------
+        standardised : ndarray of shape (I_1, ..., I_N)
+        """
+        return self.fit(X).transform(X)
 
     def scale_values(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.floating]:
         """Standardised values of entries.
@@ -255,8 +279,8 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
             NaN or infinite.
         """
         check_is_fitted(self)
-        where, y = self._check_entries(
-            X, y, self.shape_, reset=False, allow_unknown=True
+        where, y = check_entries(
+            self, X, y, self.shape_, reset=False, allow_unknown=True
         )
         center, scale = self._at([where[:, mode] for mode in self._modes])
         return self._scaled(y, center, scale)
@@ -282,8 +306,8 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
             As `scale_values`.
         """
         check_is_fitted(self)
-        where, z = self._check_entries(
-            X, z, self.shape_, reset=False, allow_unknown=True
+        where, z = check_entries(
+            self, X, z, self.shape_, reset=False, allow_unknown=True
         )
         center, scale = self._at([where[:, mode] for mode in self._modes])
         return self._unscaled(z, center, scale)
@@ -316,7 +340,7 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
             If `X` has another shape than the tensor in the fit, or infinite values.
         """
         check_is_fitted(self)
-        return self._scaled(self._check_tensor(X, self.shape_), *self._everywhere())
+        return self._scaled(check_tensor(self, X, self.shape_), *self._everywhere())
 
     @available_if(_can_transform)
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -337,18 +361,15 @@ class BiScaler(EstimatorMixin, ObservedMixin, PrivateEstimatorMixin, BaseEstimat
             As `transform`.
         """
         check_is_fitted(self)
-        return self._unscaled(self._check_tensor(X, self.shape_), *self._everywhere())
+        return self._unscaled(check_tensor(self, X, self.shape_), *self._everywhere())
 
     def _observed(self, X, y):
-        """Coordinates and values of the observed entries, and the shape."""
+        """The observed entries."""
         shape = None if self.shape is None else check_shape(self.shape)
         if y is None:
-            mask, values = self._check_observed(X, shape)
-            where, shape = as_coordinates(mask), mask.shape
-        else:
-            where, values = self._check_entries(X, y, shape)
-            shape = shape or tuple((where.max(axis=0) + 1).tolist())
-        return where, values, shape
+            return entries_of_tensor(self, X, shape)
+        where, values = check_entries(self, X, y, shape)
+        return Entries(where, values, shape or extent(where))
 
     def _fit(self, where, values, shape, dense):
         """Fit to values at checked coordinates."""

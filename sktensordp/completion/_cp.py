@@ -6,8 +6,8 @@ import numpy as np
 
 from .._sklearn_compat import Interval
 from ..tensor import CPForm, max_cp_rank
+from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
-from ._shell import USUAL_RANK, BaseCompletion
 
 __all__ = ["CPCompletion"]
 

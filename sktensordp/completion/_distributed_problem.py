@@ -15,11 +15,11 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from ..tensor import SparseEntries
 from ..tensor._distributed import DistributedEntries, computed, in_memory, tree_sum
 from ..tensor._pattern import features_of_pattern
-from ._blocks import Block, posterior_of, unit_of
 from ._distributed import coordinates_of, values_of
-from ._noisy_sums import row_sums
 from ._problem import Problem
-from ._uncertainty import MOST_COMPARED
+from .solvers._blocks import Block, posterior_of, unit_of
+from .solvers._noisy_sums import row_sums
+from .solvers._residual_variance import MOST_COMPARED
 
 __all__ = ["DistributedProblem"]
 

@@ -21,7 +21,7 @@ from .._validation import (
     is_complex,
 )
 from ..base import EstimatorMixin, SentMixin
-from ..privacy._budget import record_ids
+from ..privacy.budgets._budget import record_ids
 
 __all__ = ["CoordinateEncoder"]
 

@@ -1,105 +1,91 @@
 """The error that is expected of a completion, before there are values."""
 
 import functools
-from typing import Any
 
 import numpy as np
 
-from .._sklearn_compat import fit_context
 from .._validation import check_coordinates
-from ._auto import expected_rmse
-from ._unit_expected import expected_unit_rmse
+from ._entries import Entries, check_input, extent
+from .solvers._auto import expected_rmse
+from .solvers._unit_expected import expected_unit_rmse
 
-__all__ = ["ExpectedErrorMixin"]
+__all__ = ["error_by_epsilon"]
 
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
 
 
-class ExpectedErrorMixin:
-    """Mixin of completions: the expected error as a function of epsilon."""
+def error_by_epsilon(estimator, X):
+    """Expected error of a completion as a function of epsilon; no value is read.
 
-    _error_name = "expected RMSE, in units of the values"
+    Parameters
+    ----------
+    estimator : BaseCompletion
+        Its epsilon is set by the function.
+    X : array-like of shape (n, n_modes)
+        Coordinates; where a unit is protected, only how many they are is read.
 
-    unit: str | int
-    perturbation: str
-    calibration: str
-    biases: bool
-    smooth_modes: Any
-    value_bounds: Any
-    levels: Any
-    level_prior: Any
-    shape: Any
-    set_params: Any
-    _check_input: Any
-    _declared_shape: Any
-    _shape_of: Any
-    _check_rank: Any
-    _plan: Any
-    _problem: Any
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def _error_by_epsilon(self, X, y):
-        """Expected error as a function of epsilon; no value is read.
-
-        Of `X` the coordinates are read; where a unit is protected, how many they are.
-        `y` is for estimators that learn from it.
-        """
-        self._check_expectation()
-        if self.unit != "entry":
-            shape = self._declared_shape()
-            where = np.empty((0, len(shape)), dtype=np.int32)
-            expected = functools.partial(expected_unit_rmse, n_entries=len(X))
-            if np.shape(X)[1:] != (len(shape),):
-                raise ValueError(
-                    f"X must hold {len(shape)} coordinates a row, got an array of "
-                    f"shape {np.shape(X)}."
-                )
-        else:
-            X = self._check_input(X, ensure_min_features=2)
-            name, declared = type(self).__name__, self._declared_shape()
-            where = check_coordinates(X, shape=declared, name=name)
-            shape, expected = self._shape_of(where), expected_rmse
-        self._check_rank(shape)
-        problem = self._problem(where, None, shape)
-        options = {
-            "perturbation": self.perturbation,
-            "variance": self._declared_variance(problem.values.levels),
-        }
-
-        def error(epsilon):
-            values = self.set_params(epsilon=epsilon)._plan()
-            return expected(problem.with_budget(float(epsilon), values), **options)
-
-        return error
-
-    def _check_expectation(self):
-        """Refuse what has no expectation, and what would be read off private data."""
-        name = type(self).__name__
-        if self.perturbation not in _PERTURBATIONS or self.calibration != "sound":
+    Returns
+    -------
+    error : callable
+    """
+    _check_expectation(estimator)
+    if estimator.unit != "entry":
+        shape = estimator._declared_shape()
+        where = np.empty((0, len(shape)), dtype=np.int32)
+        expected = functools.partial(expected_unit_rmse, n_entries=len(X))
+        if np.shape(X)[1:] != (len(shape),):
             raise ValueError(
-                f"The expected error of {name} is known of perturbation in "
-                f'{_PERTURBATIONS} with calibration="sound".'
+                f"X must hold {len(shape)} coordinates a row, got an array of "
+                f"shape {np.shape(X)}."
             )
-        if not self.biases or self.smooth_modes:
-            raise ValueError(
-                f"The expected error of {name} is known with biases and without smooth "
-                f"modes."
-            )
-        if self.value_bounds is self.levels is None:
-            raise ValueError(
-                f"The domain of {name} is not declared: the error would be that of a "
-                f"range read off the values. Declare value_bounds or levels."
-            )
-        if self.unit != "entry" and self.shape is None:
-            raise ValueError(
-                "Where everything of a unit is protected, shape must be declared: the "
-                "coordinates are private there."
-            )
+    else:
+        X = check_input(estimator, X, ensure_min_features=2)
+        name, declared = type(estimator).__name__, estimator._declared_shape()
+        where = check_coordinates(X, shape=declared, name=name)
+        shape, expected = declared or extent(where), expected_rmse
+    estimator._check_rank(shape)
+    problem = estimator._problem(Entries(where, None, shape))
+    options = {
+        "perturbation": estimator.perturbation,
+        "variance": _declared_variance(estimator, problem.values.levels),
+    }
 
-    def _declared_variance(self, levels):
-        """Variance of the values, if `level_prior` says how often levels are."""
-        if self.level_prior is None:
-            return None
-        prior, levels = np.asarray(self.level_prior, dtype=float), np.asarray(levels)
-        prior = prior / prior.sum()
-        return float(prior @ (levels - prior @ levels) ** 2)
+    def error(epsilon):
+        values = estimator.set_params(epsilon=epsilon)._plan()
+        return expected(problem.with_budget(float(epsilon), values), **options)
+
+    return error
+
+
+def _check_expectation(estimator):
+    """Refuse what has no expectation, and what would be read off private data."""
+    name = type(estimator).__name__
+    if estimator.perturbation not in _PERTURBATIONS or estimator.calibration != "sound":
+        raise ValueError(
+            f"The expected error of {name} is known of perturbation in "
+            f'{_PERTURBATIONS} with calibration="sound".'
+        )
+    if not estimator.biases or estimator.smooth_modes:
+        raise ValueError(
+            f"The expected error of {name} is known with biases and without smooth "
+            f"modes."
+        )
+    if estimator.value_bounds is estimator.levels is None:
+        raise ValueError(
+            f"The domain of {name} is not declared: the error would be that of a "
+            f"range read off the values. Declare value_bounds or levels."
+        )
+    if estimator.unit != "entry" and estimator.shape is None:
+        raise ValueError(
+            "Where everything of a unit is protected, shape must be declared: the "
+            "coordinates are private there."
+        )
+
+
+def _declared_variance(estimator, levels):
+    """Variance of the values, if `level_prior` says how often levels are."""
+    if estimator.level_prior is None:
+        return None
+    prior, levels = np.asarray(estimator.level_prior, dtype=float), np.asarray(levels)
+    prior = prior / prior.sum()
+    return float(prior @ (levels - prior @ levels) ** 2)

@@ -1,4 +1,4 @@
-"""What a private solver is asked for, and what it answers: no values, no randomness."""
+"""Everything that a solver may know before it sees a value."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import DenseEntries, SparseEntries, pattern_features
-from ._streams import as_coordinates
+from ..tensor import DenseEntries, SparseEntries, as_coordinates, pattern_features
 
-__all__ = ["ALL_ELSE", "Outcome", "Problem", "Solver", "signs"]
-
-# How the statement of every guarantee ends.
-ALL_ELSE = "all else is computed from them and the coordinates."
+__all__ = ["Problem", "side_features", "signs"]
 
 # From this share of observed entries on, sums over all entries of an array are faster
 # than sums over coordinates.
 _LEAST_DENSITY = 0.05
+# Of features, the largest difference between two rows, in standard deviations.
+_LARGEST_FEATURE = 4.0
 # Signs that are drawn together.
 _BLOCK = 2**16
 
@@ -204,49 +202,41 @@ def signs(first, last):
     return (2 * np.concatenate(drawn) - 1)[begin : begin + last - first]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A fitted model, computed from what was released.
+def side_features(declared, shape, mode):
+    """Declared features of the rows of a mode, centred and scaled; last, zeros.
 
-    Attributes
-    ----------
-    model : StructuredCP, StructuredTucker or SharedModel
-        Without the offset.
-    offset : float
-    n_iter : int
-    residual_variance : float, default=None
-        Of the values around the model, where it was found.
-    perturbation : str, default=None
-        What was done, where the solver has chosen it.
+    Raises
+    ------
+    ValueError
+        If features are of another mode, of another size, or not finite.
     """
-
-    model: Any
-    offset: float
-    n_iter: int
-    residual_variance: Any = None
-    perturbation: str | None = None
-
-
-class Solver:
-    """A way to a model, and what it reveals.
-
-    It has a `guarantee`. `release(values, source, on_sweep)` does all that touches the
-    values, and `complete(released, on_sweep)` computes an `Outcome` from that alone.
-
-    Attributes
-    ----------
-    name : str
-        The perturbation.
-    n_sweeps : int
-        How often it calls `on_sweep` at most, with the number of the sweep; true ends
-        the fit.
-    starts_at_random : bool
-        Whether it draws even where there is no noise.
-    unsound : bool
-        Whether what is claimed of it does not hold.
-    """
-
-    name = ""
-    n_sweeps = 0
-    starts_at_random = False
-    unsound = False
+    declared = declared or {}
+    if not isinstance(declared, dict):
+        if len(declared) != len(shape):
+            raise ValueError(
+                f"side_information must have one item for each of {len(shape)} "
+                f"modes, got {len(declared)}."
+            )
+        declared = {k: rows for k, rows in enumerate(declared) if rows is not None}
+    declared = dict(declared)
+    rows = np.zeros((shape[mode], 0))
+    if mode in declared:
+        rows = np.asarray(declared.pop(mode), dtype=float)
+        if rows.ndim != 2 or len(rows) != shape[mode]:
+            raise ValueError(
+                f"side_information of mode {mode} must have shape "
+                f"({shape[mode]}, n_features), got {rows.shape}."
+            )
+        if not np.all(np.isfinite(rows)):
+            raise ValueError("side_information must be finite.")
+    if declared:
+        raise ValueError(
+            f"side_information serves the rows of mode {mode} here, got features "
+            f"of {list(declared)}."
+        )
+    rows = rows / np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
+    rows -= rows.mean(axis=0)
+    # Of unit variance, but for rare ones: no row stands far out.
+    scale = np.maximum(rows.std(axis=0), np.ptp(rows, axis=0) / _LARGEST_FEATURE)
+    rows /= np.where(scale > 0, scale, 1.0)
+    return np.append(rows, np.zeros((1, rows.shape[1])), axis=0)

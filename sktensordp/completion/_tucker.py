@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from .._sklearn_compat import Interval
 from ..tensor import TuckerForm
+from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
-from ._shell import USUAL_RANK, BaseCompletion
 
 __all__ = ["TuckerCompletion"]
 
@@ -156,9 +156,9 @@ class TuckerCompletion(BaseCompletion):
             )
         return tuple(ranks.tolist())
 
-    def _problem(self, where, values, shape):
+    def _problem(self, entries):
         return dataclasses.replace(
-            super()._problem(where, values, shape),
+            super()._problem(entries),
             core_regularization=float(self.core_regularization),
         )
 

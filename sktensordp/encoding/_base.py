@@ -437,7 +437,7 @@ class LinearEncoder(
     def _planned_guarantee(self, fitted=None):
         from dp_accounting import dp_event
 
-        from ..privacy._events import PureDpEvent
+        from ..privacy.accounting._events import PureDpEvent
 
         if math.isinf(self.epsilon) or self.calibration == "published":
             return self._guarantee("none", dp_event.NonPrivateDpEvent())

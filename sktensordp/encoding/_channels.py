@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, expit
 
-from ..privacy._privunit import PrivUnitDesign
+from ..privacy.calibration._privunit import PrivUnitDesign
 from ._linear import code_norms
 
 __all__ = ["BallChannel", "OpenChannel", "SphereChannel", "code_channel", "cosines"]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._validation import check_numeric
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
-from ..privacy._guarantee import shown
+from ..privacy._numbers import shown
 from ._whitening import standardized
 
 __all__ = ["ClientPlan", "EncoderClient"]

@@ -11,7 +11,7 @@ from ..mechanisms._noise import AddedNoise, Clipping, for_each_tile
 from ..mechanisms._privunit import LiftedRelease, calibrated_cap
 from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import gaussian_mu
-from ..privacy._sensitivity import SensitivitySet
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ._knorm import KNormLattice, knorm_lattice
 from ._linear import code_norms
 
@@ -108,7 +108,7 @@ def code_noise(name, n_entries, epsilon, delta):
     ValueError
         If the mechanism cannot keep them.
     """
-    from ..privacy._events import PureDpEvent
+    from ..privacy.accounting._events import PureDpEvent
 
     plan: BallNoise | AddedNoise | LiftedRelease
     ball = SensitivitySet(n_entries, norm_bound=1.0)

@@ -18,8 +18,9 @@ from .._validation import check_numeric, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
-from ..privacy._guarantee import CALLERS_RELATION, exact, unit_name
-from ..privacy._sensitivity import declared_set
+from ..privacy._guarantee import CALLERS_RELATION, unit_name
+from ..privacy._numbers import exact
+from ..privacy.calibration._sensitivity import declared_set
 from ._chunks import AS_SAMPLES, in_chunks
 from ._noise import Clipping
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import gaussian_mu
-from ..privacy._calibration import box_mu, diagonal_bound
-from ..privacy._gaussian import gaussian_epsilon
-from ..privacy._guarantee import shown
+from ..privacy._numbers import shown
+from ..privacy.accounting._gaussian import gaussian_epsilon
+from ..privacy.calibration._gaussian import box_mu, diagonal_bound
 from ._noise import AddedNoise, WhitenedNoise
 
 __all__ = [
@@ -80,7 +80,7 @@ def gaussian_event(mu, lattice):
     """What a release with noise of this mu on a lattice is, for accounting."""
     from dp_accounting import dp_event
 
-    from ..privacy._events import SamplerResidualDpEvent
+    from ..privacy.accounting._events import SamplerResidualDpEvent
 
     noise = dp_event.GaussianDpEvent(noise_multiplier=1 / mu)
     residual = SamplerResidualDpEvent(lattice.residual_epsilon, lattice.residual_delta)
@@ -102,7 +102,7 @@ def largest_within(value, event_of, epsilon, delta):
     -------
     value : float
     """
-    from ..privacy._accounting import event_epsilon
+    from ..privacy.accounting._curves import event_epsilon
 
     for shortfall in (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1):
         found = value * (1 - shortfall)

@@ -14,7 +14,7 @@ from ..noise._piecewise import (
     hybrid_law,
     subsets,
 )
-from ..privacy._sensitivity import SensitivitySet
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import LocalMechanism
 from ._noise import Clipping, for_each_sample_part
 
@@ -235,7 +235,7 @@ class HybridMechanism(LocalMechanism):
     def _noise(self, shape, domain, design):
         from dp_accounting import dp_event
 
-        from ..privacy._events import PureDpEvent
+        from ..privacy.accounting._events import PureDpEvent
 
         plan = SampledEntries(domain, *design)
         c0, c2 = plan.coefficients

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from .._sklearn_compat import StrOptions
 from ..noise import laplace_lattice
 from ..privacy import gaussian_mu
-from ..privacy._guarantee import exact
+from ..privacy._numbers import exact
 from ._base import NoiseMechanism
 from ._gaussian_noise import diagonal_noise, largest_within
 from ._noise import AddedNoise
@@ -127,7 +127,7 @@ class LaplaceMechanism(NoiseMechanism):
         """A composition over the entries where each has its own range."""
         from dp_accounting import dp_event
 
-        from ..privacy._events import LatticeLaplaceDpEvent, PureDpEvent
+        from ..privacy.accounting._events import LatticeLaplaceDpEvent, PureDpEvent
 
         steps, counts = np.unique(lattice.n_steps, return_counts=True)
         separate = domain.has_box and domain.norm_bound is None

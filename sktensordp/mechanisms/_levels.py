@@ -8,7 +8,10 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from ..privacy import gaussian_mu
-from ..privacy._randomized_response import LevelLaw, optimal_composition_delta
+from ..privacy.accounting._randomized_response import (
+    LevelLaw,
+    optimal_composition_delta,
+)
 
 __all__ = ["LevelDesign", "design_levels"]
 
@@ -96,7 +99,10 @@ class LevelDesign:
         """What the release of a whole sample does."""
         from dp_accounting import dp_event
 
-        from ..privacy._events import RandomizedResponseDpEvent, SamplerResidualDpEvent
+        from ..privacy.accounting._events import (
+            RandomizedResponseDpEvent,
+            SamplerResidualDpEvent,
+        )
 
         keeps, group = self.keeps, _groups(self.shares)
         parts = [
@@ -111,7 +117,7 @@ class LevelDesign:
 
     def keeps_budget(self, epsilon, delta):
         """Whether the release of a whole sample is (epsilon, delta)-DP, both ways."""
-        from ..privacy._accounting import event_epsilon
+        from ..privacy.accounting._curves import event_epsilon
 
         if self.excess(epsilon, delta) > 0:
             return False
@@ -122,7 +128,7 @@ class LevelDesign:
 
         At most 0 where it keeps that; continuous in the parameters of the design.
         """
-        from ..privacy._accounting import event_delta, event_epsilon
+        from ..privacy.accounting._curves import event_delta, event_epsilon
 
         if not math.isfinite(self.residual):
             return math.inf

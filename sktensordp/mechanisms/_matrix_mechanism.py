@@ -10,8 +10,8 @@ from scipy.linalg import solve_triangular
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from ..privacy import PrivacyGuarantee
-from ..privacy._guarantee import exact
-from ..privacy._sensitivity import SensitivitySet
+from ..privacy._numbers import exact
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
 from ._base import ReleasingTransformer
 from ._gaussian_noise import whitened_noise

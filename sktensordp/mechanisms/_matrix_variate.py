@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..privacy._calibration import matrix_variate_bound
+from ..privacy.calibration._gaussian import matrix_variate_bound
 from ._gaussian_noise import diagonal_noise, rotated_noise
 from ._structured import StructuredNoise, flat_product
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from .._validation import check_numeric, checked
-from ..privacy._sensitivity import declared_set
+from ..privacy.calibration._sensitivity import declared_set
 
 __all__ = ["MeanEstimate", "mean"]
 

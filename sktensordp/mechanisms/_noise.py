@@ -11,7 +11,7 @@ import numpy as np
 
 from .._sklearn_compat import effective_n_threads
 from ..noise import GaussianLattice, LaplaceLattice
-from ..privacy._sensitivity import SensitivitySet
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
 
 __all__ = [

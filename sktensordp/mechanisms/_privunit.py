@@ -8,8 +8,12 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from ..noise._cap import CapSampler
-from ..privacy._privunit import PrivUnitDesign, cap_log_odds, privunit_design
-from ..privacy._sensitivity import SensitivitySet
+from ..privacy.calibration._privunit import (
+    PrivUnitDesign,
+    cap_log_odds,
+    privunit_design,
+)
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism
 from ._noise import for_each_sample_part
 
@@ -272,7 +276,7 @@ class PrivUnit(NoiseMechanism):
         self.random_state = random_state
 
     def _noise(self, shape, domain, design):
-        from ..privacy._events import PureDpEvent
+        from ..privacy.accounting._events import PureDpEvent
 
         cap = calibrated_cap(domain.n_entries + 1, float(self.epsilon))
         centre, radius = _ball(domain)

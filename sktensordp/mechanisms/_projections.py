@@ -24,7 +24,7 @@ from .._sklearn_compat import Interval
 from ..exceptions import PrivacyLeakWarning
 from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import PrivacyGuarantee
-from ..privacy._johnson_lindenstrauss import projection_tau
+from ..privacy.accounting._projections import projection_tau
 from ._base import ReleasingTransformer
 from ._gaussian_noise import ideal_budget, largest_within
 
@@ -231,7 +231,10 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     def _event(self, tau, residual):
         from dp_accounting import dp_event
 
-        from ..privacy._events import ProjectionDpEvent, SamplerResidualDpEvent
+        from ..privacy.accounting._events import (
+            ProjectionDpEvent,
+            SamplerResidualDpEvent,
+        )
 
         draws = ProjectionDpEvent(int(self.n_projections), tau)
         return dp_event.ComposedDpEvent([draws, SamplerResidualDpEvent(*residual)])

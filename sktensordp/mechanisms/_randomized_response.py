@@ -18,7 +18,7 @@ from ..noise import (
     gaussian_lattice,
     laplace_lattice,
 )
-from ..privacy._guarantee import exact, shown
+from ..privacy._numbers import exact, shown
 from ._base import LocalMechanism
 from ._levels import design_levels
 from ._responses import LevelResponse, PublishedResponse
@@ -290,7 +290,7 @@ class TensorRandomizedResponse(LocalMechanism):
     def _publish(self, domain, shares, kinds):
         from dp_accounting import dp_event
 
-        from ..privacy._events import (
+        from ..privacy.accounting._events import (
             LatticeLaplaceDpEvent,
             RevealingDpEvent,
             SamplerResidualDpEvent,

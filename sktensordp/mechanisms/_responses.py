@@ -12,7 +12,7 @@ from ..noise import (
     categorical,
     discrete_laplace,
 )
-from ..privacy._sensitivity import SensitivitySet
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ._levels import LevelDesign
 from ._noise import for_each_tile
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._sklearn_compat import StrOptions
 from ..privacy import gaussian_mu
-from ..privacy._calibration import floored, least_cost_variances
+from ..privacy.calibration._gaussian import floored, least_cost_variances
 from ._base import NoiseMechanism
 from ._gaussian_noise import diagonal_noise, rotated_noise
 

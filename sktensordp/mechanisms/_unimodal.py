@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._sklearn_compat import StrOptions
-from ..privacy._calibration import floored, published_bound, published_variances
+from ..privacy.calibration._gaussian import (
+    floored,
+    published_bound,
+    published_variances,
+)
 from ._structured import StructuredNoise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 

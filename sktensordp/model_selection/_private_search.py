@@ -31,11 +31,12 @@ from .._sklearn_compat import (
 )
 from .._validation import check_unmasked, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
+from ..completion._entries import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..privacy import PrivacyGuarantee, compose, privacy_of
-from ..privacy._cover import covered
-from ..privacy._repetitions import negative_binomial, poisson
+from ..privacy.accounting._repetitions import negative_binomial, poisson
+from ..privacy.budgets._preauthorized import covered
 from ._groups import Users, check_groups, groups_of, seed_of, uses_of
 from ._plan import (
     check_metadata,
@@ -349,7 +350,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _plan(self, shape):
         """Guarantee of a fit; whose scores count; law of tries; noise; guarantee."""
-        from ..privacy._events import PureDpEvent
+        from ..privacy.accounting._events import PureDpEvent
 
         self._check_searched()
         fit = whole_guarantee(self.estimator, shape)
@@ -456,7 +457,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _guarantee(self, fit, one_try, law):
         """Of the choice, and of the last fit."""
-        from ..privacy._events import SelectionDpEvent
+        from ..privacy.accounting._events import SelectionDpEvent
 
         chosen = PrivacyGuarantee.of(
             SelectionDpEvent(one_try.event, law),
@@ -483,9 +484,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             check_array, y, ensure_2d=False, allow_nd=True, dtype=None,
             ensure_min_samples=folds, input_name="y",
         )  # fmt: skip
-        if hasattr(self.estimator, "_check_entries"):
+        if hasattr(self.estimator, "_declared_shape"):
             estimator = clone(self.estimator)
-            return estimator._check_entries(X, y, estimator._declared_shape())[0]
+            return check_entries(estimator, X, y, estimator._declared_shape())[0]
         return X
 
     def _check_searched(self):

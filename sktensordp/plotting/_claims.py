@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee, compose, privacy_of
-from ..privacy._guarantee import shown
+from ..privacy._numbers import shown
 from ..privacy._parts import collect
 from ..privacy._searches import Setting
 

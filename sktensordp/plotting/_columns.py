@@ -27,7 +27,7 @@ def column_names(model: Any) -> list[list[str | None]]:
         One list a mode: "bias", "term 0" of a CP or "column 0" of a Tucker, and
         "feature 0", or None for a column of ones that the model holds.
     """
-    answering = model._answering
+    answering = model._fitted.answering
     inner = getattr(answering, "inner", answering)
     if hasattr(inner, "columns"):
         found = _of_tucker(inner.columns)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..privacy._guarantee import shown, shown_below
+from ..privacy._numbers import shown, shown_below
 from ._claims import check_labels, differences, legend_text, true_epsilons
 from ._style import CLAIMED, REFERENCE_STYLES, STYLES, new_axes, place_legend, wrapped
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee, privacy_of
-from ..privacy._guarantee import shown
+from ..privacy._numbers import shown
 from ._claims import differences, legend_text
 from ._style import CLAIMED, STYLES, new_axes, place_legend, wrapped
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..privacy._guarantee import shown
+from ..privacy._numbers import shown
 from ._claims import (
     check_labels,
     differences,

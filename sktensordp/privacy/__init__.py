@@ -1,10 +1,9 @@
 """What a release guarantees: calibration, accounting and reporting."""
 
-from ._budget import PrivacyBudget
-from ._composition import compose, compose_parallel
-from ._gaussian import gaussian_delta, gaussian_mu, gaussian_sigma
-from ._guarantee import PrivacyGuarantee
+from ._guarantee import PrivacyGuarantee, compose, compose_parallel
 from ._report import PrivacyReport, privacy_of
+from .accounting._gaussian import gaussian_delta, gaussian_mu, gaussian_sigma
+from .budgets._budget import PrivacyBudget
 
 __all__ = [
     "PrivacyBudget",

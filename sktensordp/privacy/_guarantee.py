@@ -1,27 +1,29 @@
-"""What a release reveals, as a frozen value that prints and composes."""
+"""What one release, or several together, reveal: a frozen value that composes."""
 
-import decimal
 import html
 import math
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
+from ._numbers import exact, shown
+
 __all__ = [
-    "BELOW_ONE",
     "CALLERS_RELATION",
     "PrivacyGuarantee",
-    "exact",
-    "shown",
-    "shown_below",
+    "compose",
+    "compose_parallel",
+    "neighbours",
+    "sources_of",
     "unit_name",
 ]
 
 # Neighbours of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
 # The largest delta that a claim may have.
-BELOW_ONE = math.nextafter(1.0, 0.0)
+_BELOW_ONE = math.nextafter(1.0, 0.0)
 _UNITS = {
     "entry": "the value of one observed entry",
     "sample": "one row of X",
@@ -38,26 +40,6 @@ def unit_name(unit: str | int) -> str:
 def _pair(epsilon: float, delta: float) -> str:
     """(epsilon, delta) to four digits, rounded up: print no more than is true."""
     return f"(epsilon = {shown(epsilon)}, delta = {shown(delta)})"
-
-
-def shown(value: float) -> str:
-    """A number to four digits, rounded up; 0.1 + 0.2 is 0.3."""
-    return _four_digits(float(value) * (1 - 1e-14), decimal.ROUND_CEILING)
-
-
-def shown_below(value: float) -> str:
-    """A number to four digits, rounded down: for what is at least that much."""
-    return _four_digits(float(value) * (1 + 1e-14), decimal.ROUND_FLOOR)
-
-
-def exact(value: float) -> str:
-    """A number in the fewest digits that tell it from all others."""
-    return repr(float(value)).removesuffix(".0")
-
-
-def _four_digits(value, rounding):
-    context = decimal.Context(prec=4, rounding=rounding)
-    return f"{float(context.create_decimal_from_float(value)):.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +139,7 @@ class PrivacyGuarantee:
         -------
         guarantee : PrivacyGuarantee
         """
-        from ._accounting import event_epsilon
+        from .accounting._curves import event_epsilon
 
         return cls(
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
@@ -176,7 +158,7 @@ class PrivacyGuarantee:
         epsilon : float
             Infinity where no finite epsilon holds.
         """
-        from ._accounting import event_epsilon
+        from .accounting._curves import event_epsilon
 
         if not 0 <= delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {delta}.")
@@ -195,7 +177,7 @@ class PrivacyGuarantee:
         delta : float
             In [0, 1].
         """
-        from ._accounting import event_delta
+        from .accounting._curves import event_delta
 
         if not epsilon >= 0:
             raise ValueError(f"epsilon must be >= 0, got {epsilon}.")
@@ -218,7 +200,7 @@ class PrivacyGuarantee:
             order mu^2 / 2 for Gaussian noise (Mironov 2017, Proposition 7); infinity
             where there is none.
         """
-        from ._renyi import event_renyi
+        from .accounting._renyi import event_renyi
 
         if not order > 1:
             raise ValueError(f"order must be > 1, got {order}.")
@@ -308,14 +290,16 @@ class PrivacyGuarantee:
             relation=self.relation,
             statement=f"{count} times: {self.statement}",
             source=self.source,
-            claimed=pair and (count * pair[0], min(count * pair[1], BELOW_ONE)),
+            claimed=pair and (count * pair[0], min(count * pair[1], _BELOW_ONE)),
         )
 
     def __add__(self, other: Self) -> "PrivacyGuarantee":
         """Both releases, about the same data: `compose`."""
-        from ._composition import compose
-
-        return compose(self, other) if _is_guarantee(other) else NotImplemented
+        return (
+            compose(self, other)
+            if isinstance(other, PrivacyGuarantee)
+            else NotImplemented
+        )
 
     def __radd__(self, other: Any) -> Self:
         """What ``sum`` begins with is nothing."""
@@ -330,9 +314,11 @@ class PrivacyGuarantee:
 
     def __or__(self, other: Self) -> "PrivacyGuarantee":
         """Releases about disjoint data: `compose_parallel`."""
-        from ._composition import compose_parallel
-
-        return compose_parallel(self, other) if _is_guarantee(other) else NotImplemented
+        return (
+            compose_parallel(self, other)
+            if isinstance(other, PrivacyGuarantee)
+            else NotImplemented
+        )
 
     @property
     def protects(self) -> bool:
@@ -379,5 +365,157 @@ class PrivacyGuarantee:
         )
 
 
-def _is_guarantee(other):
-    return isinstance(other, PrivacyGuarantee)
+def compose(
+    *guarantees: PrivacyGuarantee, delta: float | None = None
+) -> PrivacyGuarantee:
+    """Guarantee of several releases about the same data, taken together.
+
+    What is released may depend on earlier outcomes; how much it reveals may not: where
+    guarantees are chosen on the way, ask a `PrivacyBudget`. Pure epsilons add up,
+    Gaussian releases compose in closed form, and mixtures through privacy-loss
+    distributions.
+
+    Parameters
+    ----------
+    *guarantees : PrivacyGuarantee
+        At least one; all of the same unit and relation.
+    delta : float, default=None
+        Where to state the epsilon of the composition; the sum of the deltas by
+        default, or the largest where the sum is no delta.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+
+    Raises
+    ------
+    ValueError
+        If there is none, or if the units or the relations differ: such guarantees
+        speak of different neighbours and do not add up. A query whose sensitivity the
+        caller vouches for goes with any relation; the caller then vouches for that.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> from sktensordp.privacy import PrivacyGuarantee, compose
+    >>> release = PrivacyGuarantee.of(
+    ...     dp_accounting.LaplaceDpEvent(noise_multiplier=2.0), unit="entry",
+    ...     statement="Laplace noise.", source="Dwork et al. (2006)")
+    >>> together = compose(release, release, release)
+    >>> together.epsilon, together.delta
+    (1.5, 0.0)
+    """
+    from .accounting._curves import compose_events
+
+    unit, relation = neighbours(guarantees)
+    claimed = None
+    if any(g.claimed is not None for g in guarantees):
+        pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
+        claimed = (sum(e for e, _ in pairs), min(sum(d for _, d in pairs), _BELOW_ONE))
+    return PrivacyGuarantee.of(
+        compose_events(g.event for g in guarantees),
+        delta=_stated_delta([g.delta for g in guarantees]) if delta is None else delta,
+        unit=unit,
+        relation=relation,
+        statement=f"Composition of {len(guarantees)} releases about the same data.",
+        source=sources_of(guarantees),
+        claimed=claimed,
+    )
+
+
+def compose_parallel(
+    *guarantees: PrivacyGuarantee, delta: float | None = None
+) -> PrivacyGuarantee:
+    """Guarantee of releases about disjoint parts of the data, taken together.
+
+    Each record is in one part, so that it is revealed what one release reveals: the
+    worst of them, at every epsilon. Which part a record is in is fixed or public: where
+    its values decide, replacing one may change two parts, and the releases compose.
+
+    Parameters
+    ----------
+    *guarantees : PrivacyGuarantee
+        One for every part, at least one; all of the same unit and relation.
+    delta : float, default=None
+        Where to state the epsilon; the largest of the deltas by default.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+
+    Raises
+    ------
+    ValueError
+        As `compose`.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> from sktensordp.privacy import PrivacyGuarantee, compose_parallel
+    >>> def noise(scale):
+    ...     return PrivacyGuarantee.of(
+    ...         dp_accounting.LaplaceDpEvent(scale), unit="sample",
+    ...         statement="Laplace noise.", source="Dwork et al. (2006)")
+    >>> compose_parallel(noise(2.0), noise(4.0)).epsilon
+    0.5
+    >>> (10 * (noise(2.0) | noise(4.0)) + noise(1.0)).epsilon
+    6.0
+    """
+    from .accounting._events import ParallelDpEvent
+
+    unit, relation = neighbours(guarantees)
+    claimed = None
+    if any(g.claimed is not None for g in guarantees):
+        pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
+        claimed = (max(e for e, _ in pairs), max(d for _, d in pairs))
+    return PrivacyGuarantee.of(
+        ParallelDpEvent(g.event for g in guarantees),
+        delta=max(g.delta for g in guarantees) if delta is None else delta,
+        unit=unit,
+        relation=relation,
+        statement=f"Releases about {len(guarantees)} disjoint parts of the data.",
+        source=sources_of(guarantees),
+        claimed=claimed,
+    )
+
+
+def neighbours(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
+    """Unit and relation that guarantees have in common.
+
+    Raises
+    ------
+    ValueError
+        If there is no guarantee, or if they speak of different changes of the data.
+    """
+    guarantees = list(guarantees)
+    if not guarantees:
+        raise ValueError("A composition needs at least one guarantee.")
+    units = {str(g.unit): unit_name(g.unit) for g in guarantees}
+    if len(units) > 1:
+        raise ValueError(
+            f"Guarantees with different units do not compose: {sorted(units)}. They "
+            f"are for {' and for '.join(units[u] for u in sorted(units))}; each bounds "
+            f"what is learned of its own unit alone, and none says what the release "
+            f"reveals of the other. Protect the same unit in all of them."
+        )
+    relations = {g.relation for g in guarantees}
+    relations = relations - {CALLERS_RELATION} or relations
+    if len(relations) > 1:
+        raise ValueError(
+            f"Guarantees with different relations do not compose: {sorted(relations)}. "
+            f"They bound the effect of different changes of the data."
+        )
+    return guarantees[0].unit, min(relations)
+
+
+def _stated_delta(deltas):
+    """Where to state the epsilon of a composition: the sum, or the largest below 1."""
+    total = math.fsum(deltas)
+    return total if total < 1 else max(deltas)
+
+
+def sources_of(guarantees: Iterable[PrivacyGuarantee]) -> str:
+    """The theorems that guarantees rest on, each once."""
+    return "; ".join(
+        sorted({part for g in guarantees for part in g.source.split("; ")})
+    )

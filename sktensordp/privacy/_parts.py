@@ -121,7 +121,11 @@ def _of_any_shape(guarantee):
     """
     from dp_accounting import dp_event
 
-    from ._events import PureDpEvent, RevealingDpEvent, SamplerResidualDpEvent
+    from .accounting._events import (
+        PureDpEvent,
+        RevealingDpEvent,
+        SamplerResidualDpEvent,
+    )
 
     event = guarantee.event
     kinds = (dp_event.GaussianDpEvent, SamplerResidualDpEvent)

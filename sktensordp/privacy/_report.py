@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._composition import compose
-from ._guarantee import PrivacyGuarantee, shown
+from ._guarantee import PrivacyGuarantee, compose
+from ._numbers import shown
 from ._parts import collect
 from ._searches import Found, Release, Setting, unseen
 

@@ -1,23 +1,21 @@
 """Tensor mathematics: arrays in, arrays out; no randomness, no privacy."""
 
 from ._algebra import cp_to_dense, mode_products
-from ._coordinates import group_by_mode, times_recurring
+from ._coordinates import as_coordinates, group_by_mode, times_recurring
+from ._cp import CPForm, StructuredCP, max_cp_rank, point_model
+from ._cp_fit import continue_structured_cp, fit_structured_cp
 from ._descent import descend
 from ._entries import DenseEntries, SparseEntries
-from ._forms import CPForm, TuckerForm
 from ._pattern import pattern_features
-from ._point_model import point_model
 from ._row_posterior import row_posterior
-from ._structured_cp import StructuredCP, max_cp_rank
-from ._structured_tucker import StructuredTucker, point_tucker_model
 from ._sums import fit_biases_to_sums
-from ._updates import update_structured_cp, update_structured_tucker
-from ._variational import continue_structured_cp, fit_structured_cp
-from ._variational_tucker import (
+from ._tucker import StructuredTucker, TuckerForm, point_tucker_model
+from ._tucker_fit import (
     check_tucker_size,
     continue_structured_tucker,
     fit_structured_tucker,
 )
+from ._updates import update_structured_cp, update_structured_tucker
 
 __all__ = [
     "CPForm",
@@ -26,6 +24,7 @@ __all__ = [
     "StructuredCP",
     "StructuredTucker",
     "TuckerForm",
+    "as_coordinates",
     "check_tucker_size",
     "continue_structured_cp",
     "continue_structured_tucker",

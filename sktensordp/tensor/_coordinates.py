@@ -2,7 +2,14 @@
 
 import numpy as np
 
-__all__ = ["group_by_mode", "times_recurring"]
+__all__ = ["as_coordinates", "group_by_mode", "times_recurring"]
+
+
+def as_coordinates(where):
+    """Coordinates, also of what a mask marks."""
+    if where.dtype != bool:
+        return where
+    return np.stack(np.nonzero(where), axis=1, dtype=np.int32)
 
 
 def group_by_mode(coordinates, shape):
@@ -37,7 +44,7 @@ def group_by_mode(coordinates, shape):
 
 def _sort(coordinates, shape, mode, order=None):
     """Entries by their index in a mode; those of one index as `order` has them."""
-    from ._kernels import counting_sort
+    from .kernels._cp import counting_sort
 
     n = len(coordinates)
     kind = np.int32 if n < 2**31 else np.int64

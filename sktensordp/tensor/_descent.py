@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ._forms import TuckerForm
+from ._tucker import TuckerForm
 
 __all__ = ["descend"]
 
@@ -88,11 +88,11 @@ class _State:
     def descend(self, values, rate, ridge, core_ridge, clip, noise):
         """One pass; see `sgd_pass` and `sgd_tucker_pass`."""
         if self._core is None:
-            from ._kernels import sgd_pass
+            from .kernels._cp import sgd_pass
 
             sgd_pass(self._rows, values, self._stacked, rate, ridge, clip, noise)
             return
-        from ._kernels_tucker import sgd_tucker_pass
+        from .kernels._tucker import sgd_tucker_pass
 
         sgd_tucker_pass(
             self._rows, values, self._stacked, self._ranks, self._core, self._cells,

@@ -15,10 +15,10 @@ import dask
 import numpy as np
 
 from ._algebra import packed_squares
+from ._cp_fit import _Fit
 from ._entries import array_of
 from ._row_fit import diagonal
-from ._variational import _Fit
-from ._variational_tucker import _TuckerFit
+from ._tucker_fit import _TuckerFit
 
 __all__ = ["DistributedEntries", "computed", "in_memory", "tree_sum"]
 

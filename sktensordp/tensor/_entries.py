@@ -103,7 +103,7 @@ class SparseEntries(_Local):
         projection : ndarray of shape (last - first, Q), float64
             Expected sum of y b.
         """
-        from ._kernels import moment_sums, point_sums
+        from .kernels._cp import moment_sums, point_sums
 
         n_columns = means.shape[1]
         gram = np.empty((last - first, n_columns * (n_columns + 1) // 2))

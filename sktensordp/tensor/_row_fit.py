@@ -120,7 +120,7 @@ class RowFit:
         cross : ndarray of shape (n_rows - 1, n_columns) or None
             Where neighbours are tied, the covariances of neighbours.
         """
-        from ._kernels import solve_rows
+        from .kernels._cp import solve_rows
 
         means, covariances, moments = self.posterior(mode)
         free = np.flatnonzero(~self.held[mode])

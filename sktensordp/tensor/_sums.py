@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
-from ._point_model import point_model
+from ._cp import point_model
 
 __all__ = ["fit_biases_to_sums", "shared_entries"]
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from ._algebra import packed_squares
+from ._cp_fit import _Fit
 from ._entries import SparseEntries
-from ._variational import _Fit
-from ._variational_tucker import _TuckerFit
+from ._tucker_fit import _TuckerFit
 
 __all__ = ["update_structured_cp", "update_structured_tucker"]
 

@@ -278,8 +278,8 @@ def time_references(n, shape, dtype):
 def check_references():
     """Fail unless the references find what a point sweep of the library does."""
     from sktensordp.tensor import SparseEntries
-    from sktensordp.tensor._structured_cp import _columns
-    from sktensordp.tensor._variational import _Fit
+    from sktensordp.tensor._cp import cp_columns
+    from sktensordp.tensor._cp_fit import _Fit
 
     # There are rows without an entry, and rows that the references take in parts.
     shape = 3_000, 300, 2
@@ -288,7 +288,7 @@ def check_references():
         groups = group_by_length(coordinates, values, shape)
         entries = SparseEntries(coordinates, values, shape)
         for sums in REFERENCES.values():
-            fit = _Fit(entries, *_columns(len(shape), RANK, False, ()))
+            fit = _Fit(entries, *cp_columns(len(shape), RANK, False, ()))
             fit.noise = 0.64
             factors = [fit.means[rows].copy() for rows in fit.rows]
             ridge = fit.noise * float(fit.precision[0, 0])

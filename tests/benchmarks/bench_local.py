@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from sktensordp import mechanisms as dp
-from sktensordp.privacy._privunit import privunit_design
+from sktensordp.privacy.calibration._privunit import privunit_design
 
 
 def best(function, repeats=3):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sktensordp.completion import _gradient
-from sktensordp.completion._noisy_sums import row_sums
+from sktensordp.completion._entries import Entries
+from sktensordp.completion.solvers import _gradient
+from sktensordp.completion.solvers._noisy_sums import row_sums
 from sktensordp.datasets import make_low_rank_tensor
 from tests.completion.test_noisy_sums import SHAPES, WHERE
 from tests.completion.test_noisy_sums import make as make_any
@@ -155,7 +156,9 @@ def test_fits_take_no_more_than_was_accounted_for():
 def descent_of(form, order, **params):
     """The descent itself, before its first step."""
     model = make(form, order, epsilon=math.inf, **params)
-    problem = model._problem(WHERE[order].astype(np.int32), None, SHAPES[order])
+    problem = model._problem(
+        Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
+    )
     return _gradient._Descent(problem, 0.0)
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sktensordp.completion._input import plan_entry_randomizer
+from sktensordp.completion._values import plan_entry_randomizer
 from tests.support.noise import source_of
 
 STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())

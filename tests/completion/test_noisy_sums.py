@@ -9,8 +9,9 @@ import pytest
 from dp_accounting import dp_event
 from scipy import stats
 
-from sktensordp.completion import CPCompletion, TuckerCompletion, _noisy_sums, _sums
-from sktensordp.completion._noisy_sums import (
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion.solvers import _noisy_sums, _sums
+from sktensordp.completion.solvers._noisy_sums import (
     plan_gaussian_sums,
     plan_laplace_sums,
     planned_event,

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sktensordp.completion import CPCompletion, _uncertainty
+from sktensordp.completion import CPCompletion
+from sktensordp.completion.solvers import _residual_variance as _uncertainty
 from sktensordp.datasets import make_ratings
-from sktensordp.privacy._table import level_table
+from sktensordp.privacy.calibration._table import level_table
 
 SHARES = np.array([0.5, 0.8, 0.95])
 BOUNDS = (-3.0, 3.0)

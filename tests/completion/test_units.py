@@ -583,8 +583,8 @@ def test_all_that_is_released_is_a_function_of_the_noisy_sums(
     for way, content in ways[0].items():
         assert content == ways[1][way], way
     # Attribute by attribute, as Python objects, not through `__reduce__` of the whole.
-    names = set(vars(one)) - {"_local"}
-    assert names == set(vars(two)) - {"_local"}
+    names = set(vars(one))
+    assert names == set(vars(two))
     for name in sorted(names):
         shown = (pickle.dumps(getattr(m, name)) for m in (one, two))
         assert len(set(shown)) == 1, name
@@ -628,11 +628,11 @@ def test_a_fit_with_another_unit_leaves_nothing_of_the_first(before):
     for name in vars(fresh).keys() - {"_releases"}:
         assert pickle.dumps(vars(model)[name]) == pickle.dumps(vars(fresh)[name]), name
     model.set_params(unit="entry").fit(where, values)
-    assert not hasattr(model, "_local")
+    assert not hasattr(model._fitted, "local")
 
 
 def test_local_rows_copy_and_print_as_nothing():
-    rows = make().fit(*tiny(2, 0))._local
+    rows = make().fit(*tiny(2, 0))._fitted.local
     assert len(rows.units)
     assert repr(rows) == "LocalRows()"
     for other in (
@@ -684,7 +684,7 @@ def test_units_come_back_by_fold_in(form, order, unit):
 
 def test_fold_in_of_a_new_unit_and_of_one_that_returns():
     model, *_ = fitted()
-    rows, shown = model._local.rows.copy(), pickle.dumps(model)
+    rows, shown = model._fitted.local.rows.copy(), pickle.dumps(model)
     guarantee = model.privacy_guarantee_
     everything = np.argwhere(np.ones((N_UNITS, 5)))
     before = model.predict(everything)
@@ -703,9 +703,9 @@ def test_fold_in_of_a_new_unit_and_of_one_that_returns():
     alone = pickle.loads(shown).fold_in(new[:3], np.zeros(3))
     assert_array_equal(model.predict(new), alone.predict(new))
     assert_array_equal(model.predict(everything)[~is_new], before[~is_new])
-    assert_array_equal(model._local.rows[:6], rows)
-    assert_array_equal(model._local.units, np.arange(7))
-    assert sum(model._local.where[:, 0] == 6) == 3
+    assert_array_equal(model._fitted.local.rows[:6], rows)
+    assert_array_equal(model._fitted.local.units, np.arange(7))
+    assert sum(model._fitted.local.where[:, 0] == 6) == 3
     # Nothing is released.
     assert model.privacy_guarantee_ == guarantee
     assert pickle.dumps(model) == shown
@@ -715,11 +715,11 @@ def test_fold_in_of_a_new_unit_and_of_one_that_returns():
 def test_fold_in_refuses_to_go_on_with_other_parameters(change):
     """As `partial_fit` does; rows would be of another mode, or of another scale."""
     model, where, values = fitted()
-    before = model._local
+    before = model._fitted.local
     model.set_params(**change)
     with pytest.raises(ValueError, match="of the fit"):
         model.fold_in(where, values)
-    assert model._local is before
+    assert model._fitted.local is before
 
 
 def test_fold_in_draws_nothing_and_needs_a_fit():
@@ -737,8 +737,8 @@ def test_a_copy_does_not_see_what_is_folded_in():
     model, *_ = fitted()
     other = copy.deepcopy(model)
     other.fold_in([[6, 0]], [1.0])
-    assert 6 not in model._local.units
-    assert_array_equal(other._local.units, [6])
+    assert 6 not in model._fitted.local.units
+    assert_array_equal(other._fitted.local.units, [6])
     assert other.predict([[6, 1]]) != model.predict([[6, 1]])
 
 

@@ -15,7 +15,7 @@ from sktensordp.encoding._learned import learned_encoder
 from sktensordp.encoding._maps import MapShape
 from sktensordp.encoding._published import l1_diameter
 from sktensordp.encoding._task_models import task_of
-from sktensordp.privacy._privunit import privunit_design
+from sktensordp.privacy.calibration._privunit import privunit_design
 
 X, CLASSES = load_iris(return_X_y=True)
 TASK = task_of(LogisticRegression(max_iter=1000).fit(X, CLASSES), X)

@@ -28,7 +28,7 @@ from sktensordp.encoding._maps import MapShape
 from sktensordp.encoding._task_models import task_of
 from sktensordp.encoding._training import Model, Trainer
 from sktensordp.mechanisms._privunit import calibrated_cap
-from sktensordp.privacy._privunit import privunit_design
+from sktensordp.privacy.calibration._privunit import privunit_design
 from tests.support.noise import stream_of
 
 ALPHA = 1e-6

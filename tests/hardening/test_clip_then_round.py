@@ -25,7 +25,7 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
-from sktensordp.privacy._sensitivity import declared_set
+from sktensordp.privacy.calibration._sensitivity import declared_set
 from tests.support.every_estimator import RELEASING, slow_repeats
 from tests.support.noise import source_of
 
@@ -225,7 +225,7 @@ def test_people_are_in_the_ball(bound):
 
 @pytest.mark.parametrize("step", [2.0**-20, 1.0, 0.0])
 def test_what_a_unit_adds_is_no_longer_than_its_share(step):
-    from sktensordp.tensor._kernels_units import bounded_sums
+    from sktensordp.tensor.kernels._units import bounded_sums
 
     share, bound = 0.6, 0.7
     rows = np.concatenate([adversarial(4, 2.0**-20, bound), np.full((1, 4), np.nan)])

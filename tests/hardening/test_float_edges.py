@@ -17,9 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sktensordp import mechanisms
-from sktensordp.completion import _sums
-from sktensordp.completion._input import plan_entry_randomizer
-from sktensordp.completion._noisy_sums import plan_gaussian_sums, plan_laplace_sums
+from sktensordp.completion._values import plan_entry_randomizer
+from sktensordp.completion.solvers import _sums
+from sktensordp.completion.solvers._noisy_sums import (
+    plan_gaussian_sums,
+    plan_laplace_sums,
+)
 from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms._privunit import calibrated_cap
@@ -33,18 +36,18 @@ from sktensordp.privacy import (
     gaussian_mu,
     gaussian_sigma,
 )
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._events import (
     ProjectionDpEvent,
     PureDpEvent,
     RandomizedResponseDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy._johnson_lindenstrauss import projection_tau
-from sktensordp.privacy._randomized_response import (
+from sktensordp.privacy.accounting._projections import projection_tau
+from sktensordp.privacy.accounting._randomized_response import (
     LevelLaw,
     optimal_composition_delta,
 )
-from sktensordp.privacy._table import level_table
+from sktensordp.privacy.calibration._table import level_table
 from tests.support.every_estimator import RELEASING, slow_repeats
 from tests.support.noise import source_of, stream_of
 

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -165,10 +166,11 @@ def forgets_nothing(monkeypatch):
 
 def is_fitted_at_first(monkeypatch):
     start = base.PrivateEstimatorMixin._forget
+    nothing = SimpleNamespace(was_received=False)
     monkeypatch.setattr(
         base.PrivateEstimatorMixin,
         "_forget",
-        lambda self, **found: start(self, n_iter_=1, **found),
+        lambda self, **found: start(self, _fitted=nothing, **found),
     )
 
 
@@ -236,9 +238,11 @@ def test_interrupted_partial_fits_count(epsilon, keys):
         assert said in (before.privacy_guarantee_, after.privacy_guarantee_)
         if not np.array_equal(one.predict(WHERE), answer):
             assert said == after.privacy_guarantee_
-        if len(keys) > n_keys and one._n_uses > 1:
+        if len(keys) > n_keys and one._fitted.n_uses > 1:
             assert said == after.privacy_guarantee_
-        parts = [factor.tobytes() for factor in one._decomposition(one._model).factors]
+        parts = [
+            factor.tobytes() for factor in one._decomposition(one._fitted.model).factors
+        ]
         assert [factor.tobytes() for factor in one.factors_] == parts
         go_on(one)
         assert one.privacy_guarantee_.epsilon >= after.privacy_guarantee_.epsilon

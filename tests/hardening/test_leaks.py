@@ -66,7 +66,7 @@ def add_noise(secrets, keys, streams):
 
 def found_in(secrets, estimator, others=()):
     """Findings in an estimator, in what else it gave, and in all copies of these."""
-    local = [getattr(estimator, "_local", None)]
+    local = [getattr(getattr(estimator, "_fitted", None), "local", None)]
     found = secrets.hunt(estimator, skip=local, name="estimator")
     found += secrets.hunt(copy.copy(estimator), skip=local, name="copy")
     found += released(secrets, estimator)
@@ -137,11 +137,11 @@ def test_rows_of_users_are_no_values_and_stay_in_the_process(case):
     estimator = fresh(case).fit(X, y).fold_in(X, y)
     estimator.predict(X)
     secrets = Secrets().plant("planted", RARE).add("y", y).add("scaled", 2 * y - 1)
-    assert not secrets.hunt(estimator._local)
-    row = estimator._local.rows[0]
+    assert not secrets.hunt(estimator._fitted.local)
+    row = estimator._fitted.local.rows[0]
     assert np.all(row)
     secrets.add("row", row).add_whole("user", USER)
-    assert secrets.hunt(estimator._local)
+    assert secrets.hunt(estimator._fitted.local)
     assert not released(secrets, estimator)
 
 
@@ -278,10 +278,10 @@ def test_nothing_of_the_losers_is_kept(kind, refit, tries):
     best = kept[0] if kept else search.estimator.set_params(**search.best_params_)
     secrets = tries.losers(best)
     assert "loser" in secrets
-    local = [getattr(one, "_local", None) for one in kept]
+    local = [getattr(getattr(one, "_fitted", None), "local", None) for one in kept]
     if refit == "keep":
         # Coordinates are public, and which of them it was fitted to.
-        local += getattr(kept[0], "_observed", [])
+        local += kept[0]._fitted.observed
         secrets = secrets.without("split")
     secrets.update(tries.planted)
     assert not secrets.hunt(search, skip=local) + released(secrets, search)
@@ -468,7 +468,7 @@ class Watcher:
 
     def look(self, *handed):
         self.n_hooks += 1
-        local = getattr(handed[0], "_local", None)
+        local = getattr(getattr(handed[0], "_fitted", None), "local", None)
         self.found += self.secrets.hunt(handed, skip=[self, local])
 
     def setup(self, estimator, context):

@@ -14,7 +14,7 @@ from scipy.special import betainc
 from scipy.stats import chi2, kstest
 
 from sktensordp.mechanisms._privunit import PrivUnit, calibrated_cap
-from sktensordp.privacy._privunit import privunit_design
+from sktensordp.privacy.calibration._privunit import privunit_design
 from tests.support.noise import source_of, stream_of
 
 ALPHA = 1e-6

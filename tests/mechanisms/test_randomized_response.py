@@ -16,8 +16,8 @@ from scipy.stats import chi2, norm
 from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import TensorRandomizedResponse, _levels
 from sktensordp.mechanisms._levels import LevelDesign, design_levels
-from sktensordp.privacy._accounting import event_epsilon
-from sktensordp.privacy._randomized_response import LevelLaw
+from sktensordp.privacy.accounting._curves import event_epsilon
+from sktensordp.privacy.accounting._randomized_response import LevelLaw
 
 NOISES = ("laplace", "gaussian", "geometric", "wrapped")
 OF_NOISES = pytest.mark.parametrize("noise", NOISES)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kstest, norm
 
 from sktensordp.noise._cap import CapSampler, _dots, _draws_in_cap
-from sktensordp.privacy._privunit import cap_log_odds
+from sktensordp.privacy.calibration._privunit import cap_log_odds
 
 ALPHA = 1e-6
 ALWAYS, NEVER = 2**62, 0

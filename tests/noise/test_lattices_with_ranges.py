@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
-from sktensordp.privacy._sensitivity import declared_set
+from sktensordp.privacy.calibration._sensitivity import declared_set
 
 ALPHA = 1e-6
 SEEDS = pytest.mark.parametrize("seed", range(8))

@@ -18,15 +18,15 @@ from dp_accounting import dp_event
 from scipy.integrate import quad
 from scipy.stats import binom, laplace
 
-from sktensordp.privacy._accounting import event_delta, event_epsilon
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
+from sktensordp.privacy.accounting._events import (
     PureDpEvent,
     RandomizedResponseDpEvent,
     SamplerResidualDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy._randomized_response import LevelLaw
-from sktensordp.privacy._table import level_table
+from sktensordp.privacy.accounting._randomized_response import LevelLaw
+from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent

@@ -11,8 +11,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import block_diag
 
-from sktensordp.privacy import _calibration, gaussian_delta, gaussian_mu
-from sktensordp.privacy._calibration import (
+from sktensordp.privacy import gaussian_delta, gaussian_mu
+from sktensordp.privacy.calibration import _gaussian as _calibration
+from sktensordp.privacy.calibration._gaussian import (
     box_mu,
     diagonal_bound,
     least_cost_variances,

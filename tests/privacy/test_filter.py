@@ -20,9 +20,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget, _filter
-from sktensordp.privacy._accounting import event_delta
-from sktensordp.privacy._events import (
+from sktensordp.privacy import PrivacyBudget
+from sktensordp.privacy.accounting._curves import event_delta, read
+from sktensordp.privacy.accounting._events import (
     ParallelDpEvent,
     PureDpEvent,
     RevealingDpEvent,
@@ -30,10 +30,10 @@ from sktensordp.privacy._events import (
     SelectionDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy._filter import AdaptiveFilter, Spending
-from sktensordp.privacy._gaussian import gaussian_mu
-from sktensordp.privacy._ledger import read
-from sktensordp.privacy._repetitions import negative_binomial, poisson
+from sktensordp.privacy.accounting._gaussian import gaussian_mu
+from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
+from sktensordp.privacy.budgets import _filter
+from sktensordp.privacy.budgets._filter import AdaptiveFilter, Spending
 from tests.support import divergence as D
 from tests.support.guarantees import guarantee
 

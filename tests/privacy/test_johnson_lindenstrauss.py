@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sktensordp.privacy._johnson_lindenstrauss import (
+from sktensordp.privacy.accounting._projections import (
     _log_mass,
     projection_delta,
     projection_tau,

@@ -16,8 +16,8 @@ import pytest
 from dp_accounting import dp_event
 
 from sktensordp.privacy import PrivacyGuarantee, compose, compose_parallel
-from sktensordp.privacy._accounting import event_delta, event_epsilon
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
+from sktensordp.privacy.accounting._events import (
     LatticeLaplaceDpEvent,
     ParallelDpEvent,
     ProjectionDpEvent,
@@ -28,8 +28,8 @@ from sktensordp.privacy._events import (
     SelectionDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy._randomized_response import LevelLaw
-from sktensordp.privacy._repetitions import negative_binomial, poisson
+from sktensordp.privacy.accounting._randomized_response import LevelLaw
+from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from tests.support import distributions as L
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent

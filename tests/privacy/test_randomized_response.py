@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
-from sktensordp.privacy._accounting import event_delta, event_epsilon
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
+from sktensordp.privacy.accounting._events import (
     PureDpEvent,
     RandomizedResponseDpEvent,
     RevealingDpEvent,
     SamplerResidualDpEvent,
 )
-from sktensordp.privacy._pld import pure_epsilon
-from sktensordp.privacy._randomized_response import LevelLaw, optimal_composition_delta
+from sktensordp.privacy.accounting._pld import pure_epsilon
+from sktensordp.privacy.accounting._randomized_response import (
+    LevelLaw,
+    optimal_composition_delta,
+)
 from tests.support import divergence as D
 
 ORACLE = json.loads(Path(__file__).with_name("response_oracle.json").read_text())

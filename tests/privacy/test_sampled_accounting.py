@@ -22,14 +22,14 @@ from scipy.optimize import minimize_scalar
 
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import PrivacyGuarantee, compose
-from sktensordp.privacy._accounting import event_delta, event_epsilon
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
+from sktensordp.privacy.accounting._events import (
     ProjectionDpEvent,
     PureDpEvent,
     SamplerResidualDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy._renyi import event_renyi
+from sktensordp.privacy.accounting._renyi import event_renyi
 from tests.support import distributions as L
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent

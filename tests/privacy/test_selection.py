@@ -18,8 +18,8 @@ from scipy.special import logsumexp
 from scipy.stats import chi, norm
 from scipy.stats import poisson as poisson_law
 
-from sktensordp.privacy._accounting import event_delta, event_epsilon
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
+from sktensordp.privacy.accounting._events import (
     ParallelDpEvent,
     ProjectionDpEvent,
     PureDpEvent,
@@ -28,8 +28,12 @@ from sktensordp.privacy._events import (
     SelectionDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy._renyi import event_renyi
-from sktensordp.privacy._repetitions import RepetitionLaw, negative_binomial, poisson
+from sktensordp.privacy.accounting._renyi import event_renyi
+from sktensordp.privacy.accounting._repetitions import (
+    RepetitionLaw,
+    negative_binomial,
+    poisson,
+)
 from tests.support import distributions as L
 
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent

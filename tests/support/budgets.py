@@ -4,8 +4,8 @@ from contextlib import contextmanager
 from unittest import mock
 
 from sktensordp import base
-from sktensordp.privacy import _account, _budget
-from sktensordp.privacy._cover import covered, current_cover
+from sktensordp.privacy.budgets import _account, _budget
+from sktensordp.privacy.budgets._preauthorized import covered, current_cover
 
 __all__ = [
     "FILES", "covered", "guarantees_of", "left_open", "locked", "n_released",

@@ -1,7 +1,7 @@
 """Guarantees of releases that never took place, for tests of what counts them."""
 
 from sktensordp.privacy import PrivacyGuarantee
-from sktensordp.privacy._events import (
+from sktensordp.privacy.accounting._events import (
     PureDpEvent,
     SamplerResidualDpEvent,
     TableDpEvent,

@@ -12,7 +12,7 @@ import numpy as np
 
 from sktensordp import _random
 from sktensordp._random import NoiseSource, ReleaseCounter, SentSource
-from sktensordp.completion import _sums
+from sktensordp.completion.solvers import _sums
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _lattice
 

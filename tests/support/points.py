@@ -3,10 +3,12 @@
 The one place that knows in which modules these are.
 """
 
-from sktensordp.completion import _blocks, _published, _unit, _unit_run
-from sktensordp.completion._gradient import GradientPerturbation
+from sktensordp.completion.solvers import _blocks, _published, _unit_run
+from sktensordp.completion.solvers import _units as _unit
+from sktensordp.completion.solvers._gradient import GradientPerturbation
 from sktensordp.encoding import _learned_plan
-from sktensordp.tensor import _blas, _kernels_units, _unit_entries
+from sktensordp.tensor import _blas, _unit_entries
+from sktensordp.tensor.kernels import _units as _kernels_units
 
 __all__ = ["POINTS", "original"]
 

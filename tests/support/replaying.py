@@ -15,9 +15,9 @@ from unittest import mock
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from sktensordp.completion import _gradient, _published, _sums
-from sktensordp.completion._input import EntryRandomizer
-from sktensordp.completion._noisy_sums import NoisySums
+from sktensordp.completion._values import EntryRandomizer
+from sktensordp.completion.solvers import _gradient, _published, _sums
+from sktensordp.completion.solvers._noisy_sums import NoisySums
 from sktensordp.noise import LaplaceLattice
 from sktensordp.tensor import _shared_rows
 from tests.support.noise import drawing

@@ -8,8 +8,8 @@ from scipy.linalg import block_diag
 from sktensordp.tensor import SparseEntries, fit_structured_cp
 from sktensordp.tensor._algebra import packed_squares
 from sktensordp.tensor._chain import path_eigenvalues, solve_chain
-from sktensordp.tensor._structured_cp import _columns
-from sktensordp.tensor._variational import _Fit
+from sktensordp.tensor._cp import cp_columns
+from sktensordp.tensor._cp_fit import _Fit
 from tests.support.tensors import entries_of, unpacked
 
 
@@ -82,7 +82,7 @@ def smooth_fit(shape, mode, *, rank=2, biases=True, dense=False, dtype=float, n=
     values = rng.standard_normal(len(coordinates)).astype(dtype)
     fit = _Fit(
         entries_of(dense, coordinates, values, shape),
-        *_columns(len(shape), rank, biases, (mode,)),
+        *cp_columns(len(shape), rank, biases, (mode,)),
     )
     free = ~fit.held
     fit.precision = rng.uniform(0.5, 2, fit.held.shape)

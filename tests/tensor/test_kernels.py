@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.tensor import DenseEntries, SparseEntries, group_by_mode
 from sktensordp.tensor._algebra import packed_squares
 from sktensordp.tensor._entries import _BLOCK
-from sktensordp.tensor._kernels import solve_rows
+from sktensordp.tensor.kernels._cp import solve_rows
 from tests.support.tensors import entries_of
 
 # Entries of the rows: none, one, and around the boundaries of the kernels' chunks.

@@ -11,8 +11,8 @@ from sktensordp.tensor import (
     fit_structured_cp,
     max_cp_rank,
 )
-from sktensordp.tensor._structured_cp import _columns
-from sktensordp.tensor._variational import _Fit
+from sktensordp.tensor._cp import cp_columns
+from sktensordp.tensor._cp_fit import _Fit
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 
@@ -56,7 +56,7 @@ def started_fit(shape, rank, biases, *, dense=False, dtype=float):
         values = values[first]
     values = values.astype(dtype)
     entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
-    fit = _Fit(entries, *_columns(len(shape), rank, biases, ()))
+    fit = _Fit(entries, *cp_columns(len(shape), rank, biases, ()))
     rng = np.random.default_rng(1)
     fit.precision = rng.uniform(0.5, 2, fit.held.shape)
     fit.prior_mean = np.where(fit.held, 1.0, rng.standard_normal(fit.held.shape))

@@ -18,8 +18,9 @@ from sktensordp.tensor import (
     update_structured_tucker,
 )
 from sktensordp.tensor._algebra import packed_squares
-from sktensordp.tensor._structured_tucker import TuckerColumns, core_of_squares
-from sktensordp.tensor._variational_tucker import _CORE_PRECISION, _TuckerFit
+from sktensordp.tensor._priors import CORE_PRECISION
+from sktensordp.tensor._tucker import TuckerColumns, core_of_squares
+from sktensordp.tensor._tucker_fit import _TuckerFit
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 OPTIONS = {"value_scale": 1.0, "noise_floor": 0.0, "max_iter": 5}
@@ -195,12 +196,12 @@ def test_update_equals_enumeration(of, biases, n_features, dense, dtype):
     [(1000, False), pytest.param(3, True, marks=pytest.mark.slow)],
 )
 def test_core_minimises_the_expected_error(dense, block, monkeypatch):
-    monkeypatch.setattr("sktensordp.tensor._variational_tucker._CORE_BLOCK", block)
+    monkeypatch.setattr("sktensordp.tensor._tucker_fit._CORE_BLOCK", block)
     fit, coordinates, values = started_fit((4, 3, 6), (2, 3, 2), dense=dense)
 
     def cost(core):
         fit._set_core(core)
-        penalty = _CORE_PRECISION * np.sum((core - fit.core_mean) ** 2)
+        penalty = CORE_PRECISION * np.sum((core - fit.core_mean) ** 2)
         return expected_error(fit, coordinates, values) / fit.noise + penalty
 
     before = fit.core[fit.columns.free_core].copy()
@@ -222,7 +223,7 @@ def negative_bound(fit, coordinates, values):
     """What the updates of rows and core decrease, while noise and prior are fixed."""
     total = expected_error(fit, coordinates, values) / fit.noise
     change = fit.core[fit.columns.free_core] - fit.core_mean
-    total += _CORE_PRECISION * np.sum(change**2)
+    total += CORE_PRECISION * np.sum(change**2)
     for mode, held in enumerate(fit.held):
         free = np.flatnonzero(~held)
         own = fit.precision[mode][free]

@@ -14,9 +14,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.tensor import _shared_rows, _unit_entries
 from sktensordp.tensor._counts import expected_counts
-from sktensordp.tensor._kernels_units import bounded_sums, solve_units, unit_sums
 from sktensordp.tensor._shared_rows import biases_from_sums, rows_from_sums
 from sktensordp.tensor._unit_entries import UnitEntries
+from sktensordp.tensor.kernels._units import bounded_sums, solve_units, unit_sums
 
 # Entries of the units, around the widths of vector instructions; one has very many.
 SIZES = [1, 2, 3, 5, 8, 17, 600]

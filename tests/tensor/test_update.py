@@ -13,7 +13,7 @@ from sktensordp.tensor import (
     fit_structured_cp,
     update_structured_cp,
 )
-from sktensordp.tensor._variational import continue_structured_cp
+from sktensordp.tensor._cp_fit import continue_structured_cp
 from tests.support.tensors import entries_of, random_problem, unpacked
 
 

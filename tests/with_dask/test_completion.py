@@ -326,12 +326,12 @@ REFUSED = {
     "NaN": ({}, {"value": np.nan}, "Some values in y are NaN"),
     "outside": ({"shape": (120, 50)}, {}, "outside the tensor"),
     "negative": ({}, {"place": [-3, 1]}, "coordinates start at 0"),
-    "unit": ({"unit": 0, "shape": (120, 60)}, {}, "unit=0 is not there"),
-    "gradient": ({"perturbation": "gradient"}, {}, "not there for data of Dask"),
-    "output": ({"perturbation": "output"}, {}, "not there for data of Dask"),
+    "unit": ({"unit": 0, "shape": (120, 60)}, {}, "unit=0 is not supported"),
+    "gradient": ({"perturbation": "gradient"}, {}, "not supported for Dask input"),
+    "output": ({"perturbation": "output"}, {}, "not supported for Dask input"),
     "published": (
         {"perturbation": "input", "calibration": "published"}, {},
-        "calibration='published' is not there",
+        "calibration='published' is not supported",
     ),
     "no features": (
         {"perturbation": "statistics", "n_pattern_components": 0}, {},

@@ -1,0 +1,125 @@
+"""Rows of units: computed from their own entries, in this process alone.
+
+What is released is shared by all. A unit's own row serves its predictions, and leaves
+with no deep copy or pickle.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LocalRows", "UnitModel"]
+
+
+class LocalRows:
+    """Rows of units and where they have entries: kept in this process alone.
+
+    Deep copies and pickles are empty, so that nothing of a unit leaves with a model.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n_units,), int, default=None
+        Ascending.
+    rows : ndarray of shape (n_units, n_columns), default=None
+    where : ndarray of shape (n, n_modes), int, default=None
+        Coordinates of their entries.
+
+    Attributes
+    ----------
+    model : UnitModel or None
+        The prediction model, built on first use.
+    lost : bool
+        Whether these are a copy, or come out of a pickle, and nobody was told so.
+    """
+
+    def __init__(self, units=None, rows=None, where=None, *, lost=False):
+        self.units = np.empty(0, dtype=np.int64) if units is None else units
+        self.rows, self.where, self.model = rows, where, None
+        self.lost = lost
+
+    def replaced(self, units, rows, where, unit):
+        """These rows, with those of some units in the place of older ones."""
+        if self.rows is None:
+            return LocalRows(units, rows, where)
+        keep = ~np.isin(self.units, units)
+        stays = ~np.isin(self.where[:, unit], units)
+        units = np.concatenate([self.units[keep], units])
+        rows = np.concatenate([self.rows[keep], rows])
+        where = np.concatenate([self.where[stays], where])
+        order = np.argsort(units)
+        return LocalRows(units[order], rows[order], where)
+
+    def __reduce__(self):
+        return _rows_left_behind, ()
+
+    def __repr__(self):
+        return "LocalRows()"
+
+
+def _rows_left_behind():
+    """What a pickle and a copy of `LocalRows` become."""
+    return LocalRows(lost=True)
+
+
+@dataclass(eq=False)
+class UnitModel:
+    """A model of all units: those with rows of their own, and the others.
+
+    Attributes
+    ----------
+    inner : StructuredCP or StructuredTucker
+        The unit's mode first; its last row is that of all other units.
+    units : ndarray of shape (n_units,), int
+        Those of the first rows, ascending.
+    shape : tuple of int
+        Of the tensor.
+    unit : int
+        The mode of the units.
+    """
+
+    inner: Any
+    units: np.ndarray
+    shape: tuple[int, ...]
+    unit: int
+
+    def _moved(self, coordinates):
+        moved = np.roll(coordinates[:, : self.unit + 1], 1, axis=1)
+        moved = np.concatenate([moved, coordinates[:, self.unit + 1 :]], axis=1)
+        moved[:, 0] = self._position(moved[:, 0])
+        return moved
+
+    def _position(self, units):
+        """Row of every unit in the inner model."""
+        found = np.searchsorted(self.units, units)
+        known = np.append(self.units, -2)[found] == units
+        return np.where(known, found, len(self.units))
+
+    def predict(self, coordinates):
+        """See `StructuredCP.predict`."""
+        return self.inner.predict(self._moved(coordinates))
+
+    def slices(self, coordinates, mode):
+        """See `StructuredCP.slices`."""
+        inner = mode if mode > self.unit else (mode + 1) * (mode != self.unit)
+        found = self.inner.slices(self._moved(coordinates), inner)
+        if mode != self.unit:
+            return found
+        return found[:, self._position(np.arange(self.shape[mode]))]
+
+    def dense(self):
+        """See `StructuredCP.dense`."""
+        found = self.inner.dense()[self._position(np.arange(self.shape[self.unit]))]
+        return np.moveaxis(found, 0, self.unit)
+
+    @property
+    def factors(self):
+        """Factors for one unit, of which nothing is known, by mode."""
+        own, *others = self.inner.factors
+        others.insert(self.unit, own[-1:])
+        return others
+
+    @property
+    def core(self):
+        """Of a Tucker model, its modes in the order of the tensor."""
+        return np.moveaxis(self.inner.core, 0, self.unit)

@@ -1,0 +1,1 @@
+"""Private solvers, one module for each perturbation, behind one interface."""

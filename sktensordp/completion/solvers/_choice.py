@@ -1,0 +1,109 @@
+"""Which solver serves what is asked for, and what that may reveal at most."""
+
+import math
+
+from .._values import entry_guarantee
+from ._auto import choose_perturbation
+from ._blocks import BlockPerturbation
+from ._gradient import GradientPerturbation
+from ._input import InputPerturbation
+from ._noisy_sums import planned_event
+from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
+from ._sums import SumsPerturbation
+from ._units import UnitPerturbation, unit_guarantee
+
+__all__ = ["choose_solver", "planned_guarantee"]
+
+_PLANNED = "the budget, which no fit exceeds"
+_SOLVERS = {
+    "input": InputPerturbation,
+    "gradient": GradientPerturbation,
+    "sums": SumsPerturbation,
+}
+
+
+def choose_solver(problem, perturbation, *, unit, calibration, streaming):
+    """What randomises and fits, for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    perturbation : str
+        As asked for; "auto" chooses.
+    unit : int or None
+        The mode of the units to protect; None where entries are.
+    calibration : {"sound", "published"}
+    streaming : bool
+        Whether more entries are to come, or values are randomised elsewhere: "auto"
+        is then "input".
+
+    Returns
+    -------
+    solver : Solver
+
+    Raises
+    ------
+    ValueError
+        If the solver cannot serve the problem.
+    """
+    if unit is not None:
+        return UnitPerturbation(problem, unit, perturbation)
+    if calibration == "published":
+        return PublishedPerturbation(problem, perturbation)
+    if perturbation == "auto":
+        if not streaming:
+            return choose_perturbation(problem)
+        perturbation = "input"
+    if perturbation in ("statistics", "output"):
+        solver = BlockPerturbation(problem, perturbation)
+        if problem.is_distributed and not solver.uses_features:
+            raise ValueError(
+                "For Dask input, perturbation='statistics' needs features: "
+                "side_information, or a pattern (n_pattern_components > 0)."
+            )
+        return solver
+    return _SOLVERS[perturbation](problem)
+
+
+def planned_guarantee(
+    values, perturbation, *, epsilon, delta, unit, calibration, has_shape
+):
+    """What a fit may reveal at most, before any data is seen.
+
+    Parameters
+    ----------
+    values : EntryRandomizer
+        Of the declared domain.
+    perturbation : str
+    epsilon, delta : float
+    unit : int or None
+    calibration : {"sound", "published"}
+    has_shape : bool
+        Whether the shape is declared.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+    """
+    from ...privacy.accounting._events import PureDpEvent
+
+    if unit is not None:
+        name = "sums" if perturbation == "sums" else "statistics"
+        if math.isinf(epsilon):
+            return unit_guarantee(values.guarantee.event, unit, name, delta=0.0)
+        undeclared = not (has_shape and math.isfinite(values.guarantee.epsilon))
+        return unit_guarantee(
+            planned_event(epsilon, delta, within=epsilon), unit, name, delta=delta,
+            levels=values.levels, void_for=epsilon if undeclared else None,
+        )  # fmt: skip
+    if not math.isfinite(values.guarantee.epsilon):
+        return values.guarantee
+    if calibration == "published" and perturbation in PUBLISHED:
+        return published_guarantee(perturbation, epsilon)
+    if perturbation == "input":
+        return values.guarantee
+    event, stated = PureDpEvent(epsilon), 0.0
+    if perturbation == "gradient":
+        event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
+    statement = "What is computed from the values is randomised, whatever they are."
+    return entry_guarantee(event, statement, _PLANNED, delta=stated)

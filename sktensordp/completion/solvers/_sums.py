@@ -1,0 +1,292 @@
+"""Perturbation of sums: the sum of the values in every row of every mode is randomised.
+
+Guarantee. Two data sets that differ in the value of one observed entry, at the same
+coordinates, differ in one sum of each mode, by at most the range of the values. Each
+mode has an equal share of epsilon, and its sums get discrete Laplace noise for that
+share; the modes compose. How many entries a row has is public.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...noise import discrete_laplace
+from ...tensor import fit_biases_to_sums, point_model
+from .._problem import Problem
+from .._values import EntryRandomizer, domain_lattice, entry_guarantee, rounded
+from ._solver import ALL_ELSE, Outcome, Solver
+
+__all__ = [
+    "MeanPerturbation",
+    "SumsPerturbation",
+    "SumsRandomizer",
+    "plan_sums_randomizer",
+]
+
+_SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
+_OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
+_OF_ALL = "The sum of all values was given discrete Laplace noise"
+_BIASES_ALONE = (
+    " The sums determine biases alone: rank is not used, and items are ranked in the "
+    "same order for everyone."
+)
+_BLOCK = 2**16
+# Of values around their mean, in half ranges squared, as long as nothing is known.
+_VARIANCE_OF_VALUES = 0.2
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """What of every value is summed: itself in the domain, in whole steps of a lattice.
+
+    Attributes
+    ----------
+    values : EntryRandomizer
+    lattice : LaplaceLattice or None
+        None for the value itself, whose sums are not exact.
+    """
+
+    values: EntryRandomizer
+    lattice: Any = None
+
+    def __call__(self, values):
+        clipped = self.values.clip(values.astype(float))
+        if self.lattice is None:
+            return clipped
+        steps = np.rint((clipped - self.lattice.low) / self.lattice.step)
+        return np.clip(steps, 0, self.lattice.n_steps)
+
+
+@dataclass(frozen=True)
+class SumsRandomizer:
+    """How values are clipped, summed and randomised, and what that reveals.
+
+    Attributes
+    ----------
+    values : EntryRandomizer
+        How values are moved into the declared domain.
+    guarantee : PrivacyGuarantee
+        Of all the randomised sums together.
+    where : ndarray of shape (n, n_modes), int, or object
+        Coordinates of the values; or what has a length and `row_sums`, where these
+        are elsewhere.
+    shape : tuple of int
+    lattice : LaplaceLattice or None
+        Of the values and of the noise of a sum; None for no noise.
+    event : dp_accounting.DpEvent or None
+        What all sums together are, if the range is public.
+    """
+
+    values: EntryRandomizer
+    guarantee: Any
+    where: np.ndarray
+    shape: tuple[int, ...]
+    lattice: Any = None
+    event: Any = None
+
+    @property
+    def noise_variance(self):
+        """Variance of the noise of a sum."""
+        return 0.0 if self.lattice is None else self.lattice.noise_variance
+
+    def clip(self, values):
+        """Sums of the clipped values, one mode after the other, without noise."""
+        return self._sums(values, _Weights(self.values))
+
+    def randomize(self, values, source):
+        """Noisy sums, block by block, each from its own stream.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n,), float
+        source : NoiseSource
+
+        Returns
+        -------
+        sums : ndarray of shape (sum of shape,), float64
+        """
+        lattice = self.lattice
+        weigh = _Weights(self.values, lattice)
+        sums = self._sums(values, weigh).astype(np.int64)
+        for block, start in enumerate(range(0, len(sums), _BLOCK)):
+            part = sums[start : start + _BLOCK]
+            part += discrete_laplace(
+                source.stream(block), lattice.numerator, lattice.denominator, len(part)
+            )
+        return sums * lattice.step + lattice.low * self.counts
+
+    @property
+    def counts(self):
+        """How many values each sum has; public."""
+        return self._sums(None, None)
+
+    def _sums(self, values, weigh):
+        """Sums of a function of the values; numbers of values without one."""
+        if not isinstance(self.where, np.ndarray):
+            return self.where.row_sums(weigh)
+        weights = None if weigh is None else weigh(values)
+        sums = [
+            np.bincount(column, weights=weights, minlength=size)
+            for column, size in zip(self.where.T, self.shape, strict=True)
+        ]
+        return np.concatenate(sums)
+
+
+def plan_sums_randomizer(
+    values, epsilon, where, shape, *, declared, statement=_OF_ROWS, consequence=""
+):
+    """Randomiser of the sums for one fit.
+
+    Parameters
+    ----------
+    values : EntryRandomizer
+        Of the same values and the same epsilon.
+    epsilon : float
+        Budget of one entry; infinity for none.
+    where : ndarray of shape (n, n_modes), int
+    shape : tuple of int
+    declared : bool
+        Whether the range was declared; if not, nothing finite holds.
+    statement : str
+        What was done; the sums of rows, by default.
+    consequence : str
+        What that means for the model.
+
+    Returns
+    -------
+    randomizer : SumsRandomizer
+
+    Raises
+    ------
+    ValueError
+        If the sums cannot be represented exactly.
+    """
+    from dp_accounting import dp_event
+
+    from ...privacy.accounting._events import LatticeLaplaceDpEvent
+
+    if math.isinf(epsilon):
+        return SumsRandomizer(values, values.guarantee, where, shape)
+    n_modes = len(shape)
+    lattice = domain_lattice(
+        epsilon / n_modes, values.bounds, values.levels, max(len(where), 1)
+    )
+    if len(where) * lattice.n_steps >= 2**53:
+        raise ValueError("There are too many values to be summed exactly.")
+    event = dp_event.SelfComposedDpEvent(
+        LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
+    )
+    void_for = None if declared else float(epsilon)
+    guarantee = entry_guarantee(
+        event, f"{statement}; {ALL_ELSE}{consequence}", _SOURCE, void_for=void_for
+    )
+    return SumsRandomizer(values, guarantee, where, shape, lattice, event)
+
+
+@dataclass(frozen=True, eq=False)
+class SumsPerturbation(Solver):
+    """Randomise sums, and fit the biases to them.
+
+    Attributes
+    ----------
+    problem : Problem
+    share : float, default=1.0
+        Of the problem's epsilon.
+    """
+
+    problem: Problem
+    share: float = 1.0
+    name = "sums"
+
+    @property
+    def statement(self):
+        """What is done to the values."""
+        return rounded(self.problem.values.levels) + _OF_ROWS
+
+    def __post_init__(self):
+        if not self.problem.biases or self.problem.smooth_modes:
+            raise ValueError("Sums determine biases, and no smooth modes.")
+
+    @cached_property
+    def randomizer(self):
+        """How sums are randomised."""
+        problem = self.problem
+        return plan_sums_randomizer(
+            problem.values, self.share * problem.epsilon, problem.coordinates,
+            problem.shape, declared=problem.declared,
+            statement=self.statement, consequence=_BIASES_ALONE,
+        )  # fmt: skip
+
+    @property
+    def guarantee(self):
+        """Of all the sums together."""
+        return self.randomizer.guarantee
+
+    @property
+    def event(self):
+        """What all the sums together are, for accounting, if the range is public."""
+        return self.randomizer.event
+
+    def release(self, values, source, on_sweep):
+        """Randomised sums, and the type of the values."""
+        if self.randomizer.lattice is None:
+            return self.randomizer.clip(values), values.dtype
+        return self.randomizer.randomize(values, source), values.dtype
+
+    def complete(self, released, on_sweep):
+        """Fit the biases to sums."""
+        problem, randomizer = self.problem, self.randomizer
+        sums, dtype = released
+        middle = sum(problem.values.bounds) / 2
+        offset, model = fit_biases_to_sums(
+            problem.coordinates, sums - middle * randomizer.counts,
+            randomizer.noise_variance, problem.shape, problem.scale, dtype,
+            problem.features,
+        )  # fmt: skip
+        return Outcome(model, middle + offset, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPerturbation(Solver):
+    """Randomise the sum of all values: what is needed of them where there is no bias.
+
+    Attributes
+    ----------
+    problem : Problem
+    share : float
+        Of the problem's epsilon.
+    """
+
+    problem: Problem
+    share: float
+
+    @property
+    def statement(self):
+        """What is done to the values."""
+        return rounded(self.problem.values.levels) + _OF_ALL
+
+    @cached_property
+    def randomizer(self):
+        """How the sum is randomised."""
+        problem = self.problem
+        return plan_sums_randomizer(
+            problem.values, self.share * problem.epsilon,
+            problem.one_row, (1,), declared=problem.declared, statement=self.statement,
+        )  # fmt: skip
+
+    guarantee, event = SumsPerturbation.guarantee, SumsPerturbation.event
+    release = SumsPerturbation.release
+
+    def complete(self, released, on_sweep):
+        """A model of the mean alone, its offset."""
+        problem, (total, dtype) = self.problem, released
+        middle, n = sum(problem.values.bounds) / 2, problem.n_entries
+        # The mean may be anywhere in the range; more noise says no more.
+        prior = problem.scale**2 / 3
+        share = prior / (prior + self.randomizer.noise_variance / n**2)
+        mean = middle + share * (float(total[0]) / n - middle)
+        variance = _VARIANCE_OF_VALUES * problem.scale**2
+        return Outcome(point_model(problem.shape, variance, dtype), mean, 1)

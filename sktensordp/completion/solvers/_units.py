@@ -1,0 +1,170 @@
+"""Perturbation of sums over units: everything of one unit is protected.
+
+Guarantee. Neighbouring data sets differ by all entries of one unit, at one index of a
+public mode, which one has and the other does not. In every release a unit contributes
+one vector, a function of its own entries and of what was released before, whose length
+is at most the share of the release; the squares of the shares add up to 1. So Gaussian
+noise of standard deviation sigma makes all releases together 1 / sigma-GDP (Dong, Roth
+and Su 2022, Corollary 3.3). Rows of units are computed from a unit's own entries and
+from what was released, and shown to it alone: joint differential privacy (Kearns,
+Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ...privacy import PrivacyGuarantee
+from ...tensor._unit_entries import UnitEntries
+from .._problem import Problem
+from .._values import rounded
+from ._noisy_sums import plan_gaussian_sums
+from ._solver import Outcome, Solver
+from ._unit_run import BIAS_PASSES, FACTOR_PASSES, UnitRun
+
+__all__ = ["UnitPerturbation", "unit_guarantee"]
+
+_SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
+_WHAT = {
+    "sums": "Counts and sums of residuals of all rows of the other modes",
+    "statistics": (
+        "Counts, sums of residuals and right-hand sides of regressions of all rows of "
+        "the other modes"
+    ),
+}
+
+
+def unit_guarantee(event, unit, name, *, delta, levels=None, void_for=None):
+    """Guarantee of what is computed from everything of a unit.
+
+    Parameters
+    ----------
+    event : dp_accounting.DpEvent
+    unit : int
+        The mode.
+    name : {"sums", "statistics"}
+        The perturbation, or the most that it may do.
+    delta : float
+        Where to state the epsilon.
+    levels : tuple of float or None
+        Scale to which values are rounded.
+    void_for : float, default=None
+        The epsilon that was asked for, if the range of the values or the shape was
+        read off the data.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+    """
+    from dp_accounting import dp_event
+
+    what, claimed = _WHAT[name], None
+    statement = (
+        f"{rounded(levels)}{what} were given Gaussian noise, with each unit's "
+        "contribution bounded. A unit's own row is computed from these releases and "
+        "its own entries; show it to that unit only (joint differential privacy)."
+    )
+    if name == "sums":
+        statement += " The sums determine biases alone; rank is not used."
+    if isinstance(event, dp_event.NonPrivateDpEvent):
+        statement = "The entries were used as they are (epsilon = inf)."
+    if void_for is not None:
+        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
+        statement += (
+            " The range of the values or the shape was read off the data, which "
+            "protects nobody; declare value_bounds or levels, and shape."
+        )
+    return PrivacyGuarantee.of(
+        event, delta=delta, unit=unit, relation="add-or-remove",
+        statement=statement, source=_SOURCE, claimed=claimed,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class UnitPerturbation(Solver):
+    """Randomise sums over units; the unit's mode comes first in the problem.
+
+    Attributes
+    ----------
+    problem : Problem
+    unit : int
+        The mode of the units in the tensor.
+    asked : {"auto", "sums", "statistics"}
+    """
+
+    problem: Problem
+    unit: int
+    asked: str
+
+    def __post_init__(self):
+        if self.problem.smooth_modes:
+            raise ValueError("Where a unit is protected there are no smooth modes.")
+
+    @property
+    def name(self):
+        """What is asked for, or at most done."""
+        can = self.problem.form and self.asked != "sums"
+        return "statistics" if can else "sums"
+
+    @property
+    def n_sweeps(self):
+        """How often `on_sweep` is called at most."""
+        return max(BIAS_PASSES, 1 + FACTOR_PASSES * bool(self.problem.form))
+
+    @cached_property
+    def noise(self):
+        """Noise for vectors of length one."""
+        problem = self.problem
+        rows, size = sum(problem.shape[1:]), len(problem.shape)
+        blocks = problem.form.blocks(problem.shape)[1:]
+        cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
+        totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
+        n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals)
+        return plan_gaussian_sums(
+            problem.epsilon, problem.delta, within=problem.epsilon, n_releases=1,
+            n_cells=n_cells, n_changed=0, n_entries=problem.shape[0],
+        )  # fmt: skip
+
+    @cached_property
+    def guarantee(self):
+        """Of all releases together."""
+        return self.guarantee_of(self.name)
+
+    def guarantee_of(self, name):
+        """The same, where `name` is the perturbation that was taken in the end."""
+        problem = self.problem
+        if math.isinf(problem.epsilon):
+            event = problem.values.guarantee.event
+            return unit_guarantee(event, self.unit, name, delta=0.0)
+        return unit_guarantee(
+            self.noise.event, self.unit, name, delta=problem.delta,
+            levels=problem.values.levels,
+            void_for=None if problem.declared else float(problem.epsilon),
+        )  # fmt: skip
+
+    def entries(self, values):
+        """Entries sorted by unit, their values on the scale of half the range."""
+        problem = self.problem
+        middle = sum(problem.values.bounds) / 2
+        values = problem.values.clip(values.astype(float)) - middle
+        return UnitEntries(problem.coordinates, values / problem.scale)
+
+    def release(self, values, source, on_sweep):
+        """All but the rows of units."""
+        run = UnitRun(self.problem, self.entries(values), self.noise, source)
+        run.totals()
+        run.counts()
+        name = self.name
+        may_choose = self.asked == "auto" and self.problem.biases
+        if may_choose and name == "statistics" and not run.factors_pay():
+            name = "sums"
+        n_iter = run.passes(name, on_sweep)
+        return run.model, name, n_iter
+
+    def complete(self, released, on_sweep):
+        """What was released."""
+        model, name, n_iter = released
+        problem = self.problem
+        offset = sum(problem.values.bounds) / 2 + problem.scale * model.offset
+        model = replace(model, unit=self.unit)
+        return Outcome(model, offset, n_iter, perturbation=name)

@@ -1,0 +1,1 @@
+"""Events in, privacy curves out; nothing here knows units, estimators or budgets."""

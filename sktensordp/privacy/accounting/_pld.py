@@ -1,0 +1,237 @@
+"""Curves of single releases, and privacy-loss distributions (PLDs) composed of them.
+
+A PLD is built for each kind of release from its own dominating pair, on one grid of
+losses for all, and composed by dp-accounting.
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache, partial
+
+import numpy as np
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+from ._events import (
+    LatticeLaplaceDpEvent,
+    PureDpEvent,
+    RandomizedResponseDpEvent,
+    TableDpEvent,
+)
+
+__all__ = [
+    "PURE_EVENTS",
+    "composed_pld",
+    "hockey_stick",
+    "pure_epsilon",
+    "pure_fraction",
+    "refuse_negative",
+    "rounded_up",
+]
+
+_PLD_CELLS, _MOST_CELLS = 40_000, 400_000
+PURE_EVENTS = (
+    PureDpEvent,
+    RandomizedResponseDpEvent,
+    TableDpEvent,
+    dp_event.LaplaceDpEvent,
+    dp_event.DiscreteLaplaceDpEvent,
+)
+
+
+def refuse_negative(*parameters):
+    """Raise where a parameter of an event is negative."""
+    if not all(p >= 0 for p in parameters):
+        raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
+
+
+def rounded_up(exact):
+    """Smallest float that is not below a Fraction."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+@lru_cache(maxsize=4096)
+def pure_epsilon(event):
+    """The pure epsilon of one event; infinity where there is none."""
+    if isinstance(event, PureDpEvent):
+        return event.epsilon
+    if isinstance(event, dp_event.LaplaceDpEvent):
+        refuse_negative(event.noise_multiplier)
+        scale = event.noise_multiplier
+        if math.isinf(scale):
+            return 0.0
+        return rounded_up(1 / Fraction(scale)) if scale else math.inf
+    if isinstance(event, dp_event.DiscreteLaplaceDpEvent):
+        refuse_negative(event.noise_parameter, event.sensitivity)
+        product = event.noise_parameter * event.sensitivity
+        if not math.isfinite(product):
+            return product
+        rate = getattr(event, "rate", event.noise_parameter)
+        return rounded_up(Fraction(rate) * Fraction(event.sensitivity))
+    if isinstance(event, RandomizedResponseDpEvent):
+        return event.law.epsilon(event.keep) * (1 + 4e-15)
+    columns = list(zip(*event.weights, strict=True))
+    if any(0 in column and any(column) for column in columns):
+        return math.inf
+    # The ratio is exact; the logarithm is rounded up by more than its own error.
+    ratio = max(Fraction(max(c), min(c)) for c in columns if any(c))
+    return math.log1p(ratio - 1) * (1 + 1e-15) if ratio < 2**1000 else math.inf
+
+
+def pure_fraction(event):
+    """The same, if it is finite, as exactly as it is known."""
+    if isinstance(event, LatticeLaplaceDpEvent):
+        return event.rate * event.sensitivity
+    return Fraction(pure_epsilon(event))
+
+
+def hockey_stick(event, epsilon):
+    """Supremum over neighbours of the hockey-stick divergence, at an array of epsilons.
+
+    The epsilons may be negative. The supremum over ordered pairs is itself the
+    curve of a dominating pair (Zhu, Dong and Wang 2022, Proposition 8).
+    """
+    epsilon = np.asarray(epsilon, dtype=float)
+    bound = pure_epsilon(event)
+    inside = np.clip(epsilon, -bound, bound)
+    if isinstance(event, PureDpEvent):
+        delta = -np.expm1(inside - bound) / (1 + np.exp(-bound))
+    elif isinstance(event, dp_event.LaplaceDpEvent):
+        delta = -np.expm1((inside - bound) / 2)
+    elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
+        delta = _discrete_laplace_stick(event, inside)
+    elif isinstance(event, RandomizedResponseDpEvent):
+        delta = event.law.hockey_stick(event.keep, inside)
+    else:
+        delta = _table_stick(event, inside)
+    delta = np.where(epsilon < -bound, -np.expm1(np.minimum(epsilon, 0)), delta)
+    return np.clip(np.where(epsilon >= bound, 0.0, delta), 0.0, 1.0)
+
+
+def _discrete_laplace_stick(event, epsilon):
+    """Two discrete Laplace laws of rate a, K apart: include n while loss > epsilon.
+
+    The loss at n is a K for n <= 0, falls by 2a a step, and is -a K from K on.
+    """
+    rate, shift = event.noise_parameter, event.sensitivity
+    last = np.ceil((shift - epsilon / rate) / 2) - 1
+    last = np.clip(last, 0, max(shift - 1, 0))
+    outside = np.exp(-rate * (last + 1)) + np.exp(epsilon - rate * (shift - last))
+    return 1 - outside / (1 + np.exp(-rate))
+
+
+def _table_stick(event, epsilon):
+    rows = np.array(event.weights, dtype=float)
+    rows /= rows.sum(axis=1, keepdims=True)
+    factor = np.exp(epsilon)[:, np.newaxis]
+    delta = np.zeros_like(epsilon)
+    for upper in rows:
+        for lower in rows:
+            if upper is not lower:
+                excess = np.maximum(upper - factor * lower, 0).sum(axis=1)
+                np.maximum(delta, excess, out=delta)
+    return delta
+
+
+@lru_cache(maxsize=64)
+def composed_pld(pure, sampled, curves, mu):
+    """PLD of a composition; None if its losses are too wide for a grid.
+
+    Parameters
+    ----------
+    pure : frozenset of (event, int)
+        Pure events and their counts.
+    sampled : frozenset of ((float, float), int)
+        Sampling probability and mu of Gaussian noise on Poisson samples, and counts.
+    curves : tuple of (ProjectionCurve or SelectionCurve, int)
+    mu : float
+        Of all Gaussian noise on whole data.
+
+    Returns
+    -------
+    pld : PrivacyLossDistribution or None
+    """
+    interval = _pld_interval(pure, sampled, curves, mu)
+    if interval > 1:
+        return None
+    parts = []
+    for event, count in sorted(pure, key=repr):
+        cells = math.ceil(pure_epsilon(event) / interval)
+        stick = partial(hockey_stick, event)
+        parts.append((_curve_pld(stick, -cells, cells, interval), count))
+    for curve, count in curves:
+        low, high = (math.floor(loss / interval) for loss in curve.losses)
+        parts.append((_curve_pld(curve.delta, low, high + 1, interval), count))
+    for (rate, one), count in sorted(sampled):
+        parts.append((_gaussian_pld(one, interval, rate), count))
+    if mu:
+        parts.append((_gaussian_pld(mu, interval, 1.0), 1))
+    together = []
+    for part, count in parts:
+        if count > 1:
+            # Its bounds of the tails may overflow on the way to a minimum.
+            with np.errstate(over="ignore"):
+                part = part.self_compose(count)
+        together.append(part)
+    # Neighbours first: most convolutions are then of few losses.
+    while len(together) > 1:
+        pairs = zip(together[::2], together[1::2], strict=False)
+        last = together[-1:] if len(together) % 2 else []
+        together = [one.compose(other) for one, other in pairs] + last
+    return together[0]
+
+
+def _curve_pld(curve, low, high, interval):
+    """PLD above a curve of deltas, on a grid of epsilons; what is above is infinite."""
+    grid = np.arange(low, high + 1)
+    deltas = np.minimum.accumulate(np.clip(curve(grid * interval), 0.0, 1.0))
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+        interval, low, high, deltas
+    )
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+def _gaussian_pld(mu, interval, rate):
+    """PLD of Gaussian noise on a Poisson sample, to add or remove one record."""
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        standard_deviation=1 / mu,
+        value_discretization_interval=interval,
+        sampling_prob=rate,
+    )
+
+
+def _pld_interval(pure, sampled, curves, mu):
+    """Step of the grid of losses: fine against the spread of the composed loss."""
+    epsilons = [(n, pure_epsilon(event)) for event, n in pure]
+    gaussian = mu * mu / 2 + 12 * mu
+    largest = sum(n * e for n, e in epsilons)
+    drift = sum(n * e * math.tanh(e / 2) for n, e in epsilons)
+    spread = 12 * math.sqrt(sum(n * e * e for n, e in epsilons))
+    total = gaussian + min(largest, drift + spread)
+    widest = 0.0
+    for (rate, one), n in sampled:
+        mean, variance, largest = _sampled_loss(rate, one)
+        total += n * mean + 12 * math.sqrt(n * variance)
+        # A rare sample moves the loss by little, but far when it does.
+        widest = max(widest, largest)
+    for curve, n in curves:
+        low, high = curve.losses
+        total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
+    return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)
+
+
+def _sampled_loss(rate, mu):
+    """Mean, variance and largest of the loss of Gaussian noise on a Poisson sample.
+
+    log(1 - q + q e^(mu x - mu^2/2)) for x of law (1 - q) N(0, 1) + q N(mu, 1), but for
+    12 standard deviations.
+    """
+    x = np.linspace(-12.0, 12.0 + mu, 20_001)
+    loss = np.logaddexp(np.log1p(-rate), np.log(rate) + mu * x - mu * mu / 2)
+    mass = np.exp(loss - x * x / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
+    mean = float(mass @ loss)
+    return max(mean, 0.0), float(mass @ (loss - mean) ** 2), float(loss[-1])

@@ -1,0 +1,1 @@
+"""What may be released in a process, what was, and what was authorised beforehand."""

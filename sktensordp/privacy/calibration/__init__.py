@@ -1,0 +1,1 @@
+"""Epsilon in, noise out: sensitivities of declared domains, and the noise they need."""

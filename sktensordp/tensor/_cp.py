@@ -1,0 +1,316 @@
+"""CPs, and structured CPs: biases, CP terms and weights of features in one model.
+
+A structured CP is a CP whose columns are held at one in some modes. A column that
+is free in one mode alone is a bias of that mode, one that is free in all modes is a
+full CP term; held at a feature of the rows of one mode, and free in another, it is the
+weight that the rows of the latter give to the feature. So one row solver serves
+biases, factors and weights.
+
+A form is a decomposition as a function that is linear in every block of its parameters:
+an entry meets one row of every block, and its value is the product of any one of them
+with regressors, which the others determine. The blocks of a CP are its factors.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ._algebra import cp_to_dense
+from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
+
+__all__ = ["CPForm", "StructuredCP", "cp_columns", "max_cp_rank", "point_model"]
+
+# Shorter columns are next to nothing.
+_SHORTEST = 1e-150
+# Entries whose factors are gathered at once.
+_CHUNK = 2**14
+
+
+@dataclass(frozen=True)
+class CPForm:
+    """Sum over the columns of the products of an entry's rows.
+
+    Attributes
+    ----------
+    rank : int
+        Number of columns; 0 for none.
+    """
+
+    rank: int
+
+    def __bool__(self):
+        return bool(self.rank > 0)
+
+    def blocks(self, shape):
+        """Numbers of rows and of columns of every block: a list of pairs."""
+        return [(size, self.rank) for size in shape]
+
+    def rows(self, coordinates):
+        """Row of every entry in every block: a list of arrays of shape (n,)."""
+        return list(coordinates.T)
+
+    def regressors(self, block, factors, rows):
+        """What the value of an entry has for coefficients of its row of a block.
+
+        Parameters
+        ----------
+        block : int
+        factors : list of ndarray
+            The blocks; that of `block` is not read.
+        rows : list of ndarray of shape (n,), int
+            Row of every entry in every block.
+
+        Returns
+        -------
+        regressors : ndarray of shape (n, n_columns of the block)
+        """
+        others = [k for k in range(len(factors)) if k != block]
+        return math.prod(factors[k][rows[k]] for k in others)
+
+    def moments(self, block, moments, core=None):
+        """Second moment of one and the regressors of a block, if rows are independent.
+
+        Parameters
+        ----------
+        block : int
+        moments : list of ndarray of shape (1 + n_columns, 1 + n_columns)
+            Second moments of one and the rows of every mode; that of `block` is not
+            read.
+
+        Returns
+        -------
+        moment : ndarray of shape (1 + n_columns, 1 + n_columns)
+        """
+        return math.prod(m for k, m in enumerate(moments) if k != block)
+
+    def centre(self, block):
+        """What the rows of a block are around where nothing is known of them.
+
+        Modes after the second modulate the product of the first two.
+        """
+        return np.full(self.rank, float(block > 1))
+
+    def normalize(self, block, factors):
+        """Give the columns of a block that was fitted a mean square of one, in place.
+
+        A fit of another block makes up for their lengths.
+        """
+        factors[block] = factors[block] / _lengths(factors[block])
+
+    def point_model(self, shape, noise_variance, dtype, *, biases=None, blocks=None):
+        """A model of given biases and blocks; see `sktensordp.tensor.point_model`."""
+        return point_model(shape, noise_variance, dtype, biases=biases, factors=blocks)
+
+
+@dataclass(frozen=True)
+class StructuredCP:
+    """A fitted structured CP: the Gaussian posterior of its rows.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    held : ndarray of shape (n_modes, n_columns), bool
+        Columns that are held at one, or at the features of the rows.
+    means : ndarray of shape (n_rows, n_columns)
+        Of the rows of all modes, one mode after the other. The last row of each mode
+        is additional: it stands for a row of which nothing is known.
+    covariances : ndarray of shape (n_rows, P)
+        Upper triangles, row by row.
+    prior_mean, precision, tie : ndarray of shape (n_modes, n_columns)
+        The prior, as learned: how strongly a row is pulled to the mean, and, where
+        neighbours are tied, to each of them.
+    noise_variance : float
+        Variance of the observations around the model, as learned.
+    """
+
+    shape: tuple
+    held: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    prior_mean: np.ndarray
+    precision: np.ndarray
+    tie: np.ndarray
+    noise_variance: float
+
+    @property
+    def rows(self):
+        """The rows of every mode, with the additional one: a list of slices."""
+        ends = np.cumsum([0, *(size + 1 for size in self.shape)])
+        return [slice(*pair) for pair in pairwise(ends.tolist())]
+
+    @property
+    def factors(self):
+        """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
+        return [self.means[r][:-1] for r in self.rows]
+
+    def has_columns(self, form, biases, smooth_modes):
+        """Whether a fit with these options has the same columns and ties."""
+        n_modes = len(self.shape)
+        n_features = self.held.shape[1] - form.rank - (n_modes if biases else 0)
+        if n_features < 0:
+            return False
+        features = np.empty((0, n_features))
+        held, _, _, tie = cp_columns(n_modes, form.rank, biases, smooth_modes, features)
+        return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
+
+    def predict(self, coordinates):
+        """Mean of the model at coordinates; -1 stands for an unknown row.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n, n_modes), int
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+        """
+        values = np.empty(len(coordinates), dtype=self.means.dtype)
+        factors = [self.means[r] for r in self.rows]
+        for start in range(0, len(coordinates), _CHUNK):
+            part = coordinates[start : start + _CHUNK]
+            product = factors[0][part[:, 0]]
+            for mode, factor in enumerate(factors[1:], start=1):
+                product *= factor[part[:, mode]]
+            values[start : start + _CHUNK] = product.sum(axis=1)
+        return values
+
+    def slices(self, coordinates, mode):
+        """Mean of the model at all indices of one mode; see `predict`.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n, n_modes), int
+            Those of the mode are not read.
+        mode : int
+
+        Returns
+        -------
+        values : ndarray of shape (n, shape[mode])
+        """
+        factors = [self.means[r] for r in self.rows]
+        own = factors.pop(mode)
+        others = np.delete(coordinates, mode, axis=1).T
+        product = math.prod(f[c] for f, c in zip(factors, others, strict=True))
+        return product @ own[:-1].T
+
+    def dense(self):
+        """Mean of the model everywhere: an array of the shape of the tensor."""
+        return cp_to_dense(self.factors)
+
+    def variance(self, coordinates):
+        """Posterior variance of the model at coordinates; see `predict`.
+
+        Returns
+        -------
+        variance : ndarray of shape (n,)
+        linear : ndarray of shape (n,)
+            That of the model's linearisation: over the variance of an observation, an
+            observation's weight in its own prediction.
+        """
+        from .kernels._cp import model_variance
+
+        rows = np.empty(coordinates.shape, dtype=np.int64, order="F")
+        for mode, r in enumerate(self.rows):
+            known = coordinates[:, mode]
+            rows[:, mode] = np.where(known < 0, r.stop - 1, known + r.start)
+        variance, linear = np.empty((2, len(coordinates)))
+        model_variance(rows, self.means, self.covariances, variance, linear)
+        return variance, linear
+
+
+def max_cp_rank(shape):
+    """Largest rank of a CP that can be told from a smaller one.
+
+    Every tensor of this shape has a CP of as many terms as the product of all
+    sizes but the largest.
+
+    Parameters
+    ----------
+    shape : tuple of int
+
+    Returns
+    -------
+    rank : int
+    """
+    return math.prod(shape) // max(shape)
+
+
+def cp_columns(n_modes, rank, biases, smooth_modes, features=None):
+    """Which columns are held in which mode, and the priors to start with."""
+    n_biases = n_modes if biases else 0
+    n_features = 0 if features is None else features.shape[1]
+    held = np.zeros((n_modes, n_biases + rank + n_features), dtype=bool)
+    held[1:, n_biases + rank :] = True
+    held[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
+    prior_mean = np.where(held, 1.0, 0.0)
+    # The third and later modes modulate the product of the first two: a zero mean
+    # there would shrink the whole term (soundness of the fit, not of the privacy).
+    prior_mean[2:, n_biases:] = 1.0
+    if n_features and len(features):
+        prior_mean[1, n_biases + rank :] = features[-1]
+    precision = np.full(held.shape, FACTOR_PRECISION)
+    precision[:, :n_biases] = BIAS_PRECISION
+    tie = np.zeros(held.shape)
+    for mode in smooth_modes:
+        tie[mode] = np.where(held[mode], 0.0, TIE_PRECISION)
+    return held, prior_mean, precision, tie
+
+
+def point_model(
+    shape, noise_variance, dtype, *, biases=None, factors=None, features=None,
+    weights=None,
+):  # fmt: skip
+    """A structured CP of given biases, factors and weights of features.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    noise_variance : float
+        Variance of the values around the model.
+    dtype : dtype
+    biases : list of ndarray of shape (shape[mode] + 1,), default=None
+        Last, the bias of an unknown row.
+    factors : list of ndarray of shape (shape[mode], rank), default=None
+        An unknown row is the mean of all.
+    features : ndarray of shape (shape[1] + 1, n_features), default=None
+        Of the rows of the second mode; see `fit_structured_cp`.
+    weights : ndarray of shape (shape[0], n_features), default=None
+        That the rows of the first mode give to the features; an unknown row, none.
+
+    Returns
+    -------
+    model : StructuredCP
+        Its covariances are zero.
+    """
+    n_modes = len(shape)
+    rank = 0 if factors is None else factors[0].shape[1]
+    held, prior_mean, precision, tie = cp_columns(
+        n_modes, rank, biases is not None, (), features
+    )
+    n_rows, n_columns = sum(shape) + n_modes, held.shape[1]
+    model = StructuredCP(
+        shape, held, np.ones((n_rows, n_columns), dtype),
+        np.zeros((n_rows, n_columns * (n_columns + 1) // 2), dtype), prior_mean,
+        precision, tie, noise_variance,
+    )  # fmt: skip
+    n_biases = 0 if biases is None else n_modes
+    last = n_biases + rank
+    for mode, r in enumerate(model.rows):
+        rows = model.means[r]
+        if biases is not None:
+            rows[:, mode] = biases[mode]
+        if factors is not None:
+            rows[:-1, n_biases:last] = factors[mode]
+            rows[-1, n_biases:last] = factors[mode].mean(axis=0)
+    if features is not None:
+        model.means[model.rows[1], last:] = features
+        own = model.means[model.rows[0], last:]
+        own[:-1], own[-1] = weights, 0.0
+    return model
+
+
+def _lengths(block):
+    """Roots of the mean squares of the columns."""
+    return np.maximum(np.sqrt(np.mean(block**2, axis=0)), _SHORTEST)

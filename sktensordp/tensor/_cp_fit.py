@@ -1,0 +1,188 @@
+"""Variational fit of a structured CP to observed entries.
+
+Every free column has a Gaussian prior whose precision is learned from the values
+(empirical Bayes), as is the variance of the observations around the model; the rows'
+posteriors are Gaussian with full covariance over the columns of the row (mean-field
+over rows, but for the modes in which neighbours are tied). What it learns is how much
+to shrink, so that there is no regularisation to tune and a rank that is too large does
+no harm.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+
+from ._algebra import packed_squares
+from ._cp import StructuredCP, cp_columns
+from ._row_fit import RowFit, start_rows
+
+__all__ = ["continue_structured_cp", "fit_structured_cp", "least_noise"]
+
+
+def fit_structured_cp(
+    entries,
+    *,
+    rank,
+    biases,
+    value_scale,
+    noise_floor,
+    max_iter,
+    smooth_modes=(),
+    features=None,
+    n_point_sweeps=0,
+    n_threads=1,
+    on_sweep=None,
+):
+    """Fit biases and CP terms to the observed entries of a tensor.
+
+    Parameters
+    ----------
+    entries : SparseEntries or DenseEntries
+        The values without their offset, divided by `value_scale`.
+    rank : int
+        Number of full CP terms; 0 for biases alone.
+    biases : bool
+        Whether every mode has a bias column.
+    value_scale : float
+        Typical size of the values (half of their range); the priors are stated on
+        this scale until they are learned.
+    noise_floor : float
+        Smallest variance of the observations around the model.
+    max_iter : int
+        Number of sweeps over the modes.
+    smooth_modes : collection of int, default=()
+        Modes in which neighbouring rows are tied.
+    features : ndarray of shape (shape[1] + 1, n_features), default=None
+        Features of the rows of the second mode and, last, of an unknown one. Every row
+        of the first mode has weights for them, with a mean that is learned.
+    n_point_sweeps : int, default=0
+        How many sweeps come first in which rows have no covariance and the prior is
+        fixed: alternating least squares. They take half to a third of the time, but
+        fit the noise, which later sweeps then have to undo. If there are no others,
+        the rows have no covariances.
+    n_threads : int, default=1
+        Threads that share the rows of a sweep.
+    on_sweep : callable, default=None
+        Called after every sweep with its number; true stops the fit.
+
+    Returns
+    -------
+    model : StructuredCP
+    n_iter : int
+        Sweeps that were run.
+    """
+    shape = entries.shape
+    floor = least_noise(entries, noise_floor, value_scale)
+    fit = entries.fit_class(_Fit)(
+        entries, *cp_columns(len(shape), rank, biases, smooth_modes, features), features
+    )
+    fit.noise = float(max(entries.energy / entries.n_entries, floor))
+    n_iter = fit.learn(
+        max_iter=max_iter, noise_floor=floor, n_threads=n_threads, on_sweep=on_sweep,
+        n_point_sweeps=n_point_sweeps,
+    )  # fmt: skip
+    return fit.model(value_scale), n_iter
+
+
+def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
+    """Further sweeps over entries, with prior and noise as a model has learned them.
+
+    Parameters
+    ----------
+    model : StructuredCP
+        Where to start.
+    entries : SparseEntries or DenseEntries
+        The values without their offset.
+    max_iter : int
+        Number of sweeps over the modes.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    model : StructuredCP
+    """
+    known = np.concatenate([np.arange(r.start, r.stop - 1) for r in model.rows])
+    fit = entries.fit_class(_Fit)(
+        entries, model.held, model.prior_mean, model.precision, model.tie
+    )
+    fit.start(model.means[known], model.covariances[known], model.noise_variance)
+    fit.go_on(max_iter, n_threads)
+    return fit.model(1.0)
+
+
+def least_noise(entries, noise_floor, value_scale):
+    """Smallest variance of observations, on the scale of the entries.
+
+    What rounding leaves of the values must not be fitted.
+    """
+    return max(noise_floor / value_scale**2, 1e-9, 16 * np.finfo(entries.dtype).eps)
+
+
+class _Fit(RowFit):
+    """The state of a fit: posterior, prior and noise."""
+
+    def __init__(self, entries, held, prior_mean, precision, tie, features=None):
+        n_columns = held.shape[1]
+        # The last columns are those of the features.
+        n_features = 0 if features is None else features.shape[1]
+        weights = slice(n_columns - n_features, n_columns)
+        is_bias = np.broadcast_to((~held).sum(axis=0) == 1, held.shape)
+        super().__init__(entries, held, prior_mean, precision, tie, is_bias, weights)
+        offsets = np.cumsum([0, *entries.shape]).tolist()
+        self.rows = [slice(*ends) for ends in pairwise(offsets)]
+        means = np.concatenate(start_rows(entries.shape, held, prior_mean))
+        self.means = means.astype(entries.dtype)
+        if n_features:
+            self.means[self.rows[0], weights] = 0.0
+            self.means[self.rows[1], weights] = features[:-1]
+        n_pairs = n_columns * (n_columns + 1) // 2
+        self.covariances = np.zeros((len(self.means), n_pairs), entries.dtype)
+        self.moments = None
+
+    def start(self, means, covariances, noise):
+        """Start from a posterior; the noise stays as it is."""
+        self.means, self.covariances, self.noise = means, covariances, noise
+        self.moments = packed_squares(means) + covariances
+
+    def posterior(self, mode):
+        """Means, covariances and second moments of the rows of a mode."""
+        r = self.rows[mode]
+        moments = np.empty((0, 0), self.means.dtype)
+        if self.moments is not None:
+            moments = self.moments[r]
+        return self.means[r], self.covariances[r], moments
+
+    def take_covariances(self):
+        """From here on rows have covariances."""
+        self.moments = packed_squares(self.means)
+
+    def place(self, entries, posteriors):
+        """Take entries, and means and second moments by mode; no covariances."""
+        offsets = np.cumsum([0, *entries.shape]).tolist()
+        self.entries, self.rows = entries, [slice(*ends) for ends in pairwise(offsets)]
+        self.means, self.moments = map(np.concatenate, zip(*posteriors, strict=True))
+        self.covariances = np.zeros_like(self.moments)
+
+    def sums(self, mode, part):
+        """Expected sums over the entries of some rows of a mode."""
+        return self.entries.sums(
+            mode, part.start, part.stop, self.rows, self.means, self.moments
+        )
+
+    def model(self, scale):
+        """The fitted model, its values multiplied by `scale`."""
+        shape, held = self.entries.shape, self.held
+        # One mode of every column brings the values back to their scale.
+        factor = np.ones(held.shape)
+        factor[np.argmin(held, axis=0), np.arange(held.shape[1])] = scale
+        n_rows = sum(shape) + len(shape)
+        model = StructuredCP(
+            shape, held,
+            np.empty((n_rows, self.means.shape[1]), self.means.dtype),
+            np.empty((n_rows, self.covariances.shape[1]), self.means.dtype),
+            self.prior_mean * factor, self.precision / factor**2,
+            self.tie / factor**2, self.noise * scale**2,
+        )  # fmt: skip
+        for mode, r in enumerate(model.rows):
+            self.write_rows(mode, factor[mode], model.means[r], model.covariances[r])
+        return model

@@ -1,0 +1,444 @@
+"""Variational fit of a structured Tucker to observed entries.
+
+Rows are fitted as those of a structured CP are: Gaussian posteriors, mean-field over
+rows, prior and noise learned. What an entry has for regressors of its row in a mode is
+linear in the outer product of the rows that it meets in the others, so that their
+second moments are linear in the outer product of second moments: they are summed over
+the entries of a row first, and contracted with the core once a row.
+
+The core is a point estimate, the most probable under the expected squared error and
+a Gaussian prior around the core that the fit starts from. Where enough of a tensor is
+observed, that is a truncated higher-order singular value decomposition; otherwise, a
+matrix factorisation of the first two modes, which the others modulate.
+"""
+
+import math
+
+import numpy as np
+
+from ._algebra import mode_products, packed_squares
+from ._cp_fit import least_noise
+from ._entries import SparseEntries
+from ._priors import CORE_PRECISION
+from ._row_fit import RowFit, start_rows
+from ._tucker import (
+    StructuredTucker,
+    TuckerColumns,
+    TuckerForm,
+    core_of_squares,
+    unfolded,
+)
+
+__all__ = [
+    "check_tucker_size",
+    "continue_structured_tucker",
+    "fit_structured_tucker",
+]
+
+# From this share of observed entries on, up to this size, and up to this share of noise
+# in the values, the start is a decomposition of the whole tensor.
+_LEAST_DENSITY, _LARGEST_START, _MOST_NOISE = 0.02, 2**24, 0.8
+_BIAS_ROUNDS, _SUBSPACE_ROUNDS, _MORE_VECTORS = 5, 8, 8
+# Pairs of elements of the core are held in memory.
+_LARGEST_CORE = 12_000
+# So many elements of the core are solved for at once.
+_CORE_BLOCK = 1024
+# Numbers of sums that are held at once by a thread.
+_LARGEST_BLOCK = 2**21
+
+
+def check_tucker_size(ranks, biases, features=None):
+    """Refuse ranks for which second moments would not fit into memory.
+
+    Parameters
+    ----------
+    ranks, biases, features
+        See `fit_structured_tucker`.
+
+    Raises
+    ------
+    ValueError
+    """
+    n_features = 0 if features is None else features.shape[1]
+    sizes = TuckerColumns(tuple(ranks), bool(biases), n_features).sizes
+    if math.prod(sizes) > _LARGEST_CORE:
+        raise ValueError(
+            f"A Tucker of ranks {tuple(ranks)} is too large to be fitted to values: "
+            f"with biases and features of the pattern, the core has {sizes} columns, "
+            f"and {_LARGEST_CORE} elements are the most. Reduce the ranks, "
+            f"n_pattern_components or the number of modes."
+        )
+
+
+def fit_structured_tucker(
+    entries,
+    *,
+    ranks,
+    biases,
+    value_scale,
+    noise_floor,
+    max_iter,
+    smooth_modes=(),
+    features=None,
+    n_threads=1,
+    on_sweep=None,
+):
+    """Fit biases and a Tucker decomposition to the observed entries of a tensor.
+
+    Parameters
+    ----------
+    entries : SparseEntries or DenseEntries
+        The values without their offset, divided by `value_scale`.
+    ranks : tuple of int
+        Number of factors of every mode; all 0 for biases alone.
+    biases, value_scale, noise_floor, max_iter, smooth_modes, features, n_threads, \
+            on_sweep
+        See `fit_structured_cp`.
+
+    Returns
+    -------
+    model : StructuredTucker
+    n_iter : int
+        Sweeps that were run.
+    """
+    columns = TuckerColumns(
+        tuple(ranks), bool(biases), 0 if features is None else features.shape[1]
+    )
+    floor = least_noise(entries, noise_floor, value_scale)
+    prior = columns.prior(smooth_modes, features)
+    core = TuckerForm(columns.ranks).centre(len(ranks)).reshape(ranks)
+    fit = entries.fit_class(_TuckerFit)(entries, columns, *prior, core)
+    fit.start_at_prior(features)
+    energy = entries.energy / entries.n_entries
+    # Little else than noise would be taken for factors.
+    if any(ranks) and _has_hosvd(entries) and floor < _MOST_NOISE * energy:
+        fit.start_at_hosvd()
+    fit.noise = float(max(energy, floor))
+    n_iter = fit.learn(
+        max_iter=max_iter, noise_floor=floor, n_threads=n_threads, on_sweep=on_sweep
+    )
+    return fit.model(value_scale), n_iter
+
+
+def continue_structured_tucker(model, entries, *, max_iter, n_threads=1):
+    """Further sweeps over entries, with prior and noise as a model has learned them.
+
+    Parameters
+    ----------
+    model : StructuredTucker
+        Where to start.
+    entries : SparseEntries or DenseEntries
+        The values without their offset.
+    max_iter : int
+        Number of sweeps over the modes.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    model : StructuredTucker
+    """
+    fit = entries.fit_class(_TuckerFit)(
+        entries, model.columns, model.prior_mean, model.precision, model.tie,
+        model.core[model.columns.free_core],
+    )  # fmt: skip
+    fit.core_mean = model.core_mean
+    fit.start(
+        [m[:-1].copy() for m in model.means],
+        [c[:-1].copy() for c in model.covariances], model.noise_variance,
+    )  # fmt: skip
+    fit.go_on(max_iter, n_threads)
+    return fit.model(1.0)
+
+
+class _TuckerFit(RowFit):
+    """The state of a fit: posterior of the rows, core, prior and noise.
+
+    Attributes
+    ----------
+    learns_core : bool
+    """
+
+    learns_core = True
+
+    def __init__(self, entries, columns, prior_mean, precision, tie, free_core):
+        modes = range(len(entries.shape))
+        is_bias = [np.arange(size) < columns.first for size in columns.sizes]
+        held = [columns.held(mode) for mode in modes]
+        weights = columns.features(0)
+        super().__init__(
+            entries, held, [*prior_mean], [*precision], [*tie], is_bias, weights
+        )
+        self.columns = columns
+        self.core_mean = free_core
+        self._set_core(free_core)
+
+    def start_at_prior(self, features):
+        """Start near the prior, without covariances."""
+        means = start_rows(self.entries.shape, self.held, self.prior_mean)
+        if features is not None:
+            means[0][:, self.columns.features(0)] = 0.0
+            means[1][:, self.columns.features(1)] = features[:-1]
+        dtype = self.entries.dtype
+        sizes = [(len(m), math.comb(m.shape[1] + 1, 2)) for m in means]
+        covariances = [np.zeros(size, dtype) for size in sizes]
+        self.start([m.astype(dtype) for m in means], covariances, None)
+
+    def start_at_hosvd(self):
+        """Start at a decomposition of the entries, zero where there are none."""
+        tensor, observed = self.entries.as_array()
+        if self.columns.biases:
+            biases = _mean_biases(tensor, observed)
+            for mode, bias in enumerate(biases):
+                self.means[mode][:, 1] = bias
+        factors, core = _hosvd(tensor, self.columns.ranks)
+        core /= observed.mean()
+        for mode, factor in enumerate(factors):
+            # Of variance one, as the prior has them.
+            unit = math.sqrt(len(factor))
+            self.means[mode][:, self.columns.factors(mode)] = factor * unit
+            core /= unit
+        self.start(self.means, self.covariances, None)
+        self.core_mean = core
+        self._set_core(core)
+
+    def start(self, means, covariances, noise):
+        """Start from a posterior; the noise stays as it is."""
+        self.means, self.covariances, self.noise = means, covariances, noise
+        self.moments = [
+            packed_squares(m) + c for m, c in zip(means, covariances, strict=True)
+        ]
+
+    def take_covariances(self):
+        """Rows have covariances from the start."""
+
+    def place(self, entries, posteriors):
+        """Take entries, and means and second moments by mode; no covariances."""
+        self.entries = entries
+        self.means, self.moments = map(list, zip(*posteriors, strict=True))
+        self.covariances = [np.zeros_like(m) for m in self.moments]
+
+    def posterior(self, mode):
+        """Means, covariances and second moments of the rows of a mode."""
+        return self.means[mode], self.covariances[mode], self.moments[mode]
+
+    def _set_core(self, free):
+        """Take a core of the factors, and what sums are contracted with."""
+        self.core = self.columns.core(free, float)
+        of_squares = core_of_squares(self.core)
+        self._maps = []
+        for mode, size in enumerate(self.core.shape):
+            # Where a pair stands for two elements, it has half of either.
+            twice = np.where(np.equal(*np.triu_indices(size)), 1.0, 0.5)
+            twice = twice.reshape(-1, *[1] * (self.core.ndim - mode - 1))
+            squares = unfolded(of_squares * twice, mode)
+            self._maps.append((squares, unfolded(self.core, mode)))
+
+    def sums(self, mode, part):
+        """Expected sums over the entries of some rows of a mode."""
+        squares, means = self._maps[mode]
+        gram = np.empty((part.stop - part.start, squares.shape[1]))
+        projection = np.empty((part.stop - part.start, means.shape[1]))
+        for rows, of_moments, of_means in self._outer_sums(mode, part):
+            own = slice(rows.start - part.start, rows.stop - part.start)
+            gram[own] = of_moments @ squares
+            projection[own] = of_means @ means
+        return gram, projection
+
+    def _outer_sums(self, mode, part):
+        """Sums of outer products of second moments, and of means times values.
+
+        Yields
+        ------
+        rows : slice
+        of_moments : ndarray of shape (n_rows, product of P of the other modes)
+        of_means : ndarray of shape (n_rows, product of n_columns of the other modes)
+        """
+        others = [k for k in range(len(self.means)) if k != mode]
+        moments = [self.moments[k] for k in others]
+        means = [self.means[k] for k in others]
+        add = _sparse_sums if isinstance(self.entries, SparseEntries) else _dense_sums
+        step = max(1, _LARGEST_BLOCK // math.prod(m.shape[1] for m in moments))
+        for start in range(part.start, part.stop, step):
+            rows = slice(start, min(start + step, part.stop))
+            of_moments = add(self.entries, mode, rows, moments, weighted=False)
+            yield rows, of_moments, add(self.entries, mode, rows, means, weighted=True)
+
+    def sweep(self, pool, n_threads):
+        """All modes, one after the other, and the core; see `RowFit.sweep`."""
+        error, cross = super().sweep(pool, n_threads)
+        if self.learns_core and any(self.columns.ranks):
+            error = self.update_core(pool, n_threads)
+        return error, cross
+
+    def update_core(self, pool, n_threads):
+        """The core, given the posterior of the rows; returns the expected error."""
+        gram, projection = self._core_sums(pool, n_threads)
+        columns = self.columns
+        where = np.nonzero(columns.core(np.ones(columns.ranks), float))
+        free = [
+            (at >= s.start) & (at < s.stop)
+            for at, s in zip(where, columns.free_core, strict=True)
+        ]
+        free = np.flatnonzero(np.logical_and.reduce(free))
+        core, right = self.core[where], projection[where]
+        mean = self.core_mean.ravel()
+        for block in np.array_split(
+            np.arange(len(free)), math.ceil(len(free) / _CORE_BLOCK)
+        ):
+            at = free[block]
+            rows = self._core_gram(gram, where, at)
+            # What is not solved for moves over to the right-hand side.
+            core[at] = 0.0
+            shift = (right[at] - rows @ core) / self.noise
+            matrix = rows[:, at] / self.noise + CORE_PRECISION * np.eye(len(at))
+            shift += CORE_PRECISION * mean[block]
+            core[at] = np.linalg.solve(matrix, shift)
+        self._set_core(core[free].reshape(columns.ranks))
+        fitted = np.sum(gram * core_of_squares(self.core))
+        return self.entries.energy + fitted - 2 * np.sum(projection * self.core)
+
+    def _core_sums(self, pool, n_threads):
+        """Sums over all entries of outer products over all modes.
+
+        Returns
+        -------
+        gram : ndarray of shape (P of every mode)
+            Of second moments.
+        projection : ndarray of shape ``columns.sizes``
+            Of means, times the values.
+        """
+        pairs = [m.shape[1] for m in self.moments]
+        # The other modes' outer products are least.
+        mode = int(np.argmax(pairs))
+
+        def run(part):
+            gram = projection = 0.0
+            for rows, of_moments, of_means in self._outer_sums(mode, part):
+                gram = gram + self.moments[mode][rows].T @ of_moments
+                projection = projection + self.means[mode][rows].T @ of_means
+            return gram, projection
+
+        totals = [0.0, 0.0]
+        for found in self.by_parts(run, mode, pool, n_threads):
+            totals = [total + one for total, one in zip(totals, found, strict=True)]
+        sizes = [pairs, [*self.columns.sizes]]
+        for size in sizes:
+            size.insert(0, size.pop(mode))
+        gram, projection = (t.reshape(n) for t, n in zip(totals, sizes, strict=True))
+        return np.moveaxis(gram, 0, mode), np.moveaxis(projection, 0, mode)
+
+    def _core_gram(self, gram, where, rows):
+        """Rows of the Gram matrix of elements of the core, at the nonzero ones."""
+        index = []
+        for at, size in zip(where, self.columns.sizes, strict=True):
+            pair = np.empty((size, size), dtype=np.intp)
+            first, second = np.triu_indices(size)
+            pair[first, second] = pair[second, first] = np.arange(len(first))
+            index.append(pair[at[rows, np.newaxis], at])
+        return gram[tuple(index)]
+
+    def model(self, scale):
+        """The fitted model, its values multiplied by `scale`."""
+        columns, shape, dtype = self.columns, self.entries.shape, self.entries.dtype
+        prior, means, covariances = [], [], []
+        for mode, size in enumerate(columns.sizes):
+            # One mode of every part brings the values back to their scale.
+            factor = np.ones(size)
+            factor[columns.first - int(columns.biases) : columns.first] = scale
+            if mode == 0:
+                factor[columns.first :] = scale
+            n_rows = shape[mode] + 1
+            means.append(np.empty((n_rows, size), dtype))
+            covariances.append(np.empty((n_rows, math.comb(size + 1, 2)), dtype))
+            self.write_rows(mode, factor, means[mode], covariances[mode])
+            prior.append((
+                self.prior_mean[mode] * factor, self.precision[mode] / factor**2,
+                self.tie[mode] / factor**2,
+            ))  # fmt: skip
+        return StructuredTucker(
+            shape, columns, self.core.astype(dtype), self.core_mean, self.held,
+            means, covariances,
+            *map(list, zip(*prior, strict=True)), self.noise * scale**2,
+        )  # fmt: skip
+
+
+def _has_hosvd(entries):
+    """Whether a small tensor of three modes or more has enough entries for a HOSVD."""
+    size = math.prod(entries.shape)
+    enough = _LEAST_DENSITY * size <= entries.n_entries
+    return len(entries.shape) > 2 and enough and size <= _LARGEST_START
+
+
+def _mean_biases(tensor, observed):
+    """Biases of every mode by repeated means, which are taken off the tensor."""
+    n_modes = tensor.ndim
+    biases = [np.zeros(size) for size in tensor.shape]
+    for _ in range(_BIAS_ROUNDS):
+        for mode, bias in enumerate(biases):
+            rest = tuple(k for k in range(n_modes) if k != mode)
+            step = tensor.sum(axis=rest) / np.maximum(observed.sum(axis=rest), 1)
+            bias += step
+            tensor -= np.where(observed, np.expand_dims(step, rest), 0.0)
+    return biases
+
+
+def _hosvd(tensor, ranks):
+    """Truncated higher-order singular value decomposition: factors and core."""
+    factors = []
+    for mode, rank in enumerate(ranks):
+        unfolded = np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
+        factors.append(_leading_vectors(unfolded, rank))
+    core = mode_products(tensor[np.newaxis], [f.T for f in factors])[0]
+    return factors, core
+
+
+def _leading_vectors(matrix, rank):
+    """Leading left singular vectors, by iterations of a larger subspace."""
+    size = min(len(matrix), rank + _MORE_VECTORS)
+    basis = np.random.default_rng(0).standard_normal((len(matrix), size))
+    for _ in range(_SUBSPACE_ROUNDS):
+        basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
+    within = basis.T @ matrix
+    _, vectors = np.linalg.eigh(within @ within.T)
+    return basis @ vectors[:, ::-1][:, :rank]
+
+
+def _sparse_sums(entries, mode, rows, tables, *, weighted):
+    """Sums over the entries of rows of a mode of outer products of others' rows.
+
+    Parameters
+    ----------
+    entries : SparseEntries
+    mode : int
+    rows : slice
+    tables : list of ndarray of shape (size, n_columns)
+        One for every other mode.
+    weighted : bool
+        Whether the entries' values are weights.
+
+    Returns
+    -------
+    sums : ndarray of shape (n_rows, product of all n_columns), float64
+    """
+    from .kernels._outer import outer_sums
+
+    starts, others, values = entries.groups[mode]
+    sizes = np.array([t.shape[1] for t in tables])
+    # Rows are numbered through all modes.
+    numbers = np.delete(np.cumsum([0, *entries.shape[:-1]]), mode)
+    places = np.cumsum([0, *(t.size for t in tables[:-1])])
+    sums = np.empty((rows.stop - rows.start, math.prod(sizes[:-1]), sizes[-1]))
+    outer_sums(
+        rows.start, rows.stop, starts, others, values if weighted else values[:0],
+        np.concatenate([t.ravel() for t in tables]), places - numbers * sizes, sizes,
+        sums,
+    )  # fmt: skip
+    return sums.reshape(len(sums), -1)
+
+
+def _dense_sums(entries, mode, rows, tables, *, weighted):
+    """The same of entries as an array; see `_sparse_sums`."""
+    tensor = entries.values if weighted else entries.mask
+    tensor = np.moveaxis(tensor, mode, 0)[rows]
+    sums = mode_products(tensor, [t.T for t in tables])
+    return sums.reshape(len(sums), -1).astype(float)

@@ -1,0 +1,1 @@
+"""Compiled loops over entries, rows and units: arrays in, arrays out."""

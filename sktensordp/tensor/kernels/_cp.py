@@ -1,0 +1,426 @@
+"""Compiled kernels over coordinates. Importing this module imports numba.
+
+The kernels release the interpreter's lock and work on a range of rows, so that
+ordinary threads share a sweep; there is no thread pool of numba's to collide with
+forks or with other threads. A row's result does not depend on the ranges.
+
+Symmetric matrices of size Q are stored as their upper triangles, row by row, in
+vectors of length Q (Q + 1) / 2. Sums run in the type of the data over `CHUNK` entries
+at a time, and in double precision over the chunks.
+"""
+
+import numba
+import numpy as np
+
+__all__ = [
+    "counting_sort",
+    "model_variance",
+    "moment_sums",
+    "point_sums",
+    "sgd_pass",
+    "sgd_step",
+    "solve_rows",
+]
+
+CHUNK = 256
+# Sums may be reordered, so that they use vector instructions; NaN and infinity keep
+# their meaning.
+_OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+
+
+def compiled(function):
+    """Compiled when it is first called, and kept on disk where that can be written."""
+    try:
+        return numba.njit(function, cache=True, **_OPTIONS)
+    except RuntimeError:
+        return numba.njit(function, **_OPTIONS)
+
+
+@compiled
+def counting_sort(index, previous, starts, order):
+    """Positions by their index; those of one index as `previous` has them.
+
+    Parameters
+    ----------
+    index : ndarray of shape (n,), int
+        In [0, number of groups).
+    previous : ndarray of shape (n,), int
+        The order so far.
+    starts : ndarray of shape (n_groups + 1,), int
+        Zeros; becomes the first place of every group, and n.
+    order : ndarray of shape (n,), int
+        Written.
+    """
+    for e in range(index.size):
+        starts[index[e] + 1] += 1
+    for g in range(1, starts.size):
+        starts[g] += starts[g - 1]
+    place = starts[:-1].copy()
+    for k in range(previous.size):
+        e = previous[k]
+        order[place[index[e]]] = e
+        place[index[e]] += 1
+
+
+@compiled
+def point_sums(first, last, starts, others, values, means, gram, projection):
+    """Sums of b b^T and of y b over the entries of the rows [first, last) of a mode.
+
+    For an entry, b is the product of the rows that it meets in the other modes; they
+    are gathered, and a product of matrices sums them.
+
+    Parameters
+    ----------
+    first, last : int
+        Range of rows.
+    starts : ndarray of shape (n_rows + 1,), int
+        Entries of row r are starts[r] to starts[r + 1].
+    others : ndarray of shape (n_entries, n_modes - 1), int
+        Rows of `means` that the entry meets in the other modes.
+    values : ndarray of shape (n_entries,)
+        y of every entry.
+    means : ndarray of shape (n_all_rows, Q)
+        Rows of all modes.
+    gram : ndarray of shape (last - first, Q (Q + 1) / 2), float64
+        Written.
+    projection : ndarray of shape (last - first, Q), float64
+        Written.
+    """
+    n_columns = means.shape[1]
+    gathered = np.empty((CHUNK, n_columns), means.dtype)
+    square = np.empty((n_columns, n_columns), means.dtype)
+    product = np.empty(n_columns, means.dtype)
+    for r in range(first, last):
+        gram[r - first] = 0.0
+        projection[r - first] = 0.0
+        for begin in range(starts[r], starts[r + 1], CHUNK):
+            end = min(begin + CHUNK, starts[r + 1])
+            for e in range(begin, end):
+                row, other = gathered[e - begin], means[others[e, 0]]
+                for a in range(n_columns):
+                    row[a] = other[a]
+                for m in range(1, others.shape[1]):
+                    other = means[others[e, m]]
+                    for a in range(n_columns):
+                        row[a] *= other[a]
+            part = gathered[: end - begin]
+            np.dot(part.T, part, square)
+            np.dot(values[begin:end], part, product)
+            p = 0
+            for a in range(n_columns):
+                projection[r - first, a] += product[a]
+                for b in range(a, n_columns):
+                    gram[r - first, p] += square[a, b]
+                    p += 1
+
+
+@compiled
+def moment_sums(first, last, starts, others, values, means, moments, gram, projection):
+    """Expected sums of b b^T and of y b; see `point_sums`.
+
+    Parameters
+    ----------
+    moments : ndarray of shape (n_all_rows, Q (Q + 1) / 2)
+        Second moments of the rows, which are independent of one another.
+    """
+    n_columns, n_pairs = means.shape[1], moments.shape[1]
+    n_others = others.shape[1]
+    square, pair = np.empty(n_pairs, means.dtype), np.empty(n_pairs, means.dtype)
+    product, single = np.empty(n_columns, means.dtype), np.empty(n_columns, means.dtype)
+    for r in range(first, last):
+        gram[r - first] = 0.0
+        projection[r - first] = 0.0
+        for begin in range(starts[r], starts[r + 1], CHUNK):
+            square[:] = 0.0
+            product[:] = 0.0
+            for e in range(begin, min(begin + CHUNK, starts[r + 1])):
+                row = moments[others[e, 0]]
+                if n_others == 1:
+                    for p in range(n_pairs):
+                        square[p] += row[p]
+                else:
+                    for m in range(1, n_others - 1):
+                        other = moments[others[e, m]]
+                        for p in range(n_pairs):
+                            pair[p] = row[p] * other[p]
+                        row = pair
+                    other = moments[others[e, n_others - 1]]
+                    for p in range(n_pairs):
+                        square[p] += row[p] * other[p]
+                row, value = means[others[e, 0]], values[e]
+                for q in range(n_columns):
+                    single[q] = value * row[q]
+                for m in range(1, n_others):
+                    row = means[others[e, m]]
+                    for q in range(n_columns):
+                        single[q] *= row[q]
+                for q in range(n_columns):
+                    product[q] += single[q]
+            for p in range(n_pairs):
+                gram[r - first, p] += square[p]
+            for q in range(n_columns):
+                projection[r - first, q] += product[q]
+
+
+@compiled
+def cholesky(matrix):
+    """In place, the upper triangle of U with U^T U = matrix; its rows are updated."""
+    n = matrix.shape[0]
+    for k in range(n):
+        # Rounding must not make the pivot of a nearly singular system vanish.
+        least = 1e-13 * matrix[k, k]
+        for j in range(k):
+            factor = matrix[j, k]
+            for b in range(k, n):
+                matrix[k, b] -= factor * matrix[j, b]
+        pivot = 1.0 / np.sqrt(max(matrix[k, k], least))
+        for b in range(k, n):
+            matrix[k, b] *= pivot
+
+
+@compiled
+def invert_factor(factor, inverse):
+    """Rows of the inverse of an upper triangular factor; zero below the diagonal."""
+    n = factor.shape[0]
+    for i in range(n - 1, -1, -1):
+        for b in range(n):
+            inverse[i, b] = 0.0
+        inverse[i, i] = 1.0
+        for j in range(i + 1, n):
+            weight = factor[i, j]
+            for b in range(j, n):
+                inverse[i, b] -= weight * inverse[j, b]
+        scale = 1.0 / factor[i, i]
+        for b in range(i, n):
+            inverse[i, b] *= scale
+
+
+@compiled
+def solve_factor(factor, shift):
+    """In place, the solution of U^T U x = shift for an upper triangular U."""
+    n = shift.size
+    for i in range(n):
+        value = shift[i] / factor[i, i]
+        shift[i] = value
+        for b in range(i + 1, n):
+            shift[b] -= value * factor[i, b]
+    for i in range(n - 1, -1, -1):
+        s = shift[i]
+        for b in range(i + 1, n):
+            s -= factor[i, b] * shift[b]
+        shift[i] = s / factor[i, i]
+
+
+@compiled
+def solve_rows(
+    gram,
+    projection,
+    free,
+    prior_mean,
+    prior_precision,
+    noise_variance,
+    means,
+    covariances,
+    moments,
+    fitted,
+):
+    """Posterior of rows that are independent, from their sums.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_rows, Q (Q + 1) / 2), float64
+        Expected sum of b b^T over the entries of each row.
+    projection : ndarray of shape (n_rows, Q), float64
+        Expected sum of y b.
+    free : ndarray of shape (F,), int
+        Columns that are not held, ascending; the others keep their means.
+    prior_mean, prior_precision : ndarray of shape (Q,), float64
+        Prior of the free columns.
+    noise_variance : float
+        Variance of an observation around the model.
+    means : ndarray of shape (n_rows, Q)
+        Written.
+    covariances : ndarray of shape (n_rows, Q (Q + 1) / 2)
+        Written in the free columns, elsewhere left as it is.
+    moments : ndarray of shape (n_rows, Q (Q + 1) / 2) or (0, ...)
+        Written: second moments. Without rows, the posterior is its mean alone, and
+        `covariances` is left as it is.
+    fitted : ndarray of shape (n_rows,), float64
+        Written: expected squared error of the row's entries less their sum of y^2.
+    """
+    n_columns = projection.shape[1]
+    n_free = free.size
+    full = moments.shape[0] > 0
+    square = np.empty((n_columns, n_columns))
+    mean = np.empty(n_columns)
+    precision = np.empty((n_free, n_free))
+    inverse = np.empty((n_free, n_free))
+    covariance = np.empty((n_free, n_free))
+    shift = np.empty(n_free)
+    for r in range(gram.shape[0]):
+        p = 0
+        for a in range(n_columns):
+            for b in range(a, n_columns):
+                square[a, b] = gram[r, p]
+                square[b, a] = gram[r, p]
+                p += 1
+        for a in range(n_columns):
+            mean[a] = means[r, a]
+        # Columns that are held move over to the right-hand side.
+        for x in range(n_free):
+            a = free[x]
+            s = projection[r, a]
+            z = 0
+            for b in range(n_columns):
+                if z < n_free and free[z] == b:
+                    precision[x, z] = square[a, b] / noise_variance
+                    z += 1
+                else:
+                    s -= square[a, b] * mean[b]
+            precision[x, x] += prior_precision[a]
+            shift[x] = s / noise_variance + prior_precision[a] * prior_mean[a]
+        cholesky(precision)
+        if full:
+            invert_factor(precision, inverse)
+            for x in range(n_free):
+                for z in range(x, n_free):
+                    s = 0.0
+                    for k in range(z, n_free):
+                        s += inverse[x, k] * inverse[z, k]
+                    covariance[x, z] = s
+        solve_factor(precision, shift)
+        for x in range(n_free):
+            mean[free[x]] = shift[x]
+        error = 0.0
+        for a in range(n_columns):
+            s = 0.0
+            for b in range(n_columns):
+                s += square[a, b] * mean[b]
+            error += mean[a] * (s - 2.0 * projection[r, a])
+            means[r, a] = mean[a]
+        if full:
+            p = 0
+            for a in range(n_columns):
+                for b in range(a, n_columns):
+                    moments[r, p] = mean[a] * mean[b]
+                    p += 1
+            for x in range(n_free):
+                a = free[x]
+                at = a * n_columns - a * (a - 1) // 2 - a
+                for z in range(x, n_free):
+                    weight = 1.0 if z == x else 2.0
+                    error += weight * square[a, free[z]] * covariance[x, z]
+                    covariances[r, at + free[z]] = covariance[x, z]
+                    moments[r, at + free[z]] += covariance[x, z]
+        fitted[r] = error
+
+
+@compiled
+def model_variance(rows, means, covariances, variance, linear):
+    """Variance of a sum of products of rows that are independent and Gaussian.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, n_modes), int
+        The rows whose product an entry sums over the columns.
+    means : ndarray of shape (n_rows, Q)
+    covariances : ndarray of shape (n_rows, Q (Q + 1) / 2)
+    variance : ndarray of shape (n,), float64
+        Written.
+    linear : ndarray of shape (n,), float64
+        Written: the part of the variance that is linear in the covariances, which is
+        the variance of the sum's tangent.
+    """
+    n_columns, n_pairs = means.shape[1], covariances.shape[1]
+    square, moment, change = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
+    for e in range(rows.shape[0]):
+        square[:] = 1.0
+        moment[:] = 1.0
+        change[:] = 0.0
+        for m in range(rows.shape[1]):
+            mean, covariance = means[rows[e, m]], covariances[rows[e, m]]
+            p = 0
+            for a in range(n_columns):
+                for b in range(a, n_columns):
+                    own = np.float64(mean[a]) * mean[b]
+                    change[p] = change[p] * own + square[p] * covariance[p]
+                    square[p] *= own
+                    moment[p] *= own + covariance[p]
+                    p += 1
+        variance[e] = 0.0
+        linear[e] = 0.0
+        p = 0
+        for a in range(n_columns):
+            for b in range(a, n_columns):
+                weight = 1.0 if a == b else 2.0
+                variance[e] += weight * (moment[p] - square[p])
+                linear[e] += weight * change[p]
+                p += 1
+        variance[e] = max(variance[e], 0.0)
+        linear[e] = max(linear[e], 0.0)
+
+
+@compiled
+def sgd_step(own, regressors, value, rate, ridge, clip, noise, gradient):
+    """Move a row along the gradient of (y - regressors . own)^2 + ridge ||own||^2.
+
+    Parameters
+    ----------
+    own : ndarray of shape (rank,), float64
+        Written.
+    regressors : ndarray of shape (rank,), float64
+    value, rate, ridge, clip : float
+    noise : ndarray of shape (rank,) or (0,), float64
+        Added to the clipped gradient; if it is empty, that is not clipped either.
+    gradient : ndarray of shape (rank,), float64
+        Written.
+    """
+    error = value
+    for r in range(own.size):
+        error -= regressors[r] * own[r]
+    length = 0.0
+    for r in range(own.size):
+        gradient[r] = 2.0 * (ridge * own[r] - error * regressors[r])
+        length += gradient[r] ** 2
+    if noise.size > 0:
+        shrink = 1.0 / max(1.0, np.sqrt(length) / clip)
+        for r in range(own.size):
+            gradient[r] = shrink * gradient[r] + noise[r]
+    for r in range(own.size):
+        own[r] -= rate * gradient[r]
+
+
+@compiled
+def sgd_pass(rows, values, factors, rate, ridge, clip, noise):
+    """One pass of stochastic gradient descent over the entries, in their order.
+
+    The cost of an entry is (y - sum_r prod_m f_mr)^2 + ridge sum_m ||f_m||^2. Its rows
+    move one after the other, each along the gradient at where the others are by then.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, n_modes), int
+        The rows of `factors` that each entry meets.
+    values : ndarray of shape (n,), float64
+    factors : ndarray of shape (n_rows, rank), float64
+        Rows of all modes; written.
+    rate, ridge : float
+    clip : float
+        Largest norm of the gradients of the rows of the last mode.
+    noise : ndarray of shape (n, rank) or (0, rank), float64
+        Added to those gradients; without rows, they are neither clipped nor noisy.
+    """
+    n_modes, rank = rows.shape[1], factors.shape[1]
+    product, gradient = np.empty(rank), np.empty(rank)
+    for e in range(values.size):
+        for m in range(n_modes):
+            for r in range(rank):
+                product[r] = 1.0
+                for k in range(n_modes):
+                    if k != m:
+                        product[r] *= factors[rows[e, k], r]
+            drawn = noise[:0, 0]
+            if m == n_modes - 1 and noise.shape[0] > 0:
+                drawn = noise[e]
+            own = factors[rows[e, m]]
+            sgd_step(own, product, values[e], rate, ridge, clip, drawn, gradient)
