@@ -83,21 +83,6 @@ class EstimatorMixin(CallbackSupportMixin):
         context.call_on_fit_task_end(estimator=self)
 
 
-class StoredMixin:
-    """Mixin of estimators whose pickles carry the version that made them."""
-
-    def __getstate__(self):
-        return {**super().__getstate__(), "_sktensordp_version": __version__}
-
-    def __setstate__(self, state):
-        state = dict(state)
-        _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        if hasattr(super(), "__setstate__"):
-            super().__setstate__(state)
-        else:
-            vars(self).update(state)
-
-
 def _check_version(version, name):
     """Refuse what another version stored and this one does not read; say what to do."""
     made, here = (
@@ -118,8 +103,12 @@ def _check_version(version, name):
         )
 
 
-class SentMixin(StoredMixin):
-    """Mixin of estimators that remember if they left a process with an open budget."""
+class SentMixin:
+    """Mixin of estimators that are stored and sent to other processes.
+
+    Their pickles carry the version that made them, and remember if they left a process
+    with an open budget.
+    """
 
     def _check_sent(self):
         """Refuse what the budgets of the process that sent it would not learn of."""
@@ -131,18 +120,22 @@ class SentMixin(StoredMixin):
             )
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state = {**super().__getstate__(), "_sktensordp_version": __version__}
         if not open_budgets():
             return state
         senders = state.get("_sent_by", frozenset()) | {process_name()}
         return {**state, "_sent_by": senders}
 
     def __setstate__(self, state):
-        senders = state.get("_sent_by", frozenset()) - {process_name()}
-        state = {name: value for name, value in state.items() if name != "_sent_by"}
+        state = dict(state)
+        _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
+        senders = state.pop("_sent_by", frozenset()) - {process_name()}
         if senders:
             state["_sent_by"] = senders
-        super().__setstate__(state)
+        if hasattr(super(), "__setstate__"):
+            super().__setstate__(state)
+        else:
+            vars(self).update(state)
 
     def __sklearn_clone__(self):
         return self._passed_on(super().__sklearn_clone__())

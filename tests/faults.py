@@ -606,8 +606,8 @@ OF_MECHANISMS = [
     Fault(
         "all tiles of a call share their noise",
         "mechanisms/_noise.py",
-        "source.stream(number), columns, target",
-        "source.stream(0), columns, target",
+        "None if source is None else source.stream(number)",
+        "None if source is None else source.stream(0)",
         ("contracts/test_mechanisms.py",),
     ),
     Fault(
@@ -669,8 +669,8 @@ OF_MECHANISMS = [
     Fault(
         "all parts of a call share PrivUnit's directions",
         "mechanisms/_privunit.py",
-        "source.stream(number)",
-        "source.stream(0)",
+        "self.cap.estimates(self._lifted(block), bits)",
+        "self.cap.estimates(self._lifted(block), source.stream(0))",
         ("contracts/test_mechanisms.py",),
     ),
     Fault(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..mechanisms._gaussian_noise import diagonal_noise
-from ..mechanisms._noise import AddedNoise, Clipping, for_each_tile
+from ..mechanisms._noise import AddedNoise, Clipping, by_tiles
 from ..mechanisms._privunit import LiftedRelease, calibrated_cap
 from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import gaussian_mu
@@ -51,17 +51,14 @@ class BallNoise:
         -------
         noisy : ndarray of shape (n_samples, Z)
         """
-        out = np.empty_like(samples)
 
-        def work(number, rows, columns):
-            block = np.clip(samples[rows], -_HUGE, _HUGE)
+        def noisy(block, bits, rows, columns):
+            block = np.clip(block, -_HUGE, _HUGE)
             norms = code_norms(block, self.order)
             block /= np.maximum(norms, 1.0)[:, np.newaxis]
-            out[rows] = self.lattice.randomize(block, source.stream(number))
+            return self.lattice.randomize(block, bits)
 
-        # Whole rows: a code has few entries.
-        for_each_tile(work, samples)
-        return out
+        return by_tiles(noisy, samples, source, whole_samples=True)
 
 
 @dataclass(frozen=True)

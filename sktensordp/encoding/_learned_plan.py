@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._validation import check_unmasked
-from ..mechanisms._noise import for_each_sample_part
+from ..mechanisms._noise import by_tiles
 from ..mechanisms._privunit import CalibratedCap
 from ._algorithm_one import published_encoder
 from ._base import FittedCode
@@ -63,15 +63,12 @@ class SphereNoise:
         -------
         estimates : ndarray of shape (n_samples, D)
         """
-        out = np.empty_like(samples)
         channel = SphereChannel(self.cap.design)
 
-        def work(number, rows):
-            units = channel.inputs(samples[rows])
-            out[rows] = self.cap.estimates(units, source.stream(number))
+        def estimated(block, bits, rows, columns):
+            return self.cap.estimates(channel.inputs(block), bits)
 
-        for_each_sample_part(work, samples)
-        return out
+        return by_tiles(estimated, samples, source, whole_samples=True)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..noise._piecewise import (
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import LocalMechanism
-from ._noise import Clipping, for_each_sample_part
+from ._noise import Clipping, by_tiles
 
 __all__ = ["HybridMechanism"]
 
@@ -90,21 +90,20 @@ class SampledEntries:
         -------
         noisy : ndarray of the shape and type of `samples`
         """
-        out = np.empty_like(samples)
         centre = (self.domain.low + self.domain.high) / 2
         reach = self.domain.width / 2 * (self.domain.n_entries / self.n_sampled)
 
-        def work(number, rows):
-            bits, block, target = source.stream(number), samples[rows], out[rows]
+        def noisy_subset(block, bits, rows, columns):
             chosen = subsets(bits, *block.shape, self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
             t = self.law.randomize(index.ravel(), bits).reshape(chosen.shape)
-            target[:] = centre
             noisy = _of(centre, chosen) + _of(reach, chosen) * t
-            np.put_along_axis(target, chosen, noisy, axis=1)
+            released = np.empty_like(block)
+            released[:] = centre
+            np.put_along_axis(released, chosen, noisy, axis=1)
+            return released
 
-        for_each_sample_part(work, samples)
-        return out
+        return by_tiles(noisy_subset, samples, source, whole_samples=True)
 
     def variance(self, samples):
         """Variance of every released entry, of the shape of `samples`, float64."""

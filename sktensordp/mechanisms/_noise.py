@@ -4,11 +4,15 @@ The noise of a tile is a function of the release's key and the tile's number, he
 the same in whatever order and on however many threads the tiles are worked off.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._random import NoiseSource
 from .._sklearn_compat import effective_n_threads
 from ..noise import GaussianLattice, LaplaceLattice
 from ..privacy.calibration._sensitivity import SensitivitySet
@@ -18,8 +22,7 @@ __all__ = [
     "AddedNoise",
     "Clipping",
     "WhitenedNoise",
-    "for_each_sample_part",
-    "for_each_tile",
+    "by_tiles",
     "sample_parts",
 ]
 
@@ -31,29 +34,48 @@ def _parts(size, length):
     return [slice(i, min(i + length, size)) for i in range(0, size, length)]
 
 
-def for_each_sample_part(function, samples):
-    """Call function(number, rows) for tiles of whole samples, on the threads."""
-    parts = list(enumerate(sample_parts(samples)))
-    n_threads = min(effective_n_threads(), len(parts))
-    with ThreadPoolExecutor(n_threads) as pool:
-        # list() raises what a thread raised.
-        list(pool.map(lambda job: function(*job), parts))
-
-
 def sample_parts(samples):
     """Slices of whole samples, of some 2^16 entries."""
     n_samples, n_entries = samples.shape
     return _parts(n_samples, max(1, _TILE // n_entries))
 
 
-def for_each_tile(function, samples):
-    """Call function(number, rows, columns) for all tiles, on the available threads."""
-    columns = _parts(samples.shape[1], _TILE)
+def by_tiles(
+    of_tile: Callable[..., NDArray[Any]],
+    samples: NDArray[np.floating],
+    source: NoiseSource | None,
+    *,
+    whole_samples: bool = False,
+) -> NDArray[np.floating]:
+    """What a function makes of all tiles of samples, on the available threads.
+
+    Parameters
+    ----------
+    of_tile : callable
+        Of a block, its own stream of random bits, and its rows and columns (slices).
+    samples : ndarray of shape (n_samples, n_entries), float32 or float64
+    source : NoiseSource or None
+        None where nothing is drawn.
+    whole_samples : bool, default=False
+        Whether a tile has all columns.
+
+    Returns
+    -------
+    made : ndarray of the shape and type of `samples`
+    """
+    made = np.empty_like(samples)
+    columns = [slice(None)] if whole_samples else _parts(samples.shape[1], _TILE)
     tiles = [(rows, part) for rows in sample_parts(samples) for part in columns]
-    n_threads = min(effective_n_threads(), len(tiles))
-    with ThreadPoolExecutor(n_threads) as pool:
+
+    def work(number: int) -> None:
+        rows, part = tiles[number]
+        bits = None if source is None else source.stream(number)
+        made[rows, part] = of_tile(samples[rows, part], bits, rows, part)
+
+    with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
         # list() raises what a thread raised.
-        list(pool.map(lambda job: function(job[0], *job[1]), enumerate(tiles)))
+        list(pool.map(work, range(len(tiles))))
+    return made
 
 
 @dataclass(frozen=True)
@@ -65,14 +87,12 @@ class Clipping:
     def randomize(self, samples, source):
         """Clipped samples; `source` is not used."""
         fractions = self.domain.segments(samples)
-        out = np.empty_like(samples)
 
-        def work(_, rows, columns):
+        def clipped(block, bits, rows, columns):
             part = None if fractions is None else fractions[rows]
-            out[rows, columns] = self.domain.clip(samples[rows, columns], columns, part)
+            return self.domain.clip(block, columns, part)
 
-        for_each_tile(work, samples)
-        return out
+        return by_tiles(clipped, samples, None)
 
     def variance(self, samples):
         """No entry has any."""
@@ -99,21 +119,14 @@ class AddedNoise:
         noisy : ndarray of the shape and type of `samples`
         """
         fractions = self.domain.segments(samples)
-        out = np.empty_like(samples)
 
-        def work(number, rows, columns):
-            block, target = samples[rows, columns], out[rows, columns]
-            if out.dtype != np.float64:
-                target = np.empty(block.shape)
-            if fractions is not None:
-                block = self.domain.clip(block, columns, fractions[rows], target)
+        def noisy(block, bits, rows, columns):
             # A lattice with a range clips to it.
-            self.lattice.randomize(block, source.stream(number), columns, target)
-            if out.dtype != np.float64:
-                out[rows, columns] = target
+            if fractions is not None:
+                block = self.domain.clip(block, columns, fractions[rows])
+            return self.lattice.randomize(block, bits, columns)
 
-        for_each_tile(work, samples)
-        return out
+        return by_tiles(noisy, samples, source)
 
 
 @dataclass(frozen=True)

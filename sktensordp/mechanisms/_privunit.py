@@ -15,7 +15,7 @@ from ..privacy.calibration._privunit import (
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism
-from ._noise import for_each_sample_part
+from ._noise import by_tiles
 
 __all__ = ["CalibratedCap", "PrivUnit", "calibrated_cap"]
 
@@ -151,19 +151,16 @@ class LiftedRelease:
         noisy : ndarray of the shape and type of `samples`
         """
         fractions = self.domain.segments(samples)
-        out = np.empty_like(samples)
 
-        def work(number, rows):
+        def estimated(block, bits, rows, columns):
             part = None if fractions is None else fractions[rows]
-            block = self.domain.clip(samples[rows], slice(None), part)
-            units = self._lifted(block)
-            noisy = self.cap.estimates(units, source.stream(number))[:, :-1]
+            block = self.domain.clip(block, columns, part)
+            noisy = self.cap.estimates(self._lifted(block), bits)[:, :-1]
             noisy *= self.radius
             noisy += self.centre
-            out[rows] = noisy
+            return noisy
 
-        for_each_sample_part(work, samples)
-        return out
+        return by_tiles(estimated, samples, source, whole_samples=True)
 
     def _lifted(self, block):
         """Unit vectors whose first entries are (x - centre) / radius."""

@@ -14,7 +14,7 @@ from ..noise import (
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._levels import LevelDesign
-from ._noise import for_each_tile
+from ._noise import by_tiles
 
 __all__ = ["LevelResponse", "PublishedResponse"]
 
@@ -127,12 +127,10 @@ class LevelResponse:
         -------
         released : ndarray of the shape and type of `samples`
         """
-        out = np.empty_like(samples)
 
-        def work(number, rows, columns):
-            bits = source.stream(number)
+        def moved(block, bits, rows, columns):
             kinds = _columns_of(self.kinds, columns)
-            lower, upper, share = self._around(samples[rows, columns], columns)
+            lower, upper, share = self._around(block, columns)
             up = np.random.Generator(bits).random(share.shape) < share
             levels = np.where(up, upper, lower)
             kept = bernoulli(bits, self.thresholds[kinds], _KEEP_TOTAL, levels.shape)
@@ -140,10 +138,9 @@ class LevelResponse:
             if not isinstance(self.moves, tuple):
                 found = self.outputs[np.broadcast_to(kinds, found.shape), found]
             step = _columns_of(self.step, columns)
-            out[rows, columns] = _columns_of(self.domain.low, columns) + found * step
+            return _columns_of(self.domain.low, columns) + found * step
 
-        for_each_tile(work, samples)
-        return out
+        return by_tiles(moved, samples, source)
 
     def _around(self, block, columns):
         """The two levels around each value, and the way from the lower to it."""
@@ -231,12 +228,10 @@ class PublishedResponse:
 
     def randomize(self, samples, source):
         """Released samples, of the shape and type of `samples`."""
-        out = np.empty_like(samples)
         thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
 
-        def work(number, rows, columns):
-            bits = source.stream(number)
-            block = self.domain.clip(samples[rows, columns], columns, None)
+        def kept_or_moved(block, bits, rows, columns):
+            block = self.domain.clip(block, columns, None)
             if self.n_levels is not None:
                 step = self.domain.width / (self.n_levels - 1)
                 index = np.rint((block - self.domain.low) / step)
@@ -244,7 +239,6 @@ class PublishedResponse:
             part = _columns_of(thresholds, columns)
             kept = bernoulli(bits, part, _PUBLISHED_TOTAL, block.shape)
             noisy = self.lattice.randomize(block, bits, columns)
-            out[rows, columns] = np.where(kept, block, noisy)
+            return np.where(kept, block, noisy)
 
-        for_each_tile(work, samples)
-        return out
+        return by_tiles(kept_or_moved, samples, source)

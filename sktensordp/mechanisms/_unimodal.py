@@ -19,39 +19,34 @@ from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_we
 __all__ = ["IndependentDirectionalNoise", "UnimodalDirectionalNoise"]
 
 
-class UnimodalNoise(StructuredNoise):
-    """Noise that varies along one mode, and is i.i.d. over the others."""
-
-    def _design(self, shape):
-        if not -len(shape) <= self.mode < len(shape):
-            raise ValueError(
-                f"mode = {self.mode} is out of range: a sample has {len(shape)} modes."
-            )
-        k = self.mode % len(shape)
-        directions = [None] * len(shape)
-        weights = [np.ones(size) for size in shape]
-        utility = check_utility(self.utility, shape[k])
-        directions[k] = check_directions(
-            getattr(self, "directions", None), utility, shape[k]
+def _design_of_mode(estimator, shape, directions=None):
+    """Directions and weights: of one mode those of the estimator, else none."""
+    if not -len(shape) <= estimator.mode < len(shape):
+        raise ValueError(
+            f"mode = {estimator.mode} is out of range: a sample has {len(shape)} modes."
         )
-        weights[k] = mode_weights(utility, directions[k], shape[k])
-        return directions, weights
-
-    def _shared_modes(self, shape):
-        return tuple(k for k in range(len(shape)) if k != self.mode % len(shape))
-
-    def _published_sigmas(self, shape, domain, weights):
-        k = self.mode % len(shape)
-        sigmas = [np.ones(size) for size in shape]
-        bound = self._published_bound(shape, domain)
-        sigmas[k] = np.sqrt(published_variances([floored(weights[k])], bound)[0])
-        return sigmas
-
-    def _published_bound(self, shape, domain):
-        raise NotImplementedError
+    k = estimator.mode % len(shape)
+    utility = check_utility(estimator.utility, shape[k])
+    chosen, weights = [None] * len(shape), [np.ones(size) for size in shape]
+    chosen[k] = check_directions(directions, utility, shape[k])
+    weights[k] = mode_weights(utility, chosen[k], shape[k])
+    return chosen, weights
 
 
-class UnimodalDirectionalNoise(UnimodalNoise):
+def _others(mode, shape):
+    """All modes but one."""
+    return tuple(k for k in range(len(shape)) if k != mode % len(shape))
+
+
+def _sigmas_of_mode(mode, shape, weights, bound):
+    """Published standard deviations: of one mode by its weights, of others one."""
+    k = mode % len(shape)
+    sigmas = [np.ones(size) for size in shape]
+    sigmas[k] = np.sqrt(published_variances([floored(weights[k])], bound)[0])
+    return sigmas
+
+
+class UnimodalDirectionalNoise(StructuredNoise):
     """Unimodal directional noise (UDN): directions and weights in one mode alone.
 
     The noise is N x_k U_k with standard normal N: along the other modes it is i.i.d.
@@ -168,13 +163,20 @@ class UnimodalDirectionalNoise(UnimodalNoise):
         self.calibration = calibration
         self.random_state = random_state
 
-    def _published_bound(self, shape, domain):
-        return published_bound(
+    def _design(self, shape):
+        return _design_of_mode(self, shape, self.directions)
+
+    def _shared_modes(self, shape):
+        return _others(self.mode, shape)
+
+    def _published_sigmas(self, shape, domain, weights):
+        bound = published_bound(
             domain.n_entries, float(self.epsilon), float(self.delta), domain.l2
         )
+        return _sigmas_of_mode(self.mode, shape, weights, bound)
 
 
-class IndependentDirectionalNoise(UnimodalNoise):
+class IndependentDirectionalNoise(StructuredNoise):
     """Independent directional noise (IDN): weights in one mode, along its axes.
 
     The noise is N x_k diag(sigma) with standard normal N. There are no directions:
@@ -280,13 +282,20 @@ class IndependentDirectionalNoise(UnimodalNoise):
         self.calibration = calibration
         self.random_state = random_state
 
-    def _published_bound(self, shape, domain):
+    def _design(self, shape):
+        return _design_of_mode(self, shape)
+
+    def _shared_modes(self, shape):
+        return _others(self.mode, shape)
+
+    def _published_sigmas(self, shape, domain, weights):
         if not domain.has_box:
             raise ValueError(
                 "calibration='published' speaks of entries in one range; declare "
                 "bounds."
             )
         same_range = float(np.max(domain.width)) * math.sqrt(domain.n_entries)
-        return shape[self.mode % len(shape)] * published_bound(
+        bound = shape[self.mode % len(shape)] * published_bound(
             domain.n_entries, float(self.epsilon), float(self.delta), same_range
         )
+        return _sigmas_of_mode(self.mode, shape, weights, bound)
