@@ -3,28 +3,30 @@
 import math
 import sys
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["check_lazy", "extremes", "is_dask", "loaded", "map_chunks", "named_columns"]
 
 
-def is_dask(X):
+def is_dask(X: Any) -> bool:
     """Whether these are samples in chunks: a Dask array, or a frame of Dask."""
     return isinstance(X, (_kind("array", "Array"), _kind("dataframe", "DataFrame")))
 
 
-def _kind(module, name) -> Any:
+def _kind(module: str, name: str) -> Any:
     return getattr(sys.modules.get(f"dask.{module}"), name, ())
 
 
-def named_columns(X):
+def named_columns(X: Any) -> Any:
     """What tells the columns and their names: no row of a frame, or the array."""
     return X._meta if isinstance(X, _kind("dataframe", "DataFrame")) else X
 
 
-def loaded(*values):
+def loaded(*values: Any) -> tuple[Any, ...]:
     """The same with all that is lazy computed, at once."""
     base: Any = sys.modules.get("dask.base")
     if base is None or not any(map(base.is_dask_collection, values)):
@@ -32,7 +34,7 @@ def loaded(*values):
     return base.compute(*values, traverse=False)
 
 
-def check_lazy(X, name="X"):
+def check_lazy(X: Any, name: str = "X") -> Any:
     """A Dask array that holds numbers, as far as its shape and type tell.
 
     Parameters
@@ -75,7 +77,7 @@ def check_lazy(X, name="X"):
     return X
 
 
-def extremes(X):
+def extremes(X: Any) -> tuple[float, float]:
     """Least and largest entry of an array; of a Dask array, by one computation."""
     low, high = map(float, loaded(X.min(), X.max()))
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -83,7 +85,13 @@ def extremes(X):
     return low, high
 
 
-def map_chunks(function, X, shape, dtype, name):
+def map_chunks(
+    function: Callable[[int, NDArray[Any]], NDArray[Any]],
+    X: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    name: str,
+) -> Any:
     """Apply a function to chunks of whole samples, lazily.
 
     Parameters
@@ -123,11 +131,17 @@ def map_chunks(function, X, shape, dtype, name):
 class _Task:
     """A function of chunks that shows nothing of what it holds."""
 
-    def __init__(self, function, shape, dtype, name):
+    def __init__(
+        self,
+        function: Callable[[int, NDArray[Any]], NDArray[Any]],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        name: str,
+    ) -> None:
         self._function, self._shape = function, shape
         self._dtype, self._name = dtype, name
 
-    def __call__(self, chunk, block_info):
+    def __call__(self, chunk: NDArray[Any], block_info: Any) -> NDArray[Any]:
         start, stop = block_info[0]["array-location"][0]
         # A stream is for these samples: of others, its noise would tell differences.
         if not math.isnan(stop - start) and len(chunk) != stop - start:
@@ -141,8 +155,8 @@ class _Task:
         found = found.astype(self._dtype, copy=False)
         return found.reshape(len(chunk), *self._shape)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self._name
 
-    def __dask_tokenize__(self):
+    def __dask_tokenize__(self) -> str:
         return self._name

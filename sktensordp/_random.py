@@ -12,6 +12,7 @@ import operator
 import os
 import secrets
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,13 @@ class ReleaseCounter:
 
     """
 
-    def __init__(self, count=0, seeded=False):
+    def __init__(self, count: int = 0, seeded: bool = False) -> None:
         self._count = count
         self.seeded = seeded
-        self._locks = {}
+        self._locks: dict[int, threading.RLock] = {}
 
     @property
-    def lock(self):
+    def lock(self) -> threading.RLock:
         """Held by the thread that fits the object.
 
         Another would leave a model of its own under the guarantee of this one. A
@@ -46,14 +47,14 @@ class ReleaseCounter:
         """
         return self._locks.setdefault(os.getpid(), threading.RLock())
 
-    def next(self, seeded=False):
+    def next(self, seeded: bool = False) -> int:
         """Number of releases before this one, which may be seeded."""
         with self.lock:
             self._count += 1
             self.seeded = self.seeded or seeded
             return self._count - 1
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return ReleaseCounter, (self._count, self.seeded)
 
 
@@ -70,14 +71,16 @@ class NoiseSource:
         How many releases the object has made before this one.
     """
 
-    def __init__(self, random_state, n_releases):
+    _key: bytes | None
+
+    def __init__(self, random_state: int | None, n_releases: int) -> None:
         if random_state is None:
             self._key = secrets.token_bytes(_KEY_BYTES)
         else:
             words = f"sktensordp release {operator.index(random_state)} {n_releases}"
             self._key = hashlib.sha256(words.encode()).digest()[:_KEY_BYTES]
 
-    def stream(self, block):
+    def stream(self, block: int) -> np.random.BitGenerator:
         """Bit generator of one block, at its beginning.
 
         Parameters
@@ -98,7 +101,7 @@ class NoiseSource:
         counter = np.array([0, operator.index(block)], dtype=np.uint64)
         return AESCounter(key=key, counter=counter)
 
-    def part(self, number):
+    def part(self, number: int) -> "_Part":
         """Source of one step of a release of several; no two steps share a stream.
 
         Parameters
@@ -113,7 +116,7 @@ class NoiseSource:
         """
         return _Part(self, number)
 
-    def sent(self):
+    def sent(self) -> "SentSource":
         """The same streams for tasks elsewhere, after the release has been recorded.
 
         Returns
@@ -122,11 +125,11 @@ class NoiseSource:
         """
         return SentSource(self._key)
 
-    def close(self):
+    def close(self) -> None:
         """Forget the key."""
         self._key = None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("The key of a release is not copied and does not outlive it.")
 
 
@@ -140,18 +143,18 @@ class SentSource(NoiseSource):
     key : bytes
     """
 
-    def __init__(self, key):
+    def __init__(self, key: bytes | None) -> None:
         self._key = key
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return SentSource, (self._key,)
 
 
 class _Part:
     """The streams of a source that belong to one step."""
 
-    def __init__(self, source, number):
+    def __init__(self, source: NoiseSource, number: int) -> None:
         self._source, self._number = source, operator.index(number)
 
-    def stream(self, block):
+    def stream(self, block: int) -> np.random.BitGenerator:
         return self._source.stream((self._number << 32) + block)

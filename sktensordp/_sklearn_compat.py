@@ -50,7 +50,7 @@ class Interval(_Interval):
     scikit-learn's stumbles over fractions, and lets integers pass that are no floats.
     """
 
-    def is_satisfied_by(self, val):
+    def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value is in the interval."""
         known = isinstance(val, float | np.floating)
         if isinstance(val, Integral):
@@ -58,11 +58,11 @@ class Interval(_Interval):
         return known and super().is_satisfied_by(val)
 
 
-def wants_frame(estimator):
+def wants_frame(estimator: Any) -> bool:
     """Whether `set_output` asks for the output of `transform` as a data frame."""
     return _get_output_config("transform", estimator)["dense"] != "default"
 
 
-def has_callbacks(estimator):
+def has_callbacks(estimator: Any) -> bool:
     """Whether callbacks are to hear of a fit."""
     return bool(getattr(estimator, "_skl_callbacks", ()))

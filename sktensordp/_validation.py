@@ -3,9 +3,12 @@
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 __all__ = [
@@ -34,7 +37,7 @@ _VALUES = ("rating", "score", "value")
 _FARTHEST = 1e50
 
 
-def check_columns(X):
+def check_columns(X: Any) -> None:
     """Refuse a data frame that holds the values beside the coordinates."""
     for name in getattr(X, "columns", ()):
         if isinstance(name, str) and name.strip().lower() in _VALUES:
@@ -45,7 +48,13 @@ def check_columns(X):
             )
 
 
-def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
+def check_coordinates(
+    X: NDArray[Any],
+    *,
+    shape: tuple[int, ...] | None = None,
+    allow_unknown: bool = False,
+    name: str = "estimator",
+) -> NDArray[np.int32]:
     """Coordinates of tensor entries as 32-bit integers, one column after the other.
 
     Parameters
@@ -102,7 +111,7 @@ def check_coordinates(X, *, shape=None, allow_unknown=False, name="estimator"):
     return coordinates
 
 
-def check_numeric(values, name):
+def check_numeric(values: Any, name: str) -> None:
     """Refuse what are not numbers; messages of NumPy and others would quote them."""
     if issparse(values):
         raise TypeError(f"Sparse data was passed as {name}; dense data is required.")
@@ -129,7 +138,7 @@ def check_numeric(values, name):
         raise ValueError(f"{name} must hold numbers.")
 
 
-def as_numpy(values, name):
+def as_numpy(values: Any, name: str) -> NDArray[Any]:
     """An array; what other libraries hold elsewhere cannot be read."""
     if isinstance(values, np.ndarray) or not hasattr(values, "__array_namespace__"):
         return np.asarray(values)
@@ -147,19 +156,19 @@ def as_numpy(values, name):
     return found
 
 
-def is_complex(values):
+def is_complex(values: NDArray[Any]) -> bool:
     """Whether an array holds complex numbers, also as objects."""
     return values.dtype.kind == "c" or _has_any(values, _COMPLEX)
 
 
-def _has_any(values, types):
+def _has_any(values: NDArray[Any], types: tuple[type, ...]) -> bool:
     """Whether an array of objects holds one of some types, which pass for floats."""
     if values.dtype != object:
         return False
     return any(issubclass(found, types) for found in set(map(type, values.flat)))
 
 
-def checked(check, *arguments, **options):
+def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """What one of scikit-learn's checks returns; it neither warns nor quotes data."""
     with np.errstate(over="ignore", invalid="ignore"):
         try:
@@ -173,7 +182,7 @@ def checked(check, *arguments, **options):
     raise ValueError(re.sub(quoted, "", message))
 
 
-def check_unmasked(values, name):
+def check_unmasked(values: Any, name: str) -> None:
     """Refuse masked entries: as an array, these are the numbers beneath the mask."""
     if _has_masked(values):
         advice = f"Leave those rows out of X and {name}."
@@ -185,7 +194,7 @@ def check_unmasked(values, name):
         raise ValueError(f"Some of {name} is masked. {advice}")
 
 
-def _has_masked(values):
+def _has_masked(values: Any) -> bool:
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.is_masked(values))
     parts = values.values() if isinstance(values, dict) else values
@@ -198,7 +207,7 @@ def _has_masked(values):
     return any(map(_has_masked, parts))
 
 
-def check_shape(shape):
+def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Shape of a tensor: a tuple of at least two positive integers."""
     sizes = tuple(shape)
     known = (isinstance(n, Integral) and 1 <= n <= _LARGEST_INDEX for n in sizes)
@@ -210,7 +219,9 @@ def check_shape(shape):
     return tuple(int(n) for n in sizes)
 
 
-def check_bounds(bounds, name="value_bounds"):
+def check_bounds(
+    bounds: Iterable[float], name: str = "value_bounds"
+) -> tuple[float, float]:
     """Public range of the values: a pair of finite numbers, low < high."""
     try:
         low, high = (float(b) for b in bounds)
@@ -222,7 +233,7 @@ def check_bounds(bounds, name="value_bounds"):
     return low, high
 
 
-def warn_of_two_levels(levels):
+def warn_of_two_levels(levels: Any) -> None:
     """Warn where a range seems to have been passed as levels; no data are read."""
     if isinstance(levels, tuple) and len(levels) == 2 and levels[1] - levels[0] > 2:
         low, high = (f"{level:g}" for level in levels)
@@ -235,7 +246,7 @@ def warn_of_two_levels(levels):
         )
 
 
-def check_levels(levels):
+def check_levels(levels: ArrayLike) -> tuple[float, ...]:
     """Public scale of the values: at least two finite numbers, strictly ascending."""
     scale = np.asarray(levels, dtype=float)
     if scale.ndim != 1 or scale.size < 2 or not np.all(np.isfinite(scale)):
@@ -246,7 +257,7 @@ def check_levels(levels):
     return tuple(scale.tolist())
 
 
-def range_of(values):
+def range_of(values: ArrayLike) -> tuple[float, float]:
     """Range of values whose own is not declared; a unit or more if all are equal."""
     low, high = float(np.min(values)), float(np.max(values))
     if not low < high:
@@ -256,7 +267,7 @@ def range_of(values):
     return low, high
 
 
-def _check_reach(numbers, name):
+def _check_reach(numbers: ArrayLike, name: str) -> None:
     """Refuse numbers whose powers would overflow or vanish where models are fitted."""
     if np.max(np.abs(numbers)) > _FARTHEST or np.min(np.diff(numbers)) < 1 / _FARTHEST:
         raise ValueError(
@@ -264,7 +275,7 @@ def _check_reach(numbers, name):
         )
 
 
-def check_level_prior(level_prior, n_levels):
+def check_level_prior(level_prior: ArrayLike, n_levels: int) -> tuple[float, ...]:
     """Public probabilities of the levels; they sum to one."""
     prior = np.asarray(level_prior, dtype=float)
     if prior.shape != (n_levels,):
@@ -277,7 +288,9 @@ def check_level_prior(level_prior, n_levels):
     return tuple((prior / prior.sum()).tolist())
 
 
-def check_modes(modes, n_modes, name):
+def check_modes(
+    modes: Iterable[int] | None, n_modes: int, name: str
+) -> tuple[int, ...]:
     """Numbers of modes as a sorted tuple; negative ones count from the last."""
     found = set()
     for mode in [] if modes is None else modes:

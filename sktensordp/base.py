@@ -3,7 +3,9 @@
 import functools
 import pickle
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from sklearn.callback import CallbackSupportMixin
 
@@ -29,7 +31,7 @@ tests/test_stored.py loads one of each minor version since. Where it fails, mend
 
 
 @functools.cache
-def _documentation():
+def _documentation() -> str:
     """Address of the documentation, as the package's metadata have it; "" if not."""
     from importlib import metadata
 
@@ -47,12 +49,14 @@ class EstimatorMixin(CallbackSupportMixin):
     _doc_link_module = "sktensordp"
 
     @property
-    def _doc_link_template(self):
+    def _doc_link_template(self) -> str:
         pages = "modules/generated/{estimator_module}.{estimator_name}.html"
         return f"{_documentation()}/{pages}" if _documentation() else ""
 
     @contextmanager
-    def _progress(self, task="step", max_tasks=1):
+    def _progress(
+        self, task: str = "step", max_tasks: int | None = 1
+    ) -> Iterator[Callable[..., bool]]:
         """Tell callbacks of a fit, until the block ends; data are never passed.
 
         Parameters
@@ -74,7 +78,7 @@ class EstimatorMixin(CallbackSupportMixin):
         context = self._init_callback_context(max_subtasks=max_tasks)
         context.call_on_fit_task_begin(estimator=self)
 
-        def on_task(_=None):
+        def on_task(_: Any = None) -> bool:
             one = context.subcontext(task_name=task)
             one.call_on_fit_task_begin(estimator=self)
             return one.call_on_fit_task_end(estimator=self)
@@ -83,10 +87,10 @@ class EstimatorMixin(CallbackSupportMixin):
         context.call_on_fit_task_end(estimator=self)
 
 
-def _check_version(version, name):
+def _check_version(version: str, name: str) -> None:
     """Refuse what another version stored and this one does not read; say what to do."""
     made, here = (
-        tuple(map(int, re.match(r"(\d+)\.(\d+)", v).groups()))
+        tuple(map(int, re.findall(r"^(\d+)\.(\d+)", v)[0]))
         for v in (version, __version__)
     )
     what = f"This {name} was stored by sktensordp {version}, and this is {__version__}"
@@ -110,7 +114,7 @@ class SentMixin:
     with an open budget.
     """
 
-    def _check_sent(self):
+    def _check_sent(self) -> None:
         """Refuse what the budgets of the process that sent it would not learn of."""
         if hasattr(self, "_sent_by"):
             raise RuntimeError(
@@ -119,28 +123,32 @@ class SentMixin:
                 f"there, or in threads; or send it when no budget is open."
             )
 
-    def __getstate__(self):
-        state = {**super().__getstate__(), "_sktensordp_version": __version__}
+    def __getstate__(self) -> dict[str, Any]:
+        above: Any = super()
+        state: dict[str, Any] = above.__getstate__()
+        state = {**state, "_sktensordp_version": __version__}
         if not open_budgets():
             return state
         senders = state.get("_sent_by", frozenset()) | {process_name()}
         return {**state, "_sent_by": senders}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
         senders = state.pop("_sent_by", frozenset()) - {process_name()}
         if senders:
             state["_sent_by"] = senders
-        if hasattr(super(), "__setstate__"):
-            super().__setstate__(state)
+        above: Any = super()
+        if hasattr(above, "__setstate__"):
+            above.__setstate__(state)
         else:
             vars(self).update(state)
 
-    def __sklearn_clone__(self):
-        return self._passed_on(super().__sklearn_clone__())
+    def __sklearn_clone__(self) -> Any:
+        above: Any = super()
+        return self._passed_on(above.__sklearn_clone__())
 
-    def _passed_on(self, other):
+    def _passed_on(self, other: Any) -> Any:
         """Another object that releases the same, which has come as far."""
         if hasattr(self, "_sent_by"):
             other._sent_by = self._sent_by
@@ -161,10 +169,18 @@ class PrivateEstimatorMixin(SentMixin):
     other; its parameters must not change meanwhile.
     """
 
+    random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
+    _releases: ReleaseCounter
 
     @contextmanager
-    def _release(self, guarantee, total=None, *, anew=False):
+    def _release(
+        self,
+        guarantee: PrivacyGuarantee,
+        total: PrivacyGuarantee | None = None,
+        *,
+        anew: bool = False,
+    ) -> Iterator[NoiseSource]:
         """Record a release, then lend its random streams until the block ends.
 
         Parameters
@@ -198,7 +214,7 @@ class PrivateEstimatorMixin(SentMixin):
         finally:
             source.close()
 
-    def _record(self, guarantee):
+    def _record(self, guarantee: PrivacyGuarantee) -> None:
         """Count a release in all open budgets; raise where one refuses it."""
         cover = current_cover()
         if cover is not None:
@@ -208,11 +224,11 @@ class PrivateEstimatorMixin(SentMixin):
         name = f"{self._released_by} of {type(self).__name__}"
         record(guarantee, name, self._unprotected())
 
-    def _count_releases(self):
+    def _count_releases(self) -> ReleaseCounter:
         # At once: two threads would count from 0 each.
         return vars(self).setdefault("_releases", ReleaseCounter())
 
-    def _forget(self, **found):
+    def _forget(self, **found: Any) -> None:
         """Remove what an earlier fit left, before its guarantee is replaced.
 
         An interrupted fit then leaves no model of an earlier release under the
@@ -237,15 +253,16 @@ class PrivateEstimatorMixin(SentMixin):
     _of_fit: tuple[str, ...] = ()
     """What a fit leaves in names that do not end with an underscore."""
 
-    def _validate_params(self):
-        super()._validate_params()
+    def _validate_params(self: Any) -> None:
+        above: Any = super()
+        above._validate_params()
         for name, value in self.get_params(deep=False).items():
             check_unmasked(value, name)
 
     _released_by = "fit"
     """The method that releases: "fit", or "transform" at every call."""
 
-    def _planned_guarantee(self, fitted=None):
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         """Guarantee of a release with the present parameters, before any data is seen.
 
         Parameters
@@ -256,7 +273,7 @@ class PrivateEstimatorMixin(SentMixin):
         """
         raise NotImplementedError
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         """What the guarantee does not cover: a list of sentences."""
         releases = getattr(self, "_releases", None)
         if self.random_state is None and not (releases and releases.seeded):

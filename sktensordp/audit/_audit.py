@@ -1,11 +1,11 @@
 """Audits by many runs on two neighbouring inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
@@ -186,12 +186,12 @@ def audit_estimator(
     y_neighbour = y if y_neighbour is None else y_neighbour
     seeds = iter(range(random_state, 2**62)) if random_state is not None else None
 
-    def fit(data):
+    def fit(data: tuple[Any, Any]) -> Any:
         model = clone(estimator)
         model.set_params(random_state=None if seeds is None else next(seeds))
         return model.fit(data[0]) if data[1] is None else model.fit(*data)
 
-    def run(data):
+    def run(data: tuple[Any, Any]) -> Any:
         model = fit(data)
         if release is not None:
             return release(model)
@@ -221,11 +221,15 @@ def released(estimator: Any) -> np.ndarray:
 class _Event:
     """A threshold on a score, in one of four directions."""
 
-    def __init__(self, score, threshold, above, swapped):
+    def __init__(
+        self, score: Score, threshold: float, above: bool, swapped: bool
+    ) -> None:
         self.score, self.threshold = score, threshold
         self.above, self.swapped = above, swapped
 
-    def count(self, zeros, ones):
+    def count(
+        self, zeros: NDArray[np.float64], ones: NDArray[np.float64]
+    ) -> tuple[int, ...]:
         """Times that the event happened in the arm that favours it, and the other."""
         counts = [
             int(np.sum((self.score(arm) >= self.threshold) == self.above))
@@ -233,12 +237,18 @@ class _Event:
         ]
         return tuple(reversed(counts)) if self.swapped else tuple(counts)
 
-    def __str__(self):
+    def __str__(self) -> str:
         sign = ">=" if self.above else "<"
         return f"{self.score.name} {sign} {self.threshold:.6g}"
 
 
-def _best_event(score, zeros, ones, claim, alpha):
+def _best_event(
+    score: Score,
+    zeros: NDArray[np.float64],
+    ones: NDArray[np.float64],
+    claim: Pure | Gaussian,
+    alpha: float,
+) -> tuple[float, _Event]:
     """The threshold and direction of a score that prove most, and how much."""
     arms = [np.sort(score(arm)) for arm in (zeros, ones)]
     both = np.unique(np.concatenate(arms))
@@ -246,7 +256,7 @@ def _best_event(score, zeros, ones, claim, alpha):
         both = np.unique(np.quantile(np.concatenate(arms), _QUANTILES))
     n = len(zeros)
     above = [n - np.searchsorted(arm, both, side="left") for arm in arms]
-    best = -1.0, None
+    best: tuple[float, Any] = -1.0, None
     for is_above in (True, False):
         zero, one = above if is_above else [n - a for a in above]
         for swapped in (False, True):
@@ -258,20 +268,22 @@ def _best_event(score, zeros, ones, claim, alpha):
     return best
 
 
-def _outputs(mechanism, x, n_trials, batched):
+def _outputs(
+    mechanism: Callable[..., Any], x: Any, n_trials: int, batched: bool
+) -> NDArray[np.float64]:
     """Outputs of the runs, one flattened row each."""
     if batched:
-        rows = np.asarray(mechanism(np.asarray(x, dtype=float), n_trials), dtype=float)
-        if len(rows) != n_trials:
-            raise ValueError(f"A batch of {n_trials} outputs has {len(rows)} rows.")
-        return rows.reshape(n_trials, -1)
+        runs = np.asarray(mechanism(np.asarray(x, dtype=float), n_trials), dtype=float)
+        if len(runs) != n_trials:
+            raise ValueError(f"A batch of {n_trials} outputs has {len(runs)} rows.")
+        return runs.reshape(n_trials, -1)
     rows = [_numbers(mechanism(x)) for _ in range(n_trials)]
     if len({row.size for row in rows}) > 1:
         raise ValueError("The outputs differ in size from run to run.")
     return np.stack(rows)
 
 
-def _numbers(value):
+def _numbers(value: Any) -> NDArray[np.float64]:
     """All numbers in a value: arrays, containers and dataclasses, one after one."""
     if isinstance(value, (str, bytes)) or value is None:
         return np.empty(0)
@@ -289,18 +301,22 @@ def _numbers(value):
         return np.empty(0)
 
 
-def _as_inputs(x, x_neighbour, size):
+def _as_inputs(
+    x: Any, x_neighbour: Any, size: int
+) -> Sequence[NDArray[np.float64] | None]:
     """The inputs as vectors, where they are numbers and as many as an output."""
     try:
         pair = [np.asarray(v, dtype=float).ravel() for v in (x, x_neighbour)]
     except (TypeError, ValueError):
         return None, None
-    if any(v.size != size for v in pair) or np.array_equal(*pair):
+    if any(v.size != size for v in pair) or np.array_equal(pair[0], pair[1]):
         return None, None
     return pair
 
 
-def _check(epsilon, delta, n_trials, confidence):
+def _check(
+    epsilon: float | None, delta: float, n_trials: int, confidence: float
+) -> None:
     if epsilon is not None and not epsilon >= 0:
         raise ValueError(f"epsilon must be >= 0, got {epsilon}.")
     if not 0 <= delta < 1:

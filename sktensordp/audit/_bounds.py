@@ -1,8 +1,10 @@
 """Bounds on epsilon and mu from counts, valid at a stated confidence."""
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
@@ -23,20 +25,26 @@ _NUISANCE_POINTS = 25
 _LARGEST = 1e3
 
 
-def _lower(hits, n, alpha):
+def _lower(hits: ArrayLike, n: int, alpha: float) -> NDArray[np.float64]:
     """Clopper-Pearson: the rate is at least this with probability 1 - alpha."""
     hits = np.asarray(hits)
     return np.where(hits == 0, 0.0, beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1))
 
 
-def _upper(hits, n, alpha):
+def _upper(hits: ArrayLike, n: int, alpha: float) -> NDArray[np.float64]:
     """Clopper-Pearson: the rate is at most this with probability 1 - alpha."""
     hits = np.asarray(hits)
     bound = beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1))
     return np.where(hits == n, 1.0, bound)
 
 
-def quick_bound(hits, false_hits, n, claim, alpha):
+def quick_bound(
+    hits: ArrayLike,
+    false_hits: ArrayLike,
+    n: int,
+    claim: "Pure | Gaussian",
+    alpha: float,
+) -> Any:
     """Lower bound on a parameter from an event in two arms, for many events at once.
 
     The rates of both arms are bounded by Clopper and Pearson, at alpha / 2 each.
@@ -60,11 +68,19 @@ def quick_bound(hits, false_hits, n, claim, alpha):
     return np.maximum(_quick(hits, false_hits, n, claim, alpha), 0.0)
 
 
-def _quick(hits, false_hits, n, claim, alpha):
+def _quick(
+    hits: ArrayLike,
+    false_hits: ArrayLike,
+    n: int,
+    claim: "Pure | Gaussian",
+    alpha: float,
+) -> Any:
     return claim.parameter(_lower(hits, n, alpha / 2), _upper(false_hits, n, alpha / 2))
 
 
-def certified_bound(hits, false_hits, n, claim, alpha):
+def certified_bound(
+    hits: int, false_hits: int, n: int, claim: "Pure | Gaussian", alpha: float
+) -> float:
     """Lower bound on a parameter from an event in two arms, sharpened by exact tests.
 
     A parameter is refuted if counts that the quick bound ranks as high as these
@@ -87,7 +103,7 @@ def certified_bound(hits, false_hits, n, claim, alpha):
     needed = binom.isf(alpha / 2, n, boundary) + 1
     grid = np.linspace(least, most, _NUISANCE_POINTS)
 
-    def excess(parameter):
+    def excess(parameter: float) -> float:
         corner = np.clip(claim.corner(parameter), least, most)
         chance = max(
             np.dot(
@@ -111,18 +127,20 @@ def certified_bound(hits, false_hits, n, claim, alpha):
 class Pure:
     """Epsilon at a given delta: P(event | 1) <= e^epsilon P(event | 0) + delta."""
 
-    def __init__(self, delta):
+    def __init__(self, delta: float) -> None:
         self.delta = delta
 
-    def rate(self, rate, parameter):
+    def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
         """Largest rate of arm 1, given that of arm 0."""
         return np.minimum(1.0, np.exp(parameter) * rate + self.delta)
 
-    def corner(self, parameter):
+    def corner(self, parameter: float) -> float:
         """Rate of arm 0 from which that of arm 1 may be one."""
         return (1 - self.delta) * math.exp(-parameter)
 
-    def parameter(self, rate, false_rate):
+    def parameter(
+        self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
+    ) -> Any:
         """Least parameter that allows these two rates; minus infinity for any."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(rate - self.delta, 0) / false_rate)
@@ -134,22 +152,24 @@ class Gaussian:
     Dong, Roth and Su (2022), Definition 3.
     """
 
-    def rate(self, rate, parameter):
+    def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
         """Largest rate of arm 1, given that of arm 0."""
         return ndtr(ndtri(rate) + parameter)
 
-    def corner(self, parameter):
+    def corner(self, parameter: float) -> float:
         """Rate of arm 0 from which that of arm 1 may be one: there is none."""
         return 1.0
 
-    def parameter(self, rate, false_rate):
+    def parameter(
+        self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
+    ) -> Any:
         """Least parameter that allows these two rates; minus infinity for any."""
         with np.errstate(invalid="ignore"):
             bound = ndtri(rate) - ndtri(false_rate)
         return np.where(np.isfinite(bound), bound, -np.inf)
 
 
-def epsilon_of_mu(mu, delta):
+def epsilon_of_mu(mu: float, delta: float) -> float:
     """Epsilon of mu-GDP at `delta`."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
@@ -161,7 +181,9 @@ def epsilon_of_mu(mu, delta):
     return brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high)
 
 
-def lower_epsilon_of_guesses(correct, guesses, n_canaries, delta, alpha):
+def lower_epsilon_of_guesses(
+    correct: int, guesses: int, n_canaries: int, delta: float, alpha: float
+) -> float:
     """Lower bound on epsilon from guesses of many canaries' bits in one run.
 
     Under (epsilon, delta)-DP the number of right guesses is dominated by a binomial
@@ -184,7 +206,7 @@ def lower_epsilon_of_guesses(correct, guesses, n_canaries, delta, alpha):
     epsilon : float
     """
 
-    def p_value(epsilon):
+    def p_value(epsilon: float) -> float:
         rate = 1 / (1 + math.exp(-epsilon))
         chance = binom.sf(correct - 1, guesses, rate)
         if delta == 0:

@@ -5,10 +5,12 @@ that tells most. Those that learn are fitted to a part of the outputs that is us
 for nothing else.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["Score", "candidate_scores"]
 
@@ -23,13 +25,18 @@ class Score:
     name: str
     function: Any
 
-    def __call__(self, outputs):
+    def __call__(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):
             values = np.asarray(self.function(outputs), dtype=float)
         return np.nan_to_num(values, nan=-1e308, posinf=1e308, neginf=-1e308)
 
 
-def candidate_scores(zeros, ones, x, x_neighbour):
+def candidate_scores(
+    zeros: NDArray[np.float64],
+    ones: NDArray[np.float64],
+    x: NDArray[np.float64] | None,
+    x_neighbour: NDArray[np.float64] | None,
+) -> list[Score]:
     """Scores to try, fitted to outputs on the two inputs.
 
     Parameters
@@ -52,14 +59,14 @@ def candidate_scores(zeros, ones, x, x_neighbour):
     ]
     if zeros.shape[1] <= _MOST_COLUMNS:
         scores.append(_linear(zeros, ones))
-    if x is not None:
+    if x is not None and x_neighbour is not None:
         scores += _of_inputs(x, x_neighbour)
     scores += _repeated(zeros, ones)
     scores.append(_learned(zeros, ones, list(scores)))
     return scores
 
 
-def _of_inputs(x, x_neighbour):
+def _of_inputs(x: NDArray[np.float64], x_neighbour: NDArray[np.float64]) -> list[Score]:
     """Projection on the difference, equality with an input, and its float support."""
     changed = np.flatnonzero(x != x_neighbour)
     old, new = x[changed], x_neighbour[changed]
@@ -84,7 +91,7 @@ def _of_inputs(x, x_neighbour):
     return scores
 
 
-def _lowest_bit(outputs):
+def _lowest_bit(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Exponent of the lowest set bit, the least of all entries."""
     fraction, exponent = np.frexp(outputs)
     whole = np.abs(fraction * 2.0**53).astype(np.int64)
@@ -92,7 +99,7 @@ def _lowest_bit(outputs):
     return np.where(outputs == 0, np.inf, exponent - 53 + lowest).min(axis=1)
 
 
-def _linear(zeros, ones):
+def _linear(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> Score:
     """Fisher's discriminant; its ridge keeps exact linear relations visible."""
     difference = ones.mean(axis=0) - zeros.mean(axis=0)
     centered = np.concatenate([zeros - zeros.mean(axis=0), ones - ones.mean(axis=0)])
@@ -104,7 +111,7 @@ def _linear(zeros, ones):
     return Score("linear discriminant", lambda y: y @ direction)
 
 
-def _repeated(zeros, ones):
+def _repeated(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> list[Score]:
     """Log ratio of the frequencies of outputs that repeat, for discrete outputs."""
     if len(np.unique(zeros[:1000], axis=0)) > 500:
         return []
@@ -118,18 +125,20 @@ def _repeated(zeros, ones):
     ratios = np.log(counts[1] / counts[0])
     table = {v.tobytes(): r for v, r in zip(values, ratios, strict=True)}
 
-    def function(outputs):
+    def function(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = np.ascontiguousarray(outputs)
         return np.array([table.get(row.tobytes(), 0.0) for row in rows])
 
     return [Score("frequency of the exact output", function)]
 
 
-def _learned(zeros, ones, scores):
+def _learned(
+    zeros: NDArray[np.float64], ones: NDArray[np.float64], scores: Sequence[Score]
+) -> Score:
     """A boosted classifier of the outputs and of the other scores."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    def features(outputs):
+    def features(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         columns = [score(outputs) for score in scores]
         return np.column_stack([outputs[:, :_MOST_COLUMNS], *columns])
 

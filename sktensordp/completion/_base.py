@@ -5,7 +5,7 @@ Everything that a fit leaves is in one attribute, `_fitted`; see ``_fitted.py``.
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
@@ -14,10 +14,11 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import Tags, check_array, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
+from .._random import NoiseSource
 from .._sklearn_compat import (
     Interval,
     StrOptions,
@@ -40,9 +41,12 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from ..privacy import PrivacyGuarantee
+from ..tensor import CPForm, TuckerForm
 from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._entries import (
     AnyFrameMixin,
+    Entries,
     check_input,
     entries_at,
     entries_of_batches,
@@ -53,8 +57,9 @@ from ._fitted import Domain, Fitted, FittedToUnits
 from ._problem import Problem, side_features
 from ._sparse import is_sparse
 from ._unit_rows import LocalRows
-from ._values import LARGEST_TABLE, plan_entry_randomizer
+from ._values import LARGEST_TABLE, EntryRandomizer, plan_entry_randomizer
 from .solvers._choice import choose_solver, planned_guarantee
+from .solvers._solver import Outcome, Solver
 
 __all__ = ["USUAL_RANK", "BaseCompletion"]
 
@@ -151,7 +156,7 @@ class BaseCompletion(
         self.regularization = regularization
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
@@ -200,7 +205,8 @@ class BaseCompletion(
                 f"{', '.join(unsupported)}. Weights are not supported: a weight would "
                 f"change how much its entry reveals."
             )
-        return self._fit(observed_entries(self, X, y, self._declared_shape()))
+        with self._same_if_refused():
+            return self._fit(observed_entries(self, X, y, self._declared_shape()))
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
@@ -224,9 +230,27 @@ class BaseCompletion(
         ValueError
             As `fit`, and if there is no batch, or none that holds an entry.
         """
-        return self._fit(entries_of_batches(self, batches, self._declared_shape()))
+        with self._same_if_refused():
+            return self._fit(entries_of_batches(self, batches, self._declared_shape()))
 
-    def _fit(self, entries, *, streaming=False, received=False):
+    @contextmanager
+    def _same_if_refused(self) -> Iterator[None]:
+        """Names of features stay those of an earlier fit, unless a new one begins."""
+        names, own = {"n_features_in_", "feature_names_in_"}, self.__dict__
+        before = {name: own[name] for name in names & own.keys()}
+        fitted = own.get("_fitted")
+        try:
+            yield
+        finally:
+            # Once a release has been admitted, the earlier fit is forgotten.
+            if fitted is not None and self.__dict__.get("_fitted") is fitted:
+                for name in names - before.keys():
+                    self.__dict__.pop(name, None)
+                self.__dict__.update(before)
+
+    def _fit(
+        self, entries: Entries, *, streaming: bool = False, received: bool = False
+    ) -> Self:
         """Fit to entries, their values randomised if `received`."""
         problem = self._problem(entries)
         solver = choose_solver(
@@ -246,7 +270,9 @@ class BaseCompletion(
         return self
 
     @contextmanager
-    def _noise_for(self, solver, received):
+    def _noise_for(
+        self, solver: Solver, received: bool
+    ) -> Iterator[NoiseSource | None]:
         """Streams for a solver, its release recorded; None where it draws nothing.
 
         An earlier fit is then forgotten at the end, unless this one was refused.
@@ -260,14 +286,21 @@ class BaseCompletion(
         yield None
         self._forget(privacy_guarantee_=solver.guarantee)
 
-    def _publish(self, entries, problem, solver, outcome, received):
+    def _publish(
+        self,
+        entries: Entries,
+        problem: Problem,
+        solver: Any,
+        outcome: Outcome,
+        received: bool,
+    ) -> None:
         """Keep what answers from now on, all at once."""
         perturbation, guarantee = outcome.perturbation or solver.name, solver.guarantee
         if perturbation != solver.name:
             # What was chosen follows from what was released.
             guarantee = self.privacy_guarantee_ = solver.guarantee_of(perturbation)
         randomizer = problem.values
-        kept = {
+        kept: dict[str, Any] = {
             "model": outcome.model,
             "offset": outcome.offset,
             "shape": entries.shape,
@@ -298,7 +331,7 @@ class BaseCompletion(
         values = randomizer.clip(entries.values.astype(float))
         self._fitted = fitted.with_rows_of(entries.coordinates, values)
 
-    def _can_partial_fit(self):
+    def _can_partial_fit(self) -> bool:
         asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
         asked = asked and self._unit is None
         fitted = vars(self).get("_fitted")
@@ -384,7 +417,7 @@ class BaseCompletion(
             )  # fmt: skip
         return self
 
-    def _check_unchanged(self):
+    def _check_unchanged(self) -> None:
         """Refuse to go on with a model that has other columns than declared."""
         fitted = self._fitted
         n_modes = len(fitted.shape)
@@ -398,7 +431,7 @@ class BaseCompletion(
                 "change them."
             )
 
-    def _can_fold_in(self):
+    def _can_fold_in(self) -> bool:
         if self._unit is None:
             raise AttributeError(
                 "fold_in is there where everything of a unit is protected: unit=0, or "
@@ -446,7 +479,7 @@ class BaseCompletion(
             self._fitted = fitted.with_rows_of(entries.where, values)
         return self
 
-    def _has_client(self):
+    def _has_client(self) -> bool:
         asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
         if asked and self._unit is None:
             return True
@@ -518,17 +551,18 @@ class BaseCompletion(
         """
         self._check_declared()
         check = observed_entries if is_dask(X) else entries_at
-        entries = check(self, X, y, self._declared_shape())
-        return self._fit(entries, streaming=True, received=True)
+        with self._same_if_refused():
+            entries = check(self, X, y, self._declared_shape())
+            return self._fit(entries, streaming=True, received=True)
 
-    def _check_declared(self):
+    def _check_declared(self) -> None:
         if self.value_bounds is self.levels is None:
             raise ValueError(
                 "Declare levels or value_bounds: clients randomise values of a range "
                 "that all of them know beforehand."
             )
 
-    def _can_transform(self):
+    def _can_transform(self) -> bool:
         if not self._dense:
             raise AttributeError(
                 "transform completes the tensor of the fit. After fit(X, y) with "
@@ -536,7 +570,7 @@ class BaseCompletion(
             )
         return True
 
-    def _can_fit_transform(self):
+    def _can_fit_transform(self) -> bool:
         if self.__sklearn_is_fitted__() and not self._dense:
             raise AttributeError(
                 "fit_transform completes a tensor, but this model was fitted to "
@@ -644,9 +678,9 @@ class BaseCompletion(
             deviations are not known.
         """
         check_is_fitted(self)
-        X = check_input(self, X, reset=False)
+        found = check_input(self, X, reset=False)
         coordinates = check_coordinates(
-            X, shape=self.shape_, allow_unknown=True, name=type(self).__name__
+            found, shape=self.shape_, allow_unknown=True, name=type(self).__name__
         )
         fitted = self._fitted
         fitted.warn_of_lost_rows(coordinates)
@@ -758,7 +792,7 @@ class BaseCompletion(
             values = np.ldexp(values, exponent)
             return r2_score(values, predicted, sample_weight=sample_weight)
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
     @property
@@ -815,31 +849,33 @@ class BaseCompletion(
         return found
 
     @property
-    def _dense(self):
+    def _dense(self) -> bool:
         """Whether X held the values, as a tensor."""
         return self.__sklearn_is_fitted__() and self._fitted.is_dense
 
     @property
-    def _unit(self):
+    def _unit(self) -> int | None:
         """The mode of the units to protect; None where entries are."""
         return None if self.unit == "entry" else int(self.unit)
 
-    def _declared_shape(self):
+    def _declared_shape(self) -> tuple[int, ...] | None:
         return None if self.shape is None else check_shape(self.shape)
 
-    def _form(self, order, shape):
+    def _form(
+        self, order: Iterable[int], shape: tuple[int, ...]
+    ) -> CPForm | TuckerForm:
         """The form of the decomposition of a shape, its modes in an order."""
         raise NotImplementedError
 
-    def _decomposition(self, model):
+    def _decomposition(self, model: Any) -> Any:
         """A model in TensorLy's form."""
         raise NotImplementedError
 
-    def _check_rank(self, shape):
+    def _check_rank(self, shape: tuple[int, ...]) -> None:
         """Refuse a rank that is larger than can be fitted to a shape."""
         raise NotImplementedError
 
-    def _problem(self, entries):
+    def _problem(self, entries: Entries) -> Problem:
         """All that a solver has to know, but the values; the unit's mode first."""
         shape = entries.shape
         self._check_rank(shape)
@@ -867,7 +903,7 @@ class BaseCompletion(
             n_threads=effective_n_threads(),
         )  # fmt: skip
 
-    def _check_unit(self, n_modes):
+    def _check_unit(self, n_modes: int) -> bool:
         """Whether the shape is public as far as it has to be; refuse what is not there.
 
         Raises
@@ -900,7 +936,7 @@ class BaseCompletion(
             )
         return self.shape is not None
 
-    def _warn_of_what_was_asked(self, solver):
+    def _warn_of_what_was_asked(self, solver: Solver) -> None:
         warn_of_two_levels(self.levels)
         if solver.unsound and math.isfinite(self.epsilon):
             guarantee = solver.guarantee
@@ -910,7 +946,9 @@ class BaseCompletion(
                 stacklevel=5,
             )
 
-    def _plan(self, values=None, bounds=None):
+    def _plan(
+        self, values: Any = None, bounds: tuple[float, float] | None = None
+    ) -> EntryRandomizer:
         """Randomiser for the present parameters.
 
         Where these declare no range it is that of the `values`, or `bounds`, which a
@@ -943,7 +981,7 @@ class BaseCompletion(
             self.epsilon, bounds, levels, prior, declared=declared
         )
 
-    def _inferred_bounds(self, values):
+    def _inferred_bounds(self, values: Any) -> tuple[float, float]:
         if values is None:
             return 0.0, 1.0
         if math.isfinite(self.epsilon):
@@ -956,7 +994,7 @@ class BaseCompletion(
             )
         return range_of(getattr(values, "limits", values))
 
-    def _planned_guarantee(self, fitted=None):
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         return planned_guarantee(
             self._plan(), self.perturbation, epsilon=float(self.epsilon),
             delta=float(self.delta), unit=self._unit, calibration=self.calibration,
@@ -972,7 +1010,7 @@ class BaseCompletion(
         """
         return error_by_epsilon(self, X)
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         found = super()._unprotected()
         if self._unit is not None:
             return [*found, *_OF_UNITS]

@@ -11,12 +11,12 @@ import math
 import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import TransformerTags
+from sklearn.utils import Tags, TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, available_if, fit_context
@@ -28,6 +28,7 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
+from ..privacy import PrivacyGuarantee
 from ._entries import (
     AnyFrameMixin,
     Entries,
@@ -38,7 +39,7 @@ from ._entries import (
 )
 from ._scales import _MAX_SWEEPS, private_statistics, published_statistics
 from ._values import entry_guarantee, plan_entry_randomizer
-from .solvers._sums import plan_sums_randomizer
+from .solvers._sums import SumsRandomizer, plan_sums_randomizer
 
 __all__ = ["BiScaler"]
 
@@ -203,7 +204,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         self.clip = clip
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
@@ -312,7 +313,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         center, scale = self._at([where[:, mode] for mode in self._modes])
         return self._unscaled(z, center, scale)
 
-    def _can_transform(self):
+    def _can_transform(self) -> bool:
         # Before a fit as well: a Pipeline asks for it then.
         if not getattr(self, "_dense", True):
             raise AttributeError(
@@ -363,7 +364,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         check_is_fitted(self)
         return self._unscaled(check_tensor(self, X, self.shape_), *self._everywhere())
 
-    def _observed(self, X, y):
+    def _observed(self, X: ArrayLike, y: ArrayLike | None) -> Entries:
         """The observed entries."""
         shape = None if self.shape is None else check_shape(self.shape)
         if y is None:
@@ -371,7 +372,13 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         where, values = check_entries(self, X, y, shape)
         return Entries(where, values, shape or extent(where))
 
-    def _fit(self, where, values, shape, dense):
+    def _fit(
+        self,
+        where: NDArray[np.int32],
+        values: NDArray[np.floating],
+        shape: tuple[int, ...],
+        dense: bool,
+    ) -> Self:
         """Fit to values at checked coordinates."""
         modes = check_modes(self.modes, len(shape), "modes")
         if len(modes) != 2 or len(self.modes) != 2:
@@ -384,13 +391,15 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         # Another thread would leave its statistics under the guarantee of this one.
         with progress as on_sweep, self._count_releases().lock:
             if self._has_noise:
+                means, squares = sums
                 with self._release(guarantee, anew=True) as source:
-                    found = private_statistics(*sums, values, source)
+                    found = private_statistics(means, squares, values, source)
             else:
                 self._record(guarantee)
                 self._forget(privacy_guarantee_=guarantee)
                 if self.epsilon is not None:
-                    found = private_statistics(*sums, values)
+                    means, squares = sums
+                    found = private_statistics(means, squares, values)
                 else:
                     if domain is not None:
                         values = np.clip(values, *domain)
@@ -405,14 +414,14 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     _of_fit = "_modes", "_dense", "_domain"
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "shape_")
 
     @property
-    def _has_noise(self):
+    def _has_noise(self) -> bool:
         return self.epsilon is not None and math.isfinite(self.epsilon)
 
-    def _at(self, indices):
+    def _at(self, indices: list[NDArray[np.integer]]) -> tuple[Any, Any]:
         """Centre and scale at indices of rows and columns; -1 is not known."""
         center, scale = self.offset_, 1.0
         for index, mean, root in zip(indices, self.means_, self.scales_, strict=True):
@@ -420,16 +429,20 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             scale = scale * np.append(root, math.sqrt(self.scale_))[index]
         return center, scale
 
-    def _everywhere(self):
+    def _everywhere(self) -> tuple[Any, Any]:
         grid = np.ogrid[tuple(slice(n) for n in self.shape_)]
         return self._at([grid[mode] for mode in self._modes])
 
-    def _scaled(self, values, center, scale):
+    def _scaled(
+        self, values: NDArray[np.floating], center: Any, scale: Any
+    ) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
             scaled = (values - center) / scale
         return np.clip(scaled, *self.value_bounds_).astype(values.dtype)
 
-    def _unscaled(self, values, center, scale):
+    def _unscaled(
+        self, values: NDArray[np.floating], center: Any, scale: Any
+    ) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
             unscaled = center + scale * values
             if self._domain is not None:
@@ -439,7 +452,12 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             raise ValueError("Some standardised values are too large.")
         return unscaled
 
-    def _plan(self, where, sizes, values=None):
+    def _plan(
+        self,
+        where: NDArray[np.integer],
+        sizes: tuple[int, ...],
+        values: NDArray[np.floating] | None = None,
+    ) -> tuple[PrivacyGuarantee, tuple[float, float] | None, Sequence[SumsRandomizer]]:
         """Guarantee, range of the values, and randomisers of both kinds of sums."""
         from dp_accounting import dp_event
 
@@ -478,10 +496,10 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
         return guarantee, bounds, sums
 
-    def _planned_guarantee(self, fitted=None):
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         return self._plan(np.zeros((1, 2), dtype=int), (1, 1))[0]
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         return [
             *super()._unprotected(),
             "The standardised values are as private as the values: BiScaler protects "
@@ -491,6 +509,6 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         ]
 
 
-def _warn(why):
+def _warn(why: str) -> None:
     message = f"{why}. No finite epsilon holds for this fit."
     warnings.warn(message, PrivacyLeakWarning, stacklevel=6)

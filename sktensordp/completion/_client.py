@@ -25,7 +25,7 @@ PUBLIC_COORDINATES = (
 )
 
 
-def check_values(y):
+def check_values(y: Any) -> NDArray[np.floating]:
     """Finite numbers, in single precision if they came so, otherwise in double."""
     check_numeric(y, "y")
     y = checked(column_or_1d, y)
@@ -104,5 +104,5 @@ class CompletionClient(PrivateEstimatorMixin):
         with self._release(self.privacy_guarantee_) as source:
             return self.randomizer.randomize(values, source)
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         return [*super()._unprotected(), PUBLIC_COORDINATES]

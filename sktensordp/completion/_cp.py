@@ -1,6 +1,8 @@
 """Private completion of tensors by a CP decomposition."""
 
+from collections.abc import Iterable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -64,17 +66,17 @@ class CPCompletion(BaseCompletion):
         **BaseCompletion._parameter_constraints,
     }
 
-    def _form(self, order, shape):
+    def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> CPForm:
         if self.rank is None:
             return CPForm(min(USUAL_RANK, max_cp_rank(shape)))
         return CPForm(int(self.rank))
 
-    def _decomposition(self, model):
+    def _decomposition(self, model: Any) -> Any:
         from tensorly.cp_tensor import CPTensor
 
         return CPTensor((np.ones(model.factors[0].shape[1]), model.factors))
 
-    def _check_rank(self, shape):
+    def _check_rank(self, shape: tuple[int, ...]) -> None:
         if self.rank == 0 and not self.biases:
             raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
         largest = max_cp_rank(shape)

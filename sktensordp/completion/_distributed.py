@@ -10,6 +10,7 @@ whichever worker, it is the same.
 
 import math
 import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,13 +18,17 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.delayed import Delayed
+from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from .._random import NoiseSource
 from .._validation import check_coordinates, check_numeric, checked
 from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._sums import shared_entries
 from ._client import check_values
 from ._problem import signs
+from ._values import EntryRandomizer
 
 __all__ = ["Observed", "coordinates_of", "observed_of", "values_of"]
 
@@ -33,7 +38,7 @@ _VALUE = "value that is observed"
 _MOST_PARTS = 256
 
 
-def observed_of(X, y, shape, name):
+def observed_of(X: Any, y: Any, shape: tuple[int, ...] | None, name: str) -> "Observed":
     """What is observed in Dask collections, once all of it has been checked.
 
     Parameters
@@ -67,7 +72,7 @@ def observed_of(X, y, shape, name):
     return Observed(partitions, lengths, spans, counts, dtype, (low, high), name)
 
 
-def _partitions(X, y):
+def _partitions(X: Any, y: Any) -> Any:
     """Partitions of coordinates and values: a frame of both, or delayed pairs."""
     if not dask.is_dask_collection(y):
         raise ValueError("y must be a collection of Dask, as X is.")
@@ -82,7 +87,7 @@ def _partitions(X, y):
     return [list(pair) for pair in zip(places, values, strict=True)]
 
 
-def _chunks(collection):
+def _chunks(collection: Any) -> list[Delayed]:
     """The partitions of a collection, each a delayed array or frame."""
     if not hasattr(collection, "rechunk"):
         return collection.to_delayed()
@@ -90,7 +95,9 @@ def _chunks(collection):
     return whole.to_delayed().ravel()
 
 
-def _of_each(partitions, function, *arguments):
+def _of_each(
+    partitions: Any, function: Callable[..., Any], *arguments: Any
+) -> list[Delayed]:
     """A function of every partition and its number: a list of delayed.
 
     Of a frame, what reads a partition and the function are one task, so that it does
@@ -108,29 +115,31 @@ def _of_each(partitions, function, *arguments):
 class _Task:
     """A function of partitions; what it holds is not in its name."""
 
-    def __init__(self, function, arguments):
+    def __init__(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
         self._function, self._arguments = function, arguments
         self._name = f"{function.__name__}-{uuid.uuid4().hex}"
 
-    def __call__(self, partition, partition_info):
+    def __call__(self, partition: Any, partition_info: dict[str, Any]) -> Any:
         number = partition_info["number"]
         return self._function(partition, number, *self._arguments)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self._name
 
-    def __dask_tokenize__(self):
+    def __dask_tokenize__(self) -> str:
         return self._name
 
 
-def _apart(partition):
+def _apart(partition: Any) -> Sequence[Any]:
     """Coordinates and values of a partition."""
     if isinstance(partition, list):
         return partition
     return partition.drop(columns=_VALUE), partition[_VALUE]
 
 
-def _total(counts):
+def _total(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Sum of counts of different lengths."""
     total = np.zeros(max(map(len, counts)), dtype=np.int64)
     for own in counts:
@@ -138,13 +147,15 @@ def _total(counts):
     return total
 
 
-def _span(counts):
+def _span(counts: NDArray[np.int64]) -> tuple[int, int] | None:
     """The first row with an entry, and the one after the last; None without entries."""
     seen = np.flatnonzero(counts)
     return (int(seen[0]), len(counts)) if len(seen) else None
 
 
-def _described(partition, _, checks):
+def _described(
+    partition: Any, _: int, checks: tuple[tuple[int, ...] | None, str]
+) -> tuple[int, list[NDArray[np.int64]], np.dtype, float, float]:
     """Length, counts by mode, type and range of a partition that is as it should be."""
     where, values = coordinates_of(partition, checks), values_of(partition)
     if len(where) != len(values):
@@ -156,7 +167,9 @@ def _described(partition, _, checks):
     return len(values), counts, values.dtype, float(low), float(high)
 
 
-def coordinates_of(partition, checks):
+def coordinates_of(
+    partition: Any, checks: tuple[tuple[int, ...] | None, str]
+) -> NDArray[np.int32]:
     """Checked coordinates of a partition."""
     X, (shape, name) = _apart(partition)[0], checks
     check_numeric(X, "X")
@@ -166,7 +179,7 @@ def coordinates_of(partition, checks):
     return check_coordinates(X, shape=shape, name=name)
 
 
-def values_of(partition):
+def values_of(partition: Any) -> NDArray[np.floating]:
     """Checked values of a partition."""
     return check_values(_apart(partition)[1])
 
@@ -202,22 +215,22 @@ class Observed:
     name: str
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
         """Sizes of the modes."""
         return tuple(map(len, self.counts))
 
     @property
-    def n_entries(self):
+    def n_entries(self) -> int:
         """Of all partitions."""
         return sum(self.lengths)
 
     @cached_property
-    def mode(self):
+    def mode(self) -> int:
         """The mode whose rows are brought together: the larger of the first two."""
         return int(np.argmax(self.shape[:2]))
 
     @cached_property
-    def cuts(self):
+    def cuts(self) -> NDArray[np.int64]:
         """Part k has the rows cuts[k] to cuts[k + 1].
 
         Where all entries of a row are in one partition, in the order of the rows, a
@@ -234,20 +247,22 @@ class Observed:
         return np.unique([0, *np.searchsorted(np.cumsum(own), ends), size])
 
     @property
-    def _own_spans(self):
+    def _own_spans(self) -> list[tuple[int, int] | None]:
         return [one[self.mode] for one in self.spans]
 
     @cached_property
-    def coordinates(self):
+    def coordinates(self) -> tuple[Delayed, ...]:
         """Coordinates by part, in memory; rows of the mode are numbered by part."""
         found = self._of_each(_split_coordinates, self.cuts, self.mode)
         return self._brought_together(found)
 
-    def _of_each(self, function, *arguments):
+    def _of_each(self, function: Callable[..., Any], *arguments: Any) -> list[Delayed]:
         checks = self.shape, self.name
         return _of_each(self.partitions, function, checks, *arguments)
 
-    def randomized(self, values, source, every):
+    def randomized(
+        self, values: EntryRandomizer, source: NoiseSource | None, every: int
+    ) -> tuple[Delayed, ...]:
         """Randomised values by part, in memory, in the order of the coordinates.
 
         Parameters
@@ -268,10 +283,12 @@ class Observed:
         found = self._of_each(_split_values, self.cuts, self.mode, noise)
         return self._brought_together(found)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.n_entries
 
-    def row_sums(self, weigh):
+    def row_sums(
+        self, weigh: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None
+    ) -> NDArray[Any]:
         """Sums over the entries of every row of every mode, one after the other.
 
         Parameters
@@ -291,34 +308,36 @@ class Observed:
                 total[rows] += sums
         return np.concatenate(totals)
 
-    def of_partitions(self, function, *arguments):
+    def of_partitions(
+        self, function: Callable[..., Any], *arguments: Any
+    ) -> tuple[Any, ...]:
         """A function of coordinates and values, partition by partition."""
         return computed(*self._of_each(function, *arguments))
 
     @cached_property
-    def _gram(self):
+    def _gram(self) -> tuple[Delayed, ...]:
         """How often two rows share an entry, part by part, in memory."""
         make = dask.delayed(_shared, pure=False)
         pairs = zip(self.coordinates, self.part_shapes, strict=True)
         return in_memory(*(make(*pair) for pair in pairs))
 
     @property
-    def part_shapes(self):
+    def part_shapes(self) -> Iterator[tuple[int, ...]]:
         """Sizes of the modes in every part."""
         for size in np.diff(self.cuts).tolist():
             yield *self.shape[: self.mode], size, *self.shape[self.mode + 1 :]
 
-    def diagonal(self):
+    def diagonal(self) -> NDArray[np.float64]:
         """Of what `shared_entries` is of all coordinates."""
         return np.concatenate(self.counts).astype(float)
 
-    def __matmul__(self, x):
+    def __matmul__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Product of that with a vector or matrix."""
         multiply = dask.delayed(_shared_product, nout=2, pure=False)
-        x = np.split(x, np.cumsum(self.shape)[:-1])
-        own = np.split(x[self.mode], self.cuts[1:-1])
-        x[self.mode] = None
-        others = dask.delayed(x, traverse=False)
+        parts: list[Any] = np.split(x, np.cumsum(self.shape)[:-1])
+        own = np.split(parts[self.mode], self.cuts[1:-1])
+        parts[self.mode] = None
+        others = dask.delayed(parts, traverse=False)
         pairs = zip(self._gram, own, strict=True)
         found = [multiply(gram, part, others) for gram, part in pairs]
         rows, total = computed(
@@ -328,7 +347,7 @@ class Observed:
         product.insert(self.mode, np.concatenate(rows))
         return np.concatenate(product)
 
-    def _brought_together(self, found):
+    def _brought_together(self, found: list[Any]) -> tuple[Delayed, ...]:
         """Parts of what was made of every partition, in memory."""
         join, parts = dask.delayed(_joined, pure=False), []
         for k, (first, last) in enumerate(pairwise(self.cuts.tolist())):
@@ -341,7 +360,12 @@ class Observed:
         return in_memory(*parts)
 
 
-def _row_sums(partition, _, checks, weigh):
+def _row_sums(
+    partition: Any,
+    _: int,
+    checks: tuple[tuple[int, ...] | None, str],
+    weigh: Callable[[NDArray[np.floating]], NDArray[np.floating]],
+) -> list[tuple[NDArray[np.int32], NDArray[Any]]]:
     """Rows of every mode that a partition has, and the sums of its entries there."""
     where = coordinates_of(partition, checks)
     weights = weigh(values_of(partition))
@@ -352,12 +376,18 @@ def _row_sums(partition, _, checks, weigh):
     return found
 
 
-def _shared(coordinates, shape):
+def _shared(
+    coordinates: tuple[NDArray[np.int32]], shape: tuple[int, ...]
+) -> tuple[Any, NDArray[np.int64]]:
     (where,) = coordinates
     return shared_entries(where, shape), np.cumsum(shape)[:-1]
 
 
-def _shared_product(shared, own, others):
+def _shared_product(
+    shared: tuple[Any, NDArray[np.int64]],
+    own: NDArray[np.float64],
+    others: list[NDArray[np.float64] | None],
+) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], ...]]:
     """Rows of the mode that is cut into parts, and those of the others."""
     gram, ends = shared
     x = [own if other is None else other for other in others]
@@ -366,7 +396,13 @@ def _shared_product(shared, own, others):
     return product.pop(mode), tuple(product)
 
 
-def _split_coordinates(partition, _, checks, cuts, mode):
+def _split_coordinates(
+    partition: Any,
+    _: int,
+    checks: tuple[tuple[int, ...] | None, str],
+    cuts: NDArray[np.int64],
+    mode: int,
+) -> tuple[tuple[NDArray[np.int32]], ...]:
     """Coordinates of a partition, by the part that they belong to."""
     where = coordinates_of(partition, checks)
     order, ends = _order(where[:, mode], cuts)
@@ -374,7 +410,14 @@ def _split_coordinates(partition, _, checks, cuts, mode):
     return tuple((own,) for own in np.split(where[order], ends))
 
 
-def _split_values(partition, number, checks, cuts, mode, noise):
+def _split_values(
+    partition: Any,
+    number: int,
+    checks: tuple[tuple[int, ...] | None, str],
+    cuts: NDArray[np.int64],
+    mode: int,
+    noise: tuple[EntryRandomizer, NoiseSource | None, int, list[int]],
+) -> tuple[tuple[NDArray[np.floating], NDArray[np.int8]], ...]:
     """Randomised values of a partition, and their signs, by part."""
     values, source, every, first = noise
     own = slice(*first[number : number + 2])
@@ -393,16 +436,18 @@ def _split_values(partition, number, checks, cuts, mode, noise):
     return tuple(zip(*pieces, strict=True))
 
 
-def _part_of(rows, cuts):
+def _part_of(rows: NDArray[np.int32], cuts: NDArray[np.int64]) -> NDArray[np.intp]:
     return np.searchsorted(cuts, rows, side="right") - 1
 
 
-def _order(rows, cuts):
+def _order(
+    rows: NDArray[np.int32], cuts: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Order of entries by their part, and where parts end."""
     parts = _part_of(rows, cuts)
     ends = np.cumsum(np.bincount(parts, minlength=len(cuts) - 1))[:-1]
     return np.argsort(parts, kind="stable"), ends
 
 
-def _joined(*pieces):
+def _joined(*pieces: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
     return tuple(map(np.concatenate, zip(*pieces, strict=True)))

@@ -2,11 +2,14 @@
 
 import inspect
 from string import Template
+from typing import TypeVar
 
 __all__ = ["with_shared_text"]
 
+_Class = TypeVar("_Class", bound=type)
 
-def with_shared_text(estimator):
+
+def with_shared_text(estimator: _Class) -> _Class:
     """Fill the text that completions share into the docstring of one of them.
 
     Parameters

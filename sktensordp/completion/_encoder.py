@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import check_array
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
@@ -119,7 +119,7 @@ class CoordinateEncoder(
         self.freq = freq
         self.categories = categories
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.string = True
@@ -173,7 +173,7 @@ class CoordinateEncoder(
             raise ValueError("time_bins and freq must be those of the first call.")
         return self._learn(X, first=first)
 
-    def _learn(self, X, first):
+    def _learn(self, X: ArrayLike, first: bool) -> Self:
         if self.time_bins is not None and self.freq is not None:
             raise ValueError("Give time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
@@ -189,7 +189,8 @@ class CoordinateEncoder(
                 raise ValueError(f"Some ids of column {k} are not among categories.")
             else:
                 learned.append(catalogue)
-        shape, binning = tuple(map(len, learned)), {}
+        shape = tuple(map(len, learned))
+        binning: dict[str, Any] = {}
         if self.time_bins is not None:
             edges = _quantiles(times, self.time_bins) if first else self.time_edges_
             shape += (len(edges) + 1,)
@@ -205,7 +206,7 @@ class CoordinateEncoder(
             record_ids(type(self).__name__, self._unprotected())
         for name in {"time_edges_", "time_start_"} & vars(self).keys():
             delattr(self, name)
-        vars(self).update(binning)
+        self.__dict__.update(binning)
         self.categories_, self.shape_ = learned, shape
         self._binning = self.time_bins, self.freq
         return self
@@ -317,10 +318,10 @@ class CoordinateEncoder(
         if np.any((indices < -1) | (indices >= len(names))):
             raise ValueError(f"Some indices are outside of column {column}.")
         if np.any(indices == _UNKNOWN):
-            names = np.append(names.astype(object), None)
+            names = np.append(names.astype(object), np.array([None]))
         return names[indices]
 
-    def _names(self, column):
+    def _names(self, column: int) -> NDArray[Any]:
         """The id, or the first time, of every index of a column."""
         if not 0 <= column < len(self.shape_):
             raise ValueError(f"column = {column}, but there are {len(self.shape_)}.")
@@ -350,7 +351,7 @@ class CoordinateEncoder(
             )
         return tuple(len(_catalogue(ids)) for ids in self.categories)
 
-    def _declared(self, n_columns):
+    def _declared(self, n_columns: int) -> Sequence[NDArray[Any] | None]:
         """The catalogue of every column of ids, or None where it is learned."""
         if self.categories is None:
             return [None] * n_columns
@@ -362,16 +363,16 @@ class CoordinateEncoder(
         return [None if one is None else _catalogue(one) for one in self.categories]
 
     @property
-    def _publishes_ids(self):
+    def _publishes_ids(self) -> bool:
         """Whether something is learned from the data, and published."""
         learned = self.categories is None or any(c is None for c in self.categories)
         return learned or self._has_time
 
     @property
-    def _has_time(self):
+    def _has_time(self) -> bool:
         return self.time_bins is not None or self.freq is not None
 
-    def _split(self, X, **options):
+    def _split(self, X: Any, **options: Any) -> tuple[NDArray[Any], Any]:
         """Columns of ids, and times as seconds since 1970 (None without them)."""
         check_unmasked(X, "X")
         check_columns(X)
@@ -392,7 +393,7 @@ class CoordinateEncoder(
         _check_distinct(ids)
         return ids, times
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         if not self._publishes_ids:
             return ["The catalogue of ids that was declared is public."]
         return [
@@ -401,7 +402,7 @@ class CoordinateEncoder(
         ]
 
 
-def _with_one_type(X):
+def _with_one_type(X: Any) -> Any:
     """A data frame of times and other columns as one of objects."""
     kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())]
     if "M" in kinds and set(kinds) != {"M"} and hasattr(X, "iloc"):
@@ -409,7 +410,7 @@ def _with_one_type(X):
     return X
 
 
-def _check_distinct(ids):
+def _check_distinct(ids: NDArray[Any]) -> None:
     """Refuse floats so large that they stand for several integers."""
     if ids.dtype.kind == "f" and ids.size:
         largest = 2 / np.finfo(ids.dtype).eps
@@ -421,7 +422,7 @@ def _check_distinct(ids):
             )
 
 
-def _distinct(column):
+def _distinct(column: NDArray[Any]) -> NDArray[Any]:
     """The ids of a column, in sorted order."""
     if column.dtype != object:
         return np.unique(column)
@@ -436,7 +437,7 @@ def _distinct(column):
     return distinct
 
 
-def _catalogue(ids):
+def _catalogue(ids: Any) -> NDArray[Any]:
     """Declared ids, by index."""
     check_unmasked(ids, "categories")
     ids = np.asarray(ids)
@@ -446,7 +447,7 @@ def _catalogue(ids):
     return ids
 
 
-def _extended(known, ids):
+def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
     """Known ids, and behind them those of others that are new."""
     if (known.dtype.kind in "iufb") != (ids.dtype.kind in "iufb"):
         raise ValueError("The ids of a column must stay numbers, or stay others.")
@@ -458,16 +459,17 @@ def _extended(known, ids):
     return np.concatenate([known, new])
 
 
-def _index_of(known, column):
+def _index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every id among the known ones; -1 where it is none of them."""
     kinds = {known.dtype.kind, column.dtype.kind}
     # Signed and unsigned integers would be compared as floats.
     if kinds <= set("iubf") and kinds != {"i", "u"}:
         order = np.argsort(known, kind="stable")
         place = np.searchsorted(known, column, sorter=order)
-        found = order[np.minimum(place, len(order) - 1)]
-        return np.where(known[found] == column, found, _UNKNOWN)
+        nearest = order[np.minimum(place, len(order) - 1)]
+        return np.where(known[nearest] == column, nearest, _UNKNOWN)
     index = {id_: k for k, id_ in enumerate(known.tolist())}
+    found: list[int] | None
     try:
         found = [index.get(id_, _UNKNOWN) for id_ in column.tolist()]
     except TypeError:
@@ -478,7 +480,7 @@ def _index_of(known, column):
     return np.array(found, dtype=np.int64)
 
 
-def _seconds(column):
+def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:
     """Times as seconds since 1970."""
     times, found_complex = None, is_complex(column)
     try:
@@ -505,13 +507,13 @@ def _seconds(column):
     return times
 
 
-def _quantiles(times, n_bins):
+def _quantiles(times: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     """First times of all bins but the first, which hold about as many each."""
     edges = np.unique(np.quantile(times, np.linspace(0, 1, n_bins + 1)[1:-1]))
     return edges[edges > times.min()]
 
 
-def _calendar_bin(times, freq):
+def _calendar_bin(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:
     """Number of the calendar bin of each time, counted from 1970, in UTC."""
     if np.max(np.abs(times)) >= _LAST_TIME:
         raise ValueError(

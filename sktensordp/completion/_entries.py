@@ -5,11 +5,13 @@ Dask. These functions check them for an estimator, which learns the names and th
 of features; everything after them meets `Entries` alone.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
@@ -74,7 +76,9 @@ class Entries:
         return as_coordinates(self.where)
 
 
-def observed_entries(estimator, X, y, shape):
+def observed_entries(
+    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
+) -> Entries:
     """Checked entries of whatever `fit` is given.
 
     Parameters
@@ -97,7 +101,9 @@ def observed_entries(estimator, X, y, shape):
     return entries_at(estimator, X, y, shape)
 
 
-def entries_at(estimator, X, y, shape, *, reset=True):
+def entries_at(
+    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None, *, reset: bool = True
+) -> Entries:
     """Checked entries of coordinates with values, or of a sparse array."""
     if is_sparse(X):
         if y is not None:
@@ -107,17 +113,20 @@ def entries_at(estimator, X, y, shape, *, reset=True):
             )
         if shape is not None and X.shape != shape:
             raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
-        X, y, shape = *entries_from_sparse(X), X.shape
+        found, shape = entries_from_sparse(X), X.shape
+        X, y = found
     where, values = check_entries(estimator, X, y, shape, reset=reset)
     return Entries(where, values, shape or extent(where))
 
 
-def extent(where):
+def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
     """The shape that coordinates have."""
     return tuple((where.max(axis=0) + 1).tolist())
 
 
-def entries_of_batches(estimator, batches, shape):
+def entries_of_batches(
+    estimator: Any, batches: Iterable[tuple[Any, Any]], shape: tuple[int, ...] | None
+) -> Entries:
     """Checked entries of batches of coordinates and values, one below the other."""
     found: list[tuple[Any, Any]] = []
     for batch in batches:
@@ -144,7 +153,7 @@ def entries_of_batches(estimator, batches, shape):
     return Entries(where, values, shape or extent(where))
 
 
-def entries_of_tensor(estimator, X, shape):
+def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> Entries:
     """Entries of a tensor that are not NaN."""
     if as_numpy(X, "X").dtype.kind in "biu":
         raise ValueError(
@@ -162,7 +171,7 @@ def entries_of_tensor(estimator, X, shape):
     return Entries(mask, X[mask], mask.shape)
 
 
-def check_input(estimator, X, *y, **options):
+def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """`X`, or `X` and `y`, as arrays of finite numbers."""
     check_columns(X)
     if is_sparse(X):
@@ -191,7 +200,15 @@ def check_input(estimator, X, *y, **options):
 
 
 @np.errstate(over="ignore")
-def check_entries(estimator, X, y, shape, *, reset=True, allow_unknown=False):
+def check_entries(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    shape: tuple[int, ...] | None,
+    *,
+    reset: bool = True,
+    allow_unknown: bool = False,
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
     """Coordinates within `shape`, if there is one, and their finite values."""
     if y is None:
         raise ValueError(
@@ -212,7 +229,9 @@ def check_entries(estimator, X, y, shape, *, reset=True, allow_unknown=False):
     return where, y
 
 
-def check_tensor(estimator, X, shape):
+def check_tensor(
+    estimator: Any, X: Any, shape: tuple[int, ...] | None
+) -> NDArray[np.floating]:
     """A tensor, NaN for the unobserved, of the shape where there is one."""
     if is_sparse(X):
         raise TypeError(
@@ -241,7 +260,9 @@ def check_tensor(estimator, X, shape):
     return X
 
 
-def _distributed_entries(estimator, X, y, shape):
+def _distributed_entries(
+    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
+) -> Entries:
     """Checked entries of Dask collections."""
     from ._distributed import observed_of
 
@@ -267,7 +288,7 @@ def _distributed_entries(estimator, X, y, shape):
     return Entries(observed, observed, observed.shape)
 
 
-def _holds_text(X):
+def _holds_text(X: Any) -> bool:
     """Whether some of it is text that does not spell a number; no value is shown."""
     X = as_numpy(X, "X")
     if X.dtype.kind not in "OSU":

@@ -1,6 +1,8 @@
 """The error that is expected of a completion, before there are values."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,7 @@ __all__ = ["error_by_epsilon"]
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
 
 
-def error_by_epsilon(estimator, X):
+def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     """Expected error of a completion as a function of epsilon; no value is read.
 
     Parameters
@@ -29,6 +31,7 @@ def error_by_epsilon(estimator, X):
     error : callable
     """
     _check_expectation(estimator)
+    expected: Callable[..., float]
     if estimator.unit != "entry":
         shape = estimator._declared_shape()
         where = np.empty((0, len(shape)), dtype=np.int32)
@@ -50,14 +53,14 @@ def error_by_epsilon(estimator, X):
         "variance": _declared_variance(estimator, problem.values.levels),
     }
 
-    def error(epsilon):
+    def error(epsilon: float) -> float:
         values = estimator.set_params(epsilon=epsilon)._plan()
         return expected(problem.with_budget(float(epsilon), values), **options)
 
     return error
 
 
-def _check_expectation(estimator):
+def _check_expectation(estimator: Any) -> None:
     """Refuse what has no expectation, and what would be read off private data."""
     name = type(estimator).__name__
     if estimator.perturbation not in _PERTURBATIONS or estimator.calibration != "sound":
@@ -82,7 +85,7 @@ def _check_expectation(estimator):
         )
 
 
-def _declared_variance(estimator, levels):
+def _declared_variance(estimator: Any, levels: Any) -> float | None:
     """Variance of the values, if `level_prior` says how often levels are."""
     if estimator.level_prior is None:
         return None

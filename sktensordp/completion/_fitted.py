@@ -7,6 +7,7 @@ or a unit's own row, makes a new one.
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -167,7 +168,7 @@ class Fitted:
         return best
 
     @property
-    def _seen(self):
+    def _seen(self) -> tuple[Any, ...]:
         """Where values were observed: coordinates or masks."""
         if self.observed is None:
             raise ValueError(
@@ -176,7 +177,7 @@ class Fitted:
             )
         return self.observed
 
-    def _seen_items(self, asked):
+    def _seen_items(self, asked: np.ndarray) -> Iterator[tuple[np.intp, np.ndarray]]:
         """Yields positions in `asked` with the items that were observed there.
 
         Where a unit is protected, those that the asking unit has observed itself.
@@ -272,7 +273,7 @@ class FittedToUnits(Fitted):
         return self.model.noise * ((high - low) / 2) ** 2
 
     @property
-    def _seen(self):
+    def _seen(self) -> tuple[Any, ...]:
         return () if self.local.where is None else (self.local.where,)
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
@@ -306,7 +307,7 @@ class FittedToUnits(Fitted):
         return replace(self, local=local)
 
 
-def _together(one, other):
+def _together(one: PrivacyGuarantee, other: PrivacyGuarantee) -> PrivacyGuarantee:
     """What releases of disjoint entries reveal: no more than the worse of the two."""
     from ..privacy.accounting._events import PureDpEvent
 
@@ -319,7 +320,7 @@ def _together(one, other):
     return replace(worse, event=PureDpEvent(worse.epsilon))
 
 
-def _repeated(guarantee, times):
+def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
     """What `times` releases with a guarantee reveal together."""
     from dp_accounting import dp_event
 

@@ -1,13 +1,24 @@
 """Everything that a solver may know before it sees a value."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..tensor import DenseEntries, SparseEntries, as_coordinates, pattern_features
+from .._random import NoiseSource
+from ..tensor import (
+    CPForm,
+    DenseEntries,
+    SparseEntries,
+    TuckerForm,
+    as_coordinates,
+    pattern_features,
+)
+from ._values import EntryRandomizer
 
 __all__ = ["Problem", "side_features", "signs"]
 
@@ -51,13 +62,13 @@ class Problem:
         Public features of the rows of the second mode; last, of an unknown one.
     """
 
-    where: np.ndarray
+    where: Any
     shape: tuple[int, ...]
-    values: Any
+    values: EntryRandomizer
     declared: bool
     epsilon: float
     delta: float
-    form: Any
+    form: CPForm | TuckerForm
     biases: bool
     smooth_modes: tuple[int, ...]
     n_components: int
@@ -72,29 +83,29 @@ class Problem:
     is_distributed = False
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """Number of terms, or the least of the modes' ranks."""
         return self.form.rank
 
     @property
-    def n_entries(self):
+    def n_entries(self) -> int:
         """Number of observed entries."""
         if self.where.dtype == bool:
             return int(np.count_nonzero(self.where))
         return len(self.where)
 
     @cached_property
-    def coordinates(self):
+    def coordinates(self) -> Any:
         """Coordinates of the observed entries, also of what a mask marks."""
         return as_coordinates(self.where)
 
     @property
-    def one_row(self):
+    def one_row(self) -> Any:
         """Coordinates of all entries in a tensor of one row."""
         return np.zeros((self.n_entries, 1), dtype=np.int32)
 
     @cached_property
-    def counts(self):
+    def counts(self) -> list[NDArray[np.int64]]:
         """Numbers of entries of the rows, mode by mode; public."""
         return [
             np.bincount(column, minlength=size)
@@ -102,7 +113,7 @@ class Problem:
         ]
 
     @cached_property
-    def features(self):
+    def features(self) -> NDArray[np.floating] | None:
         """Public features of the rows of the second mode, or none.
 
         Those that were declared, and those of the coordinates.
@@ -112,16 +123,16 @@ class Problem:
             found.append(self._pattern())
         return np.concatenate(found, axis=1) if found else None
 
-    def _pattern(self):
+    def _pattern(self) -> NDArray[np.floating]:
         return pattern_features(self.coordinates, self.shape, self.n_components)
 
     @property
-    def scale(self):
+    def scale(self) -> float:
         """Half of the range of the values."""
         low, high = self.values.bounds
         return (high - low) / 2
 
-    def with_budget(self, epsilon, values):
+    def with_budget(self, epsilon: float, values: EntryRandomizer) -> "Problem":
         """The same for another epsilon and its EntryRandomizer."""
         found = replace(self, epsilon=epsilon, values=values)
         if self.n_entries:
@@ -129,17 +140,17 @@ class Problem:
             vars(found).update(coordinates=self.coordinates, features=self.features)
         return found
 
-    def randomized(self, values, source):
+    def randomized(self, values: Any, source: NoiseSource | None) -> Any:
         """All values, each randomised for itself; without a source, as they came."""
         if source is None or math.isinf(self.epsilon):
             return self.values.taken(values)
         return self.values.randomize(values, source)
 
-    def mean(self, released):
+    def mean(self, released: Any) -> float:
         """Mean of randomised values."""
         return released.mean(dtype=float)
 
-    def compared(self, released, n):
+    def compared(self, released: Any, n: int) -> tuple[NDArray[Any], ...]:
         """Every so manieth of the randomised values, some `n` of them.
 
         Returns
@@ -152,7 +163,9 @@ class Problem:
         part = slice(None, None, math.ceil(len(released) / n))
         return self.coordinates[part], released[part], signs(0, len(released))[part]
 
-    def entries(self, released, offset=0.0, scale=1.0, move=0.0):
+    def entries(
+        self, released: Any, offset: float = 0.0, scale: float = 1.0, move: float = 0.0
+    ) -> Any:
         """Randomised values less an offset, over a scale, as sums are fastest.
 
         Parameters
@@ -173,7 +186,7 @@ class Problem:
         released += offset
         return found
 
-    def _entries(self, values):
+    def _entries(self, values: NDArray[np.floating]) -> SparseEntries | DenseEntries:
         if self.where.dtype != bool:
             return SparseEntries(self.where, values, self.shape)
         if values.size < _LEAST_DENSITY * self.where.size:
@@ -183,7 +196,7 @@ class Problem:
         return DenseEntries(tensor, self.where)
 
 
-def signs(first, last):
+def signs(first: int, last: int) -> NDArray[np.int8]:
     """Signs at random, fixed for every place among all entries: those of some places.
 
     Parameters
@@ -202,7 +215,9 @@ def signs(first, last):
     return (2 * np.concatenate(drawn) - 1)[begin : begin + last - first]
 
 
-def side_features(declared, shape, mode):
+def side_features(
+    declared: Any, shape: Sequence[int], mode: int
+) -> NDArray[np.float64]:
     """Declared features of the rows of a mode, centred and scaled; last, zeros.
 
     Raises

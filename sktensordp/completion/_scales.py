@@ -9,12 +9,17 @@ widths of log t and log g are those under which the sums are most likely.
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
+from .._random import NoiseSource
 from ..tensor import fit_biases_to_sums
+from .solvers._sums import SumsRandomizer
 
 __all__ = ["private_statistics", "published_statistics"]
 
@@ -28,7 +33,12 @@ _ROUNDS, _STEPS = 4, 30
 _MAX_SWEEPS, _TOLERANCE, _NO_VARIANCE = 1000, 1e-10, 1e-12
 
 
-def private_statistics(means, squares, values, source=None):
+def private_statistics(
+    means: SumsRandomizer,
+    squares: SumsRandomizer,
+    values: NDArray[np.floating],
+    source: NoiseSource | None = None,
+) -> tuple[float, list[NDArray[Any]], float, list[NDArray[np.float64]]]:
     """Means and scales of rows and columns from noisy sums.
 
     Parameters
@@ -47,7 +57,9 @@ def private_statistics(means, squares, values, source=None):
     low, high = means.values.bounds
     middle, half = (low + high) / 2, (high - low) / 2
 
-    def draw(sums, values, step):
+    def draw(
+        sums: SumsRandomizer, values: NDArray[np.floating], step: int
+    ) -> NDArray[np.float64]:
         if source is None:
             return sums.clip(values)
         return sums.randomize(values, source.part(step))
@@ -70,7 +82,12 @@ def private_statistics(means, squares, values, source=None):
     return offset, biases, scale, [math.sqrt(scale) * np.exp(x / 2) for x in logs]
 
 
-def _scales_from_sums(columns, sums, noise_variance, sizes):
+def _scales_from_sums(
+    columns: NDArray[np.integer],
+    sums: NDArray[np.float64],
+    noise_variance: float,
+    sizes: tuple[int, ...],
+) -> tuple[float, list[NDArray[np.float64]]]:
     """Common variance, and how much larger those of rows and columns are.
 
     Parameters
@@ -91,7 +108,7 @@ def _scales_from_sums(columns, sums, noise_variance, sizes):
         Logarithms of the variances of rows and columns over the common one; zero where
         there is no entry.
     """
-    sums = np.split(sums, sizes[:1])
+    by_mode = np.split(sums, sizes[:1])
     seen = [
         np.bincount(column, minlength=size) > 0
         for column, size in zip(columns, sizes, strict=True)
@@ -99,11 +116,11 @@ def _scales_from_sums(columns, sums, noise_variance, sizes):
     logs = [np.zeros(size) for size in sizes]
     n_seen = np.array([np.count_nonzero(s) for s in seen])
     # The mean of both totals, weighted by the precision of their noise.
-    totals = np.array([each[s].sum() for each, s in zip(sums, seen, strict=True)])
+    totals = np.array([each[s].sum() for each, s in zip(by_mode, seen, strict=True)])
     total = np.sum(totals / n_seen) / np.sum(1 / n_seen)
     noise_of_total = noise_variance / np.sum(1 / n_seen)
 
-    def common_variance():
+    def common_variance() -> float:
         weight = np.exp(logs[0][columns[0]] + logs[1][columns[1]])
         known, spread = weight.sum(), 2 * np.sum(weight**2)
         return _most_likely(
@@ -118,7 +135,7 @@ def _scales_from_sums(columns, sums, noise_variance, sizes):
             expected = common * np.exp(logs[1 - mode][columns[1 - mode]])
             mean = np.bincount(column, expected, sizes[mode])[seen[mode]]
             spread = 2 * np.bincount(column, expected**2, sizes[mode])[seen[mode]]
-            found, x = sums[mode][seen[mode]], logs[mode][seen[mode]]
+            found, x = by_mode[mode][seen[mode]], logs[mode][seen[mode]]
             variance = noise_variance + spread * np.exp(2 * x)
             width = _most_likely(
                 lambda v, f=found, m=mean, n=variance: (f - m, n + v * m * m),
@@ -131,10 +148,12 @@ def _scales_from_sums(columns, sums, noise_variance, sizes):
     return common_variance(), logs
 
 
-def _most_likely(normal, prior, e_folds):
+def _most_likely(
+    normal: Callable[..., tuple[Any, Any]], prior: float, e_folds: float
+) -> float:
     """The variance under which deviations, normal with a given variance, are likely."""
 
-    def cost(log_ratio):
+    def cost(log_ratio: float) -> float:
         deviation, variance = normal(prior * math.exp(log_ratio))
         fit = np.sum(np.log(variance) + deviation**2 / variance)
         return fit + log_ratio**2 / e_folds**2
@@ -143,7 +162,14 @@ def _most_likely(normal, prior, e_folds):
     return prior * math.exp(found.x)
 
 
-def _log_ratios(found, mean, spread, noise_variance, width, start):
+def _log_ratios(
+    found: NDArray[np.float64],
+    mean: NDArray[Any],
+    spread: NDArray[Any],
+    noise_variance: float,
+    width: float,
+    start: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Logarithms of what multiplies the means, from sums and their prior, by Newton.
 
     Each solves (found - mean e^x) mean e^x / variance = x / width, the variance of the
@@ -160,7 +186,12 @@ def _log_ratios(found, mean, spread, noise_variance, width, start):
     return x
 
 
-def published_statistics(columns, values, sizes, on_sweep=None):
+def published_statistics(
+    columns: NDArray[np.integer],
+    values: NDArray[np.floating],
+    sizes: tuple[int, ...],
+    on_sweep: Callable[[], Any] | None = None,
+) -> tuple[float, list[NDArray[Any]], float, list[NDArray[np.float64]]]:
     """Means and scales of raw values by which rows and columns are standardised.
 
     Parameters
@@ -225,9 +256,9 @@ def published_statistics(columns, values, sizes, on_sweep=None):
             stacklevel=5,
         )
     for mean, count in zip(means, counts, strict=True):
-        level = count @ mean / len(values)
+        level = float(count @ mean / len(values))
         mean[count > 0] -= level
-        offset += unit * float(level)
+        offset += unit * level
     scale = unit * common
     return (
         offset,

@@ -69,19 +69,19 @@ def make_fold_in_scorer(
 class _FoldInScorer:
     """A scorer that processes can be sent."""
 
-    def __init__(self, scoring, history, random_state):
+    def __init__(self, scoring: str, history: float, random_state: int) -> None:
         from sklearn.metrics import get_scorer
 
         self._scorer = get_scorer(scoring)
         self._history, self._random_state = history, random_state
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"make_fold_in_scorer({self._scorer!r}, history={self._history}, "
             f"random_state={self._random_state})"
         )
 
-    def __call__(self, estimator, X, y):
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         from sklearn.pipeline import Pipeline
 
         model = estimator

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..tensor import CPForm, point_model, point_tucker_model
+from ..tensor import (
+    CPForm,
+    StructuredCP,
+    StructuredTucker,
+    TuckerForm,
+    point_model,
+    point_tucker_model,
+)
+from ..tensor._unit_entries import UnitEntries
 
 __all__ = ["SharedModel"]
 
@@ -40,23 +49,23 @@ class SharedModel:
         The mode of the units in the tensor.
     """
 
-    form: Any
+    form: CPForm | TuckerForm
     sizes: tuple[int, ...]
     offset: float
-    biases: list[Any] | None
-    factors: list[Any]
-    features: np.ndarray
+    biases: list[NDArray[np.float64]] | None
+    factors: list[NDArray[np.float64]]
+    features: NDArray[np.float64]
     noise: float
     bias_variance: float = 0.045
     weights_variance: float = 0.03
     unit: int = 0
 
     @property
-    def _n_factors(self):
+    def _n_factors(self) -> int:
         return self.form.blocks((1, *self.sizes))[0][1]
 
     @property
-    def _precision(self):
+    def _precision(self) -> NDArray[np.float64]:
         """Of the prior of a unit's row: its bias, weights and factors."""
         n_features = self.features.shape[1]
         return np.concatenate([
@@ -65,23 +74,24 @@ class SharedModel:
             np.ones(self._n_factors),
         ])  # fmt: skip
 
-    def known(self, others):
+    def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """What is known of values without their units: an array of shape (n,)."""
         found = np.full(len(others), self.offset)
         for rows, bias in zip(others.T, self.biases or [], strict=False):
             found += bias[rows]
         return found
 
-    def regressors(self, others):
+    def regressors(self, others: NDArray[np.integer]) -> NDArray[np.floating]:
         """Coefficients of a unit's row: its bias, weights and factors."""
         rows = [np.zeros(len(others), dtype=np.intp), *others.T]
-        parts = [np.ones((len(others), int(self.biases is not None)))]
+        n_biases = int(self.biases is not None)
+        parts: list[NDArray[np.floating]] = [np.ones((len(others), n_biases))]
         parts.append(self.features[others[:, 0]])
         if self.form:
             parts.append(self.form.regressors(0, [None, *self.factors], rows))
         return np.concatenate(parts, axis=1)
 
-    def solve(self, entries):
+    def solve(self, entries: UnitEntries) -> tuple[NDArray[np.float64], ...]:
         """Rows of units from their own entries, and how well they fit.
 
         Parameters
@@ -114,18 +124,20 @@ class SharedModel:
         own = spread[:, spread.shape[1] - _n_pairs(self._n_factors) :]
         return rows, spread[:, diagonal] * precision, own, squares, freedom
 
-    def split(self, rows):
+    def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Biases, weights and factors of units: a list of three arrays."""
         n_biases = int(self.biases is not None)
         ends = [n_biases, n_biases + self.features.shape[1]]
         return np.split(rows, ends, axis=1)
 
     @property
-    def no_rows(self):
+    def no_rows(self) -> NDArray[np.float64]:
         """Rows of no unit."""
         return np.empty((0, len(self._precision)))
 
-    def with_rows(self, rows, scale):
+    def with_rows(
+        self, rows: NDArray[np.float64], scale: float
+    ) -> StructuredCP | StructuredTucker:
         """A model of some units, and last of one of which nothing is known.
 
         Parameters
@@ -140,7 +152,8 @@ class SharedModel:
         """
         rows = np.concatenate([rows, np.zeros((1, len(self._precision)))])
         bias, weights, own = self.split(rows)
-        shape, parts = (len(rows), *self.sizes), {}
+        shape = len(rows), *self.sizes
+        parts: dict[str, Any] = {}
         if self.biases is not None:
             biases = [np.append(bias[:, 0], 0.0), *self.biases]
             parts["biases"] = [scale * b for b in biases]
@@ -155,5 +168,5 @@ class SharedModel:
         return point_tucker_model(shape, variance, float, core=core, **parts)
 
 
-def _n_pairs(n):
+def _n_pairs(n: int) -> int:
     return n * (n + 1) // 2

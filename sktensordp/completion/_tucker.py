@@ -2,16 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import Interval
 from ..tensor import TuckerForm
 from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
+from ._entries import Entries
+from ._problem import Problem
 
 __all__ = ["TuckerCompletion"]
 
@@ -133,11 +136,11 @@ class TuckerCompletion(BaseCompletion):
         )  # fmt: skip
         self.core_regularization = core_regularization
 
-    def _form(self, order, shape):
+    def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> TuckerForm:
         ranks = self._ranks(shape)
         return TuckerForm(tuple(ranks[mode] for mode in order))
 
-    def _ranks(self, shape):
+    def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The rank of every mode; 0 for all or for none."""
         n_modes = len(shape)
         if self.rank is None:
@@ -156,13 +159,13 @@ class TuckerCompletion(BaseCompletion):
             )
         return tuple(ranks.tolist())
 
-    def _problem(self, entries):
+    def _problem(self, entries: Entries) -> Problem:
         return dataclasses.replace(
             super()._problem(entries),
             core_regularization=float(self.core_regularization),
         )
 
-    def _decomposition(self, model):
+    def _decomposition(self, model: Any) -> Any:
         from tensorly.tucker_tensor import TuckerTensor
 
         core = getattr(model, "core", None)
@@ -170,7 +173,7 @@ class TuckerCompletion(BaseCompletion):
             return TuckerTensor(_as_tucker(model.factors))
         return TuckerTensor((core, model.factors))
 
-    def _check_rank(self, shape):
+    def _check_rank(self, shape: tuple[int, ...]) -> None:
         ranks = self._ranks(shape)
         if not any(ranks):
             if not self.biases:
@@ -192,7 +195,7 @@ class TuckerCompletion(BaseCompletion):
                 )
 
 
-def _usual_ranks(shape, least):
+def _usual_ranks(shape: tuple[int, ...], least: int) -> tuple[int, ...]:
     """What `rank=None` takes: no more than the sizes of the modes can use."""
     usual = max(_USUAL_RANKS.get(len(shape), 0), least)
     ranks = [min(usual, size) for size in shape]
@@ -202,7 +205,9 @@ def _usual_ranks(shape, least):
     return tuple(ranks)
 
 
-def _as_tucker(factors):
+def _as_tucker(
+    factors: list[NDArray[np.floating]],
+) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
     """The core and the factors of a CP, whose columns of ones are one column."""
     n_columns = factors[0].shape[1]
     places, own = [], []

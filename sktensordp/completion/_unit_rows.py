@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["LocalRows", "UnitModel"]
 
@@ -33,12 +34,27 @@ class LocalRows:
         Whether these are a copy, or come out of a pickle, and nobody was told so.
     """
 
-    def __init__(self, units=None, rows=None, where=None, *, lost=False):
+    def __init__(
+        self,
+        units: NDArray[np.integer] | None = None,
+        rows: NDArray[np.float64] | None = None,
+        where: NDArray[np.integer] | None = None,
+        *,
+        lost: bool = False,
+    ) -> None:
         self.units = np.empty(0, dtype=np.int64) if units is None else units
-        self.rows, self.where, self.model = rows, where, None
+        self.rows: Any = rows
+        self.where: Any = where
+        self.model: UnitModel | None = None
         self.lost = lost
 
-    def replaced(self, units, rows, where, unit):
+    def replaced(
+        self,
+        units: NDArray[np.integer],
+        rows: NDArray[np.float64],
+        where: NDArray[np.integer],
+        unit: int,
+    ) -> "LocalRows":
         """These rows, with those of some units in the place of older ones."""
         if self.rows is None:
             return LocalRows(units, rows, where)
@@ -50,14 +66,14 @@ class LocalRows:
         order = np.argsort(units)
         return LocalRows(units[order], rows[order], where)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _rows_left_behind, ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "LocalRows()"
 
 
-def _rows_left_behind():
+def _rows_left_behind() -> LocalRows:
     """What a pickle and a copy of `LocalRows` become."""
     return LocalRows(lost=True)
 
@@ -79,27 +95,29 @@ class UnitModel:
     """
 
     inner: Any
-    units: np.ndarray
+    units: NDArray[np.integer]
     shape: tuple[int, ...]
     unit: int
 
-    def _moved(self, coordinates):
+    def _moved(self, coordinates: NDArray[np.integer]) -> NDArray[np.integer]:
         moved = np.roll(coordinates[:, : self.unit + 1], 1, axis=1)
         moved = np.concatenate([moved, coordinates[:, self.unit + 1 :]], axis=1)
         moved[:, 0] = self._position(moved[:, 0])
         return moved
 
-    def _position(self, units):
+    def _position(self, units: NDArray[np.integer]) -> NDArray[np.int64]:
         """Row of every unit in the inner model."""
         found = np.searchsorted(self.units, units)
         known = np.append(self.units, -2)[found] == units
         return np.where(known, found, len(self.units))
 
-    def predict(self, coordinates):
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """See `StructuredCP.predict`."""
         return self.inner.predict(self._moved(coordinates))
 
-    def slices(self, coordinates, mode):
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int
+    ) -> NDArray[np.floating]:
         """See `StructuredCP.slices`."""
         inner = mode if mode > self.unit else (mode + 1) * (mode != self.unit)
         found = self.inner.slices(self._moved(coordinates), inner)
@@ -107,19 +125,19 @@ class UnitModel:
             return found
         return found[:, self._position(np.arange(self.shape[mode]))]
 
-    def dense(self):
+    def dense(self) -> NDArray[np.floating]:
         """See `StructuredCP.dense`."""
         found = self.inner.dense()[self._position(np.arange(self.shape[self.unit]))]
         return np.moveaxis(found, 0, self.unit)
 
     @property
-    def factors(self):
+    def factors(self) -> list[NDArray[np.floating]]:
         """Factors for one unit, of which nothing is known, by mode."""
         own, *others = self.inner.factors
         others.insert(self.unit, own[-1:])
         return others
 
     @property
-    def core(self):
+    def core(self) -> NDArray[np.floating]:
         """Of a Tucker model, its modes in the order of the tensor."""
         return np.moveaxis(self.inner.core, 0, self.unit)

@@ -8,16 +8,22 @@ guarantee does not depend on how many entries there are.
 """
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._random import NoiseSource
 from .._sklearn_compat import effective_n_threads
-from ..noise import categorical, laplace_lattice
+from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy.calibration._table import level_table
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 __all__ = [
     "LARGEST_TABLE",
@@ -66,25 +72,25 @@ class EntryRandomizer:
     levels: tuple[float, ...] | None = None
 
     @property
-    def mean_variance(self):
+    def mean_variance(self) -> float:
         """Variance of a randomised value around the value, the mean over the levels."""
         if self.has_table:
             return float(np.mean(self.mechanism.level_variances))
         return self.noise_variance
 
     @property
-    def has_table(self):
+    def has_table(self) -> bool:
         """Whether values are drawn from a table, instead of being given noise."""
         return hasattr(self.mechanism, "weights")
 
-    def clip(self, values):
+    def clip(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """Values moved into the declared domain, of their own type."""
         clipped = np.clip(values, *self.bounds)
         if self.levels is not None:
             clipped = np.array(self.levels)[self._level_index(clipped)]
         return clipped.astype(values.dtype, copy=False)
 
-    def taken(self, values):
+    def taken(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """Values that were randomised elsewhere, or have no noise, in an array of ours.
 
         Raises
@@ -118,14 +124,20 @@ class EntryRandomizer:
         return nearest.astype(values.dtype)
 
     @property
-    def _log_stay(self):
+    def _log_stay(self) -> float:
         """Log of the largest probability that noise leaves a value in the range."""
         rate, n_steps = self.mechanism.rate, self.mechanism.n_steps
         # Least for a value in the middle: half of the steps to either side.
         leaves = 2 * math.exp(-rate * (n_steps / 2 + 1)) / (1 + math.exp(-rate))
         return math.log1p(-leaves)
 
-    def randomize(self, values, source, first=0, n_all=None):
+    def randomize(
+        self,
+        values: NDArray[np.floating],
+        source: NoiseSource,
+        first: int = 0,
+        n_all: int | None = None,
+    ) -> NDArray[np.floating]:
         """Randomised values, block by block, each from its own stream.
 
         Parameters
@@ -146,7 +158,7 @@ class EntryRandomizer:
         last = first + len(values)
         n_all = last if n_all is None else n_all
 
-        def run(block):
+        def run(block: int) -> None:
             begin, end = block * _BLOCK, min((block + 1) * _BLOCK, n_all)
             own = slice(max(begin, first), min(end, last))
             here = slice(own.start - first, own.stop - first)
@@ -161,19 +173,28 @@ class EntryRandomizer:
             list(pool.map(run, range(first // _BLOCK, math.ceil(last / _BLOCK))))
         return noisy
 
-    def _randomize_block(self, values, bits):
+    def _randomize_block(
+        self, values: NDArray[np.floating], bits: Any
+    ) -> NDArray[np.float64]:
         if not self.has_table:
             return self.mechanism.randomize(values, bits)
         weights = np.array(self.mechanism.weights)
         symbols = categorical(bits, weights, self._level_index(values))
         return np.array(self.mechanism.outputs)[symbols]
 
-    def _level_index(self, values):
+    def _level_index(self, values: NDArray[np.floating]) -> NDArray[np.int64]:
         levels = np.array(self.levels)
         return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
 
 
-def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
+def plan_entry_randomizer(
+    epsilon: float,
+    bounds: tuple[float, float],
+    levels: tuple[float, ...] | None,
+    level_prior: tuple[float, ...] | None,
+    *,
+    declared: bool,
+) -> EntryRandomizer:
     """Randomiser of the values for one fit.
 
     Parameters
@@ -206,7 +227,7 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
         )
         return EntryRandomizer(bounds, guarantee, 0.0, levels=levels)
     if levels is not None and len(levels) <= LARGEST_TABLE:
-        mechanism = level_table(levels, float(epsilon), level_prior)
+        mechanism: Any = level_table(levels, float(epsilon), level_prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
         what = "randomised by a public table for these levels"
@@ -224,7 +245,7 @@ def plan_entry_randomizer(epsilon, bounds, levels, level_prior, *, declared):
     return EntryRandomizer(bounds, guarantee, variance, mechanism, levels)
 
 
-def rounded(levels):
+def rounded(levels: tuple[float, ...] | None) -> str:
     """What becomes of values where levels are declared: the start of a statement."""
     if levels is None:
         return ""
@@ -235,7 +256,12 @@ def rounded(levels):
     return f"Values were rounded to the {len(levels)} levels {said}. "
 
 
-def domain_lattice(epsilon, bounds, levels, n_values=1):
+def domain_lattice(
+    epsilon: float,
+    bounds: tuple[float, float],
+    levels: Sequence[float] | None,
+    n_values: int = 1,
+) -> LaplaceLattice:
     """Lattice for values of a range, with the step of levels that are evenly spaced.
 
     Its steps are large enough for sums of `n_values` to be exact.
@@ -245,7 +271,7 @@ def domain_lattice(epsilon, bounds, levels, n_values=1):
         bounds = levels[0], levels[-1]
         if np.allclose(steps, steps.mean(), rtol=1e-6, atol=0):
             return laplace_lattice(*bounds, float(epsilon), step=float(steps.mean()))
-    lattice = laplace_lattice(*bounds, float(epsilon))
+    lattice: Any = laplace_lattice(*bounds, float(epsilon))
     most = 2**52 // n_values
     if lattice.n_steps <= most or most < _LEAST_STEPS:
         return lattice
@@ -254,8 +280,14 @@ def domain_lattice(epsilon, bounds, levels, n_values=1):
 
 
 def entry_guarantee(
-    event, statement, source, *, delta=0.0, void_for=None, claimed=None
-):
+    event: "DpEvent",
+    statement: str,
+    source: str,
+    *,
+    delta: float = 0.0,
+    void_for: float | None = None,
+    claimed: tuple[float, float] | None = None,
+) -> PrivacyGuarantee:
     """Guarantee for the value of one entry.
 
     Parameters

@@ -189,7 +189,7 @@ def _check_ranks(
 
 def _draw_cp(
     sizes: tuple[int, ...], ranks: tuple[int, ...], rng: np.random.RandomState
-) -> NDArray[np.float64]:
+) -> NDArray[np.floating]:
     """A sum of outer products of random unit vectors."""
     factors = [rng.standard_normal((n, r)) for n, r in zip(sizes, ranks, strict=True)]
     return cp_to_dense([f / np.linalg.norm(f, axis=0) for f in factors])
@@ -197,7 +197,7 @@ def _draw_cp(
 
 def _draw_tucker(
     sizes: tuple[int, ...], ranks: tuple[int, ...], rng: np.random.RandomState
-) -> NDArray[np.float64]:
+) -> NDArray[np.floating]:
     """A core of standard normals in random orthonormal directions of every mode."""
     core = rng.standard_normal(ranks)
     factors = [

@@ -1,8 +1,11 @@
 """The paper's learning for general tasks, with the noise that it claims suffices."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..tensor._blas import one_blas_thread
 from ._channels import OpenChannel
@@ -20,18 +23,18 @@ _DECAYS, _TINY = (0.9, 0.999), 1e-8
 
 
 def published_encoder(
-    task,
-    X,
-    epsilon,
+    task: Any,
+    X: NDArray[np.floating],
+    epsilon: float,
     *,
-    targets,
-    n_components,
-    n_hidden,
-    penalty,
-    seed,
-    n_epochs=N_EPOCHS,
-    on_epoch=None,
-):
+    targets: NDArray[Any] | None,
+    n_components: int,
+    n_hidden: int,
+    penalty: float,
+    seed: int,
+    n_epochs: int = N_EPOCHS,
+    on_epoch: Callable[[], bool] | None = None,
+) -> LearnedEncoder:
     """Algorithm 1 of Cheng, Tang and Chinchali (2022).
 
     Encoder and decoder have one hidden layer of logistic units, or none. In every
@@ -82,7 +85,7 @@ def published_encoder(
     pull = np.concatenate([np.full(split, 2 * penalty), np.zeros(decoder.shape.size)])
     moments = np.zeros((2, len(theta)))
 
-    def drawn():
+    def drawn() -> tuple[Model, Sample]:
         codes = CodeMap(encoder.shape, encoder.vector(theta[:split]))(rows)
         channel = OpenChannel(n_components, l1_diameter(codes), epsilon)
         noise = channel.draw(len(rows), rng)
@@ -116,7 +119,12 @@ def published_encoder(
     )
 
 
-def _adam(theta, moments, slopes, count):
+def _adam(
+    theta: NDArray[np.float64],
+    moments: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+    count: int,
+) -> None:
     """One step of Kingma and Ba (2015), Algorithm 1; in place."""
     for moment, decay, power in zip(moments, _DECAYS, (1, 2), strict=True):
         moment *= decay
@@ -137,7 +145,7 @@ class _Logistic:
 
     shape: MapShape
 
-    def random(self, rng):
+    def random(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Uniform within 1 / sqrt(inputs), as PyTorch does it."""
         sizes = [self.shape.n_inputs] * 4 + [self.shape.n_hidden]
         if self.shape.n_hidden:
@@ -150,7 +158,7 @@ class _Logistic:
             parts[0][:] = 0
         return np.concatenate([part.ravel() for part in parts])
 
-    def vector(self, theta):
+    def vector(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Parameters of the same map as a `MapShape`."""
         if not self.shape.n_hidden:
             return theta
@@ -162,7 +170,7 @@ class _Logistic:
         b += B.sum(axis=0)
         return vector
 
-    def gradient(self, slopes):
+    def gradient(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Gradient in the logistic parameters, given the one in `vector`."""
         if not self.shape.n_hidden:
             return slopes

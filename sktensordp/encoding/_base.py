@@ -3,10 +3,11 @@
 import functools
 import math
 import warnings
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,15 +26,18 @@ from ..tensor._blas import one_blas_thread
 from ._client import ClientPlan, EncoderClient
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
-from ._linear import linear_problem, plain_code, whitening
+from ._linear import LinearCode, LinearProblem, linear_problem, plain_code, whitening
 from ._published import published_code
 from ._search import best_clip, clip_levels
 from ._task import task_matrix
 
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
 __all__ = ["FittedCode", "LinearEncoder", "warn_of_published"]
 
 
-def warn_of_published(stacklevel):
+def warn_of_published(stacklevel: int) -> None:
     """Say that no finite epsilon holds."""
     warnings.warn(
         "calibration='published' takes the sensitivity from the fitting data. No "
@@ -57,7 +61,7 @@ class AffineDecoder:
     matrix: NDArray[np.float64]
     offset: NDArray[np.float64]
 
-    def decode(self, code):
+    def decode(self, code: NDArray[np.float64]) -> NDArray[np.float64]:
         """Estimates, of shape (n_samples, n)."""
         return code @ self.matrix.T + self.offset
 
@@ -125,7 +129,7 @@ class LinearEncoder(
     _learns_in_fit = True
     """What `fit` learns from samples is published without noise."""
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> Self:
         copy = super().__sklearn_clone__()
         # A fitted model that is the task stays fitted.
         is_model = hasattr(self.task, "get_params")
@@ -263,7 +267,7 @@ class LinearEncoder(
             )
         return self._decoded(code, self._fitted_shape)
 
-    def _decoded(self, code, shape):
+    def _decoded(self, code: Any, shape: tuple[int, ...]) -> Any:
         """Estimates of samples, each of a shape."""
         decode = self._decoder.decode
         if is_dask(code):
@@ -323,24 +327,28 @@ class LinearEncoder(
         return super().get_feature_names_out(input_features)
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return self.n_components_
 
     _error_name = "expected task loss, as a share of the task's variance"
 
-    def _error_by_epsilon(self, X, y):
+    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
         """Expected error as a function of epsilon; it is fitted to `X` and `y`."""
 
-        def error(epsilon):
+        def error(epsilon: float) -> float:
             self.set_params(epsilon=epsilon).fit(X, y)
             return self.expected_task_loss_ / self.task_variance_
 
         return error
 
-    _n_steps = 1
-    """How many steps a fit takes at most."""
+    @property
+    def _n_steps(self) -> int:
+        """How many steps a fit takes at most."""
+        return 1
 
-    def _fitted(self, rows, y, on_step):
+    def _fitted(
+        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+    ) -> FittedCode:
         """Encoder, decoder and noise for the task, from the fitting data."""
         white = whitening(rows)
         task = task_matrix(self.task, rows, y, white)
@@ -362,7 +370,7 @@ class LinearEncoder(
             task,
         )
 
-    def _encoder(self, problem, ratio):
+    def _encoder(self, problem: LinearProblem, ratio: float) -> NDArray[np.float64]:
         """The encoder for noise of so much more variance than all of the code has.
 
         Parameters
@@ -377,7 +385,12 @@ class LinearEncoder(
         """
         raise NotImplementedError
 
-    def _searched(self, problem, noise, level):
+    def _searched(
+        self,
+        problem: LinearProblem,
+        noise: Callable[[int], CodeNoise],
+        level: float | None,
+    ) -> tuple[LinearCode, CodeNoise]:
         """Code and noise, with what is free in the encoder searched for.
 
         Parameters
@@ -392,11 +405,13 @@ class LinearEncoder(
         chosen = noise(len(encoder))
         return best_clip(problem, encoder, chosen, clip_levels(level)), chosen
 
-    def _improved(self, problem, code, noise):
+    def _improved(
+        self, problem: LinearProblem, code: LinearCode, noise: CodeNoise
+    ) -> LinearCode:
         """The code, with less loss if what the search left out can lessen it."""
         return code
 
-    def _designed(self, problem):
+    def _designed(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
         """Code and noise, chosen by the expected loss."""
         epsilon = float(self.epsilon)
         level = None if self.clip == "auto" else float(self.clip)
@@ -425,7 +440,7 @@ class LinearEncoder(
             code = self._improved(problem, code, chosen)
         return code, chosen
 
-    def _guarantee(self, mechanism, event):
+    def _guarantee(self, mechanism: str, event: "DpEvent") -> PrivacyGuarantee:
         return encoder_guarantee(
             mechanism,
             event,
@@ -434,7 +449,7 @@ class LinearEncoder(
             calibration=self.calibration,
         )
 
-    def _planned_guarantee(self, fitted=None):
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import PureDpEvent
@@ -459,7 +474,7 @@ class LinearEncoder(
             statement=planned.statement, source=planned.source,
         )  # fmt: skip
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         return [
             *super()._unprotected(),
             f"What {type(self).__name__} learned in its fit (encoder, decoder, clip "

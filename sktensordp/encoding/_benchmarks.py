@@ -3,8 +3,10 @@
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._base import LinearEncoder
+from ._linear import LinearProblem
 
 __all__ = ["PrivacyAgnosticEncoder", "TaskAgnosticEncoder"]
 
@@ -118,7 +120,7 @@ class TaskAgnosticEncoder(LinearEncoder):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _encoder(self, problem, ratio):
+    def _encoder(self, problem: LinearProblem, ratio: float) -> NDArray[np.float64]:
         return problem.whitening.root
 
 
@@ -234,7 +236,7 @@ class PrivacyAgnosticEncoder(LinearEncoder):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _encoder(self, problem, ratio):
+    def _encoder(self, problem: LinearProblem, ratio: float) -> NDArray[np.float64]:
         values = problem.values[: self.n_components]
         directions = problem.basis[:, : self.n_components]
         return np.sqrt(values)[:, np.newaxis] * directions.T

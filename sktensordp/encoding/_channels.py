@@ -7,11 +7,14 @@ randomised by the package's mechanisms.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betaincinv, expit
 
 from ..privacy.calibration._privunit import PrivUnitDesign
+from ._code_noise import CodeNoise
 from ._linear import code_norms
 
 __all__ = ["BallChannel", "OpenChannel", "SphereChannel", "code_channel", "cosines"]
@@ -20,12 +23,14 @@ __all__ = ["BallChannel", "OpenChannel", "SphereChannel", "code_channel", "cosin
 _LEAST_LOG_MASS = -600.0
 
 
-def _strata(size, rng):
+def _strata(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Uniform variates in (0, 1), one in each of `size` parts, in random order."""
     return (rng.permutation(size) + rng.uniform(1e-12, 1.0, size)) / size
 
 
-def cosines(design, size, rng):
+def cosines(
+    design: PrivUnitDesign, size: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cosines <u, v> as PrivUnit draws them, stratified, and their sines.
 
     Parameters
@@ -74,26 +79,28 @@ class SphereChannel:
     order = 2
 
     @property
-    def n_outputs(self):
+    def n_outputs(self) -> int:
         """Numbers in a code and in what is released."""
         return self.design.dimension
 
     @property
-    def n_components(self):
+    def n_components(self) -> int:
         """Dimension of the sphere that codes are on."""
         return self.design.dimension - 1
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """Variance of each released number."""
         return self.design.variance
 
     @property
-    def spread(self):
+    def spread(self) -> float:
         """Root mean square of a released number, over all units."""
         return math.sqrt(self.variance + 1 / self.n_outputs)
 
-    def draw(self, size, rng):
+    def draw(
+        self, size: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Noise for codes (size, D): anchors, and draws around them."""
         cosine, sine = (part[:, np.newaxis] for part in cosines(self.design, size, rng))
         anchor, other = rng.normal(size=(2, size, self.n_outputs))
@@ -103,7 +110,7 @@ class SphereChannel:
         drawn = (cosine * anchor + sine * other) / self.design.scale
         return anchor, drawn
 
-    def inputs(self, codes):
+    def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
         """U = e / |e|; the last axis for the code zero."""
         largest = np.abs(codes).max(axis=1, keepdims=True)
         units = codes / np.where(largest > 0, largest, 1.0)
@@ -111,7 +118,11 @@ class SphereChannel:
         units /= code_norms(units, 2)[:, np.newaxis]
         return units
 
-    def forward(self, codes, noise):
+    def forward(
+        self,
+        codes: NDArray[np.float64],
+        noise: tuple[NDArray[np.float64], NDArray[np.float64]],
+    ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], ...]]:
         """What is released, and what `backward` needs of it."""
         anchor, drawn = noise
         units = self.inputs(codes)
@@ -120,7 +131,13 @@ class SphereChannel:
         share = np.sum(middle * drawn, axis=1, keepdims=True) / room
         return share * middle - drawn, (units, middle, room, share)
 
-    def backward(self, codes, noise, kept, slopes):
+    def backward(
+        self,
+        codes: NDArray[np.float64],
+        noise: tuple[NDArray[np.float64], NDArray[np.float64]],
+        kept: Any,
+        slopes: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Gradient with respect to the codes, given the one of what is released."""
         anchor, drawn = noise
         units, middle, room, share = kept
@@ -152,16 +169,16 @@ class BallChannel:
     order: int
 
     @property
-    def n_components(self):
+    def n_components(self) -> int:
         """Dimension of the ball that codes are in."""
         return self.n_outputs
 
     @property
-    def spread(self):
+    def spread(self) -> float:
         """Root mean square of a released number, at most."""
         return math.sqrt(self.variance + 1 / self.n_outputs)
 
-    def draw(self, size, rng):
+    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Noise for codes (size, Z)."""
         full = (size, self.n_outputs)
         if self.name == "laplace":
@@ -173,15 +190,23 @@ class BallChannel:
             noise /= math.sqrt(self.n_outputs + 1)
         return noise * math.sqrt(self.variance)
 
-    def inputs(self, codes):
+    def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
         """Codes in the ball."""
         return codes / np.maximum(code_norms(codes, self.order), 1.0)[:, np.newaxis]
 
-    def forward(self, codes, noise):
+    def forward(
+        self, codes: NDArray[np.float64], noise: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], None]:
         """What is released, and what `backward` needs of it."""
         return self.inputs(codes) + noise, None
 
-    def backward(self, codes, noise, kept, slopes):
+    def backward(
+        self,
+        codes: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        kept: Any,
+        slopes: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Gradient with respect to the codes, given that of what is released."""
         norms = code_norms(codes, self.order)[:, np.newaxis]
         size = np.maximum(norms, 1.0)
@@ -211,34 +236,42 @@ class OpenChannel:
     spread = 1.0
 
     @property
-    def n_components(self):
+    def n_components(self) -> int:
         """Dimension of the space that codes are in."""
         return self.n_outputs
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """Variance of the noise in each number."""
         return 2 * (self.sensitivity / self.epsilon) ** 2
 
-    def draw(self, size, rng):
+    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Noise for codes (size, Z)."""
         scale = self.sensitivity / self.epsilon
         return rng.laplace(scale=scale, size=(size, self.n_outputs))
 
-    def inputs(self, codes):
+    def inputs(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Codes as they are."""
         return codes
 
-    def forward(self, codes, noise):
+    def forward(
+        self, codes: NDArray[np.float64], noise: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], None]:
         """What is released; nothing else is needed by `backward`."""
         return codes + noise, None
 
-    def backward(self, codes, noise, kept, slopes):
+    def backward(
+        self,
+        codes: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        kept: Any,
+        slopes: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Gradient with respect to the codes: that of what is released."""
         return slopes
 
 
-def code_channel(noise, n_components):
+def code_channel(noise: CodeNoise, n_components: int) -> SphereChannel | BallChannel:
     """The channel of a mechanism that codes are released by.
 
     Parameters
@@ -253,5 +286,6 @@ def code_channel(noise, n_components):
     channel : SphereChannel or BallChannel
     """
     if noise.name == "privunit":
-        return SphereChannel(noise.plan.cap.design)
+        plan: Any = noise.plan
+        return SphereChannel(plan.cap.design)
     return BallChannel(noise.name, n_components, noise.variance, noise.order)

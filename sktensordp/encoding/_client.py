@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._random import NoiseSource
 from .._validation import check_numeric
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
@@ -35,7 +36,9 @@ class ClientPlan:
     matrix: NDArray[np.float64]
     noise: Any
 
-    def randomize(self, rows, source):
+    def randomize(
+        self, rows: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Noisy codes of samples.
 
         Parameters

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._random import NoiseSource
 from ..mechanisms._gaussian_noise import diagonal_noise
 from ..mechanisms._noise import AddedNoise, Clipping, by_tiles
-from ..mechanisms._privunit import LiftedRelease, calibrated_cap
+from ..mechanisms._privunit import CalibratedCap, LiftedRelease, calibrated_cap
 from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import gaussian_mu
 from ..privacy.calibration._sensitivity import SensitivitySet
@@ -38,7 +40,9 @@ class BallNoise:
     order: int
     lattice: LaplaceLattice | KNormLattice
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Noisy codes.
 
         Parameters
@@ -52,7 +56,9 @@ class BallNoise:
         noisy : ndarray of shape (n_samples, Z)
         """
 
-        def noisy(block, bits, rows, columns):
+        def noisy(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.floating]:
             block = np.clip(block, -_HUGE, _HUGE)
             norms = code_norms(block, self.order)
             block /= np.maximum(norms, 1.0)[:, np.newaxis]
@@ -85,7 +91,7 @@ class CodeNoise:
     order: int
 
 
-def code_noise(name, n_entries, epsilon, delta):
+def code_noise(name: str, n_entries: int, epsilon: float, delta: float) -> CodeNoise:
     """A mechanism for codes in the unit ball.
 
     Parameters
@@ -115,7 +121,8 @@ def code_noise(name, n_entries, epsilon, delta):
         sigma = ball.l2 / gaussian_mu(epsilon, delta)
         found = diagonal_noise(ball, sigma, epsilon, delta, rescale=True)
         variance = float(found.lattice.sigma) ** 2
-        return CodeNoise(name, found.plan, found.event, variance, 2)
+        plan = AddedNoise(ball, found.lattice)
+        return CodeNoise(name, plan, found.event, variance, 2)
     if name == "laplace":
         laplace = laplace_lattice(
             -math.inf, math.inf, epsilon, n_cells=n_entries, l1=ball.diameter
@@ -133,7 +140,7 @@ def code_noise(name, n_entries, epsilon, delta):
     return CodeNoise(name, plan, event, cap.design.variance, 2)
 
 
-def _largest_cap(dimension, epsilon):
+def _largest_cap(dimension: int, epsilon: float) -> CalibratedCap:
     """PrivUnit; in few dimensions it cannot spend a very large epsilon."""
     while True:
         try:
@@ -144,7 +151,7 @@ def _largest_cap(dimension, epsilon):
         epsilon *= 0.8
 
 
-def fixed_noise(n_entries, epsilon, sensitivity):
+def fixed_noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
     """Laplace noise for codes that are not clipped, as published.
 
     Parameters
@@ -169,7 +176,7 @@ def fixed_noise(n_entries, epsilon, sensitivity):
     return CodeNoise("laplace", plan, event, lattice.noise_variance, 1)
 
 
-def no_noise(n_entries, *, clipped):
+def no_noise(n_entries: int, *, clipped: bool) -> CodeNoise:
     """Codes as they are, or clipped to the unit ball: what epsilon = inf leaves."""
     from dp_accounting import dp_event
 

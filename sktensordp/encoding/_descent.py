@@ -7,6 +7,7 @@ all entries of the encoder fits better and loses more on new samples.)
 """
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ._linear import code_norms
@@ -19,7 +20,13 @@ _TOLERANCE = 1e-5
 _LEAST_LOSS = 1e-300
 
 
-def loss_and_gradient(scaling, scores, values, order, variance):
+def loss_and_gradient(
+    scaling: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    values: NDArray[np.float64],
+    order: int,
+    variance: float,
+) -> tuple[float, NDArray[np.float64]]:
     """Loss of the code clipped to the unit ball, and its gradient.
 
     Parameters
@@ -59,7 +66,13 @@ def loss_and_gradient(scaling, scores, values, order, variance):
     return float(loss), np.sum(slope * first, axis=0)
 
 
-def descend(scaling, scores, values, order, variance):
+def descend(
+    scaling: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    values: NDArray[np.float64],
+    order: int,
+    variance: float,
+) -> NDArray[np.float64]:
     """A scaling with less loss than the one that it begins with.
 
     Parameters
@@ -73,7 +86,7 @@ def descend(scaling, scores, values, order, variance):
         Positive.
     """
 
-    def objective(logs):
+    def objective(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         sigma = np.exp(logs)
         loss, gradient = loss_and_gradient(sigma, scores, values, order, variance)
         # Nothing is lost where there is no noise to speak of.

@@ -1,8 +1,12 @@
 """What one call of an encoder guarantees."""
 
 import math
+from typing import TYPE_CHECKING
 
 from ..privacy import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 __all__ = ["encoder_guarantee"]
 
@@ -31,7 +35,9 @@ _MECHANISMS = {
 }
 
 
-def encoder_guarantee(mechanism, event, *, epsilon, delta, calibration):
+def encoder_guarantee(
+    mechanism: str, event: "DpEvent", *, epsilon: float, delta: float, calibration: str
+) -> PrivacyGuarantee:
     """Guarantee of one call of `transform` or `privatize`.
 
     Parameters

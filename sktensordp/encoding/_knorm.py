@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaincc, gammainccinv
 
 from ..noise._lattice import _dense_normal, _dense_uniform, _power_of_two_step
@@ -48,28 +49,28 @@ class KNormLattice:
     step: float
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """Variance of the noise in an entry: (Z + 1) scale^2."""
         return (self.n_entries + 1) * self.scale**2
 
     @property
-    def diameter(self):
+    def diameter(self) -> float:
         """Of the ball, its clipping's rounding errors included."""
         return 2 * (1 + (self.n_entries + 8) * _EPS)
 
     @property
-    def epsilon(self):
+    def epsilon(self) -> float:
         """Pure epsilon of a release."""
         return (self.diameter / self.scale + self.residual) * (1 + _ROUNDING)
 
     @property
-    def _reach(self):
+    def _reach(self) -> int:
         """Norm of a released point at most, in steps; draws beyond are repeated."""
         tail = float(gammainccinv(self.n_entries, _TAIL)) * self.scale
         return math.ceil((tail + 1) / self.step + math.sqrt(self.n_entries))
 
     @property
-    def residual(self):
+    def residual(self) -> float:
         """What the law of a release has to answer for beyond that of ideal draws."""
         n, root = self.n_entries, math.sqrt(self.n_entries)
         largest = (self._reach + 2 * root) * self.step + self.diameter
@@ -82,7 +83,9 @@ class KNormLattice:
         length = 2.0**-40 * root
         return 2 * (cell + length) + 2 * float(gammaincc(n, gammainccinv(n, _TAIL)))
 
-    def randomize(self, values, bits):
+    def randomize(
+        self, values: NDArray[np.floating], bits: np.random.BitGenerator
+    ) -> NDArray[np.float64]:
         """Points of the unit ball plus noise.
 
         Parameters
@@ -109,7 +112,9 @@ class KNormLattice:
         noisy *= self.step
         return noisy
 
-    def _draw(self, size, bits):
+    def _draw(
+        self, size: int, bits: np.random.BitGenerator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Rounded noise in steps, and which rows of it are good.
 
         A radius with a gamma law, and the direction of normals, which loses digits
@@ -126,7 +131,7 @@ class KNormLattice:
         return np.rint(normal, out=normal), accepted
 
 
-def knorm_lattice(n_entries, epsilon):
+def knorm_lattice(n_entries: int, epsilon: float) -> KNormLattice:
     """Noise for the unit ball of R^`n_entries` under pure `epsilon`.
 
     Parameters

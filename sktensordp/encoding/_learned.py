@@ -5,19 +5,22 @@ the closed form for the linearised task, then L-BFGS on the loss itself.
 """
 
 import functools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..tensor._blas import one_blas_thread
 from ._channels import BallChannel, OpenChannel, SphereChannel
-from ._linear import code_norms, linear_problem, scaled_basis
+from ._linear import LinearCode, code_norms, linear_problem, scaled_basis
 from ._maps import CodeMap, MapShape, in_columns
 from ._search import best_clip, search_scaling
 from ._tasks import NetworkTask, check_gradient, linearised
 from ._training import JOINT, POLISH, Model, Trainer
-from ._whitening import standardized, whitening
+from ._whitening import Whitening, standardized, whitening
 
 __all__ = ["LearnedEncoder", "learned_encoder", "most_steps", "trainer_of"]
 
@@ -45,20 +48,20 @@ class LearnedEncoder:
         Mean loss of the task, on noise that nothing was trained on.
     """
 
-    mean: np.ndarray
-    scale: np.ndarray
-    columns: np.ndarray
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    columns: NDArray[np.int64]
     encoder: CodeMap
     decoder: CodeMap
     channel: SphereChannel | BallChannel | OpenChannel
     expected_loss: float
 
     @property
-    def n_components(self):
+    def n_components(self) -> int:
         """Z, the dimension of the code; on the sphere of R^(Z + 1) for PrivUnit."""
         return self.channel.n_components
 
-    def units(self, X):
+    def units(self, X: NDArray[np.floating]) -> NDArray[np.float64]:
         """What is released of samples, before noise.
 
         Parameters
@@ -74,7 +77,7 @@ class LearnedEncoder:
         standard = standardized(X, self.mean, self.scale)[:, self.columns]
         return self.channel.inputs(self.encoder(standard))
 
-    def decode(self, F):
+    def decode(self, F: ArrayLike) -> NDArray[np.float64]:
         """Estimates of samples, in the original columns.
 
         Parameters
@@ -91,8 +94,16 @@ class LearnedEncoder:
 
 
 def learned_encoder(
-    task, X, channel, *, targets=None, n_components, n_hidden, seed, on_step=None
-):
+    task: Any,
+    X: NDArray[np.floating],
+    channel: Callable[[int], SphereChannel | BallChannel],
+    *,
+    targets: NDArray[Any] | None = None,
+    n_components: int | None,
+    n_hidden: int,
+    seed: int,
+    on_step: Callable[[], bool] | None = None,
+) -> LearnedEncoder:
     """Encoder and decoder with the least loss of a task, on noise held out.
 
     Candidates are the closed form of the linearised task with its decoder trained,
@@ -148,22 +159,27 @@ def learned_encoder(
     )
 
 
-def most_steps(n_components):
+def most_steps(n_components: int | None) -> int:
     """Iterations of `learned_encoder` at most."""
     return 2 * len(_limits(n_components)) * POLISH + 2 * JOINT
 
 
-def _limits(n_components):
+def _limits(n_components: int | None) -> tuple[int, ...]:
     return _COMPONENTS if n_components is None else (n_components,)
 
 
-def _best(trainer, starts, n_hidden, seed):
+def _best(
+    trainer: Trainer,
+    starts: Iterable[tuple[Model, NDArray[np.float64]]],
+    n_hidden: int,
+    seed: int,
+) -> tuple[float, Model, NDArray[np.float64]]:
     """The least loss of the candidates on noise held out, its model and parameters."""
     training, held_out = np.random.SeedSequence(seed).spawn(2)
     rng = np.random.default_rng(training)
     found = []
 
-    def compare(model, vector):
+    def compare(model: Model, vector: NDArray[np.float64]) -> None:
         sample = trainer.sample(
             model.channel, np.random.default_rng(held_out), held_out=True
         )
@@ -186,7 +202,12 @@ def _best(trainer, starts, n_hidden, seed):
     return min(found, key=lambda one: one[0])
 
 
-def trainer_of(task, X, targets, on_step=None):
+def trainer_of(
+    task: Any,
+    X: NDArray[np.floating],
+    targets: NDArray[Any] | None,
+    on_step: Callable[[], bool] | None = None,
+) -> tuple[Trainer, Whitening]:
     """The training data, standardised, once the task has been tried on them.
 
     Parameters
@@ -200,7 +221,7 @@ def trainer_of(task, X, targets, on_step=None):
     white : Whitening
     """
     soft = targets is None
-    if soft:
+    if targets is None:
         if not callable(getattr(task, "outputs", None)):
             raise TypeError(
                 "A task without outputs(X) needs targets to compare estimates with."
@@ -225,7 +246,13 @@ def trainer_of(task, X, targets, on_step=None):
     return trainer, white
 
 
-def _closed_forms(trainer, white, X, channel, limits):
+def _closed_forms(
+    trainer: Trainer,
+    white: Whitening,
+    X: NDArray[np.floating],
+    channel: Callable[[int], SphereChannel | BallChannel],
+    limits: tuple[int, ...],
+) -> Iterator[tuple[Model, NDArray[np.float64]]]:
     """Affine models that are best for the linearised task, both of its metrics.
 
     The code is the one of Propositions 1 to 4. On the sphere it is put into the
@@ -249,7 +276,12 @@ def _closed_forms(trainer, white, X, channel, limits):
             yield _affine(code, white, trainer.columns, one)
 
 
-def _affine(code, white, columns, channel):
+def _affine(
+    code: LinearCode,
+    white: Whitening,
+    columns: NDArray[np.int64],
+    channel: SphereChannel | BallChannel,
+) -> tuple[Model, NDArray[np.float64]]:
     """A linear code as an encoder and a decoder of standardised columns."""
     into = (code.encoder @ white.inverse / code.unit).T[columns]
     back = (white.root @ code.decoder).T[:, columns]

@@ -1,19 +1,22 @@
 """Learned encoders as the estimator uses them: what runs where, and which noise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
+from .._random import NoiseSource
 from .._validation import check_unmasked
 from ..mechanisms._noise import by_tiles
-from ..mechanisms._privunit import CalibratedCap
+from ..mechanisms._privunit import CalibratedCap, LiftedRelease
 from ._algorithm_one import published_encoder
 from ._base import FittedCode
 from ._channels import SphereChannel, code_channel
-from ._code_noise import code_noise, fixed_noise, no_noise
-from ._learned import learned_encoder
+from ._code_noise import CodeNoise, code_noise, fixed_noise, no_noise
+from ._learned import LearnedEncoder, learned_encoder
 from ._maps import CodeMap
 from ._task_models import task_of
 from ._whitening import standardized
@@ -30,7 +33,7 @@ __all__ = [
 _COMPONENTS, _PENALTY = 3, 0.001
 
 
-def is_linear(task):
+def is_linear(task: Any) -> bool:
     """Whether a task is learned from y, a matrix or a linear regression."""
     if callable(getattr(task, "value_and_gradient", None)):
         return False
@@ -50,7 +53,9 @@ class SphereNoise:
 
     cap: CalibratedCap
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Unbiased estimates of the unit vectors.
 
         Parameters
@@ -65,7 +70,9 @@ class SphereNoise:
         """
         channel = SphereChannel(self.cap.design)
 
-        def estimated(block, bits, rows, columns):
+        def estimated(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.float64]:
             return self.cap.estimates(channel.inputs(block), bits)
 
         return by_tiles(estimated, samples, source, whole_samples=True)
@@ -92,7 +99,9 @@ class LearnedPlan:
     encoder: CodeMap
     noise: Any
 
-    def randomize(self, rows, source):
+    def randomize(
+        self, rows: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Noisy codes of samples, of the type of `rows`.
 
         Parameters
@@ -111,8 +120,17 @@ class LearnedPlan:
 
 
 def learned_code(
-    model, rows, y, *, mechanism, epsilon, delta, n_components, n_hidden, on_step=None
-):
+    model: Any,
+    rows: NDArray[np.floating],
+    y: ArrayLike | None,
+    *,
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    n_components: int | None,
+    n_hidden: int,
+    on_step: Callable[[], bool] | None = None,
+) -> FittedCode:
     """Encoder and decoder learned for a task with a gradient, and sound noise.
 
     Parameters
@@ -138,7 +156,7 @@ def learned_code(
     """
     name = "privunit" if mechanism == "auto" else mechanism
 
-    def noise(size):
+    def noise(size: int) -> CodeNoise:
         if name == "none":
             return no_noise(size, clipped=True)
         return code_noise(name, size, epsilon, delta)
@@ -155,13 +173,22 @@ def learned_code(
         on_step=on_step,
     )
     taken = noise(learned.n_components)
-    release = SphereNoise(taken.plan.cap) if name == "privunit" else taken.plan
+    release: Any = taken.plan
+    if isinstance(release, LiftedRelease):
+        release = SphereNoise(release.cap)
     return _fitted(task, rows, targets, learned, taken, release, 1.0)
 
 
 def published_learned_code(
-    model, rows, y, *, epsilon, n_components, n_hidden, on_step=None
-):
+    model: Any,
+    rows: NDArray[np.floating],
+    y: ArrayLike | None,
+    *,
+    epsilon: float,
+    n_components: int | None,
+    n_hidden: int,
+    on_step: Callable[[], bool] | None = None,
+) -> FittedCode:
     """Algorithm 1 of the paper, with the noise that it claims suffices.
 
     Parameters
@@ -187,12 +214,14 @@ def published_learned_code(
         seed=0,
         on_epoch=on_step,
     )
-    channel = learned.channel
+    channel: Any = learned.channel
     noise = fixed_noise(channel.n_outputs, epsilon, channel.sensitivity)
     return _fitted(task, rows, targets, learned, noise, noise.plan, np.inf)
 
 
-def _task_and_targets(model, rows, y):
+def _task_and_targets(
+    model: Any, rows: NDArray[np.floating], y: ArrayLike | None
+) -> tuple[Any, NDArray[Any] | None]:
     """The task, and `y` where it has no outputs of its own."""
     task = task_of(model, rows)
     if callable(getattr(task, "outputs", None)) or y is None:
@@ -207,7 +236,15 @@ def _task_and_targets(model, rows, y):
     return task, targets
 
 
-def _fitted(task, rows, targets, learned, noise, release, radius):
+def _fitted(
+    task: Any,
+    rows: NDArray[np.floating],
+    targets: NDArray[Any] | None,
+    learned: LearnedEncoder,
+    noise: CodeNoise,
+    release: Any,
+    radius: float,
+) -> FittedCode:
     plan = LearnedPlan(
         learned.mean, learned.scale, learned.columns, learned.encoder, release
     )

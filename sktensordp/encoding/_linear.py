@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._whitening import Whitening, whitening
 
@@ -48,27 +49,29 @@ class LinearProblem:
     """
 
     whitening: Whitening
-    task: np.ndarray
-    h: np.ndarray
-    values: np.ndarray
-    basis: np.ndarray
+    task: NDArray[np.float64]
+    h: NDArray[np.float64]
+    values: NDArray[np.float64]
+    basis: NDArray[np.float64]
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """Variance of the task's output, tr(P^T P)."""
         return float(self.values.sum())
 
     @cached_property
-    def scores(self):
+    def scores(self) -> NDArray[np.float64]:
         """Q^T h of every row."""
         return self.h @ self.basis
 
-    def loss(self, away):
+    def loss(self, away: NDArray[np.float64]) -> float:
         """tr(P A A^T P^T), for an A given as Q^T A."""
         return float(self.values @ np.square(away).sum(axis=1))
 
 
-def linear_problem(rows, task, white):
+def linear_problem(
+    rows: NDArray[np.floating], task: NDArray[np.float64], white: Whitening
+) -> LinearProblem:
     """The problem of a task matrix on the fitting data.
 
     Parameters
@@ -103,7 +106,9 @@ def linear_problem(rows, task, white):
     return LinearProblem(white, seen, h, singular[kept] ** 2, right[kept].T)
 
 
-def noise_shares(values, ratio):
+def noise_shares(
+    values: NDArray[np.float64], ratio: float
+) -> tuple[NDArray[np.float64], float]:
     """The best scaling of the code's entries for noise that grows with their sum.
 
     Parameters
@@ -129,7 +134,9 @@ def noise_shares(values, ratio):
     return shares, float(loss)
 
 
-def scaled_basis(problem, shares):
+def scaled_basis(
+    problem: LinearProblem, shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Encoder E = diag(sigma) Q^T, with M = 1 (Propositions 2 and 3)."""
     return np.sqrt(shares)[:, np.newaxis] * problem.basis[:, : len(shares)].T
 
@@ -153,19 +160,21 @@ class LinearCode:
         Expected loss of the task, over the fitting data and the noise.
     """
 
-    encoder: np.ndarray
+    encoder: NDArray[np.float64]
     radius: float
-    decoder: np.ndarray
-    centre: np.ndarray
+    decoder: NDArray[np.float64]
+    centre: NDArray[np.float64]
     loss: float
 
     @property
-    def unit(self):
+    def unit(self) -> float:
         """What the code is divided by before noise is added."""
         return self.radius if math.isfinite(self.radius) else 1.0
 
 
-def plain_code(problem, encoder, variance):
+def plain_code(
+    problem: LinearProblem, encoder: NDArray[np.float64], variance: float
+) -> LinearCode:
     """The code that is not clipped, with noise of a variance (Proposition 1, Eq. 7).
 
     Parameters
@@ -187,14 +196,20 @@ def plain_code(problem, encoder, variance):
     return LinearCode(encoder, math.inf, decoder, np.zeros(size), loss)
 
 
-def code_norms(codes, order):
+def code_norms(codes: NDArray[np.floating], order: int) -> NDArray[np.float64]:
     """Norms of codes: of order 1 or 2."""
     if order == 1:
         return np.abs(codes).sum(axis=1)
     return np.sqrt(np.square(codes).sum(axis=1))
 
 
-def clipped_code(problem, encoder, radius, order, variance):
+def clipped_code(
+    problem: LinearProblem,
+    encoder: NDArray[np.float64],
+    radius: float,
+    order: int,
+    variance: float,
+) -> LinearCode:
     """The code clipped to a ball, with the decoder that is best for it.
 
     Parameters

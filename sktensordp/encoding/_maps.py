@@ -1,13 +1,20 @@
 """Maps between samples and codes: affine, plus one hidden layer if so wished."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["CodeMap", "MapShape", "in_columns"]
 
 
-def in_columns(rows, mean, scale, columns):
+def in_columns(
+    rows: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    columns: NDArray[np.int64],
+) -> NDArray[np.float64]:
     """Standardised rows in the original columns, the mean in those left out.
 
     Parameters
@@ -43,25 +50,25 @@ class MapShape:
     n_outputs: int
 
     @property
-    def shapes(self):
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of A, b, V, c and B."""
         wide = (self.n_inputs, self.n_hidden), (self.n_hidden,)
         affine = (self.n_inputs, self.n_outputs), (self.n_outputs,)
         return (*affine, *wide, (self.n_hidden, self.n_outputs))
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of parameters."""
         return sum(int(np.prod(shape)) for shape in self.shapes)
 
     @property
-    def weights(self):
+    def weights(self) -> NDArray[np.float64]:
         """One for weights, zero for biases."""
         return np.concatenate(
             [np.full(np.prod(shape), float(len(shape) == 2)) for shape in self.shapes]
         )
 
-    def parts(self, vector):
+    def parts(self, vector: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """A, b, V, c and B, as views."""
         found, start = [], 0
         for shape in self.shapes:
@@ -70,11 +77,13 @@ class MapShape:
             start = stop
         return found
 
-    def affine(self, A, b):
+    def affine(
+        self, A: NDArray[np.float64], b: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Parameters of a map without hidden units."""
         return np.concatenate([np.ravel(A), b])
 
-    def random(self, rng):
+    def random(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Random weights, and biases of zero."""
         parts = [
             rng.uniform(-1, 1, shape) / np.sqrt(shape[0])
@@ -84,7 +93,9 @@ class MapShape:
         ]
         return np.concatenate([part.ravel() for part in parts])
 
-    def forward(self, vector, rows):
+    def forward(
+        self, vector: NDArray[np.float64], rows: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Outputs, and those of the hidden layer."""
         A, b, V, c, B = self.parts(vector)
         outputs = rows @ A + b
@@ -96,7 +107,13 @@ class MapShape:
         outputs += hidden @ B
         return outputs, hidden
 
-    def gradient(self, vector, rows, hidden, slopes):
+    def gradient(
+        self,
+        vector: NDArray[np.float64],
+        rows: NDArray[np.float64],
+        hidden: Any,
+        slopes: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Gradient with respect to the parameters, and to the hidden layer's input."""
         B = self.parts(vector)[4]
         gradient = np.zeros_like(vector)
@@ -112,7 +129,12 @@ class MapShape:
         of_c[:] = inner.sum(axis=0)
         return gradient, inner
 
-    def pulled_back(self, vector, slopes, inner):
+    def pulled_back(
+        self,
+        vector: NDArray[np.float64],
+        slopes: NDArray[np.float64],
+        inner: NDArray[np.float64] | None,
+    ) -> NDArray[np.float64]:
         """Gradient with respect to the rows; `inner` as `gradient` returns it."""
         A, _, V, _, _ = self.parts(vector)
         back = slopes @ A.T
@@ -130,8 +152,8 @@ class CodeMap:
     """
 
     shape: MapShape
-    vector: np.ndarray
+    vector: NDArray[np.float64]
 
-    def __call__(self, rows):
+    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Outputs of the map."""
         return self.shape.forward(self.vector, rows)[0]

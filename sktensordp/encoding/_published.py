@@ -1,17 +1,25 @@
 """The paper's construction: Laplace noise for the code's range in the fitting data."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from ._code_noise import fixed_noise
-from ._linear import code_norms, plain_code
+from ._code_noise import CodeNoise, fixed_noise
+from ._linear import LinearCode, LinearProblem, code_norms, plain_code
 
 __all__ = ["l1_diameter", "published_code"]
 
 _BLOCK = 512
 
 
-def published_code(problem, encoder_for, epsilon):
+def published_code(
+    problem: LinearProblem,
+    encoder_for: Callable[[LinearProblem, float], NDArray[np.float64]],
+    epsilon: float,
+) -> tuple[LinearCode, CodeNoise]:
     """The recipe after Theorem 1, its decoder computed for the final noise.
 
     Parameters
@@ -35,7 +43,7 @@ def published_code(problem, encoder_for, epsilon):
     return plain_code(problem, encoder, noise.variance), noise
 
 
-def l1_diameter(points):
+def l1_diameter(points: NDArray[np.float64]) -> float:
     """Largest L1 distance of two rows, exactly.
 
     Parameters
@@ -62,5 +70,5 @@ def l1_diameter(points):
     return float(max(ranges))
 
 
-def _blocks(array):
+def _blocks(array: NDArray[Any]) -> list[NDArray[Any]]:
     return [array[i : i + _BLOCK] for i in range(0, len(array), _BLOCK)]

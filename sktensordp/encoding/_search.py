@@ -1,12 +1,23 @@
 """The search for an encoder's scaling and clip radius, on the fitting data."""
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
+from ._channels import BallChannel, SphereChannel
+from ._code_noise import CodeNoise
 from ._descent import descend
-from ._linear import clipped_code, code_norms, noise_shares, scaled_basis
+from ._linear import (
+    LinearCode,
+    LinearProblem,
+    clipped_code,
+    code_norms,
+    noise_shares,
+    scaled_basis,
+)
 
 __all__ = ["best_clip", "clip_levels", "improved", "search_scaling"]
 
@@ -18,7 +29,7 @@ _LOGITS = np.linspace(-3, 7, 16)
 _FINER = np.linspace(-1, 1, 9)
 
 
-def improved(problem, code, noise):
+def improved(problem: LinearProblem, code: LinearCode, noise: CodeNoise) -> LinearCode:
     """The code after a descent on its scaling, where that has less loss.
 
     Parameters
@@ -43,7 +54,12 @@ def improved(problem, code, noise):
     return min(code, other, key=lambda one: one.loss)
 
 
-def search_scaling(problem, noise, limit, level):
+def search_scaling(
+    problem: LinearProblem,
+    noise: Callable[[int], CodeNoise | SphereChannel | BallChannel],
+    limit: int | None,
+    level: float | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The scaling of Proposition 4, its free parameter c and its clip level searched.
 
     Cross-covariances of the clipped code's entries, which only clipping brings about,
@@ -81,12 +97,18 @@ def search_scaling(problem, noise, limit, level):
     return best, near
 
 
-def _thinned(problem):
+def _thinned(problem: LinearProblem) -> NDArray[np.int64]:
     n_samples = len(problem.h)
     return np.linspace(0, n_samples - 1, min(n_samples, _MOST_ROWS)).astype(int)
 
 
-def _losses(values, scores, shares, noise, levels):
+def _losses(
+    values: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    shares: Sequence[NDArray[np.float64]],
+    noise: Callable[[int], CodeNoise | SphereChannel | BallChannel],
+    levels: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Loss for every scaling and every clip level, relative to no code at all."""
     squares, lengths = np.square(scores), np.abs(scores)
     found = np.full((len(shares), len(levels)), math.inf)
@@ -110,11 +132,18 @@ def _losses(values, scores, shares, noise, levels):
     return found
 
 
-def _radii(norms, levels):
+def _radii(
+    norms: NDArray[np.float64], levels: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return np.maximum(np.quantile(norms, levels), 1e-6 * norms.max())
 
 
-def best_clip(problem, encoder, noise, levels):
+def best_clip(
+    problem: LinearProblem,
+    encoder: NDArray[np.float64],
+    noise: CodeNoise | SphereChannel | BallChannel,
+    levels: NDArray[np.float64],
+) -> LinearCode:
     """The code of an encoder, clipped where the loss is least.
 
     Parameters
@@ -137,6 +166,6 @@ def best_clip(problem, encoder, noise, levels):
     return min(codes, key=lambda code: code.loss)
 
 
-def clip_levels(level):
+def clip_levels(level: float | None) -> NDArray[np.float64]:
     """Clip levels to choose from; the one that is given, if one is."""
     return expit(_LOGITS) if level is None else np.array([level])

@@ -2,11 +2,14 @@
 
 import warnings
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from .._validation import check_numeric, check_unmasked
+from ._whitening import Whitening
 
 __all__ = ["task_matrix"]
 
@@ -18,7 +21,9 @@ _LARGEST_TARGET = 1e150
 _PENALTIES = np.logspace(-4, 5, 19)
 
 
-def task_matrix(task, rows, y, white):
+def task_matrix(
+    task: Any, rows: NDArray[np.floating], y: ArrayLike | None, white: Whitening
+) -> NDArray[np.float64]:
     """K of a task K x, in the original columns.
 
     Parameters
@@ -59,7 +64,9 @@ def task_matrix(task, rows, y, white):
     return matrix
 
 
-def _learned(rows, y, white):
+def _learned(
+    rows: NDArray[np.floating], y: ArrayLike, white: Whitening
+) -> NDArray[np.float64]:
     """Ridge regression of y, its penalty chosen by leaving one sample out."""
     from sklearn.linear_model import RidgeCV
 
@@ -77,7 +84,7 @@ def _learned(rows, y, white):
     return np.atleast_2d(model.coef_) / white.scale
 
 
-def _targets(y):
+def _targets(y: ArrayLike) -> NDArray[np.float64]:
     """Numbers to predict: `y` itself, or an indicator of every class in it."""
     check_unmasked(y, "y")
     labels = np.asarray(y)
@@ -94,7 +101,7 @@ def _targets(y):
     return np.asarray(y, dtype=float)
 
 
-def _of_model(model, n_features, white):
+def _of_model(model: Any, n_features: int, white: Whitening) -> NDArray[np.float64]:
     """Coefficients of a fitted model, after a look at whether they are all of it."""
     name = type(model).__name__
     refusal = (

@@ -1,14 +1,19 @@
 """The task-aware encoder: the budget goes where the task looks."""
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .._sklearn_compat import StrOptions
 from ._algorithm_one import N_EPOCHS
-from ._base import LinearEncoder, warn_of_published
+from ._base import FittedCode, LinearEncoder, warn_of_published
+from ._code_noise import CodeNoise
 from ._learned import most_steps
 from ._learned_plan import is_linear, learned_code, published_learned_code
-from ._linear import noise_shares, scaled_basis
+from ._linear import LinearCode, LinearProblem, noise_shares, scaled_basis
 from ._search import best_clip, improved, search_scaling
 
 __all__ = ["TaskAwareEncoder"]
@@ -174,14 +179,16 @@ class TaskAwareEncoder(LinearEncoder):
         self.random_state = random_state
 
     @property
-    def _n_steps(self):
+    def _n_steps(self) -> int:
         if is_linear(self.task):
             return 1
         if self.calibration == "published" and math.isfinite(self.epsilon):
             return N_EPOCHS
         return most_steps(self.n_components)
 
-    def _fitted(self, rows, y, on_step):
+    def _fitted(
+        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+    ) -> FittedCode:
         if is_linear(self.task):
             if self.encoder == "mlp":
                 raise ValueError(
@@ -192,7 +199,7 @@ class TaskAwareEncoder(LinearEncoder):
         if self.clip != "auto":
             raise ValueError("clip is for linear tasks; for others it is learned.")
         epsilon = float(self.epsilon)
-        options = {
+        options: dict[str, Any] = {
             "epsilon": epsilon,
             "n_components": self.n_components,
             "n_hidden": rows.shape[1] if self.encoder == "mlp" else 0,
@@ -207,14 +214,21 @@ class TaskAwareEncoder(LinearEncoder):
             self.task, rows, y, mechanism=mechanism, delta=delta, **options
         )
 
-    def _encoder(self, problem, ratio):
+    def _encoder(self, problem: LinearProblem, ratio: float) -> NDArray[np.float64]:
         values = problem.values[: self.n_components]
         return scaled_basis(problem, noise_shares(values, ratio)[0])
 
-    def _searched(self, problem, noise, level):
+    def _searched(
+        self,
+        problem: LinearProblem,
+        noise: Callable[[int], CodeNoise],
+        level: float | None,
+    ) -> tuple[LinearCode, CodeNoise]:
         shares, levels = search_scaling(problem, noise, self.n_components, level)
         chosen = noise(len(shares))
         return best_clip(problem, scaled_basis(problem, shares), chosen, levels), chosen
 
-    def _improved(self, problem, code, noise):
+    def _improved(
+        self, problem: LinearProblem, code: LinearCode, noise: CodeNoise
+    ) -> LinearCode:
         return improved(problem, code, noise)

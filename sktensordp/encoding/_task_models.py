@@ -1,8 +1,10 @@
 """Fitted models, recognised as tasks."""
 
 import warnings
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -15,7 +17,7 @@ __all__ = ["task_of"]
 _PROBES, _TOLERANCE = 50, 1e-4
 
 
-def task_of(model, X):
+def task_of(model: Any, X: NDArray[np.floating]) -> Any:
     """The task of a model.
 
     Parameters
@@ -64,7 +66,7 @@ def task_of(model, X):
     return task
 
 
-def _network(model):
+def _network(model: Any) -> NetworkTask:
     """Layers of a fitted model."""
     name = type(model).__name__
     coefficients = getattr(model, "coef_", None)
@@ -101,7 +103,7 @@ def _network(model):
     )
 
 
-def _after(scaler, task):
+def _after(scaler: Any, task: NetworkTask) -> NetworkTask:
     """The task, of samples that the scaler has yet to be applied to."""
     if not isinstance(scaler, StandardScaler) or not hasattr(scaler, "n_features_in_"):
         raise TypeError(
@@ -117,7 +119,7 @@ def _after(scaler, task):
     return NetworkTask(weights, biases, task.activation, task.link)
 
 
-def _answers(model, probes):
+def _answers(model: Any, probes: NDArray[np.floating]) -> NDArray[np.float64]:
     """What `NetworkTask.outputs` should be."""
     with warnings.catch_warnings():
         # Models fitted to a data frame warn of columns without names.

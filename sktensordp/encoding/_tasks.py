@@ -4,22 +4,25 @@ The loss of an estimate x_hat compares f(x_hat) with targets, which are soft by
 default: f(x) itself. Labels would be learned by heart.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 
 __all__ = ["NetworkTask", "check_gradient", "linearised"]
 
 # Activations by scikit-learn's names, and their derivatives as functions of what
 # they return.
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "identity": (lambda z: z, np.ones_like),
     "logistic": (expit, lambda a: a * (1 - a)),
     "tanh": (np.tanh, lambda a: 1 - np.square(a)),
     "relu": (lambda z: np.maximum(z, 0.0), lambda a: (a > 0).astype(float)),
 }
-_LINKS = {
+_LINKS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
     "logistic": expit,
     "softmax": lambda z: softmax(z, axis=1),
@@ -49,17 +52,19 @@ class NetworkTask:
         Activation of the last layer.
     """
 
-    weights: tuple[np.ndarray, ...]
-    biases: tuple[np.ndarray, ...]
+    weights: tuple[NDArray[np.float64], ...]
+    biases: tuple[NDArray[np.float64], ...]
     activation: str
     link: str
 
     @property
-    def n_features(self):
+    def n_features(self) -> int:
         """Size of a sample."""
         return len(self.weights[0])
 
-    def _layers(self, X):
+    def _layers(
+        self, X: NDArray[np.floating]
+    ) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
         """Outputs of the hidden layers, and the logits."""
         function = _ACTIVATIONS[self.activation][0]
         hidden, last = [], np.asarray(X, dtype=float)
@@ -68,14 +73,16 @@ class NetworkTask:
             hidden.append(last)
         return hidden, last @ self.weights[-1] + self.biases[-1]
 
-    def _pulled_back(self, hidden, cotangents):
+    def _pulled_back(
+        self, hidden: list[NDArray[np.float64]], cotangents: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Gradient with respect to the samples of <logits, cotangents>."""
         derivative = _ACTIVATIONS[self.activation][1]
         for weights, outputs in zip(self.weights[:0:-1], hidden[::-1], strict=True):
             cotangents = (cotangents @ weights.T) * derivative(outputs)
         return cotangents @ self.weights[0].T
 
-    def outputs(self, X):
+    def outputs(self, X: NDArray[np.floating]) -> NDArray[np.float64]:
         """f(x): probabilities, or predictions of a regression.
 
         Parameters
@@ -88,7 +95,9 @@ class NetworkTask:
         """
         return _LINKS[self.link](self._layers(X)[1])
 
-    def value_and_gradient(self, X_hat, targets):
+    def value_and_gradient(
+        self, X_hat: NDArray[np.floating], targets: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]:
         """Mean loss of estimates, and its gradient.
 
         Parameters
@@ -116,7 +125,7 @@ class NetworkTask:
         gradient = self._pulled_back(hidden, slopes / n_samples)
         return float(value) / n_samples, gradient
 
-    def metric(self, X, *, curved):
+    def metric(self, X: NDArray[np.floating], *, curved: bool) -> NDArray[np.float64]:
         """Mean over samples of J^T H J or of J^T J.
 
         Parameters
@@ -149,7 +158,9 @@ class NetworkTask:
         return metric / len(logits)
 
 
-def check_gradient(task, X_hat, targets):
+def check_gradient(
+    task: Any, X_hat: NDArray[np.floating], targets: NDArray[Any]
+) -> float:
     """Refuse a task whose answer is not a number and a gradient.
 
     Parameters
@@ -189,7 +200,14 @@ def check_gradient(task, X_hat, targets):
     return value
 
 
-def linearised(task, X, targets, scale, *, curved):
+def linearised(
+    task: Any,
+    X: NDArray[np.floating],
+    targets: NDArray[Any],
+    scale: NDArray[np.float64],
+    *,
+    curved: bool,
+) -> NDArray[np.float64]:
     """Matrix G such that the loss of x + d grows by about d^T G d, on average.
 
     Parameters

@@ -26,7 +26,7 @@ class TorchTask:
     module: Any
     link: str
 
-    def _tensor(self, array):
+    def _tensor(self, array: ArrayLike) -> Any:
         import torch
 
         like = next(self.module.parameters(), torch.zeros((), dtype=torch.float64))

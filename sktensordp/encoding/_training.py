@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ._channels import BallChannel, OpenChannel, SphereChannel
@@ -55,8 +56,8 @@ class Sample:
         As the channel draws it.
     """
 
-    rows: np.ndarray
-    targets: np.ndarray
+    rows: NDArray[np.float64]
+    targets: NDArray[Any]
     noise: Any
 
 
@@ -88,17 +89,23 @@ class Trainer:
     """
 
     task: Any
-    mean: np.ndarray
-    scale: np.ndarray
-    columns: np.ndarray
-    rows: np.ndarray
-    root: np.ndarray
-    targets: np.ndarray
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    columns: NDArray[np.int64]
+    rows: NDArray[np.float64]
+    root: NDArray[np.float64]
+    targets: NDArray[Any]
     soft: bool
     base: float
     on_step: Callable[[], bool] | None = None
 
-    def sample(self, channel, rng, *, held_out=False):
+    def sample(
+        self,
+        channel: SphereChannel | BallChannel | OpenChannel,
+        rng: np.random.Generator,
+        *,
+        held_out: bool = False,
+    ) -> Sample:
         """Rows, targets and noise.
 
         Parameters
@@ -125,11 +132,21 @@ class Trainer:
         targets = self.task.outputs(self.estimates(rows))
         return Sample(rows, targets, channel.draw(size, rng))
 
-    def estimates(self, rows):
+    def estimates(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standardised rows in the original columns."""
         return in_columns(rows, self.mean, self.scale, self.columns)
 
-    def _decoded(self, model, vector, released, targets):
+    def _decoded(
+        self,
+        model: Model,
+        vector: NDArray[np.float64],
+        released: NDArray[np.float64],
+        targets: NDArray[Any],
+    ) -> tuple[
+        float,
+        NDArray[np.float64],
+        tuple[NDArray[np.float64], NDArray[np.float64] | None],
+    ]:
         """Loss of a decoder, its gradient, and what leads on to the input's."""
         inputs = released / model.channel.spread
         rows, hidden = model.decoder.forward(vector, inputs)
@@ -139,7 +156,9 @@ class Trainer:
         gradient, inner = model.decoder.gradient(vector, inputs, hidden, slopes)
         return float(value), gradient, (slopes, inner)
 
-    def value_and_gradient(self, model, vector, sample):
+    def value_and_gradient(
+        self, model: Model, vector: NDArray[np.float64], sample: Sample
+    ) -> tuple[float, NDArray[np.float64]]:
         """Mean loss of a model, and its gradient.
 
         Parameters
@@ -163,36 +182,46 @@ class Trainer:
         of_encoder = model.encoder.gradient(first, sample.rows, hidden, back)[0]
         return value, np.concatenate([of_encoder, of_decoder])
 
-    def polished(self, model, vector, sample):
+    def polished(
+        self, model: Model, vector: NDArray[np.float64], sample: Sample
+    ) -> NDArray[np.float64]:
         """Parameters with the decoder trained, the encoder being left as it is."""
         first, second = np.split(vector, [model.encoder.size])
         codes = model.encoder.forward(first, sample.rows)[0]
         released = model.channel.forward(codes, sample.noise)[0]
 
-        def loss(trial):
+        def loss(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             return self._decoded(model, trial, released, sample.targets)[:2]
 
         found = self._minimised(loss, second, model.decoder.weights, POLISH)
         return np.concatenate([first, found])
 
-    def trained(self, model, vector, sample):
+    def trained(
+        self, model: Model, vector: NDArray[np.float64], sample: Sample
+    ) -> NDArray[np.float64]:
         """Parameters with encoder and decoder trained."""
 
-        def loss(trial):
+        def loss(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             return self.value_and_gradient(model, trial, sample)
 
         weights = np.concatenate([model.encoder.weights, model.decoder.weights])
         return self._minimised(loss, vector, weights, JOINT)
 
-    def _minimised(self, loss, start, weights, n_iterations):
-        penalty = _PENALTY * weights
+    def _minimised(
+        self,
+        loss: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
+        start: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        n_iterations: int,
+    ) -> NDArray[np.float64]:
+        penalty: Any = _PENALTY * weights
 
-        def penalised(trial):
+        def penalised(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             value, gradient = loss(trial)
             value = value / self.base + penalty @ trial**2
             return value, gradient / self.base + 2 * penalty * trial
 
-        def on_iteration(_):
+        def on_iteration(_: NDArray[np.float64]) -> None:
             if self.on_step is not None and self.on_step():
                 raise StopIteration
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["Whitening", "standardized", "whitening"]
 
@@ -31,17 +32,19 @@ class Whitening:
         L^+.
     """
 
-    mean: np.ndarray
-    scale: np.ndarray
-    root: np.ndarray
-    inverse: np.ndarray
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    root: NDArray[np.float64]
+    inverse: NDArray[np.float64]
 
-    def standardize(self, rows):
+    def standardize(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Standardised columns."""
         return standardized(rows, self.mean, self.scale)
 
 
-def standardized(rows, mean, scale):
+def standardized(
+    rows: NDArray[np.floating], mean: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """(rows - mean) / scale: finite numbers for every input of finite numbers."""
     with np.errstate(over="ignore"):
         standard = np.subtract(rows, mean, dtype=float)
@@ -49,7 +52,7 @@ def standardized(rows, mean, scale):
     return np.clip(standard, -_HUGE, _HUGE, out=standard)
 
 
-def whitening(rows):
+def whitening(rows: NDArray[np.floating]) -> Whitening:
     """Second moments of the fitting data, and what whitens them.
 
     Parameters

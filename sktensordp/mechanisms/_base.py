@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,11 +20,24 @@ from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import CALLERS_RELATION, unit_name
 from ..privacy._numbers import exact
-from ..privacy.calibration._sensitivity import declared_set
+from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
 from ._chunks import AS_SAMPLES, in_chunks
 from ._noise import Clipping
 
-__all__ = ["LocalMechanism", "NoiseMechanism", "ReleasingTransformer"]
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+__all__ = [
+    "LocalMechanism",
+    "NoiseMechanism",
+    "PlannedNoise",
+    "PlannedRelease",
+    "ReleasingTransformer",
+]
+
+# Plan, event or guarantee, noise variance and expected squared error.
+PlannedNoise = tuple[Any, "DpEvent", float | NDArray[np.float64], float]
+PlannedRelease = tuple[Any, PrivacyGuarantee, float | NDArray[np.float64], float]
 
 
 class ReleasingTransformer(
@@ -55,7 +68,7 @@ class ReleasingTransformer(
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.non_deterministic = math.isfinite(self.epsilon)
@@ -143,10 +156,10 @@ class ReleasingTransformer(
         self._check_framed(array, shape)
         return self._released(array, shape)
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "privacy_guarantee_")
 
-    def _released(self, samples, shape):
+    def _released(self, samples: Any, shape: tuple[int, ...]) -> Any:
         """Samples with noise, each of a shape."""
         # What was fitted decides, not a parameter that was set afterwards; plan and
         # guarantee of one fit, also where another thread fits meanwhile.
@@ -158,7 +171,7 @@ class ReleasingTransformer(
             rows = samples.reshape(len(samples), -1)
             return randomize(rows, source).reshape(len(samples), *shape)
 
-    def _samples(self, X):
+    def _samples(self, X: Any) -> Any:
         """Samples of the shape seen in `fit`."""
         check_is_fitted(self)
         array = self._validated(X, reset=False)
@@ -170,7 +183,7 @@ class ReleasingTransformer(
             )
         return array
 
-    def _validated(self, X, *, reset, **options):
+    def _validated(self, X: Any, *, reset: bool, **options: Any) -> Any:
         if is_dask(X):
             array, known = check_lazy(X), named_columns(X)
             checked(validate_data, self, known, reset=reset, skip_check_array=True)
@@ -183,12 +196,12 @@ class ReleasingTransformer(
             raise ValueError(f"Samples of shape {array.shape[1:]} have no entries.")
         return array
 
-    def _shape_of(self, X):
+    def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""
         if getattr(self, "tensor_shape", None) is None:
             return X.shape[1:]
         shape = tuple(self.tensor_shape)
-        if not shape or not all(isinstance(n, Integral) and n >= 1 for n in shape):
+        if not shape or not all(isinstance(n, Integral) and int(n) >= 1 for n in shape):
             raise ValueError(
                 f"tensor_shape must hold positive integers, got {self.tensor_shape!r}."
             )
@@ -200,11 +213,11 @@ class ReleasingTransformer(
             )
         return shape
 
-    def _output_shape(self, X):
+    def _output_shape(self, X: Any) -> tuple[int, ...]:
         """Shape of what is released of a sample."""
         return X.shape[1:]
 
-    def _check_framed(self, samples, shape):
+    def _check_framed(self, samples: Any, shape: tuple[int, ...]) -> None:
         """Refuse a data frame of what is lazy, or not rows."""
         if is_dask(samples) and wants_frame(self):
             raise ValueError(
@@ -219,7 +232,7 @@ class ReleasingTransformer(
                 f"an array."
             )
 
-    def _error_by_epsilon(self, X, y):
+    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
         """Expected error as a function of epsilon; of `X` the shape alone is read.
 
         `y` is for estimators that learn from it.
@@ -233,15 +246,15 @@ class ReleasingTransformer(
         return lambda epsilon: self.set_params(epsilon=epsilon).fit(zeros)._worst_error
 
     @property
-    def _worst_error(self):
+    def _worst_error(self) -> float:
         """Largest expected squared error of a sample of the domain."""
         return self.expected_squared_error_
 
-    def _is_declared(self):
+    def _is_declared(self) -> bool:
         """Whether the domain is declared, so that no value need be read."""
         raise NotImplementedError
 
-    def _plan_release(self, shape, X):
+    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         """Plan, guarantee, noise variance and expected squared error.
 
         `X` is None where a guarantee is asked for before there are data; it is read
@@ -249,9 +262,9 @@ class ReleasingTransformer(
         """
         raise NotImplementedError
 
-    def _finite_plan(self, shape, X):
+    def _finite_plan(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         """The same, where the noise can be represented."""
-        plan = None, None, math.inf, math.inf
+        plan: Any = None, None, math.inf, math.inf
         with np.errstate(over="ignore"), suppress(OverflowError):
             plan = self._plan_release(shape, X)
         if not (np.all(np.isfinite(plan[2])) and np.isfinite(plan[3])):
@@ -261,7 +274,7 @@ class ReleasingTransformer(
             )
         return plan
 
-    def _planned_guarantee(self, fitted=None):
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         if not hasattr(fitted, "sample_shape_"):
             raise TypeError(
                 f"What {type(self).__name__} guarantees depends on the shape of the "
@@ -272,7 +285,7 @@ class ReleasingTransformer(
             warnings.simplefilter("ignore", UnsoundClaimWarning)
             return self._plan_release(fitted.sample_shape_, None)[1]
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         protected = "the rows of X, not y"
         if self._unit != "sample":
             protected = f"{unit_name(self._unit)}, neither a whole sample nor y"
@@ -290,8 +303,15 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
 
     expected_squared_error_: float
 
-    _source = ""
-    _noise_name = ""
+    @property
+    def _source(self) -> str:
+        """The theorem that the guarantee rests on."""
+        return ""
+
+    @property
+    def _noise_name(self) -> str:
+        """The noise, for the statement of the guarantee."""
+        return ""
 
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
@@ -320,15 +340,15 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             )
         return super().get_feature_names_out(input_features)
 
-    def _is_declared(self):
+    def _is_declared(self) -> bool:
         return any(value is not None for value in self._declarations().values())
 
-    def _declarations(self):
+    def _declarations(self) -> dict[str, Any]:
         """What the parameters say of the domain; a mechanism may lack some of them."""
         names = ("bounds", "norm_bound", "sensitivity")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
-    def _domain(self, shape, X):
+    def _domain(self, shape: tuple[int, ...], X: Any) -> tuple[SensitivitySet, bool]:
         """Sensitivity set, and whether it was declared."""
         declarations = self._declarations()
         domain = declared_set(shape, **declarations)
@@ -345,9 +365,11 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             )
         if not low < high:
             low, high = low - 0.5, high + 0.5
-        return declared_set(shape, bounds=(low, high)), False
+        box = declared_set(shape, bounds=(low, high))
+        assert box is not None
+        return box, False
 
-    def _plan_release(self, shape, X):
+    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         design = self._design(shape)
         domain, declared = self._domain(shape, X)
         if math.isinf(self.epsilon):
@@ -355,14 +377,16 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         plan, event, variance, error = self._noise(shape, domain, design)
         return plan, self._guarantee(event, domain, declared), variance, error
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> Any:
         """What does not depend on the domain; raises where a parameter does not fit."""
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         """Plan, event, noise variance and expected squared error."""
         raise NotImplementedError
 
-    def _no_guarantee(self):
+    def _no_guarantee(self) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
         return PrivacyGuarantee.of(
@@ -372,11 +396,13 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             source="not private",
         )
 
-    def _claims(self):
+    def _claims(self) -> tuple[float, float]:
         """Epsilon and delta that the parameters stand for, or that a paper claims."""
         return float(self.epsilon), float(getattr(self, "delta", 0.0))
 
-    def _guarantee(self, event, domain, declared):
+    def _guarantee(
+        self, event: "DpEvent", domain: SensitivitySet, declared: bool
+    ) -> PrivacyGuarantee:
         """Guarantee of one call of `transform`."""
         from dp_accounting import dp_event
 
@@ -397,7 +423,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
                 ". The range of the samples was read off the samples themselves, "
                 "which protects nobody; declare their domain."
             )
-        fields = {
+        fields: dict[str, Any] = {
             "unit": "sample",
             "relation": relation,
             "statement": statement,

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._dask import map_chunks
-from .._random import SentSource
+from .._random import NoiseSource, SentSource
 from .._validation import check_numeric, checked
 
 __all__ = ["AS_SAMPLES", "DTYPES", "in_chunks"]
@@ -36,7 +37,7 @@ class _ChunkWork:
     name: str
     input_name: str
 
-    def __call__(self, number, chunk):
+    def __call__(self, number: int, chunk: Any) -> NDArray[np.floating]:
         check_numeric(chunk, self.input_name)
         array = checked(
             check_array, chunk, **AS_SAMPLES, input_name=self.input_name,
@@ -48,7 +49,15 @@ class _ChunkWork:
         return self.method(rows, self.source.part(number))
 
 
-def in_chunks(method, X, shape, estimator, *, source=None, input_name="X"):
+def in_chunks(
+    method: Callable[..., NDArray[np.floating]],
+    X: Any,
+    shape: tuple[int, ...],
+    estimator: object,
+    *,
+    source: NoiseSource | None = None,
+    input_name: str = "X",
+) -> Any:
     """A method of rows, applied lazily to the chunks of a Dask array.
 
     Parameters

@@ -1,10 +1,10 @@
 """Tensor variate Gaussian noise: a factor, weights and directions for every mode."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import StrOptions
 from ..privacy.calibration._gaussian import (
@@ -12,7 +12,8 @@ from ..privacy.calibration._gaussian import (
     published_bound,
     published_variances,
 )
-from ._structured import StructuredNoise
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._structured import ModeDesign, StructuredNoise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 __all__ = ["MatrixGaussian", "TensorVariateGaussian"]
@@ -145,7 +146,7 @@ class TensorVariateGaussian(StructuredNoise):
         self.calibration = calibration
         self.random_state = random_state
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         n_modes = len(shape)
         utility = [None] * n_modes if self.utility is None else list(self.utility)
         directions = self.directions
@@ -164,7 +165,12 @@ class TensorVariateGaussian(StructuredNoise):
             weights.append(mode_weights(w, checked[-1], size))
         return checked, weights
 
-    def _published_sigmas(self, shape, domain, weights):
+    def _published_sigmas(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        weights: list[NDArray[np.float64]],
+    ) -> list[NDArray[np.float64]]:
         bound = published_bound(
             domain.n_entries, float(self.epsilon), float(self.delta), domain.l2
         )
@@ -200,12 +206,12 @@ class MatrixGaussian(TensorVariateGaussian):
     _noise_name = "matrix Gaussian noise"
     _theorem = "Yang et al. (Matrix Gaussian mechanisms), Theorem 1"
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of MatrixGaussian must be matrices, got shape {shape}; "

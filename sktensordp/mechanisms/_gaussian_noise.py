@@ -6,16 +6,23 @@ rounding of the values, the floating-point errors of whitening, and the sampler 
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import gaussian_mu
 from ..privacy._numbers import shown
 from ..privacy.accounting._gaussian import gaussian_epsilon
 from ..privacy.calibration._gaussian import box_mu, diagonal_bound
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ._noise import AddedNoise, WhitenedNoise
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = [
     "GaussianNoise",
@@ -53,12 +60,14 @@ class GaussianNoise:
     scale: float
 
     @property
-    def event(self):
+    def event(self) -> "DpEvent":
         """What one release of a sample is, for accounting."""
         return gaussian_event(self.mu, self.lattice)
 
 
-def ideal_budget(epsilon, delta, residual_epsilon, residual_delta):
+def ideal_budget(
+    epsilon: float, delta: float, residual_epsilon: float, residual_delta: float
+) -> tuple[float, float]:
     """What is left of epsilon and delta for the ideal law that a sampler stands for.
 
     Raises
@@ -76,7 +85,7 @@ def ideal_budget(epsilon, delta, residual_epsilon, residual_delta):
     return epsilon - 2 * e1, ideal_delta
 
 
-def gaussian_event(mu, lattice):
+def gaussian_event(mu: float, lattice: GaussianLattice) -> "DpEvent":
     """What a release with noise of this mu on a lattice is, for accounting."""
     from dp_accounting import dp_event
 
@@ -87,7 +96,9 @@ def gaussian_event(mu, lattice):
     return dp_event.ComposedDpEvent([noise, residual])
 
 
-def largest_within(value, event_of, epsilon, delta):
+def largest_within(
+    value: float, event_of: Callable[[float], "DpEvent"], epsilon: float, delta: float
+) -> float:
     """`value`, or a little less, so that its event keeps (epsilon, delta) to the digit.
 
     Parameters
@@ -114,7 +125,7 @@ def largest_within(value, event_of, epsilon, delta):
     )
 
 
-def mu_within(epsilon, delta, lattice):
+def mu_within(epsilon: float, delta: float, lattice: GaussianLattice) -> float:
     """Largest mu of ideal noise that leaves room for the sampler's residual."""
     residual = lattice.residual_epsilon, lattice.residual_delta
     mu = gaussian_mu(*ideal_budget(epsilon, delta, *residual))
@@ -122,7 +133,9 @@ def mu_within(epsilon, delta, lattice):
     return mu / _ROUNDED_UP**2
 
 
-def within_budget(lattice, mu, epsilon, delta):
+def within_budget(
+    lattice: GaussianLattice, mu: float, epsilon: float, delta: float
+) -> tuple[GaussianLattice, float]:
     """The lattice under noise large enough for (epsilon, delta), its sampler included.
 
     Parameters
@@ -148,7 +161,14 @@ def within_budget(lattice, mu, epsilon, delta):
         lattice = found
 
 
-def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):
+def diagonal_noise(
+    domain: SensitivitySet,
+    sigma: float | NDArray[np.float64],
+    epsilon: float,
+    delta: float,
+    *,
+    rescale: bool,
+) -> GaussianNoise:
     """Independent noise with standard deviations `sigma`.
 
     Parameters
@@ -177,12 +197,16 @@ def diagonal_noise(domain, sigma, epsilon, delta, *, rescale):
     return GaussianNoise(AddedNoise(domain, lattice), mu, lattice, scale)
 
 
-def _kept(mu, epsilon, delta):
+def _kept(mu: float, epsilon: float, delta: float) -> float:
     """About the epsilon that noise keeps of what it claims; the residual is for it."""
     return min(epsilon, max(gaussian_epsilon(mu, delta), 1e-3))
 
 
-def _diagonal_mu(domain, sigma, step):
+def _diagonal_mu(
+    domain: SensitivitySet,
+    sigma: float | NDArray[np.float64],
+    step: float | NDArray[np.float64],
+) -> float:
     """Mu of noise on a lattice, the rounding of the values included."""
     n = domain.n_entries
     repeats = n if np.ndim(step) == 0 else 1
@@ -198,7 +222,16 @@ def _diagonal_mu(domain, sigma, step):
     return box_mu(domain.widths, sigma, diameter) * _ROUNDED_UP
 
 
-def rotated_noise(domain, shape, directions, sigmas, epsilon, delta, *, rescale):
+def rotated_noise(
+    domain: SensitivitySet,
+    shape: tuple[int, ...],
+    directions: Sequence[NDArray[np.float64] | None],
+    sigmas: Sequence[NDArray[np.float64]],
+    epsilon: float,
+    delta: float,
+    *,
+    rescale: bool,
+) -> GaussianNoise:
     """Noise N x_1 U_1 ... x_N U_N with U_k = W_k diag(sigma_k).
 
     Parameters
@@ -226,7 +259,17 @@ def rotated_noise(domain, shape, directions, sigmas, epsilon, delta, *, rescale)
     )
 
 
-def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, rescale):
+def whitened_noise(
+    domain: SensitivitySet,
+    shape: tuple[int, ...],
+    whitening: Sequence[NDArray[np.float64]],
+    colouring: Sequence[NDArray[np.float64]],
+    mu: float,
+    epsilon: float,
+    delta: float,
+    *,
+    rescale: bool,
+) -> GaussianNoise:
     """Noise that is of unit variance once a sample is whitened.
 
     Parameters
@@ -255,9 +298,11 @@ def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, r
     if rescale:
         target = mu_within(epsilon, delta, lattice)
         scale = mu / target
-    centre, largest = 0.0, math.inf
+    centre: Any = 0.0
+    largest = math.inf
     if domain.has_box:
-        centre = (domain.low + domain.high) / 2
+        low: Any = domain.low
+        centre = (low + domain.high) / 2
         largest = float(np.max(domain.width)) / 2 * (1 + 4 * _EPS)
     if domain.norm_bound is not None:
         reach = domain.norm_bound + float(np.max(np.abs(centre)))
@@ -267,7 +312,7 @@ def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, r
         # Errors of a five-hundredth of mu are affordable, and far beyond any value.
         largest = 0.001 * target / error
     # Whitened values are rounded to the lattice; before that, products are rounded.
-    extra = lattice.step * math.sqrt(n) + 2 * error * largest
+    extra = float(lattice.step) * math.sqrt(n) + 2 * error * largest
     if rescale:
         if extra >= target / 2:
             raise ValueError(
@@ -281,7 +326,7 @@ def whitened_noise(domain, shape, whitening, colouring, mu, epsilon, delta, *, r
     return GaussianNoise(plan, (mu / scale + extra) * _ROUNDED_UP, lattice, scale)
 
 
-def _product_error(matrices, n_entries):
+def _product_error(matrices: Sequence[NDArray[np.float64]], n_entries: int) -> float:
     """Euclidean error of the mode products of a sample with entries up to 1.
 
     A product of n terms errs by n u |M| |x| at most, u being half of epsilon; see
@@ -299,7 +344,12 @@ def _product_error(matrices, n_entries):
     return terms * _EPS / 2 * 1.01 * growth * math.sqrt(n_entries)
 
 
-def _rotated_mu(domain, shape, directions, sigmas):
+def _rotated_mu(
+    domain: SensitivitySet,
+    shape: tuple[int, ...],
+    directions: Sequence[NDArray[np.float64] | None],
+    sigmas: Sequence[NDArray[np.float64]],
+) -> float:
     """Bound on mu: the ball by spectral norms, the box by a diagonal of each mode."""
     bounds = []
     if math.isfinite(domain.diameter):

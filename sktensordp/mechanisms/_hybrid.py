@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .._random import NoiseSource
 from ..noise._piecewise import (
     HYBRID_FROM,
     LARGEST_EPSILON,
@@ -15,13 +17,13 @@ from ..noise._piecewise import (
     subsets,
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import LocalMechanism
+from ._base import LocalMechanism, PlannedNoise
 from ._noise import Clipping, by_tiles
 
 __all__ = ["HybridMechanism"]
 
 
-def best_n_sampled(epsilon, n_entries):
+def best_n_sampled(epsilon: float, n_entries: int) -> int:
     """How many entries to sample: the number with the least largest squared error.
 
     The closed form of the largest expected squared error over the box is taken from
@@ -72,13 +74,15 @@ class SampledEntries:
     n_sampled: int
 
     @property
-    def coefficients(self):
+    def coefficients(self) -> tuple[float, float]:
         """c0 and c2: a released entry at t in [-1, 1] has the variance c0 + c2 t^2."""
         c0, c2 = map(float, self.law.variance_coefficients)
         scale = self.domain.n_entries / self.n_sampled
         return scale * c0, scale * c2 + (scale - 1)
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Released samples.
 
         Parameters
@@ -90,11 +94,14 @@ class SampledEntries:
         -------
         noisy : ndarray of the shape and type of `samples`
         """
-        centre = (self.domain.low + self.domain.high) / 2
+        low: Any = self.domain.low
+        centre = (low + self.domain.high) / 2
         reach = self.domain.width / 2 * (self.domain.n_entries / self.n_sampled)
 
-        def noisy_subset(block, bits, rows, columns):
-            chosen = subsets(bits, *block.shape, self.n_sampled)
+        def noisy_subset(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.floating]:
+            chosen = subsets(bits, len(block), block.shape[1], self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
             t = self.law.randomize(index.ravel(), bits).reshape(chosen.shape)
             noisy = _of(centre, chosen) + _of(reach, chosen) * t
@@ -105,14 +112,14 @@ class SampledEntries:
 
         return by_tiles(noisy_subset, samples, source, whole_samples=True)
 
-    def variance(self, samples):
+    def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
         """Variance of every released entry, of the shape of `samples`, float64."""
         index = self._index(samples, slice(None)).astype(float)
         t = 2 * index / self.law.n_steps - 1
         c0, c2 = self.coefficients
         return np.square(self.domain.width / 2) * (c0 + c2 * t**2)
 
-    def _index(self, values, entries):
+    def _index(self, values: NDArray[np.floating], entries: Any) -> NDArray[np.uint64]:
         """Nearest of the steps from one end of an entry's range to the other."""
         low, high = _of(self.domain.low, entries), _of(self.domain.high, entries)
         steps = np.clip(values, low, high, dtype=float) - low
@@ -120,7 +127,7 @@ class SampledEntries:
         return np.minimum(np.rint(steps), self.law.n_steps).astype(np.uint64)
 
 
-def _of(bound, entries):
+def _of(bound: Any, entries: Any) -> Any:
     return bound if np.ndim(bound) == 0 else bound[entries]
 
 
@@ -221,7 +228,7 @@ class HybridMechanism(LocalMechanism):
             return math.prod(self.sample_shape_)
         return self._plan.n_sampled
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> tuple[HybridLaw, int] | None:
         """Law of an entry and how many entries; None where nothing is randomised."""
         epsilon = float(self.epsilon)
         if math.isinf(epsilon):
@@ -231,7 +238,9 @@ class HybridMechanism(LocalMechanism):
         share = max(math.nextafter(epsilon / n_sampled, 0.0), 5e-324)
         return hybrid_law(share), n_sampled
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import PureDpEvent

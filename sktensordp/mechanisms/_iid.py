@@ -1,18 +1,22 @@
 """Noise that is the same in every entry: the Laplace and the Gaussian mechanism."""
 
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._sklearn_compat import StrOptions
-from ..noise import laplace_lattice
+from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import gaussian_mu
 from ..privacy._numbers import exact
-from ._base import NoiseMechanism
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._base import NoiseMechanism, PlannedNoise
 from ._gaussian_noise import diagonal_noise, largest_within
 from ._noise import AddedNoise
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
 
@@ -114,8 +118,12 @@ class LaplaceMechanism(NoiseMechanism):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _noise(self, shape, domain, design):
-        ends = (domain.low, domain.high) if domain.has_box else (-math.inf, math.inf)
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
+        ends: tuple[Any, Any] = -math.inf, math.inf
+        if domain.has_box:
+            ends = domain.low, domain.high
         lattice = laplace_lattice(
             *ends, float(self.epsilon), n_cells=domain.n_entries, l1=domain.l1
         )
@@ -123,17 +131,18 @@ class LaplaceMechanism(NoiseMechanism):
         event = self._event(domain, lattice)
         return AddedNoise(domain, lattice), event, variance, variance * math.prod(shape)
 
-    def _event(self, domain, lattice):
+    def _event(self, domain: SensitivitySet, lattice: LaplaceLattice) -> "DpEvent":
         """A composition over the entries where each has its own range."""
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import LatticeLaplaceDpEvent, PureDpEvent
 
-        steps, counts = np.unique(lattice.n_steps, return_counts=True)
+        n_steps: Any = lattice.n_steps
+        steps, counts = np.unique(n_steps, return_counts=True)
         separate = domain.has_box and domain.norm_bound is None
         if not separate or len(steps) > _MOST_KINDS:
             return PureDpEvent(lattice.epsilon)
-        if np.ndim(lattice.n_steps) == 0:
+        if np.ndim(n_steps) == 0:
             counts = counts * domain.n_entries
         return dp_event.ComposedDpEvent(
             [
@@ -251,12 +260,12 @@ class GaussianMechanism(NoiseMechanism):
         self.random_state = random_state
 
     @property
-    def _source(self):
+    def _source(self) -> str:
         if self.calibration == "classic":
             return "Dwork and Roth (2014), Theorem A.1; the truth by Balle and Wang"
         return "Balle and Wang (2018), Theorem 8"
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> None:
         if self.calibration == "classic" and 1 < self.epsilon < math.inf:
             raise ValueError(
                 f"calibration='classic' is proved for epsilon <= 1 alone, got epsilon "
@@ -264,7 +273,9 @@ class GaussianMechanism(NoiseMechanism):
                 f"epsilon."
             )
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         epsilon, delta = float(self.epsilon), float(self.delta)
         sound = self.calibration == "sound"
         if sound:

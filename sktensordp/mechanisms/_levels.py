@@ -1,10 +1,13 @@
 """How to randomise levels within a budget: which law, which probability of keeping."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from ..privacy import gaussian_mu
@@ -12,6 +15,9 @@ from ..privacy.accounting._randomized_response import (
     LevelLaw,
     optimal_composition_delta,
 )
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["LevelDesign", "design_levels"]
 
@@ -57,22 +63,22 @@ class LevelDesign:
     debias: bool
 
     @property
-    def keeps(self):
+    def keeps(self) -> NDArray[np.float64]:
         """Probability of keeping, of every kind: multiples of 2^-52."""
         return np.floor(self.keep * self.shares / _KEEP_UNIT) * _KEEP_UNIT
 
     @cached_property
-    def _moves(self):
+    def _moves(self) -> NDArray[np.float64]:
         return self.law.moves()
 
     @cached_property
-    def _rounded(self):
+    def _rounded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Weights of the moves rounded down, and what each row lacks."""
         weights = np.floor(self._moves * float(_TOTAL)).astype(np.int64)
         return weights, _TOTAL - weights.sum(axis=1)
 
     @property
-    def moves(self):
+    def moves(self) -> NDArray[np.int64] | None:
         """Integer weights of the moves, of a common sum; None for "geometric"."""
         if self.law.noise == "geometric":
             return None
@@ -82,7 +88,7 @@ class LevelDesign:
         return weights
 
     @property
-    def residual(self):
+    def residual(self) -> float:
         """Largest |log ratio| of an integer weight to what it stands for."""
         if self.law.noise == "geometric":
             return 0.0
@@ -95,7 +101,7 @@ class LevelDesign:
         return _ROUNDING + 2 * max(1 / least, float(largest.max()))
 
     @property
-    def event(self):
+    def event(self) -> "DpEvent":
         """What the release of a whole sample does."""
         from dp_accounting import dp_event
 
@@ -115,7 +121,7 @@ class LevelDesign:
         total = self.residual * int(self.counts.sum())
         return dp_event.ComposedDpEvent([*parts, SamplerResidualDpEvent(total, 0.0)])
 
-    def keeps_budget(self, epsilon, delta):
+    def keeps_budget(self, epsilon: float, delta: float) -> bool:
         """Whether the release of a whole sample is (epsilon, delta)-DP, both ways."""
         from ..privacy.accounting._curves import event_epsilon
 
@@ -123,7 +129,7 @@ class LevelDesign:
             return False
         return event_epsilon(self.event, delta) <= epsilon
 
-    def excess(self, epsilon, delta):
+    def excess(self, epsilon: float, delta: float) -> float:
         """How far the release of a whole sample is beyond (epsilon, delta)-DP.
 
         At most 0 where it keeps that; continuous in the parameters of the design.
@@ -137,7 +143,7 @@ class LevelDesign:
         return math.log(max(event_delta(self.event, epsilon), 1e-300) / delta)
 
     @cached_property
-    def outputs(self):
+    def outputs(self) -> NDArray[np.float64]:
         """What an output stands for, in levels, by kind: (n_kinds, n_levels).
 
         With Q the channel (rows: inputs) they solve Q h = (0, ..., k - 1). The moves
@@ -155,7 +161,7 @@ class LevelDesign:
             h = (vectors.T @ (levels / root)) / (keeps + (1 - keeps) * values)
             return root * (h @ vectors.T)
 
-    def moments(self):
+    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and variance of what is released of each level, by kind, in levels.
 
         Returns
@@ -177,7 +183,7 @@ class LevelDesign:
             squares = keeps * squares + (1 - keeps) * (squares @ moves.T)
             return means, squares - (means - middle) ** 2
 
-    def errors(self):
+    def errors(self) -> NDArray[np.float64]:
         """Expected squared error of what is released of each level, by kind.
 
         Infinite where no output has the level as its mean.
@@ -190,8 +196,16 @@ class LevelDesign:
 
 
 def design_levels(
-    noise, n_levels, shares, counts, debias, epsilon, delta, keep=None, rate=None
-):
+    noise: str,
+    n_levels: int,
+    shares: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    debias: bool,
+    epsilon: float,
+    delta: float,
+    keep: float | None = None,
+    rate: float | None = None,
+) -> LevelDesign:
     """Law of least expected squared error for a sample under a budget.
 
     Parameters
@@ -221,19 +235,27 @@ def design_levels(
         its moves too rare to be represented.
     """
 
-    def design(keep, rate, shares=shares, counts=counts):
+    def design(
+        keep: float,
+        rate: float,
+        shares: NDArray[np.float64] = shares,
+        counts: NDArray[np.int64] = counts,
+    ) -> LevelDesign:
         if noise == "geometric":
             # Its sampler takes fractions of integers.
             rate = max(math.floor(rate / _RATE_UNIT), 1) * _RATE_UNIT
         law = LevelLaw(noise, n_levels, rate)
         return LevelDesign(law, keep, shares, counts, debias)
 
-    def largest(make, start):
+    def largest(
+        make: Callable[[float], LevelDesign], start: float
+    ) -> LevelDesign | None:
         return _largest(make, start, epsilon, delta)
 
     if epsilon < _SMALLEST:
         raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     span = LevelLaw.span_of(noise, n_levels)
+    found: LevelDesign | None
     if keep is not None and rate is not None:
         found = design(keep, rate)
         found = found if found.keeps_budget(epsilon, delta) else None
@@ -245,7 +267,7 @@ def design_levels(
         found = largest(lambda rate: design(keep, rate), _LARGEST / span)
     else:
 
-        def shared(share, budget, *kinds):
+        def shared(share: float, budget: float, *kinds: NDArray[Any]) -> LevelDesign:
             """`share` of an entry's budget for the moves, the rest for keeping."""
             rate = share * budget / span
             keep = design(0.0, rate).law.keep(budget)
@@ -253,8 +275,8 @@ def design_levels(
 
         found = _best(shared, noise, n_levels, _few(shares, counts), epsilon, delta)
     if found is None:
-        given = {"keep_probability": keep, "scale": rate}
-        given = " and ".join(name for name, value in given.items() if value is not None)
+        asked = {"keep_probability": keep, "scale": rate}
+        given = " and ".join(name for name, value in asked.items() if value is not None)
         raise ValueError(
             f"No randomised response with this {given or 'number of levels'} keeps "
             f"epsilon = {epsilon} and delta = {delta} for {counts.sum()} entries."
@@ -267,24 +289,28 @@ def design_levels(
     return found
 
 
-def _groups(shares):
+def _groups(shares: NDArray[np.float64]) -> NDArray[np.integer]:
     """Numbers of the groups of kinds that are accounted for together."""
     if shares.size <= _MOST_GROUPS:
         return np.arange(shares.size)
     return np.ceil(shares * (_MOST_GROUPS / shares.max())).astype(int)
 
 
-def _few(shares, counts):
+def _few(
+    shares: NDArray[np.float64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """The average kind of each group, and how many entries are like it."""
     numbers, group = np.unique(_groups(shares), return_inverse=True)
     totals = np.bincount(group, counts, numbers.size)
     return np.bincount(group, counts * shares, numbers.size) / totals, totals
 
 
-def _largest(make, start, epsilon, delta):
+def _largest(
+    make: Callable[[float], LevelDesign], start: float, epsilon: float, delta: float
+) -> LevelDesign | None:
     """The design of largest parameter up to `start` that keeps the budget, or None."""
 
-    def excess(log_parameter):
+    def excess(log_parameter: float) -> float:
         return make(math.exp(log_parameter)).excess(epsilon, delta)
 
     high = math.log(start)
@@ -304,7 +330,14 @@ def _largest(make, start, epsilon, delta):
     return None
 
 
-def _best(shared, noise, n_levels, kinds, epsilon, delta):
+def _best(
+    shared: Callable[..., LevelDesign],
+    noise: str,
+    n_levels: int,
+    kinds: tuple[NDArray[np.float64], NDArray[Any]],
+    epsilon: float,
+    delta: float,
+) -> LevelDesign | None:
     """The design that errs least, of those that a search over shares suggests.
 
     What an entry may spend depends on the law. To choose the share of the moves, it is
@@ -314,10 +347,10 @@ def _best(shared, noise, n_levels, kinds, epsilon, delta):
     """
     n_entries = int(kinds[1].sum())
 
-    def by_theorem(share):
+    def by_theorem(share: float) -> float:
         return spent
 
-    def by_limit(share):
+    def by_limit(share: float) -> float:
         return _limit_budget(shared, share, n_entries, epsilon, delta)
 
     spent = min(_theorem_budget(n_entries, epsilon, delta), _LARGEST)
@@ -325,7 +358,7 @@ def _best(shared, noise, n_levels, kinds, epsilon, delta):
     found = []
     for rule in rules:
 
-        def error(share, rule=rule):
+        def error(share: float, rule: Callable[[float], float] = rule) -> float:
             return _total_error(shared(share, rule(share), *kinds))
 
         tried = _SHARES[1:] if noise == "geometric" else _SHARES
@@ -340,23 +373,23 @@ def _best(shared, noise, n_levels, kinds, epsilon, delta):
         )
         share = float(best.x) if best.fun < errors[i] else float(tried[i])
         start = min(4 * rule(share), _LARGEST)
-        design = _largest(lambda e, s=share: shared(s, e), start, epsilon, delta)
+        design = _largest(partial(shared, share), start, epsilon, delta)
         if design is not None:
             found.append(design)
     return min(found, key=_total_error, default=None)
 
 
-def _total_error(design):
+def _total_error(design: LevelDesign) -> float:
     return float(design.counts @ design.errors().max(axis=1))
 
 
-def _theorem_budget(n_entries, epsilon, delta):
+def _theorem_budget(n_entries: int, epsilon: float, delta: float) -> float:
     """Pure epsilon of an entry by the optimal composition theorem."""
     least = epsilon / n_entries
     if delta == 0:
         return least
 
-    def excess(log_budget):
+    def excess(log_budget: float) -> float:
         found = optimal_composition_delta(math.exp(log_budget), n_entries, epsilon)
         return math.log(max(found, 1e-300) / delta)
 
@@ -369,14 +402,20 @@ def _theorem_budget(n_entries, epsilon, delta):
     return math.exp(brentq(excess, low, most))
 
 
-def _limit_budget(shared, share, n_entries, epsilon, delta):
+def _limit_budget(
+    shared: Callable[..., LevelDesign],
+    share: float,
+    n_entries: int,
+    epsilon: float,
+    delta: float,
+) -> float:
     """Pure epsilon of an entry with this law by the Gaussian limit of its losses.
 
     The symmetric Kullback-Leibler divergence of Gaussian noise is mu^2.
     """
     target = gaussian_mu(epsilon, delta) ** 2 / n_entries
 
-    def excess(log_budget):
+    def excess(log_budget: float) -> float:
         design = shared(share, math.exp(log_budget))
         first, last = design.law.extreme_pair(design.keep)
         return math.log((first - last) @ np.log(first / last) / target)

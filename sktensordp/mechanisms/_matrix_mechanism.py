@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
+from .._random import NoiseSource
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
-from ._base import ReleasingTransformer
+from ._base import PlannedRelease, ReleasingTransformer
 from ._gaussian_noise import whitened_noise
 from ._strategy import optimal_strategy
 
@@ -120,29 +121,29 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         self.sensitivity = sensitivity
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = False
         return tags
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return np.size(self.noise_variance_)
 
-    def _is_declared(self):
+    def _is_declared(self) -> bool:
         return True
 
-    def _output_shape(self, X):
+    def _output_shape(self, X: Any) -> tuple[int, ...]:
         return (self._n_features_out,)
 
-    def _plan_release(self, shape, X):
+    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         from dp_accounting import dp_event
 
         workload = self._checked_workload(shape)
         modes = tuple(w.shape[-1] for w in workload)
         n_queries = math.prod(len(w) for w in workload)
         domain = SensitivitySet(shape[0], sensitivity=float(self.sensitivity))
-        fields = {
+        fields: dict[str, Any] = {
             "unit": self._unit,
             "relation": f"a change of at most {exact(self.sensitivity)}",
         }
@@ -191,7 +192,7 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         )
         return noise.plan, guarantee, variance, float(variance.sum())
 
-    def _checked_workload(self, shape):
+    def _checked_workload(self, shape: tuple[int, ...]) -> list[NDArray[np.float64]]:
         """Matrices whose Kronecker product is the workload; a vector is a diagonal."""
         if len(shape) != 1:
             raise ValueError(
@@ -199,11 +200,12 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             )
         if self.workload is None:
             return [np.ones(shape[0])]
+        workload: Any = self.workload
         try:
-            ragged = np.ndim(self.workload) != 2
+            ragged = np.ndim(workload) != 2
         except ValueError:
             ragged = True
-        given = list(self.workload) if ragged else [self.workload]
+        given = list(workload) if ragged else [workload]
         try:
             matrices = [np.asarray(w, dtype=float) for w in given]
         except (TypeError, ValueError) as error:
@@ -223,11 +225,15 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
 class ExactAnswers:
     """The answers without noise: what epsilon = inf leaves."""
 
-    def __init__(self, shape, workload):
+    def __init__(
+        self, shape: tuple[int, ...], workload: tuple[NDArray[np.float64], ...]
+    ) -> None:
         self.shape = shape
         self.workload = workload
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource | None
+    ) -> NDArray[np.floating]:
         """Answers; `source` is not used."""
         answers = mode_products(samples.reshape(-1, *self.shape), self.workload)
         return answers.reshape(len(samples), -1).astype(samples.dtype, copy=False)

@@ -1,14 +1,17 @@
 """The matrix variate Gaussian mechanism, a baseline."""
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..privacy.calibration._gaussian import matrix_variate_bound
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._base import PlannedNoise
 from ._gaussian_noise import diagonal_noise, rotated_noise
-from ._structured import StructuredNoise, flat_product
+from ._structured import ModeDesign, StructuredNoise, flat_product
 
 __all__ = ["MatrixVariateGaussian"]
 
@@ -119,12 +122,12 @@ class MatrixVariateGaussian(StructuredNoise):
         self.calibration = calibration
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of MatrixVariateGaussian must be matrices, got shape "
@@ -137,7 +140,9 @@ class MatrixVariateGaussian(StructuredNoise):
             sigmas.append(np.sqrt(variances))
         return directions, sigmas
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         epsilon, delta = float(self.epsilon), float(self.delta)
         directions, sigmas = design
         sound = self.calibration == "sound"
@@ -158,20 +163,32 @@ class MatrixVariateGaussian(StructuredNoise):
         variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
         return noise.plan, noise.event, variance, float(variance.sum())
 
-    def _published_scale(self, shape, domain, sigmas):
+    def _published_scale(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        sigmas: Sequence[NDArray[np.float64]],
+    ) -> float:
         if math.isinf(domain.radius):
             raise ValueError(
                 "calibration='published' needs the largest norm of a sample; declare "
                 "bounds or norm_bound."
             )
+        n_rows, n_columns = shape
         bound = matrix_variate_bound(
-            shape, float(self.epsilon), float(self.delta), domain.l2, domain.radius
+            (n_rows, n_columns),
+            float(self.epsilon),
+            float(self.delta),
+            domain.l2,
+            domain.radius,
         )
         spectra = math.prod(float(np.linalg.norm(s**-2.0)) for s in sigmas)
         return math.sqrt(spectra / bound)
 
 
-def _check_covariance(covariance, size, name):
+def _check_covariance(
+    covariance: ArrayLike | None, size: int, name: str
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64]]:
     """Eigenvectors (None for the axes) and eigenvalues of a covariance."""
     if covariance is None:
         return None, np.ones(size)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -135,7 +136,7 @@ def mean(
     return MeanEstimate(found, error)
 
 
-def _modes(symmetric, shape):
+def _modes(symmetric: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Modes that are permuted: an ordered tuple of axes of a sample."""
     if isinstance(symmetric, bool | np.bool_):
         modes = tuple(range(len(shape))) if symmetric else ()
@@ -160,7 +161,9 @@ def _modes(symmetric, shape):
     return modes
 
 
-def _moments(samples, modes, exponent):
+def _moments(
+    samples: NDArray[np.floating], modes: tuple[int, ...], exponent: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean of the projected samples and their sum of squares around it.
 
     In units of 2^`exponent`.
@@ -181,7 +184,9 @@ def _moments(samples, modes, exponent):
     return total, squares
 
 
-def _symmetrized(block, modes):
+def _symmetrized(
+    block: NDArray[np.float64], modes: tuple[int, ...]
+) -> NDArray[np.float64]:
     """Average of the samples over all permutations of some of their modes.
 
     The permutations of k modes are those of the first k - 1, followed by nothing or by

@@ -29,12 +29,12 @@ __all__ = [
 _TILE = 2**16
 
 
-def _parts(size, length):
+def _parts(size: int, length: int) -> list[slice]:
     """Slices of at most `length` that cover range(size)."""
     return [slice(i, min(i + length, size)) for i in range(0, size, length)]
 
 
-def sample_parts(samples):
+def sample_parts(samples: NDArray[np.floating]) -> list[slice]:
     """Slices of whole samples, of some 2^16 entries."""
     n_samples, n_entries = samples.shape
     return _parts(n_samples, max(1, _TILE // n_entries))
@@ -84,17 +84,21 @@ class Clipping:
 
     domain: SensitivitySet
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource | None
+    ) -> NDArray[np.floating]:
         """Clipped samples; `source` is not used."""
         fractions = self.domain.segments(samples)
 
-        def clipped(block, bits, rows, columns):
+        def clipped(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.float64]:
             part = None if fractions is None else fractions[rows]
             return self.domain.clip(block, columns, part)
 
         return by_tiles(clipped, samples, None)
 
-    def variance(self, samples):
+    def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
         """No entry has any."""
         return np.zeros(samples.shape)
 
@@ -106,7 +110,9 @@ class AddedNoise:
     domain: SensitivitySet
     lattice: GaussianLattice | LaplaceLattice
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Noisy samples.
 
         Parameters
@@ -120,7 +126,9 @@ class AddedNoise:
         """
         fractions = self.domain.segments(samples)
 
-        def noisy(block, bits, rows, columns):
+        def noisy(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.float64]:
             # A lattice with a range clips to it.
             if fractions is not None:
                 block = self.domain.clip(block, columns, fractions[rows])
@@ -161,7 +169,9 @@ class WhitenedNoise:
     centre: float | np.ndarray
     limit: float
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Noisy samples.
 
         Parameters
@@ -174,7 +184,8 @@ class WhitenedNoise:
         noisy : ndarray of shape (n_samples, n_coloured), of the type of `samples`
         """
         fractions = self.domain.segments(samples)
-        everything, number, out = slice(None), 0, None
+        everything, number = slice(None), 0
+        out: Any = None
         for rows in sample_parts(samples):
             part = None if fractions is None else fractions[rows]
             block = self.domain.clip(samples[rows], everything, part)

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from .._random import NoiseSource
 from ..noise._cap import CapSampler
 from ..privacy.calibration._privunit import (
     PrivUnitDesign,
@@ -14,7 +16,7 @@ from ..privacy.calibration._privunit import (
     privunit_design,
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import NoiseMechanism
+from ._base import NoiseMechanism, PlannedNoise
 from ._noise import by_tiles
 
 __all__ = ["CalibratedCap", "PrivUnit", "calibrated_cap"]
@@ -44,11 +46,11 @@ class CalibratedCap:
     residual: float
 
     @property
-    def epsilon(self):
+    def epsilon(self) -> float:
         """Pure epsilon of a release."""
         return self.design.epsilon + self.residual
 
-    def estimates(self, units, bits):
+    def estimates(self, units: NDArray[np.float64], bits: Any) -> NDArray[np.float64]:
         """Unbiased estimates of unit vectors.
 
         Parameters
@@ -69,7 +71,7 @@ class CalibratedCap:
         return points
 
 
-def calibrated_cap(dimension, epsilon):
+def calibrated_cap(dimension: int, epsilon: float) -> CalibratedCap:
     """PrivUnit on the unit sphere of R^`dimension` under pure `epsilon`.
 
     Parameters
@@ -111,7 +113,7 @@ def calibrated_cap(dimension, epsilon):
     )
 
 
-def _residual(sampler):
+def _residual(sampler: CapSampler) -> float:
     """What a release costs beyond its design, at most (doc/privunit.md)."""
     dimension = sampler.dimension
     masses = cap_log_odds(dimension, *sampler.outer)
@@ -138,7 +140,9 @@ class LiftedRelease:
     radius: float
     cap: CalibratedCap
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Unbiased estimates of the clipped samples.
 
         Parameters
@@ -152,7 +156,9 @@ class LiftedRelease:
         """
         fractions = self.domain.segments(samples)
 
-        def estimated(block, bits, rows, columns):
+        def estimated(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.float64]:
             part = None if fractions is None else fractions[rows]
             block = self.domain.clip(block, columns, part)
             noisy = self.cap.estimates(self._lifted(block), bits)[:, :-1]
@@ -162,7 +168,7 @@ class LiftedRelease:
 
         return by_tiles(estimated, samples, source, whole_samples=True)
 
-    def _lifted(self, block):
+    def _lifted(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
         """Unit vectors whose first entries are (x - centre) / radius."""
         units = np.empty((len(block), block.shape[1] + 1))
         inner = np.subtract(block, self.centre, out=units[:, :-1])
@@ -272,7 +278,9 @@ class PrivUnit(NoiseMechanism):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         from ..privacy.accounting._events import PureDpEvent
 
         cap = calibrated_cap(domain.n_entries + 1, float(self.epsilon))
@@ -283,7 +291,7 @@ class PrivUnit(NoiseMechanism):
         return plan, event, variance, variance * domain.n_entries
 
 
-def _ball(domain):
+def _ball(domain: SensitivitySet) -> tuple[Any, float]:
     """Centre and radius of a ball that holds the domain."""
     radius = math.inf if domain.norm_bound is None else domain.norm_bound
     if domain.has_box:

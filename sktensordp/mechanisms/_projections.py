@@ -14,19 +14,24 @@ units of w) is m-GDP. All of it is added to the residual.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._random import NoiseSource
 from .._sklearn_compat import Interval
 from ..exceptions import PrivacyLeakWarning
 from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy.accounting._projections import projection_tau
-from ._base import ReleasingTransformer
+from ._base import PlannedRelease, ReleasingTransformer
 from ._gaussian_noise import ideal_budget, largest_within
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["JohnsonLindenstrauss"]
 
@@ -126,7 +131,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         self.norm_bound = norm_bound
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
@@ -147,14 +152,14 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         """
         raise ValueError("The matrices that are released have no feature names.")
 
-    def _is_declared(self):
+    def _is_declared(self) -> bool:
         return self.norm_bound is not None
 
-    def _output_shape(self, X):
+    def _output_shape(self, X: Any) -> tuple[int, ...]:
         return (X.shape[2], X.shape[2])
 
     @property
-    def _worst_error(self):
+    def _worst_error(self) -> float:
         """That of rows that are all the same, and as long as they may be."""
         plan, (n_rows, n_features) = self._plan, self.sample_shape_
         if plan.noise == 0:
@@ -163,7 +168,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         squares = (trace + noise) ** 2 + (n_features - 1) * noise**2
         return ((trace + n_features * noise) ** 2 + squares) / plan.n_projections
 
-    def _plan_release(self, shape, X):
+    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         from dp_accounting import dp_event
 
         if len(shape) != 2:
@@ -175,7 +180,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         bound = 1.0 if self.norm_bound is None else float(self.norm_bound)
         if self.norm_bound is None and X is not None:
             bound = self._inferred_bound(X)
-        fields = {"unit": self._unit, "relation": "add-or-remove"}
+        fields: dict[str, Any] = {"unit": self._unit, "relation": "add-or-remove"}
         nothing = np.zeros((n_features, n_features))
         if math.isinf(self.epsilon):
             guarantee = PrivacyGuarantee.of(
@@ -193,7 +198,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         while True:
             tau = largest_within(
                 projection_tau(*ideal_budget(epsilon, delta, *residual), r),
-                lambda t, residual=residual: self._event(t, residual),
+                partial(self._event, residual=residual),
                 epsilon,
                 delta,
             ) / (1 + 1e-12)
@@ -228,7 +233,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         variance = (1 + np.eye(n_features)) * plan.noise**4 / r
         return plan, guarantee, variance, float(variance.sum())
 
-    def _event(self, tau, residual):
+    def _event(self, tau: float, residual: tuple[float, float]) -> "DpEvent":
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import (
@@ -239,7 +244,14 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         draws = ProjectionDpEvent(int(self.n_projections), tau)
         return dp_event.ComposedDpEvent([draws, SamplerResidualDpEvent(*residual)])
 
-    def _projections(self, shape, bound, tau, epsilon, delta):
+    def _projections(
+        self,
+        shape: tuple[int, ...],
+        bound: float,
+        tau: float,
+        epsilon: float,
+        delta: float,
+    ) -> tuple["Projections", tuple[float, float]]:
         """Plan for a tau, and the distance of its sampler from ideal draws."""
         n_rows, n_features = shape
         r = int(self.n_projections)
@@ -249,7 +261,8 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         inner = gaussian_lattice(1.0, cells, epsilon, delta, fineness=_FINENESS)
         # Lengths in units of the noise; all rows together have norm sqrt(n) B.
         length = math.sqrt(n_rows * tau)
-        rounding = (outer.step / noise + inner.step * length) / 2 * math.sqrt(cells)
+        coarse, fine = float(outer.step), float(inner.step)
+        rounding = (coarse / noise + fine * length) / 2 * math.sqrt(cells)
         # The normals are longer than this with a probability below e^-72.
         longest = math.sqrt(cells) + 12
         errors = longest * 4 * (n_rows + 2) * (n_features + 2) * _EPS * length
@@ -268,10 +281,10 @@ class JohnsonLindenstrauss(ReleasingTransformer):
             + math.exp(log_d)
             + math.exp(-72)
         )
-        plan = Projections(shape, bound, r, noise, outer, inner)
+        plan = Projections((n_rows, n_features), bound, r, noise, outer, inner)
         return plan, (residual_epsilon, residual_delta)
 
-    def _inferred_bound(self, X):
+    def _inferred_bound(self, X: Any) -> float:
         import warnings
 
         largest = float(np.linalg.norm(X, axis=2).max())
@@ -311,7 +324,9 @@ class Projections:
     outer: GaussianLattice | None
     inner: GaussianLattice | None
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Estimates of A^T A.
 
         Parameters
@@ -334,7 +349,7 @@ class Projections:
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             lengths = np.maximum(lengths, self.bound / largest)
             rows *= np.minimum(largest, self.bound / lengths)
-            if self.noise == 0:
+            if self.outer is None or self.inner is None:
                 estimates[i] = rows.T @ rows
                 continue
             root = np.linalg.qr(rows, mode="r")

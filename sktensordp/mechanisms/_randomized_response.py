@@ -3,10 +3,10 @@
 import math
 import warnings
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,10 +18,15 @@ from ..noise import (
     gaussian_lattice,
     laplace_lattice,
 )
+from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import exact, shown
-from ._base import LocalMechanism
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._base import LocalMechanism, PlannedNoise
 from ._levels import design_levels
 from ._responses import LevelResponse, PublishedResponse
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["TensorRandomizedResponse"]
 
@@ -198,14 +203,14 @@ class TensorRandomizedResponse(LocalMechanism):
         """Scale of the moves or of the noise."""
         return self._fitted("scale")
 
-    def _fitted(self, name):
+    def _fitted(self, name: str) -> float:
         check_is_fitted(self, "sample_shape_")
         if not hasattr(self._plan, name):
             raise AttributeError("With epsilon = inf nothing is randomised.")
         return getattr(self._plan, name)
 
     @property
-    def _source(self):
+    def _source(self) -> str:
         if self.calibration == "published":
             return (
                 "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; the truth by the "
@@ -218,7 +223,7 @@ class TensorRandomizedResponse(LocalMechanism):
         )
 
     @property
-    def _noise_name(self):
+    def _noise_name(self) -> str:
         if self.calibration == "published":
             return f"entries that are kept or receive {self.noise.title()} noise"
         names = {
@@ -229,12 +234,14 @@ class TensorRandomizedResponse(LocalMechanism):
         }
         return f"levels that are kept or moved by {names[self.noise]} noise"
 
-    def _claims(self):
+    def _claims(self) -> tuple[float, float]:
         if self.calibration == "published":
             return float(self.epsilon), 0.0
         return super()._claims()
 
-    def _design(self, shape):
+    def _design(
+        self, shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.integer] | None]:
         """Shares 1 - weight of the kinds of entries, and the kind of each entry."""
         if self.calibration == "published":
             given = {
@@ -262,14 +269,21 @@ class TensorRandomizedResponse(LocalMechanism):
             return np.ones(1), None
         return np.unique(1 - _entry_weights(self.weights, shape), return_inverse=True)
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         shares, kinds = design
         publish = self.calibration == "published"
         plan, event = (self._publish if publish else self._sound)(domain, shares, kinds)
         variance, error = plan.noise_variance, plan.expected_squared_error
         return plan, event, _of_shape(variance, shape), error
 
-    def _sound(self, domain, shares, kinds):
+    def _sound(
+        self,
+        domain: SensitivitySet,
+        shares: NDArray[np.float64],
+        kinds: NDArray[np.integer] | None,
+    ) -> tuple[LevelResponse, "DpEvent"]:
         counts = np.array([domain.n_entries]) if kinds is None else np.bincount(kinds)
         rate = None if self.scale is None else float(self.scale)
         if rate is not None:
@@ -287,7 +301,12 @@ class TensorRandomizedResponse(LocalMechanism):
         )
         return LevelResponse.of(design, domain, kinds), design.event
 
-    def _publish(self, domain, shares, kinds):
+    def _publish(
+        self,
+        domain: SensitivitySet,
+        shares: NDArray[np.float64],
+        kinds: NDArray[np.integer] | None,
+    ) -> tuple[PublishedResponse, "DpEvent"]:
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import (
@@ -301,7 +320,8 @@ class TensorRandomizedResponse(LocalMechanism):
         if self.noise == "laplace":
             scale = width / epsilon
             density = 0.5 / scale
-            lattice = laplace_lattice(domain.low, domain.high, epsilon)
+            ends: tuple[Any, Any] = domain.low, domain.high
+            lattice = laplace_lattice(*ends, epsilon)
             one = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
             event, tail = dp_event.SelfComposedDpEvent(one, size), 0.0
         else:
@@ -327,7 +347,9 @@ class TensorRandomizedResponse(LocalMechanism):
         plan = PublishedResponse(domain, lattice, keeps, kinds, self.n_levels, scale)
         return plan, event
 
-    def _guarantee(self, event, domain, declared):
+    def _guarantee(
+        self, event: "DpEvent", domain: SensitivitySet, declared: bool
+    ) -> PrivacyGuarantee:
         found = super()._guarantee(event, domain, declared)
         if self.calibration == "published" and declared:
             warnings.warn(
@@ -340,7 +362,7 @@ class TensorRandomizedResponse(LocalMechanism):
         return found
 
 
-def _entry_weights(weights, shape):
+def _entry_weights(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Weights of all entries, flat."""
     try:
         found = np.asarray(weights, dtype=float)
@@ -357,5 +379,5 @@ def _entry_weights(weights, shape):
     return found.ravel()
 
 
-def _of_shape(value, shape):
+def _of_shape(value: Any, shape: tuple[int, ...]) -> float | NDArray[np.float64]:
     return float(value) if np.ndim(value) == 0 else value.reshape(shape)

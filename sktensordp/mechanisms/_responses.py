@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._random import NoiseSource
 from ..noise import (
     GaussianLattice,
     LaplaceLattice,
@@ -22,7 +25,7 @@ __all__ = ["LevelResponse", "PublishedResponse"]
 _KEEP_TOTAL, _PUBLISHED_TOTAL = 2**52, 2**60
 
 
-def _columns_of(values, columns):
+def _columns_of(values: Any, columns: Any) -> Any:
     return values if np.ndim(values) == 0 else values[columns]
 
 
@@ -54,12 +57,17 @@ class LevelResponse:
     thresholds: np.ndarray
     kinds: int | np.ndarray
     moves: np.ndarray | tuple[int, int]
-    outputs: np.ndarray
-    means: np.ndarray
-    variances: np.ndarray
+    outputs: NDArray[np.float64]
+    means: NDArray[np.float64]
+    variances: NDArray[np.float64]
 
     @classmethod
-    def of(cls, design: LevelDesign, domain, kinds):
+    def of(
+        cls,
+        design: LevelDesign,
+        domain: SensitivitySet,
+        kinds: NDArray[np.integer] | None,
+    ) -> Self:
         """The plan that carries out a design."""
         law = design.law
         scale = 1 / law.rate if law.rate else math.inf
@@ -79,12 +87,12 @@ class LevelResponse:
         )
 
     @property
-    def step(self):
+    def step(self) -> Any:
         """Distance of two levels, in units of the entries."""
         return self.domain.width / (self.n_levels - 1)
 
     @property
-    def noise_variance(self):
+    def noise_variance(self) -> Any:
         """Largest variance of an entry over its range."""
         squares = self.variances + self.means**2
         # Between two levels both moments are linear, and the variance is a parabola.
@@ -93,7 +101,7 @@ class LevelResponse:
         return _columns_of(largest, self.kinds) * self.step**2
 
     @property
-    def expected_squared_error(self):
+    def expected_squared_error(self) -> float:
         """Largest of a sample."""
         levels = np.arange(self.n_levels)
         errors = self.variances + (self.means - levels) ** 2
@@ -104,18 +112,20 @@ class LevelResponse:
         error = np.broadcast_to(error * self.step**2, self.domain.n_entries)
         return float(error.sum())
 
-    def variance(self, samples):
+    def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
         """Exact variance of what is released of each entry."""
         lower, upper, share = self._around(samples, slice(None))
         kinds = np.broadcast_to(self.kinds, samples.shape[1:])
 
-        def between(moment):
+        def between(moment: NDArray[np.float64]) -> NDArray[np.float64]:
             return moment[kinds, lower] * (1 - share) + moment[kinds, upper] * share
 
         squares = between(self.variances + self.means**2)
         return (squares - between(self.means) ** 2) * self.step**2
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Released samples.
 
         Parameters
@@ -128,7 +138,9 @@ class LevelResponse:
         released : ndarray of the shape and type of `samples`
         """
 
-        def moved(block, bits, rows, columns):
+        def moved(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.float64]:
             kinds = _columns_of(self.kinds, columns)
             lower, upper, share = self._around(block, columns)
             up = np.random.Generator(bits).random(share.shape) < share
@@ -142,7 +154,9 @@ class LevelResponse:
 
         return by_tiles(moved, samples, source)
 
-    def _around(self, block, columns):
+    def _around(
+        self, block: NDArray[np.floating], columns: slice
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """The two levels around each value, and the way from the lower to it."""
         position = self.domain.clip(block, columns, None)
         position -= _columns_of(self.domain.low, columns)
@@ -150,18 +164,20 @@ class LevelResponse:
         lower = np.clip(np.floor(position), 0, self.n_levels - 2).astype(np.int64)
         return lower, lower + 1, np.clip(position - lower, 0, 1)
 
-    def _moved(self, levels, bits):
+    def _moved(self, levels: NDArray[np.int64], bits: Any) -> NDArray[np.int64]:
         if isinstance(self.moves, tuple):
             noise = discrete_laplace(bits, *self.moves, levels.size)
             return levels + noise.reshape(levels.shape)
         return categorical(bits, self.moves, levels.ravel()).reshape(levels.shape)
 
 
-def _halfway(values):
+def _halfway(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (values[:, 1:] + values[:, :-1]) / 2
 
 
-def _largest_between(ends, middle):
+def _largest_between(
+    ends: NDArray[np.float64], middle: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Largest value of the parabolas through two neighbouring ends and their middle."""
     left, right = ends[:, :-1], ends[:, 1:]
     bend = 2 * middle - left - right  # a quarter of -second derivative, times two
@@ -199,43 +215,48 @@ class PublishedResponse:
     scale: float
 
     @property
-    def keep(self):
+    def keep(self) -> float:
         """Probability of keeping an entry of least weight."""
         return float(self.keeps.max())
 
     @property
-    def _entry_keeps(self):
+    def _entry_keeps(self) -> Any:
         return self.keeps[0] if self.kinds is None else self.keeps[self.kinds]
 
     @property
-    def noise_variance(self):
+    def noise_variance(self) -> Any:
         """Variance of an entry."""
         if isinstance(self.lattice, LaplaceLattice):
-            variance = self.lattice.noise_variance
+            variance: float | np.ndarray = self.lattice.noise_variance
         else:
             variance = self.lattice.sigma**2
         return variance * (1 - self._entry_keeps)
 
     @property
-    def expected_squared_error(self):
+    def expected_squared_error(self) -> float:
         """Of a sample, beyond what rounding to levels costs."""
         entries = np.broadcast_to(self.noise_variance, self.domain.n_entries)
         return float(entries.sum())
 
-    def variance(self, samples):
+    def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
         """Variance of what is released of each entry."""
         return np.broadcast_to(self.noise_variance, samples.shape).copy()
 
-    def randomize(self, samples, source):
+    def randomize(
+        self, samples: NDArray[np.floating], source: NoiseSource
+    ) -> NDArray[np.floating]:
         """Released samples, of the shape and type of `samples`."""
         thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
 
-        def kept_or_moved(block, bits, rows, columns):
+        def kept_or_moved(
+            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+        ) -> NDArray[np.float64]:
             block = self.domain.clip(block, columns, None)
             if self.n_levels is not None:
                 step = self.domain.width / (self.n_levels - 1)
-                index = np.rint((block - self.domain.low) / step)
-                block = self.domain.low + index * step
+                low: Any = self.domain.low
+                index = np.rint((block - low) / step)
+                block = low + index * step
             part = _columns_of(thresholds, columns)
             kept = bernoulli(bits, part, _PUBLISHED_TOTAL, block.shape)
             noisy = self.lattice.randomize(block, bits, columns)

@@ -18,6 +18,7 @@ the ratio, in half the steps.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 __all__ = ["Strategy", "optimal_strategy"]
@@ -52,7 +53,9 @@ class Strategy:
     lower_bound: float
 
 
-def _check_gram(gram):
+def _check_gram(
+    gram: ArrayLike,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
     """Positive-semidefinite `gram` with a largest entry of 1, and what it was."""
     gram = np.array(gram, dtype=float)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or gram.size == 0:
@@ -74,7 +77,9 @@ def _check_gram(gram):
     return (gram + gram.T) / 2, asked, scale
 
 
-def _fixed_point(gram, tol, max_iter):
+def _fixed_point(
+    gram: NDArray[np.float64], tol: float, max_iter: int
+) -> tuple[NDArray[np.float64], float]:
     """Best X, not yet scaled, and best lower bound."""
     lam = np.sqrt(gram.diagonal())
     least_cost, lower, least_gap, power = np.inf, 0.0, np.inf, _POWER
@@ -105,7 +110,9 @@ def _fixed_point(gram, tol, max_iter):
     return best, lower
 
 
-def optimal_strategy(gram, *, tol: float = 1e-9, max_iter: int = 500) -> Strategy:
+def optimal_strategy(
+    gram: ArrayLike, *, tol: float = 1e-9, max_iter: int = 500
+) -> Strategy:
     """Strategy of least total error for a workload, when one cell changes by 1.
 
     Parameters

@@ -7,17 +7,23 @@ the domain's differences.
 """
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._sklearn_compat import StrOptions
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
-from ._base import NoiseMechanism
-from ._gaussian_noise import diagonal_noise, rotated_noise
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._base import NoiseMechanism, PlannedNoise
+from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
 
-__all__ = ["StructuredNoise", "flat_product"]
+__all__ = ["ModeDesign", "StructuredNoise", "flat_product"]
+
+# Of every mode, directions (None for the axes), and weights or standard deviations.
+ModeDesign = tuple[list[NDArray[np.float64] | None], list[NDArray[np.float64]]]
 
 
 class StructuredNoise(NoiseMechanism):
@@ -32,20 +38,27 @@ class StructuredNoise(NoiseMechanism):
     }
 
     @property
-    def _source(self):
+    def _source(self) -> str:
         if self.calibration == "published":
             return f"{self._theorem}; the truth by {self._exact}"
         return self._exact
 
-    def _shared_modes(self, shape):
+    def _shared_modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Modes in which all entries are to have one variance."""
         return ()
 
-    def _published_sigmas(self, shape, domain, weights):
+    def _published_sigmas(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        weights: list[NDArray[np.float64]],
+    ) -> list[NDArray[np.float64]]:
         """Standard deviations along the directions of every mode."""
         raise NotImplementedError
 
-    def _noise(self, shape, domain, design):
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         epsilon, delta = float(self.epsilon), float(self.delta)
         directions, weights = design
         rotated = any(d is not None for d in directions)
@@ -73,7 +86,14 @@ class StructuredNoise(NoiseMechanism):
         variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
         return noise.plan, noise.event, variance, error * noise.scale**2
 
-    def _diagonal(self, shape, noise, domain, directions, weights):
+    def _diagonal(
+        self,
+        shape: tuple[int, ...],
+        noise: GaussianNoise,
+        domain: SensitivitySet,
+        directions: Sequence[NDArray[np.float64] | None],
+        weights: list[NDArray[np.float64]],
+    ) -> PlannedNoise:
         variance = np.square(noise.lattice.sigma)
         if np.ndim(variance) == 0:
             # The trace of the weights is that in every basis.
@@ -82,7 +102,12 @@ class StructuredNoise(NoiseMechanism):
         error = float(variance @ flat_product(weights, shape))
         return noise.plan, noise.event, variance.reshape(shape), error
 
-    def _best_sigma(self, shape, domain, weights):
+    def _best_sigma(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        weights: list[NDArray[np.float64]],
+    ) -> float | NDArray[np.float64]:
         """Standard deviations of least weighted cost, for ideal noise."""
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         flat = all(np.all(p == p[0]) for p in weights)
@@ -100,7 +125,9 @@ class StructuredNoise(NoiseMechanism):
         return np.sqrt(np.broadcast_to(variances, shape).ravel())
 
 
-def flat_product(vectors, shape):
+def flat_product(
+    vectors: Sequence[NDArray[np.float64]], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
     """Outer product of a vector for every mode, flat."""
     product = np.ones(1)
     for vector in vectors:

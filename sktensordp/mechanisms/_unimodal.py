@@ -2,10 +2,10 @@
 
 import math
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import StrOptions
 from ..privacy.calibration._gaussian import (
@@ -13,13 +13,16 @@ from ..privacy.calibration._gaussian import (
     published_bound,
     published_variances,
 )
-from ._structured import StructuredNoise
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._structured import ModeDesign, StructuredNoise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 __all__ = ["IndependentDirectionalNoise", "UnimodalDirectionalNoise"]
 
 
-def _design_of_mode(estimator, shape, directions=None):
+def _design_of_mode(
+    estimator: Any, shape: tuple[int, ...], directions: ArrayLike | str | None = None
+) -> ModeDesign:
     """Directions and weights: of one mode those of the estimator, else none."""
     if not -len(shape) <= estimator.mode < len(shape):
         raise ValueError(
@@ -27,18 +30,21 @@ def _design_of_mode(estimator, shape, directions=None):
         )
     k = estimator.mode % len(shape)
     utility = check_utility(estimator.utility, shape[k])
-    chosen, weights = [None] * len(shape), [np.ones(size) for size in shape]
+    chosen: list[NDArray[np.float64] | None] = [None] * len(shape)
+    weights = [np.ones(size) for size in shape]
     chosen[k] = check_directions(directions, utility, shape[k])
     weights[k] = mode_weights(utility, chosen[k], shape[k])
     return chosen, weights
 
 
-def _others(mode, shape):
+def _others(mode: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """All modes but one."""
     return tuple(k for k in range(len(shape)) if k != mode % len(shape))
 
 
-def _sigmas_of_mode(mode, shape, weights, bound):
+def _sigmas_of_mode(
+    mode: int, shape: tuple[int, ...], weights: list[NDArray[np.float64]], bound: float
+) -> list[NDArray[np.float64]]:
     """Published standard deviations: of one mode by its weights, of others one."""
     k = mode % len(shape)
     sigmas = [np.ones(size) for size in shape]
@@ -163,13 +169,18 @@ class UnimodalDirectionalNoise(StructuredNoise):
         self.calibration = calibration
         self.random_state = random_state
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         return _design_of_mode(self, shape, self.directions)
 
-    def _shared_modes(self, shape):
+    def _shared_modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return _others(self.mode, shape)
 
-    def _published_sigmas(self, shape, domain, weights):
+    def _published_sigmas(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        weights: list[NDArray[np.float64]],
+    ) -> list[NDArray[np.float64]]:
         bound = published_bound(
             domain.n_entries, float(self.epsilon), float(self.delta), domain.l2
         )
@@ -282,13 +293,18 @@ class IndependentDirectionalNoise(StructuredNoise):
         self.calibration = calibration
         self.random_state = random_state
 
-    def _design(self, shape):
+    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         return _design_of_mode(self, shape)
 
-    def _shared_modes(self, shape):
+    def _shared_modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return _others(self.mode, shape)
 
-    def _published_sigmas(self, shape, domain, weights):
+    def _published_sigmas(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        weights: list[NDArray[np.float64]],
+    ) -> list[NDArray[np.float64]]:
         if not domain.has_box:
             raise ValueError(
                 "calibration='published' speaks of entries in one range; declare "

@@ -1,6 +1,9 @@
 """Utility weights and noise directions of each mode, from what users pass."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["SINGULAR_VECTORS", "check_directions", "check_utility", "mode_weights"]
 
@@ -9,7 +12,9 @@ SINGULAR_VECTORS = "singular_vectors"
 _LARGEST = 1e50
 
 
-def check_utility(utility, size, name="utility"):
+def check_utility(
+    utility: Any, size: int, name: str = "utility"
+) -> NDArray[np.float64] | None:
     """Utility of one mode: a vector of length `size`, a matrix with as many columns.
 
     Returns
@@ -41,7 +46,12 @@ def check_utility(utility, size, name="utility"):
     return utility
 
 
-def check_directions(directions, utility, size, name="directions"):
+def check_directions(
+    directions: ArrayLike | None,
+    utility: NDArray[np.float64] | None,
+    size: int,
+    name: str = "directions",
+) -> NDArray[np.float64] | None:
     """Directions of one mode: an orthogonal matrix, its columns, or None for the axes.
 
     Parameters
@@ -81,7 +91,11 @@ def check_directions(directions, utility, size, name="directions"):
     return matrix
 
 
-def mode_weights(utility, directions, size):
+def mode_weights(
+    utility: NDArray[np.float64] | None,
+    directions: NDArray[np.float64] | None,
+    size: int,
+) -> NDArray[np.float64]:
     """P_i = sum_j (W W_U)_ji^2: what an error along each direction costs.
 
     Yang et al. (2021), Equation 23; a vector stands for a diagonal matrix.

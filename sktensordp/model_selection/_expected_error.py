@@ -1,6 +1,7 @@
 """Which epsilon is needed: the error to expect of an estimator, before it releases."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,7 +175,9 @@ def epsilon_needed(
     return high
 
 
-def _error_by_epsilon(estimator, X, y):
+def _error_by_epsilon(
+    estimator: Any, X: ArrayLike, y: ArrayLike | None
+) -> Callable[[float], float]:
     """Expected error as a function of epsilon."""
     if not hasattr(estimator, "_error_by_epsilon"):
         raise TypeError(

@@ -39,16 +39,19 @@ class Split:
 class Rows:
     """Rows are protected one by one; how many there are is public."""
 
-    def splits(self, X, y, cv, test_size, bits, groups=None):
+    def splits(
+        self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
+    ) -> list[Split]:
         """Training and test rows, by splits that depend on no value."""
         splitter, none = _splitter(cv, test_size, seed_of(bits)), np.zeros(0, np.intp)
-        return [Split(*parts, none) for parts in splitter.split(X, y, groups)]
+        parts = splitter.split(X, y, groups)
+        return [Split(train, test, none) for train, test in parts]
 
-    def total(self, steps, held_out):
+    def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
         """Sum of the scores; a row adds no more than STEPS."""
         return int(steps.sum())
 
-    def n_scored(self, splits):
+    def n_scored(self, splits: list[Split]) -> int:
         """By what to divide a sum for a mean."""
         return sum(len(split.test) for split in splits)
 
@@ -75,7 +78,9 @@ class Users:
     n_users: int
     n_held_out: int
 
-    def splits(self, X, y, cv, test_size, bits, groups=None):
+    def splits(
+        self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
+    ) -> list[Split]:
         """One of all rows."""
         chosen = np.random.default_rng(seed_of(bits)).permutation(self.n_users)
         out = np.zeros(self.n_users, dtype=bool)
@@ -95,7 +100,7 @@ class Users:
         n_without = self.n_held_out - int(np.count_nonzero(counts))
         return int((sums // np.maximum(counts, 1)).sum()) + n_without * (STEPS // 2)
 
-    def n_scored(self, splits):
+    def n_scored(self, splits: list[Split]) -> int:
         """By what to divide a sum for a mean."""
         return self.n_held_out
 
@@ -163,7 +168,7 @@ def seed_of(bits: Any) -> int:
     return int(bits.random_raw()) >> 32
 
 
-def _splitter(cv, test_size, seed):
+def _splitter(cv: Any, test_size: float, seed: int) -> Any:
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):

@@ -3,8 +3,9 @@
 import inspect
 import operator
 import warnings
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -169,7 +170,7 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
         )
 
 
-def _refuse_learner(name, step, learners):
+def _refuse_learner(name: str, step: Any, learners: list[str]) -> NoReturn:
     advice = (
         "Put a private step first, drop this one, or replace it by a stateless one "
         "(Normalizer, FunctionTransformer); or fit it to public data beforehand, and "
@@ -198,14 +199,14 @@ def left_out_of(estimator: Any) -> list[str]:
     return [s for _, _, found in _read(estimator) for s in found.unprotected]
 
 
-def _named(estimator):
+def _named(estimator: Any) -> list[tuple[str, Any]]:
     # Subclasses may use a record more often, as those that resample.
     if type(estimator) is not Pipeline:
         return [(type(estimator).__name__, estimator)]
     return [(n, s) for n, s in estimator.steps if s is not None and s != "passthrough"]
 
 
-def _read(estimator):
+def _read(estimator: Any) -> Iterator[tuple[str, Any, Found]]:
     """Name of each step, the step, and what is found in it."""
     noisy = False
     for name, step in _named(estimator):
@@ -240,14 +241,14 @@ def is_seeded(estimator: Any) -> bool:
     )
 
 
-def _keeps_shape(step):
+def _keeps_shape(step: Any) -> bool:
     step = step.estimator if isinstance(step, FrozenEstimator) else step
     # An encoder may pass its codes on.
     decoded = getattr(step, "output", "decoded") == "decoded"
     return decoded and isinstance(step, OneToOneFeatureMixin)
 
 
-def _planned(step, sample_shape):
+def _planned(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
     like = None
     if getattr(step, "tensor_shape", None) is not None:
         sample_shape = tuple(map(operator.index, step.tensor_shape))

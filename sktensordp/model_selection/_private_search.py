@@ -34,10 +34,11 @@ from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion._entries import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
+from ..noise._lattice import LaplaceLattice
 from ..privacy import PrivacyGuarantee, compose, privacy_of
-from ..privacy.accounting._repetitions import negative_binomial, poisson
+from ..privacy.accounting._repetitions import RepetitionLaw, negative_binomial, poisson
 from ..privacy.budgets._preauthorized import covered
-from ._groups import Users, check_groups, groups_of, seed_of, uses_of
+from ._groups import Rows, Split, Users, check_groups, groups_of, seed_of, uses_of
 from ._plan import (
     check_metadata,
     is_seeded,
@@ -47,7 +48,7 @@ from ._plan import (
     try_guarantee,
     whole_guarantee,
 )
-from ._scores import STEPS, row_score
+from ._scores import STEPS, RowScore, row_score
 
 __all__ = ["PrivateSearchCV"]
 
@@ -348,7 +349,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """
         return self._plan(np.shape(X)[1:])[-1]
 
-    def _plan(self, shape):
+    def _plan(
+        self, shape: tuple[int, ...]
+    ) -> tuple[
+        PrivacyGuarantee, Rows | Users, RepetitionLaw, LaplaceLattice, PrivacyGuarantee
+    ]:
         """Guarantee of a fit; whose scores count; law of tries; noise; guarantee."""
         from ..privacy.accounting._events import PureDpEvent
 
@@ -401,19 +406,19 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """Names of features seen in `fit`, where there were any."""
         return self.best_estimator_.feature_names_in_
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         # Set last of all.
         return hasattr(self, "cv_results_")
 
     @property
-    def _fits_again(self):
+    def _fits_again(self) -> bool:
         # Not by identity: True of NumPy is True, too.
         return self.refit != "keep" and bool(self.refit)
 
-    def _candidate(self, params):
+    def _candidate(self, params: Mapping[str, Any]) -> Any:
         return clone(self.estimator).set_params(**clone(params, safe=False))
 
-    def _routed(self, params):
+    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """Metadata for the fit of the estimator, and the group of every row."""
         if not params:
             return {}, None
@@ -429,7 +434,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             check_unmasked(data, name)
         return metadata, groups
 
-    def _tried(self, candidate, data, splits, score, planned):
+    def _tried(
+        self,
+        candidate: Any,
+        data: tuple[Any, Any, dict[str, Any]],
+        splits: list[Split],
+        score: tuple[RowScore, Rows | Users],
+        planned: PrivacyGuarantee,
+    ) -> list[tuple[int, Any]]:
         """Steps of the scores together, and the fitted candidate, for every split."""
         # One alone stays in this process, and keeps what never leaves it.
         return Parallel(n_jobs=self.n_jobs if len(splits) > 1 else 1)(
@@ -437,7 +449,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             for split in splits
         )
 
-    def _publish(self, score, n_splits):
+    def _publish(self, score: float, n_splits: int) -> None:
         """What scikit-learn's searches have, of the best candidate alone."""
         self.best_score_, self.best_index_, self.n_splits_ = score, 0, n_splits
         self.multimetric_ = False
@@ -450,12 +462,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "rank_test_score": np.array([1], dtype=np.int32),
         }
 
-    def _law(self):
+    def _law(self) -> RepetitionLaw:
         if self.law == "poisson":
             return poisson(float(self.n_iter))
         return negative_binomial(float(self.n_iter), float(self.eta))
 
-    def _guarantee(self, fit, one_try, law):
+    def _guarantee(
+        self, fit: PrivacyGuarantee, one_try: PrivacyGuarantee, law: RepetitionLaw
+    ) -> PrivacyGuarantee:
         """Of the choice, and of the last fit."""
         from ..privacy.accounting._events import SelectionDpEvent
 
@@ -474,7 +488,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement = f"{chosen.statement} And a fit of it to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _checked_where(self, X, y):
+    def _checked_where(self, X: Any, y: Any) -> Any:
         """Coordinates for a completion, else `X`; refused where nothing fits to it.
 
         Before anything is drawn, therefore not by a fit.
@@ -489,7 +503,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             return check_entries(estimator, X, y, estimator._declared_shape())[0]
         return X
 
-    def _check_searched(self):
+    def _check_searched(self) -> None:
         found = self.param_distributions
         grids = [found] if isinstance(found, Mapping) else list(found)
         if not grids or not all(isinstance(grid, Mapping) for grid in grids):
@@ -510,13 +524,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                         f"what it is expected to cost (expected_error)."
                     )
 
-    def _listed(self):
+    def _listed(self) -> list[Any]:
         """Candidates that are checked before anything is drawn.
 
         All combinations of lists, or of very many those in which every value occurs;
         of a distribution, one value that is the same every time.
         """
-        found, known = self.param_distributions, []
+        found = self.param_distributions
+        known: list[Any] = []
         for grid in [found] if isinstance(found, Mapping) else found:
             lists = {
                 name: [values.rvs(random_state=check_random_state(0))]
@@ -534,7 +549,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             known += map(self._candidate, combined)
         return known
 
-    def _check_candidate(self, candidate, planned, groups, shape):
+    def _check_candidate(
+        self,
+        candidate: Any,
+        planned: PrivacyGuarantee,
+        groups: Rows | Users,
+        shape: tuple[int, ...],
+    ) -> None:
         for step in steps_of(candidate):
             if hasattr(step, "_parameter_constraints"):
                 step._validate_params()
@@ -551,13 +572,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 "which is known protects nobody."
             )
 
-    def _planned_guarantee(self, fitted=None):
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         raise TypeError(
             "What a private search reveals depends on the shape of its data; it is "
             "known when it has been fitted."
         )
 
-    def _unprotected(self):
+    def _unprotected(self) -> list[str]:
         left_out = [
             sentence
             for one in (self.estimator, *self._listed())
@@ -577,31 +598,37 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ]
 
 
-def _alone(value):
+def _alone(value: Any) -> NDArray[np.object_]:
     """An array of one object, whatever that is."""
     found = np.empty(1, dtype=object)
     found[0] = value
     return found
 
 
-def _drawn(distributions, seed):
+def _drawn(distributions: Any, seed: int) -> dict[str, Any]:
     """One candidate, independent of all others."""
     sampler = ParameterSampler(distributions, 1, random_state=seed)
     return next(iter(sampler))
 
 
-def _is_same(guarantee, other):
+def _is_same(guarantee: PrivacyGuarantee, other: PrivacyGuarantee) -> bool:
     said = [(g.event, g.unit, g.relation) for g in (guarantee, other)]
     return said[0] == said[1]
 
 
-def _fold_in(model, X, y, rows):
+def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:
     """Units' own rows from some rows of the data, if there are any."""
     if len(rows):
         model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
 
 
-def _fitted(candidate, data, split, scores, planned):
+def _fitted(
+    candidate: Any,
+    data: tuple[Any, Any, dict[str, Any]],
+    split: Split,
+    scores: tuple[RowScore, Rows | Users],
+    planned: PrivacyGuarantee,
+) -> tuple[int, Any]:
     """Steps of the scores together, and the fitted candidate."""
     (X, y, metadata), (score, groups) = data, scores
     fitting, held_out = (safe_indexing(X, part) for part in (split.train, split.test))

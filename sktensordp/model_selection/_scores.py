@@ -96,7 +96,7 @@ def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
     return RowScore(of_rows, (low, high), root)
 
 
-def _from_values(scoring, estimator):
+def _from_values(scoring: Any, estimator: Any) -> tuple[float, float] | None:
     """Range of minus an error where both values and predictions have a declared one."""
     bounds = getattr(estimator, "value_bounds", None)
     levels = getattr(estimator, "levels", None)
@@ -108,11 +108,11 @@ def _from_values(scoring, estimator):
     return (-width if scoring == "neg_mean_absolute_error" else -width * width), 0.0
 
 
-def _accuracy(estimator, X, y):
+def _accuracy(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(estimator.predict(X)) == np.asarray(y)
 
 
-def _numbers(values):
+def _numbers(values: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
@@ -121,11 +121,11 @@ def _numbers(values):
     raise ValueError("Scores are numbers, and errors are those of numbers.")
 
 
-def _squared(estimator, X, y):
+def _squared(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     return -((_numbers(estimator.predict(X)) - _numbers(y)) ** 2)
 
 
-def _absolute(estimator, X, y):
+def _absolute(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     return -np.abs(_numbers(estimator.predict(X)) - _numbers(y))
 
 

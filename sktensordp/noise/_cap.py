@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammainc
 
 from ._discrete import _below
@@ -66,27 +67,27 @@ class CapSampler:
     aimed: bool
 
     @property
-    def _dot_error(self):
+    def _dot_error(self) -> float:
         """Relative error of a sum of D products, by NumPy's pairwise summation."""
         return (32 + math.log2(self.dimension)) * _ROUNDOFF
 
     @property
-    def _draw_error(self):
+    def _draw_error(self) -> float:
         """Error e of a draw: |e|_2 <= this sqrt(D), and sup |e_1| + ... <= this D."""
         return 80 * (_OF_NORMALS + self._dot_error)
 
     @cached_property
-    def _coarse(self):
+    def _coarse(self) -> int:
         """Fineness at which a supported point's squared length is below 2^53."""
         return min(self.fineness, int(50 - math.log2(self.dimension)) // 2)
 
     @property
-    def _length_error(self):
+    def _length_error(self) -> float:
         """How far |V| is from the length that decides on the support, in sqrt(D)."""
         return 0.0 if self._coarse == self.fineness else 2.0 ** -(self._coarse + 1)
 
     @cached_property
-    def _angles(self):
+    def _angles(self) -> tuple[float, float]:
         """Of the caps that all ideal draws leave or enter with the computed cap."""
         moved = 2.0 ** -(self.fineness + 1) + self._draw_error
         turn = math.asin(min(1.0, moved / (0.5 - self._length_error)))
@@ -96,17 +97,17 @@ class CapSampler:
         return max(0.0, inner - turn), min(math.pi, outer + turn)
 
     @property
-    def inner(self):
+    def inner(self) -> tuple[float, float]:
         """Cosine, and 1 - cosine, of a cap whose every ideal draw is in the cap."""
         return _cosine_and_gap(self._angles[0])
 
     @property
-    def outer(self):
+    def outer(self) -> tuple[float, float]:
         """Cosine, and 1 - cosine, of a cap that has every ideal draw of the cap."""
         return _cosine_and_gap(self._angles[1])
 
     @property
-    def residual(self):
+    def residual(self) -> float:
         """What the law of a release has to answer for, beside the caps' masses.
 
         Returns
@@ -121,19 +122,21 @@ class CapSampler:
             residual += self._cell_error(3.1 * _OF_NORMALS)
         return residual
 
-    def _shell(self, wider):
+    def _shell(self, wider: float) -> float:
         """Probability that an ideal normal's length is within [1/2, 2] sqrt(D)."""
         radii = np.array([0.5 - wider, 2 + wider]) * math.sqrt(self.dimension)
         low, high = gammainc(self.dimension / 2, radii**2 / 2)
         return high - low
 
-    def _cell_error(self, moved):
+    def _cell_error(self, moved: float) -> float:
         """Logarithmic error of a cell's probability, faces moving by `moved` D."""
         step, root = 2.0**-self.fineness, math.sqrt(self.dimension)
         change = 2 * self.dimension * moved / step * math.exp(2.1 * root * step)
         return -math.log1p(-change) if change < 1 else math.inf
 
-    def draw(self, units, bits):
+    def draw(
+        self, units: NDArray[np.float64], bits: np.random.BitGenerator
+    ) -> NDArray[np.float64]:
         """One lattice point a row, inside of the row's cap or outside.
 
         Parameters
@@ -170,13 +173,17 @@ class CapSampler:
         points += 0.0
         return points
 
-    def _candidates(self, around, bits):
+    def _candidates(
+        self, around: NDArray[np.float64], bits: np.random.BitGenerator
+    ) -> NDArray[np.float64]:
         """Rounded normals, one for every row of `around`, which is not read."""
         points = _dense_normal(bits, around.size).reshape(around.shape)
         points *= 2.0**self.fineness
         return np.rint(points, out=points)
 
-    def _aimed_at(self, around, bits):
+    def _aimed_at(
+        self, around: NDArray[np.float64], bits: np.random.BitGenerator
+    ) -> NDArray[np.float64]:
         """Rounded normals that are in the outer cap; zeros where a draw is no good.
 
         A normal keeps its length and its direction orthogonal to u; its angle to u
@@ -196,7 +203,7 @@ class CapSampler:
         normal += (length * cosine)[:, np.newaxis] * around
         return np.rint(normal, out=normal)
 
-    def _is_supported(self, points):
+    def _is_supported(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether lengths are within [1/2, 2] sqrt(D), exactly.
 
         All numbers are whole, and sums below 2^53 exact in any order.
@@ -208,23 +215,27 @@ class CapSampler:
         return (squares >= unit / 4) & (squares <= 4 * unit)
 
 
-def _dots(x, y):
+def _dots(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Products of rows, summed pairwise along the contiguous axis."""
     return np.multiply(x, y).sum(axis=1)
 
 
-def _cosines(units, points):
+def _cosines(
+    units: NDArray[np.float64], points: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Cosines of rows, computed; -2 for a point at zero."""
     lengths = np.sqrt(_dots(points, points))
     with np.errstate(invalid="ignore"):
         return np.where(lengths > 0, _dots(units, points) / lengths, -2.0)
 
 
-def _cosine_and_gap(angle):
+def _cosine_and_gap(angle: float) -> tuple[float, float]:
     return math.cos(angle), 2 * math.sin(angle / 2) ** 2
 
 
-def _draws_in_cap(bits, dimension, cosine, gap, size):
+def _draws_in_cap(
+    bits: np.random.BitGenerator, dimension: int, cosine: float, gap: float, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cosines and sines of angles to the centre, uniformly from a cap.
 
     The squared sine y has density y^((D - 3) / 2) / sqrt(1 - y) on (0, Y]: a power

@@ -7,7 +7,6 @@ rejection step runs on the elements that are still undecided.
 
 import math
 import operator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ __all__ = ["bernoulli", "categorical", "discrete_laplace", "discrete_laplace_var
 _MAX_DENOMINATOR = 2**50
 
 
-def _below(bits, bound, size):
+def _below(bits: np.random.BitGenerator, bound: int, size: int) -> NDArray[np.uint64]:
     """Uniform integers in [0, bound), by rejection of the incomplete last cycle."""
     bound = int(bound)
     if bound & (bound - 1) == 0:
@@ -31,7 +30,9 @@ def _below(bits, bound, size):
     return words % np.uint64(bound)
 
 
-def _bernoulli_exp(bits, numerators, denominator):
+def _bernoulli_exp(
+    bits: np.random.BitGenerator, numerators: NDArray[np.uint64], denominator: int
+) -> NDArray[np.bool_]:
     """Bernoulli(exp(-numerators / denominator)) for 0 <= numerators <= denominator.
 
     The number of successes in a row of Bernoulli(g / k), k = 1, 2, ..., is even with
@@ -49,7 +50,7 @@ def _bernoulli_exp(bits, numerators, denominator):
 
 
 def discrete_laplace(
-    bits: Any, numerator: int, denominator: int, size: int
+    bits: np.random.BitGenerator, numerator: int, denominator: int, size: int
 ) -> NDArray[np.int64]:
     """Integers n with probability proportional to exp(-abs(n) numerator / denominator).
 
@@ -101,7 +102,7 @@ def discrete_laplace_variance(rate: float) -> float:
 
 
 def categorical(
-    bits: Any, weights: NDArray[np.int64], rows: NDArray[np.integer]
+    bits: np.random.BitGenerator, weights: NDArray[np.int64], rows: NDArray[np.integer]
 ) -> NDArray[np.int64]:
     """For each entry of `rows`, a column drawn by the integer weights of that row.
 
@@ -145,7 +146,7 @@ def categorical(
 
 
 def bernoulli(
-    bits: Any,
+    bits: np.random.BitGenerator,
     numerators: int | NDArray[np.integer],
     denominator: int,
     size: tuple[int, ...],

@@ -31,7 +31,9 @@ _LEAST_STEP = 2.0**-1022
 _LARGEST_INTEGER = 2.0**52
 
 
-def _power_of_two_step(scale, fineness=_FINENESS):
+def _power_of_two_step(
+    scale: float | NDArray[np.floating], fineness: int = _FINENESS
+) -> Any:
     _, exponent = np.frexp(scale)
     return np.ldexp(1.0, exponent - 1 - fineness)
 
@@ -87,7 +89,7 @@ class LaplaceLattice:
     def randomize(
         self,
         values: NDArray[np.floating],
-        bits: Any,
+        bits: np.random.BitGenerator,
         columns: slice = slice(None),
         out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
@@ -233,7 +235,7 @@ class GaussianLattice:
     residual_epsilon: float
     residual_delta: float
     low: float | np.ndarray = 0.0
-    n_steps: int | np.ndarray | None = None
+    n_steps: float | np.ndarray | None = None
     n_cells: int = 1
 
     def scaled(self, factor: float) -> Self:
@@ -267,7 +269,7 @@ class GaussianLattice:
     def randomize(
         self,
         values: NDArray[np.floating],
-        bits: Any,
+        bits: np.random.BitGenerator,
         columns: slice = slice(None),
         out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
@@ -380,12 +382,12 @@ def gaussian_lattice(
     )
 
 
-def _check_finest(finest, clip):
+def _check_finest(finest: float, clip: float) -> None:
     if finest * clip > _LARGEST_INTEGER / 2:
         raise ValueError("The range of the values is too small for the noise.")
 
 
-def _residual_epsilon(finest, n_cells, log_half):
+def _residual_epsilon(finest: float, n_cells: int, log_half: float) -> float:
     """Epsilon of the sampler where sigma is at most `finest` steps.
 
     The relative error of the probability of one cell is 3.92 2^(m - 51), tripled, for
@@ -395,22 +397,28 @@ def _residual_epsilon(finest, n_cells, log_half):
     return n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
 
 
-def _quotient_above(numerator, denominator):
+def _quotient_above(numerator: int, denominator: int) -> float:
     """Smallest float that is not below a quotient of integers."""
     nearest = numerator / denominator
     exact = Fraction(numerator, denominator)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
-def _plain(value):
+def _plain(value: float | NDArray[np.floating]) -> float | NDArray[np.float64]:
     return float(value) if np.ndim(value) == 0 else np.array(value, dtype=float)
 
 
-def _columns_of(value, columns):
+def _columns_of(value: Any, columns: slice) -> Any:
     return value if np.ndim(value) == 0 else value[columns]
 
 
-def _lattice_index(values, low, step, n_steps, out=None):
+def _lattice_index(
+    values: NDArray[np.floating],
+    low: float | NDArray[np.floating],
+    step: float | NDArray[np.floating],
+    n_steps: Any,
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
     """Whole steps from `low` to each value, within the range or what is exact."""
     with np.errstate(over="ignore"):
         if np.any(low):
@@ -429,7 +437,9 @@ def _lattice_index(values, low, step, n_steps, out=None):
     return np.clip(index, 0, n_steps, out=index)
 
 
-def _dense_normal(bits, size, clip=math.inf):
+def _dense_normal(
+    bits: np.random.BitGenerator, size: int, clip: float = math.inf
+) -> NDArray[np.float64]:
     """Standard normals whose tail is drawn from a uniform dense near zero.
 
     NumPy derives the tail from a 53-bit uniform, which leaves holes beyond the
@@ -438,7 +448,7 @@ def _dense_normal(bits, size, clip=math.inf):
     """
     normal = np.random.Generator(bits).standard_normal(size)
     # Two masks of bytes: a second array of floats would cost as much as the noise.
-    beyond = (normal > _ZIGGURAT_TAIL) | (normal < -_ZIGGURAT_TAIL)
+    beyond: NDArray[Any] = (normal > _ZIGGURAT_TAIL) | (normal < -_ZIGGURAT_TAIL)
     tail = beyond = np.flatnonzero(beyond)
     while tail.size:
         x = -np.log(_dense_uniform(bits, tail.size)) / _ZIGGURAT_TAIL
@@ -453,7 +463,7 @@ def _dense_normal(bits, size, clip=math.inf):
     return normal
 
 
-def _dense_uniform(bits, size):
+def _dense_uniform(bits: np.random.BitGenerator, size: int) -> NDArray[np.float64]:
     """Uniforms in (0, 1) with 52 significant bits at every binary exponent."""
     fraction = (bits.random_raw(size) >> np.uint64(12)) * 2.0**-52
     exponent = np.zeros(size, dtype=np.int64)

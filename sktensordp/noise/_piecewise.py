@@ -13,6 +13,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._discrete import _below
 
@@ -59,12 +60,12 @@ class HybridLaw:
     honesty: int
 
     @property
-    def n_positions(self):
+    def n_positions(self) -> int:
         """How many positions the Piecewise mechanism has: N."""
         return self.n_steps + self.window
 
     @property
-    def ratio(self):
+    def ratio(self) -> Fraction:
         """Largest ratio of an outcome's probabilities under two indices: a Fraction."""
         two_point = Fraction(_UNIT + self.honesty, _UNIT - self.honesty)
         if self.mixture == 0:
@@ -74,7 +75,7 @@ class HybridLaw:
         return max(piecewise, two_point)
 
     @property
-    def epsilon(self):
+    def epsilon(self) -> float:
         """The pure epsilon that is realised, rounded up."""
         ratio = self.ratio
         above = _DECIMALS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
@@ -84,7 +85,7 @@ class HybridLaw:
         return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
     @property
-    def variance_coefficients(self):
+    def variance_coefficients(self) -> tuple[Fraction, Fraction]:
         """c0 and c2, Fractions: the variance of a release at t is c0 + c2 t^2.
 
         The case J -> infinity is Lemma 1 of the paper.
@@ -98,7 +99,9 @@ class HybridLaw:
         c0 = alpha * piecewise + (1 - alpha) / honesty**2
         return c0, alpha * (1 - beta) / beta - (1 - alpha)
 
-    def randomize(self, index, bits):
+    def randomize(
+        self, index: NDArray[np.uint64], bits: np.random.BitGenerator
+    ) -> NDArray[np.float64]:
         """A release for every index, of mean 2 j / J - 1.
 
         Parameters
@@ -122,22 +125,26 @@ class HybridLaw:
         released[~piecewise] = np.where(ones, 1.0, -1.0) / (self.honesty / _UNIT)
         return released
 
-    def _position(self, index, bits):
+    def _position(
+        self, index: NDArray[np.uint64], bits: np.random.BitGenerator
+    ) -> NDArray[np.uint64]:
         position = np.empty(index.size, dtype=np.uint64)
         inside = _below(bits, _UNIT, index.size) < self.focus
-        n_inside = np.count_nonzero(inside)
+        n_inside = int(np.count_nonzero(inside))
         position[inside] = index[inside] + _below(bits, self.window, n_inside)
         anywhere = _below(bits, self.n_positions, index.size - n_inside)
         position[~inside] = anywhere
         return position
 
-    def _bit(self, index, bits):
+    def _bit(
+        self, index: NDArray[np.uint64], bits: np.random.BitGenerator
+    ) -> NDArray[np.bool_]:
         honest = _below(bits, _UNIT, index.size) < self.honesty
         threshold = np.where(honest, index * np.uint64(2), np.uint64(self.n_steps))
         return _below(bits, 2 * self.n_steps, index.size) < threshold
 
 
-def hybrid_law(epsilon, n_steps=_N_STEPS):
+def hybrid_law(epsilon: float, n_steps: int = _N_STEPS) -> HybridLaw:
     """Law for one value under pure `epsilon`, as close to it as integers come.
 
     Parameters
@@ -172,7 +179,9 @@ def hybrid_law(epsilon, n_steps=_N_STEPS):
     return HybridLaw(n_steps, window, round(mixture * _UNIT), focus, honesty)
 
 
-def subsets(bits, n_rows, n_entries, size):
+def subsets(
+    bits: np.random.BitGenerator, n_rows: int, n_entries: int, size: int
+) -> NDArray[np.int64]:
     """Uniform subsets of {0, ..., n_entries - 1}, one for every row.
 
     Parameters

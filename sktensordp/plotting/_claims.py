@@ -94,7 +94,7 @@ def true_epsilons(
     return None if all(map(_holds, drawn, guarantees)) else np.array(truths)
 
 
-def _holds(epsilon, guarantee):
+def _holds(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
     """Whether what is drawn at an epsilon is at that epsilon."""
     if guarantee is None:
         return False
@@ -140,7 +140,7 @@ def differences(
     return {label: note for label, note in found.items() if note}
 
 
-def _words(known):
+def _words(known: Sequence[PrivacyGuarantee]) -> tuple[str, str, str]:
     """Unit, relation and delta of guarantees."""
     one = known[0]
     of_mode = isinstance(one.unit, int)
@@ -208,6 +208,6 @@ def legend_text(
     return f"{text}: claimed, true epsilon {listed}"
 
 
-def _number(epsilon):
+def _number(epsilon: float) -> str:
     """An epsilon in words that are no less than it."""
     return f"{math.ceil(epsilon):,}" if 1e3 < epsilon < 1e7 else shown(epsilon)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["by_name", "chosen", "column_names"]
 
@@ -45,7 +46,7 @@ def column_names(model: Any) -> list[list[str | None]]:
     return found
 
 
-def _of_cp(held):
+def _of_cp(held: NDArray[np.bool_]) -> list[list[str | None]]:
     """From the columns that are held at one or at features, by mode and column."""
     n_modes, n_columns = held.shape
     has_biases = np.array_equal(held[:, :n_modes], ~np.eye(n_modes, dtype=bool))
@@ -53,7 +54,7 @@ def _of_cp(held):
     terms = np.flatnonzero(~held.any(axis=0))
     first = n_biases + len(terms)
 
-    def name(mode, column):
+    def name(mode: int, column: int) -> str | None:
         if column < n_biases:
             return "bias" if column == mode else None
         if column < first:
@@ -63,7 +64,7 @@ def _of_cp(held):
     return [[name(mode, j) for j in range(n_columns)] for mode in range(n_modes)]
 
 
-def _of_tucker(columns):
+def _of_tucker(columns: Any) -> list[list[str | None]]:
     found = []
     for mode, (size, rank) in enumerate(zip(columns.sizes, columns.ranks, strict=True)):
         own: list[str | None] = [None] * size
@@ -142,5 +143,5 @@ def chosen(
     return {name: found[name] for name in wanted}
 
 
-def _released(columns):
+def _released(columns: Iterable[Any]) -> list[Any]:
     return [column for column in columns if column is not None]

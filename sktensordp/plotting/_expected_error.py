@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
 from ._claims import check_labels, differences, legend_text, true_epsilons
 from ._style import CLAIMED, REFERENCE_STYLES, STYLES, new_axes, place_legend, wrapped
@@ -204,7 +205,7 @@ class ExpectedErrorDisplay:
         place_legend(ax, self.lines_, own=own, title=title)
         return self
 
-    def _draw_curve(self, label, line, marker):
+    def _draw_curve(self, label: str, line: str, marker: str) -> None:
         curve = self.curves[label]
         points = np.stack([curve.epsilons, curve.errors])
         points = points[:, np.isfinite(curve.epsilons)]
@@ -222,7 +223,7 @@ class ExpectedErrorDisplay:
         self.lines_.append(drawn)
         self._draw_without_noise(curve, drawn)
 
-    def _described(self, label, points):
+    def _described(self, label: str, points: NDArray[np.float64]) -> str:
         """Text of a curve in the legend, with the epsilon for the target."""
         truths = {}
         if label in self.true_epsilons:
@@ -238,7 +239,7 @@ class ExpectedErrorDisplay:
             return f"{text}: below {shown(points[0].min())}"
         return f"{text}: above {shown_below(points[0].max())}"
 
-    def _draw_target(self):
+    def _draw_target(self) -> None:
         if self.target is None:
             return
         ax, grey = self.ax_, {"color": "0.35"}
@@ -247,7 +248,7 @@ class ExpectedErrorDisplay:
             ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, **grey)
             ax.plot(epsilon, self.target, "ko", fillstyle="none", markersize=9)
 
-    def _draw_without_noise(self, curve, drawn):
+    def _draw_without_noise(self, curve: Any, drawn: Any) -> None:
         errors = curve.errors[np.isinf(curve.epsilons)]
         # Of mechanisms it is zero, and of some encoders the rounding of a zero, which
         # has no place on a logarithmic axis.
@@ -255,7 +256,7 @@ class ExpectedErrorDisplay:
             style = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
             self.ax_.axhline(errors[0], linewidth=0.7, **style)
 
-    def _label(self):
+    def _label(self) -> None:
         """Label the axes; plain numbers where they span less than a decade."""
         from matplotlib.ticker import AutoLocator, NullLocator, ScalarFormatter
 
@@ -274,13 +275,15 @@ class ExpectedErrorDisplay:
         ax.set_ylabel(curves[0].what)
 
 
-def _planned(estimator, sample_shape, epsilons):
+def _planned(
+    estimator: Any, sample_shape: tuple[int, ...], epsilons: NDArray[np.float64]
+) -> list[PrivacyGuarantee | None]:
     """What a fit at each epsilon would guarantee; None where that is not known."""
     from sklearn.base import clone
 
     from ..model_selection._plan import fit_guarantee
 
-    found = []
+    found: list[PrivacyGuarantee | None] = []
     for epsilon in epsilons.tolist():
         one = clone(estimator).set_params(epsilon=epsilon)
         try:

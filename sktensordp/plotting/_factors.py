@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._columns import by_name, chosen, column_names
 
@@ -285,7 +285,7 @@ class FactorsDisplay:
             self._draw_mode(row, mode)
         return self
 
-    def _grid(self, ax):
+    def _grid(self, ax: Any) -> NDArray[Any]:
         """Axes for every mode and component."""
         shape = len(self.modes), len(self.components)
         if ax is not None and np.size(ax) != 1:
@@ -312,7 +312,7 @@ class FactorsDisplay:
             figsize=(max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3),
         )[1]  # fmt: skip
 
-    def _draw_mode(self, row, mode):
+    def _draw_mode(self, row: NDArray[Any], mode: int) -> None:
         columns = [columns[mode] for columns in self.components.values()]
         for axes, column in zip(row, columns, strict=True):
             if column is None:
@@ -329,7 +329,7 @@ class FactorsDisplay:
         for axes in [axes for axes in row if axes.axison][:1]:
             axes.set_ylabel(name)
 
-    def _draw_column(self, axes, mode, column):
+    def _draw_column(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
         axes.tick_params(labelsize="small")
         axes.axhline(0, color="0.7", linewidth=0.8, zorder=0)
         at, labels = np.arange(len(column)), self.labels.get(mode)
@@ -349,7 +349,9 @@ class FactorsDisplay:
             size = "x-small" if len(shown) <= _MOST_TICKS else "xx-small"
             axes.set_xticks(shown, labels=names, rotation=90, fontsize=size)
 
-    def _draw_sorted(self, axes, column, labels):
+    def _draw_sorted(
+        self, axes: Any, column: NDArray[np.float64], labels: Sequence[str] | None
+    ) -> None:
         """All values in ascending order, the names of the ends in the free corners."""
         order, n = np.argsort(column), self.n_labels
         names = [_shortened(k if labels is None else labels[k]) for k in order[::-1]]
@@ -360,7 +362,7 @@ class FactorsDisplay:
         axes.text(0.95, 0.05, "\n".join(names[len(names) - n :]), ha="right", **style)
 
 
-def _shortened(name):
+def _shortened(name: object) -> str:
     text = str(name)
     if len(text) <= _LONGEST_NAME:
         return text
@@ -368,7 +370,7 @@ def _shortened(name):
     return f"{text[:half]}…{text[1 - half :]}"
 
 
-def _checked(modes, n_modes):
+def _checked(modes: Iterable[int], n_modes: int) -> list[int]:
     """Modes as they are counted from the first one."""
     numbers = [operator.index(mode) for mode in modes]
     for mode in numbers:

@@ -223,7 +223,9 @@ class PrivacyProfileDisplay:
         place_legend(ax, handles, own=own)
         return self
 
-    def _draw_profile(self, label, line, marker, start):
+    def _draw_profile(
+        self, label: str, line: str, marker: str, start: float
+    ) -> list[Any]:
         # Zero is far below the axis.
         deltas = np.maximum(np.asarray(self.deltas[label], dtype=float), _NEXT_TO_ZERO)
         drawn = self._draw(
@@ -239,7 +241,9 @@ class PrivacyProfileDisplay:
             )  # fmt: skip
         return drawn
 
-    def _draw_tradeoff(self, label, line, marker, start):
+    def _draw_tradeoff(
+        self, label: str, line: str, marker: str, start: float
+    ) -> list[Any]:
         alpha = np.linspace(0.0, 1.0, 201)
         deltas = np.asarray(self.deltas[label], dtype=float)
         curve = trade_off(np.asarray(self.epsilons, dtype=float), deltas, alpha)
@@ -247,21 +251,24 @@ class PrivacyProfileDisplay:
             alpha, curve, start, linestyle=line, marker=marker, label=self._text(label)
         )
         if label in self.claimed:
-            claim = trade_off(*np.array(self.claimed[label])[:, np.newaxis], alpha)
+            epsilon, delta = np.array(self.claimed[label])[:, np.newaxis]
+            claim = trade_off(epsilon, delta, alpha)
             drawn += self._draw(
                 alpha, claim, start, marker=marker, label=self._claim_text(label),
                 **CLAIMED,
             )  # fmt: skip
         return drawn
 
-    def _draw(self, x, y, start, **style):
+    def _draw(
+        self, x: ArrayLike, y: ArrayLike, start: float, **style: Any
+    ) -> list[Any]:
         """A line with markers at equal distances, in shares of the axes' diagonal."""
         return self.ax_.plot(x, y, markevery=(start, 0.12), **style)
 
-    def _text(self, label):
+    def _text(self, label: str) -> str:
         return wrapped(legend_text(label, self.notes, {}))
 
-    def _claim_text(self, label):
+    def _claim_text(self, label: str) -> str:
         epsilon, delta = self.claimed[label]
         return wrapped(f"{label}: claimed ({shown(epsilon)}, {shown(delta)})")
 

@@ -266,9 +266,15 @@ class PrivacyUtilityDisplay:
         return cls._of_rows(rows, _without_noise(clean), score_name).plot(ax=ax)
 
     @classmethod
-    def _of_rows(cls, rows, references, score_name):
+    def _of_rows(
+        cls,
+        rows: Mapping[str, Iterable[Any]],
+        references: Mapping[str, float],
+        score_name: str,
+    ) -> Self:
         """From epsilon, score, its deviation and the guarantee: a list by label."""
-        curves, guarantees, truths = {}, {}, {}
+        curves: dict[str, Any] = {}
+        guarantees, truths = {}, {}
         for label, points in rows.items():
             points = sorted(points, key=lambda point: point[0])
             *columns, guarantees[label] = zip(*points, strict=True)
@@ -327,7 +333,7 @@ class PrivacyUtilityDisplay:
         place_legend(ax, [*self.lines_, *lines], own=own)
         return self
 
-    def _draw_curve(self, label, line, marker):
+    def _draw_curve(self, label: str, line: str, marker: str) -> None:
         epsilon, mean, spread = self.curves[label]
         style = CLAIMED if label in self.true_epsilons else {"linestyle": line}
         drawn = self.ax_.errorbar(
@@ -337,7 +343,7 @@ class PrivacyUtilityDisplay:
         self.lines_.append(drawn)
 
 
-def _one_epsilon(names):
+def _one_epsilon(names: Iterable[str]) -> str:
     """The one name that ends in epsilon."""
     found = sorted(name for name in names if name.rsplit("__", 1)[-1] == "epsilon")
     if len(found) != 1:
@@ -345,7 +351,7 @@ def _one_epsilon(names):
     return found[0]
 
 
-def _described(params):
+def _described(params: Mapping[str, Any]) -> str:
     """Parameters in words; those that are estimators in one line each."""
     return ", ".join(
         f"{name.rsplit('__', 1)[-1]} = {' '.join(str(value).split())}"
@@ -353,14 +359,14 @@ def _described(params):
     )
 
 
-def _without_noise(scores):
+def _without_noise(scores: Mapping[str, float]) -> dict[str, float]:
     """References by label; one alone where all are the same."""
     if len(scores) > 1 and len(set(scores.values())) == 1:
         return {"no noise": next(iter(scores.values()))}
     return {f"{label}, no noise": score for label, score in scores.items()}
 
 
-def _score_name(scoring):
+def _score_name(scoring: Any) -> tuple[int, str]:
     """Sign that turns a scorer's value into its metric, and the metric's name."""
     if not isinstance(scoring, str):
         return 1, "score"

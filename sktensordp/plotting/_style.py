@@ -91,7 +91,7 @@ def place_legend(ax: Any, handles: Sequence[Any], *, own: bool, **options: Any) 
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), **options)
 
 
-def _drawn_legend(ax, **options):
+def _drawn_legend(ax: Any, **options: Any) -> Any:
     """Where a legend comes to stand: its box in pixels."""
     legend = ax.legend(**options)
     # Where it is higher than the axes, a layout would squeeze them.
@@ -101,7 +101,7 @@ def _drawn_legend(ax, **options):
     return legend.get_window_extent()
 
 
-def _covers(ax, box):
+def _covers(ax: Any, box: Any) -> bool:
     """Whether a box in pixels lies over a line or the bar of an error."""
     drawn = [(line.get_transform(), line.get_path()) for line in ax.lines]
     for bars in ax.collections:

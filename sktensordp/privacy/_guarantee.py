@@ -3,7 +3,7 @@
 import html
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -508,7 +508,7 @@ def neighbours(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
     return guarantees[0].unit, min(relations)
 
 
-def _stated_delta(deltas):
+def _stated_delta(deltas: Sequence[float]) -> float:
     """Where to state the epsilon of a composition: the sum, or the largest below 1."""
     total = math.fsum(deltas)
     return total if total < 1 else max(deltas)

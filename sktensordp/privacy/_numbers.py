@@ -20,6 +20,6 @@ def exact(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def _four_digits(value, rounding):
+def _four_digits(value: float, rounding: str) -> str:
     context = decimal.Context(prec=4, rounding=rounding)
     return f"{float(context.create_decimal_from_float(value)):.4g}"

@@ -2,15 +2,19 @@
 
 import functools
 import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ._guarantee import unit_name
+from ._guarantee import PrivacyGuarantee, unit_name
 from ._searches import Found, Release, Setting, collect_search, is_search, unseen
 
 __all__ = ["collect"]
+
+# A private estimator, and its guarantee where that is known.
+_Hidden = tuple[Any, PrivacyGuarantee | None]
 
 
 def collect(obj: Any, setting: Setting) -> Found:
@@ -47,7 +51,7 @@ def collect(obj: Any, setting: Setting) -> Found:
     return _with_published_ids(_of_other(obj, setting) if read is None else read)
 
 
-def _readers():
+def _readers() -> dict[type, Callable[[Any, Setting], Found]]:
     """How the estimators of scikit-learn that pass data to others are read.
 
     Not those of other packages, also where they are subclasses: a pipeline that
@@ -67,13 +71,14 @@ def _readers():
     }
 
 
-def _of_private(obj, setting):
+def _of_private(obj: Any, setting: Setting) -> Found:
     """An estimator that states a guarantee."""
     found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
     found.unprotected += obj._unprotected()
     found.dense = bool(getattr(obj, "_dense", False))
     name, by = type(obj).__name__, obj._released_by
-    guarantee, why = None, ""
+    guarantee: PrivacyGuarantee | None = None
+    why = ""
     if setting.planned:
         guarantee, why = _planned(obj, setting)
         found.unprotected += [why] if why else []
@@ -88,7 +93,7 @@ def _of_private(obj, setting):
     return found
 
 
-def _planned(obj, setting):
+def _planned(obj: Any, setting: Setting) -> tuple[PrivacyGuarantee | None, str]:
     """Guarantee that fits with these parameters will have, or None and why."""
     try:
         guarantee = obj._planned_guarantee(setting.like)
@@ -108,12 +113,12 @@ def _planned(obj, setting):
     return _of_any_shape(guarantee), ""
 
 
-def _tensor_shape(obj):
+def _tensor_shape(obj: Any) -> tuple[int, ...] | None:
     shape = getattr(obj, "tensor_shape", None)
     return None if shape is None else tuple(shape)
 
 
-def _of_any_shape(guarantee):
+def _of_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     """The same for samples of any shape.
 
     Epsilon and delta were asked for; of the curve through them mu alone, that of
@@ -138,7 +143,7 @@ def _of_any_shape(guarantee):
     return replace(guarantee, event=event)
 
 
-def _keeps_shape(obj, setting):
+def _keeps_shape(obj: Any, setting: Setting) -> bool:
     """Whether `obj` passes on what has the shape that it has in the fitted object."""
     from sklearn.base import OneToOneFeatureMixin
 
@@ -148,7 +153,7 @@ def _keeps_shape(obj, setting):
     )
 
 
-def _of_other(obj, setting):
+def _of_other(obj: Any, setting: Setting) -> Found:
     """An estimator that gives no guarantee; private ones in it are used unseen."""
     name = type(obj).__name__
     hidden = _hidden(obj, setting)
@@ -179,7 +184,7 @@ def _of_other(obj, setting):
     return found
 
 
-def _may_read_y(obj):
+def _may_read_y(obj: Any) -> bool:
     """Whether a fit may learn from y; it does not in most of scikit-learn's scalers."""
     from sklearn.utils import get_tags
 
@@ -188,7 +193,7 @@ def _may_read_y(obj):
     return hasattr(obj, "predict") or get_tags(obj).target_tags.required
 
 
-def _stateless():
+def _stateless() -> tuple[type, ...]:
     """Transformers of scikit-learn that learn nothing and keep rows apart.
 
     Their tag `requires_fit` would not do: PatchExtractor, which makes several rows of
@@ -209,7 +214,7 @@ def _stateless():
     )
 
 
-def _of_hidden(name, hidden):
+def _of_hidden(name: str, hidden: Iterable[_Hidden]) -> Found:
     found = Found()
     for part, guarantee in hidden:
         inner = type(part).__name__
@@ -223,9 +228,9 @@ def _of_hidden(name, hidden):
     return found
 
 
-def _hidden(obj, setting):
+def _hidden(obj: Any, setting: Setting) -> list[_Hidden]:
     """Private estimators in an object, one of each kind, and a guarantee of each."""
-    found = {}
+    found: dict[type, dict[tuple[str | int, str], _Hidden]] = {}
     kinds = {type(part) for part in _parts(obj)}
     for part in [*_parts(obj), *_parts(setting.like)]:
         if type(part) not in kinds:
@@ -246,11 +251,11 @@ def _hidden(obj, setting):
     ]
 
 
-def _first(obj, kind):
+def _first(obj: Any, kind: type) -> Any:
     return next(part for part in _parts(obj) if type(part) is kind)
 
 
-def _parts(obj):
+def _parts(obj: Any) -> list[Any]:
     """Private estimators that an object holds, as parameters or as attributes."""
     # What was seen is held, so that no other object takes its id.
     parts, seen, left = [], {}, [obj]
@@ -280,7 +285,7 @@ def _parts(obj):
     return parts
 
 
-def _of_pipeline(pipeline, setting):
+def _of_pipeline(pipeline: Any, setting: Setting) -> Found:
     found, at, before = Found(), setting, ""
     others = dict(getattr(setting.like, "steps", ()))
     n_after = len(pipeline.steps) - 1
@@ -306,7 +311,7 @@ def _of_pipeline(pipeline, setting):
     return found
 
 
-def _units_after(before, found):
+def _units_after(before: str, found: Found) -> list[str]:
     """Units within a sample are those of what the step `before` passes on.
 
     That step may mix rows or cells of a sample. A whole sample stays one sample.
@@ -320,7 +325,7 @@ def _units_after(before, found):
     ]
 
 
-def _is_identity(step):
+def _is_identity(step: Any) -> bool:
     """Whether a step passes on what it is given; a fitted one may stand for that."""
     from sklearn.preprocessing import FunctionTransformer
 
@@ -329,11 +334,11 @@ def _is_identity(step):
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def _is_dropped(part):
+def _is_dropped(part: Any) -> bool:
     return isinstance(part, str) and part == "drop"
 
 
-def _of_union(union, setting):
+def _of_union(union: Any, setting: Setting) -> Found:
     others = dict(getattr(setting.like, "transformer_list", ()))
     parts = [
         (name, part, others.get(name), setting.fixed and name in others, None)
@@ -344,7 +349,7 @@ def _of_union(union, setting):
     return _side_by_side(union, parts, active, setting)
 
 
-def _of_columns(transformer, setting):
+def _of_columns(transformer: Any, setting: Setting) -> Found:
     from sklearn.compose import make_column_selector
 
     fitted = setting.like if setting.planned else transformer
@@ -353,6 +358,7 @@ def _of_columns(transformer, setting):
         name: (part, columns)
         for name, part, columns in getattr(fitted, "transformers_", ())
     }
+    given: Iterable[tuple[str, Any, Any, Any, bool]]
     if setting.planned:
         given = _planned_parts(transformer, fitted, found)
     else:
@@ -377,7 +383,9 @@ def _of_columns(transformer, setting):
     return read
 
 
-def _planned_parts(transformer, fitted, found):
+def _planned_parts(
+    transformer: Any, fitted: Any, found: dict[str, tuple[Any, Any]]
+) -> Iterator[tuple[str, Any, Any, Any, bool]]:
     """Name, part, columns (None: unknown), one like it, and if it saw the same."""
     others = {name: columns for name, _, columns in getattr(fitted, "transformers", ())}
     names = set()
@@ -401,7 +409,7 @@ def _planned_parts(transformer, fitted, found):
     yield "remainder", transformer.remainder, seen if same else None, like, same
 
 
-def _is_same(columns, others):
+def _is_same(columns: Any, others: Any) -> bool:
     """Whether two selections surely select the same columns, also of fewer rows."""
     from sklearn.compose import make_column_selector
 
@@ -416,7 +424,7 @@ def _is_same(columns, others):
     return not callable(others) and np.array_equal(columns, others)
 
 
-def _is_empty(columns):
+def _is_empty(columns: Any) -> bool:
     """Whether a part is given no column, and so is not fitted."""
     if columns is None or isinstance(columns, (str, slice)) or not np.ndim(columns):
         return False
@@ -424,7 +432,12 @@ def _is_empty(columns):
     return not columns.any() if columns.dtype == bool else not columns.size
 
 
-def _side_by_side(obj, parts, active, setting):
+def _side_by_side(
+    obj: Any,
+    parts: Sequence[tuple[str, Any, Any, bool, int | None]],
+    active: set[str],
+    setting: Setting,
+) -> Found:
     """What parts reveal of the same rows: it adds up; what has no noise is named.
 
     The parts come with a name, a fitted one like it, whether it saw the same columns,
@@ -452,7 +465,7 @@ def _side_by_side(obj, parts, active, setting):
     return found
 
 
-def _of_voting(voting, setting):
+def _of_voting(voting: Any, setting: Setting) -> Found:
     found = Found(noisy=setting.noisy)
     if setting.planned:
         others = getattr(setting.like, "named_estimators_", {})
@@ -465,7 +478,7 @@ def _of_voting(voting, setting):
     return found
 
 
-def _of_transformed_target(model, setting):
+def _of_transformed_target(model: Any, setting: Setting) -> Found:
     from sklearn.linear_model import LinearRegression
 
     transformer, regressor, like = model.transformer, model.regressor, setting.like
@@ -494,7 +507,7 @@ def _of_transformed_target(model, setting):
     return found
 
 
-def _with_published_ids(found):
+def _with_published_ids(found: Found) -> Found:
     """What is published of who is there, where everything of a user is protected."""
     known = [r.guarantee for r in found.releases if r.guarantee is not None]
     of_users = [one for one in known if isinstance(one.unit, int)]

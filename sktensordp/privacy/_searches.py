@@ -10,6 +10,9 @@ from ._guarantee import PrivacyGuarantee
 
 __all__ = ["Found", "Release", "Setting", "collect_search", "is_search", "unseen"]
 
+# What maps an estimator and its setting to what is found in it.
+_Collect = Callable[[Any, "Setting"], "Found"]
+
 _SEARCHES = (
     "GridSearchCV",
     "RandomizedSearchCV",
@@ -162,7 +165,7 @@ def is_search(obj: Any) -> bool:
     )
 
 
-def collect_search(search: Any, setting: Setting, collect: Callable) -> Found | None:
+def collect_search(search: Any, setting: Setting, collect: _Collect) -> Found | None:
     """What a search reveals, fitted or planned.
 
     Parameters
@@ -212,7 +215,9 @@ def collect_search(search: Any, setting: Setting, collect: Callable) -> Found | 
     return found
 
 
-def _add_refit(search, best, setting, found, collect):
+def _add_refit(
+    search: Any, best: Any, setting: Setting, found: Found, collect: _Collect
+) -> None:
     """Take in what the refit revealed."""
     left = getattr(search, "best_estimator_", None)
     if best is not None:
@@ -234,9 +239,9 @@ def _add_refit(search, best, setting, found, collect):
     found.add(refit)
 
 
-def _planned_refit(inside):
+def _planned_refit(inside: list[list[Release]]) -> list[Release]:
     """Releases of a refit with any of the candidates: all that differ are counted."""
-    distinct = []
+    distinct: list[list[Release]] = []
     for releases in inside:
         if releases not in distinct:
             distinct.append(releases)
@@ -247,7 +252,7 @@ def _planned_refit(inside):
     ]
 
 
-def _is_changed(search):
+def _is_changed(search: Any) -> bool:
     """Whether the best candidate has other parameters than what was refitted."""
     from sklearn.base import clone
 
@@ -263,7 +268,7 @@ def _is_changed(search):
     )
 
 
-def _is_simple(value):
+def _is_simple(value: Any) -> bool:
     """Whether two values are the same just if they print the same."""
     if isinstance(value, (tuple, list)):
         return all(map(_is_simple, value))
@@ -291,7 +296,7 @@ class _Uses:
     per_score: int | None
     trained_are_scored: bool
 
-    def most(self, release):
+    def most(self, release: Release) -> int | None:
         """How often one record goes into the releases of one candidate, at most."""
         scored = 0
         if release.in_pass:
@@ -299,6 +304,7 @@ class _Uses:
                 return None
             scored = release.in_pass * self.per_score
         trained = release.in_fit + scored * self.trained_are_scored
+        assert release.guarantee is not None
         if isinstance(release.guarantee.unit, int):
             # What is at one index of a mode may be in all parts, unless the groups
             # of the search say otherwise, which cannot be seen afterwards.
@@ -308,7 +314,7 @@ class _Uses:
         return max(train * trained + test * scored for train, test in self.memberships)
 
 
-def _counted(name, release, uses):
+def _counted(name: str, release: Release, uses: _Uses) -> Release:
     """A release of a candidate, as the search repeats it."""
     if release.guarantee is None:
         return replace(release, name=name, in_pass=0)
@@ -328,7 +334,7 @@ def _counted(name, release, uses):
     return replace(unseen(name, release.guarantee, why), why=why)
 
 
-def _fitted_uses(search):
+def _fitted_uses(search: Any) -> _Uses:
     from sklearn.model_selection import check_cv
 
     # Parameters may have been set after the fit: what the fit left is read instead.
@@ -341,7 +347,7 @@ def _fitted_uses(search):
     )
 
 
-def _planned_uses(search):
+def _planned_uses(search: Any) -> _Uses | None:
     """None if the number of splits depends on the data."""
     from sklearn.model_selection import check_cv
 
@@ -355,7 +361,7 @@ def _planned_uses(search):
     return _Uses(n_splits, _memberships(cv, n_splits), per_score, scored)
 
 
-def _planned_candidates(search):
+def _planned_candidates(search: Any) -> list[dict[str, Any]] | None:
     """All that a planned search may fit; None if that depends on chance or data."""
     from sklearn.model_selection import GridSearchCV, ParameterGrid, RandomizedSearchCV
 
@@ -371,7 +377,7 @@ def _planned_candidates(search):
     return None
 
 
-def _memberships(cv, n_splits):
+def _memberships(cv: Any, n_splits: int) -> tuple[tuple[int, int], ...] | None:
     """How often one record can be in a training part and in a test part."""
     from sklearn.model_selection import (
         GroupKFold,
@@ -404,7 +410,7 @@ def _memberships(cv, n_splits):
     return (n_splits, 0), (0, n_splits)
 
 
-def _listed(splits):
+def _listed(splits: Any) -> tuple[tuple[int, int], ...] | None:
     """The same for splits that are given as arrays; a record may be there twice."""
     counts = []
     for part in (0, 1):
@@ -420,7 +426,7 @@ def _listed(splits):
     return tuple({(int(a), int(b)) for a, b in zip(train, test, strict=True)})
 
 
-def _times_scored(scoring):
+def _times_scored(scoring: Any) -> int | None:
     """How often samples are passed through the estimator to be scored, at most."""
     from sklearn.linear_model import Ridge
     from sklearn.metrics import check_scoring, get_scorer
@@ -428,7 +434,7 @@ def _times_scored(scoring):
     if isinstance(scoring, (list, tuple, set)):
         return len(scoring)
     if isinstance(scoring, dict):
-        times = [_times_scored(one) for one in scoring.values()]
+        times: list[Any] = [_times_scored(one) for one in scoring.values()]
         return None if None in times else sum(times)
     # Of make_scorer, and of an estimator's own score.
     known = (type(get_scorer("accuracy")), type(check_scoring(Ridge())))

@@ -1,13 +1,17 @@
 """Mode products of batches of tensors, as BLAS calls on unfolded views."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["cp_to_dense", "mode_products", "packed_squares"]
 
 
-def mode_products(tensors, matrices):
+def mode_products(
+    tensors: NDArray[np.floating], matrices: Sequence[NDArray[np.floating] | None]
+) -> NDArray[np.floating]:
     """Every tensor of a batch, multiplied in each mode by that mode's matrix.
 
     Parameters
@@ -38,7 +42,7 @@ def mode_products(tensors, matrices):
     return np.asarray(tensors)
 
 
-def cp_to_dense(factors):
+def cp_to_dense(factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
     """The tensor of a CP: the sum over columns of their outer products.
 
     Parameters
@@ -56,7 +60,7 @@ def cp_to_dense(factors):
     return (product @ last.T).reshape([len(factor) for factor in factors])
 
 
-def packed_squares(rows):
+def packed_squares(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """The outer product of every row with itself, as an upper triangle row by row.
 
     Parameters

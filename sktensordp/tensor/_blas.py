@@ -10,7 +10,7 @@ __all__ = ["one_blas_thread"]
 
 
 @lru_cache(maxsize=1)
-def _libraries():
+def _libraries() -> ThreadpoolController:
     """Looked for once."""
     return ThreadpoolController()
 
@@ -22,27 +22,27 @@ class _OneThread:
     had set could be left for good.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.RLock()
         self._n_inside = 0
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         with self._lock:
             if not self._n_inside:
                 self._limits = _libraries().limit(limits=1, user_api="blas")
             self._n_inside += 1
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._n_inside -= 1
             if not self._n_inside:
                 self._limits.restore_original_limits()
 
-    def leave_all(self):
+    def leave_all(self) -> None:
         """Begin anew, in a process that was forked: none of its threads is inside."""
         if self._n_inside:
             self._limits.restore_original_limits()
-        self.__init__()
+        _OneThread.__init__(self)
 
 
 one_blas_thread = _OneThread()

@@ -8,16 +8,19 @@ precision matrix, which one pass forward and one backward solve exactly.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["path_eigenvalues", "solve_chain"]
 
 
-def path_eigenvalues(n):
+def path_eigenvalues(n: int) -> NDArray[np.float64]:
     """Eigenvalues of the Laplacian of a path of n nodes."""
     return 2 - 2 * np.cos(np.pi * np.arange(n) / n)
 
 
-def solve_chain(precision, shift, tie):
+def solve_chain(
+    precision: NDArray[np.float64], shift: NDArray[np.float64], tie: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Posterior of all rows: their means, covariances and those of neighbours.
 
     Parameters

@@ -1,18 +1,24 @@
 """Coordinates of the observed entries of a sparse tensor."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["as_coordinates", "group_by_mode", "times_recurring"]
 
 
-def as_coordinates(where):
+def as_coordinates(where: NDArray[Any]) -> NDArray[np.integer]:
     """Coordinates, also of what a mask marks."""
     if where.dtype != bool:
         return where
     return np.stack(np.nonzero(where), axis=1, dtype=np.int32)
 
 
-def group_by_mode(coordinates, shape):
+def group_by_mode(
+    coordinates: NDArray[np.integer], shape: Sequence[int]
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.integer]]]:
     """Entries grouped by their row, for every mode.
 
     By counting sorts, so that time is linear. The entries of a row are in the order of
@@ -42,19 +48,24 @@ def group_by_mode(coordinates, shape):
         yield mode, *_sort(coordinates, shape, mode, by_largest)
 
 
-def _sort(coordinates, shape, mode, order=None):
+def _sort(
+    coordinates: NDArray[np.integer],
+    shape: Sequence[int],
+    mode: int,
+    order: NDArray[np.integer] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
     """Entries by their index in a mode; those of one index as `order` has them."""
     from .kernels._cp import counting_sort
 
     n = len(coordinates)
-    kind = np.int32 if n < 2**31 else np.int64
+    kind: type[np.integer] = np.int32 if n < 2**31 else np.int64
     before = np.arange(n, dtype=kind) if order is None else order
     starts, after = np.zeros(shape[mode] + 1, dtype=np.int64), np.empty(n, dtype=kind)
     counting_sort(coordinates[:, mode], before, starts, after)
     return starts, after
 
 
-def times_recurring(sets):
+def times_recurring(sets: Sequence[NDArray[np.integer]]) -> int:
     """In how many sets a coordinate occurs, at most, if it occurs in the last one.
 
     Parameters

@@ -1,6 +1,7 @@
 """Counts that are known with Gaussian noise: what they most likely are."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["expected_counts"]
 
@@ -9,7 +10,7 @@ _N_LEVELS, _ROUNDS = 40, 50
 _WELL_KNOWN = 8.0
 
 
-def expected_counts(noisy, noise):
+def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     """Posterior means of counts, under the distribution that fits all of them best.
 
     Counts that are many times the noise stay as they are. The distribution lives on a

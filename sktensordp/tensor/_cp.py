@@ -12,10 +12,13 @@ with regressors, which the others determine. The blocks of a CP are its factors.
 """
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from ._algebra import cp_to_dense
 from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
@@ -40,18 +43,20 @@ class CPForm:
 
     rank: int
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.rank > 0)
 
-    def blocks(self, shape):
+    def blocks(self, shape: Sequence[int]) -> list[tuple[int, int]]:
         """Numbers of rows and of columns of every block: a list of pairs."""
         return [(size, self.rank) for size in shape]
 
-    def rows(self, coordinates):
+    def rows(self, coordinates: NDArray[np.integer]) -> list[NDArray[np.integer]]:
         """Row of every entry in every block: a list of arrays of shape (n,)."""
         return list(coordinates.T)
 
-    def regressors(self, block, factors, rows):
+    def regressors(
+        self, block: int, factors: Sequence[Any], rows: Sequence[NDArray[np.integer]]
+    ) -> NDArray[Any]:
         """What the value of an entry has for coefficients of its row of a block.
 
         Parameters
@@ -69,7 +74,12 @@ class CPForm:
         others = [k for k in range(len(factors)) if k != block]
         return math.prod(factors[k][rows[k]] for k in others)
 
-    def moments(self, block, moments, core=None):
+    def moments(
+        self,
+        block: int,
+        moments: Sequence[Any],
+        core: NDArray[np.floating] | None = None,
+    ) -> NDArray[np.floating]:
         """Second moment of one and the regressors of a block, if rows are independent.
 
         Parameters
@@ -85,21 +95,29 @@ class CPForm:
         """
         return math.prod(m for k, m in enumerate(moments) if k != block)
 
-    def centre(self, block):
+    def centre(self, block: int) -> NDArray[np.float64]:
         """What the rows of a block are around where nothing is known of them.
 
         Modes after the second modulate the product of the first two.
         """
         return np.full(self.rank, float(block > 1))
 
-    def normalize(self, block, factors):
+    def normalize(self, block: int, factors: list[Any]) -> None:
         """Give the columns of a block that was fitted a mean square of one, in place.
 
         A fit of another block makes up for their lengths.
         """
         factors[block] = factors[block] / _lengths(factors[block])
 
-    def point_model(self, shape, noise_variance, dtype, *, biases=None, blocks=None):
+    def point_model(
+        self,
+        shape: tuple[int, ...],
+        noise_variance: float,
+        dtype: DTypeLike,
+        *,
+        biases: Sequence[NDArray[np.floating]] | None = None,
+        blocks: Sequence[NDArray[np.floating]] | None = None,
+    ) -> "StructuredCP":
         """A model of given biases and blocks; see `sktensordp.tensor.point_model`."""
         return point_model(shape, noise_variance, dtype, biases=biases, factors=blocks)
 
@@ -125,27 +143,29 @@ class StructuredCP:
         Variance of the observations around the model, as learned.
     """
 
-    shape: tuple
-    held: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
-    prior_mean: np.ndarray
-    precision: np.ndarray
-    tie: np.ndarray
+    shape: tuple[int, ...]
+    held: NDArray[np.bool_]
+    means: NDArray[np.floating]
+    covariances: NDArray[np.floating]
+    prior_mean: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    tie: NDArray[np.float64]
     noise_variance: float
 
     @property
-    def rows(self):
+    def rows(self) -> list[slice]:
         """The rows of every mode, with the additional one: a list of slices."""
         ends = np.cumsum([0, *(size + 1 for size in self.shape)])
         return [slice(*pair) for pair in pairwise(ends.tolist())]
 
     @property
-    def factors(self):
+    def factors(self) -> list[NDArray[np.floating]]:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [self.means[r][:-1] for r in self.rows]
 
-    def has_columns(self, form, biases, smooth_modes):
+    def has_columns(
+        self, form: CPForm, biases: bool, smooth_modes: Collection[int]
+    ) -> bool:
         """Whether a fit with these options has the same columns and ties."""
         n_modes = len(self.shape)
         n_features = self.held.shape[1] - form.rank - (n_modes if biases else 0)
@@ -155,7 +175,7 @@ class StructuredCP:
         held, _, _, tie = cp_columns(n_modes, form.rank, biases, smooth_modes, features)
         return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
 
-    def predict(self, coordinates):
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """Mean of the model at coordinates; -1 stands for an unknown row.
 
         Parameters
@@ -176,7 +196,9 @@ class StructuredCP:
             values[start : start + _CHUNK] = product.sum(axis=1)
         return values
 
-    def slices(self, coordinates, mode):
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int
+    ) -> NDArray[np.floating]:
         """Mean of the model at all indices of one mode; see `predict`.
 
         Parameters
@@ -195,11 +217,13 @@ class StructuredCP:
         product = math.prod(f[c] for f, c in zip(factors, others, strict=True))
         return product @ own[:-1].T
 
-    def dense(self):
+    def dense(self) -> NDArray[np.floating]:
         """Mean of the model everywhere: an array of the shape of the tensor."""
         return cp_to_dense(self.factors)
 
-    def variance(self, coordinates):
+    def variance(
+        self, coordinates: NDArray[np.integer]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posterior variance of the model at coordinates; see `predict`.
 
         Returns
@@ -220,7 +244,7 @@ class StructuredCP:
         return variance, linear
 
 
-def max_cp_rank(shape):
+def max_cp_rank(shape: Sequence[int]) -> int:
     """Largest rank of a CP that can be told from a smaller one.
 
     Every tensor of this shape has a CP of as many terms as the product of all
@@ -237,7 +261,15 @@ def max_cp_rank(shape):
     return math.prod(shape) // max(shape)
 
 
-def cp_columns(n_modes, rank, biases, smooth_modes, features=None):
+def cp_columns(
+    n_modes: int,
+    rank: int,
+    biases: bool,
+    smooth_modes: Collection[int],
+    features: NDArray[np.floating] | None = None,
+) -> tuple[
+    NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
+]:
     """Which columns are held in which mode, and the priors to start with."""
     n_biases = n_modes if biases else 0
     n_features = 0 if features is None else features.shape[1]
@@ -248,7 +280,7 @@ def cp_columns(n_modes, rank, biases, smooth_modes, features=None):
     # The third and later modes modulate the product of the first two: a zero mean
     # there would shrink the whole term (soundness of the fit, not of the privacy).
     prior_mean[2:, n_biases:] = 1.0
-    if n_features and len(features):
+    if features is not None and features.size:
         prior_mean[1, n_biases + rank :] = features[-1]
     precision = np.full(held.shape, FACTOR_PRECISION)
     precision[:, :n_biases] = BIAS_PRECISION
@@ -259,9 +291,15 @@ def cp_columns(n_modes, rank, biases, smooth_modes, features=None):
 
 
 def point_model(
-    shape, noise_variance, dtype, *, biases=None, factors=None, features=None,
-    weights=None,
-):  # fmt: skip
+    shape: tuple[int, ...],
+    noise_variance: float,
+    dtype: DTypeLike,
+    *,
+    biases: Sequence[NDArray[np.floating]] | None = None,
+    factors: Sequence[NDArray[np.floating]] | None = None,
+    features: NDArray[np.floating] | None = None,
+    weights: NDArray[np.floating] | None = None,
+) -> StructuredCP:
     """A structured CP of given biases, factors and weights of features.
 
     Parameters
@@ -311,6 +349,6 @@ def point_model(
     return model
 
 
-def _lengths(block):
+def _lengths(block: NDArray[np.floating]) -> NDArray[np.floating]:
     """Roots of the mean squares of the columns."""
     return np.maximum(np.sqrt(np.mean(block**2, axis=0)), _SHORTEST)

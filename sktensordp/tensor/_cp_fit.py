@@ -8,31 +8,35 @@ to shrink, so that there is no regularisation to tune and a rank that is too lar
 no harm.
 """
 
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._algebra import packed_squares
 from ._cp import StructuredCP, cp_columns
+from ._entries import DenseEntries, Entries, SparseEntries
 from ._row_fit import RowFit, start_rows
 
 __all__ = ["continue_structured_cp", "fit_structured_cp", "least_noise"]
 
 
 def fit_structured_cp(
-    entries,
+    entries: Entries,
     *,
-    rank,
-    biases,
-    value_scale,
-    noise_floor,
-    max_iter,
-    smooth_modes=(),
-    features=None,
-    n_point_sweeps=0,
-    n_threads=1,
-    on_sweep=None,
-):
+    rank: int,
+    biases: bool,
+    value_scale: float,
+    noise_floor: float,
+    max_iter: int,
+    smooth_modes: Collection[int] = (),
+    features: NDArray[np.floating] | None = None,
+    n_point_sweeps: int = 0,
+    n_threads: int = 1,
+    on_sweep: Callable[[int], Any] | None = None,
+) -> tuple[StructuredCP, int]:
     """Fit biases and CP terms to the observed entries of a tensor.
 
     Parameters
@@ -84,7 +88,9 @@ def fit_structured_cp(
     return fit.model(value_scale), n_iter
 
 
-def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
+def continue_structured_cp(
+    model: StructuredCP, entries: Entries, *, max_iter: int, n_threads: int = 1
+) -> StructuredCP:
     """Further sweeps over entries, with prior and noise as a model has learned them.
 
     Parameters
@@ -110,18 +116,27 @@ def continue_structured_cp(model, entries, *, max_iter, n_threads=1):
     return fit.model(1.0)
 
 
-def least_noise(entries, noise_floor, value_scale):
+def least_noise(entries: Entries, noise_floor: float, value_scale: float) -> float:
     """Smallest variance of observations, on the scale of the entries.
 
     What rounding leaves of the values must not be fitted.
     """
-    return max(noise_floor / value_scale**2, 1e-9, 16 * np.finfo(entries.dtype).eps)
+    eps: Any = np.finfo(entries.dtype).eps
+    return max(noise_floor / value_scale**2, 1e-9, 16 * eps)
 
 
 class _Fit(RowFit):
     """The state of a fit: posterior, prior and noise."""
 
-    def __init__(self, entries, held, prior_mean, precision, tie, features=None):
+    def __init__(
+        self,
+        entries: Entries,
+        held: NDArray[np.bool_],
+        prior_mean: NDArray[np.float64],
+        precision: NDArray[np.float64],
+        tie: NDArray[np.float64],
+        features: NDArray[np.floating] | None = None,
+    ) -> None:
         n_columns = held.shape[1]
         # The last columns are those of the features.
         n_features = 0 if features is None else features.shape[1]
@@ -131,20 +146,29 @@ class _Fit(RowFit):
         offsets = np.cumsum([0, *entries.shape]).tolist()
         self.rows = [slice(*ends) for ends in pairwise(offsets)]
         means = np.concatenate(start_rows(entries.shape, held, prior_mean))
-        self.means = means.astype(entries.dtype)
-        if n_features:
+        self.means: NDArray[np.floating] = means.astype(entries.dtype)
+        if features is not None and n_features:
             self.means[self.rows[0], weights] = 0.0
             self.means[self.rows[1], weights] = features[:-1]
         n_pairs = n_columns * (n_columns + 1) // 2
-        self.covariances = np.zeros((len(self.means), n_pairs), entries.dtype)
-        self.moments = None
+        self.covariances: NDArray[np.floating] = np.zeros(
+            (len(self.means), n_pairs), entries.dtype
+        )
+        self.moments: NDArray[np.floating] | None = None
 
-    def start(self, means, covariances, noise):
+    def start(
+        self,
+        means: NDArray[np.floating],
+        covariances: NDArray[np.floating],
+        noise: float,
+    ) -> None:
         """Start from a posterior; the noise stays as it is."""
         self.means, self.covariances, self.noise = means, covariances, noise
         self.moments = packed_squares(means) + covariances
 
-    def posterior(self, mode):
+    def posterior(
+        self, mode: int
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
         """Means, covariances and second moments of the rows of a mode."""
         r = self.rows[mode]
         moments = np.empty((0, 0), self.means.dtype)
@@ -152,24 +176,31 @@ class _Fit(RowFit):
             moments = self.moments[r]
         return self.means[r], self.covariances[r], moments
 
-    def take_covariances(self):
+    def take_covariances(self) -> None:
         """From here on rows have covariances."""
         self.moments = packed_squares(self.means)
 
-    def place(self, entries, posteriors):
+    def place(
+        self,
+        entries: Entries,
+        posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
+    ) -> None:
         """Take entries, and means and second moments by mode; no covariances."""
         offsets = np.cumsum([0, *entries.shape]).tolist()
         self.entries, self.rows = entries, [slice(*ends) for ends in pairwise(offsets)]
         self.means, self.moments = map(np.concatenate, zip(*posteriors, strict=True))
         self.covariances = np.zeros_like(self.moments)
 
-    def sums(self, mode, part):
+    def sums(
+        self, mode: int, part: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums over the entries of some rows of a mode."""
-        return self.entries.sums(
+        entries = cast("SparseEntries | DenseEntries", self.entries)
+        return entries.sums(
             mode, part.start, part.stop, self.rows, self.means, self.moments
         )
 
-    def model(self, scale):
+    def model(self, scale: float) -> StructuredCP:
         """The fitted model, its values multiplied by `scale`."""
         shape, held = self.entries.shape, self.held
         # One mode of every column brings the values back to their scale.

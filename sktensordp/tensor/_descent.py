@@ -1,18 +1,32 @@
 """The published fit of a CP or a Tucker: stochastic gradient descent by entries."""
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ._cp import CPForm
 from ._tucker import TuckerForm
 
 __all__ = ["descend"]
 
 
 def descend(
-    coordinates, values, factors, *, rate, ridge, n_passes, clip=1.0, noise=None,
-    on_pass=None, form=None, core_ridge=0.0,
-):  # fmt: skip
+    coordinates: NDArray[np.integer],
+    values: NDArray[np.floating],
+    factors: Sequence[NDArray[np.float64]],
+    *,
+    rate: float,
+    ridge: float,
+    n_passes: int,
+    clip: float = 1.0,
+    noise: Callable[[int], NDArray[np.floating]] | None = None,
+    on_pass: Callable[[int], Any] | None = None,
+    form: CPForm | TuckerForm | None = None,
+    core_ridge: float = 0.0,
+) -> tuple[list[NDArray[np.float64]], int]:
     """Fit a decomposition to entries by stochastic gradient descent.
 
     Parameters
@@ -62,7 +76,12 @@ def descend(
 class _State:
     """Blocks as the kernels have them: rows of all modes in one array, and a core."""
 
-    def __init__(self, coordinates, factors, form):
+    def __init__(
+        self,
+        coordinates: NDArray[np.integer],
+        factors: Sequence[NDArray[np.float64]],
+        form: CPForm | TuckerForm | None,
+    ) -> None:
         n_modes = coordinates.shape[1]
         own = factors[:n_modes]
         ends = np.cumsum([0, *(len(factor) for factor in own)])
@@ -77,7 +96,7 @@ class _State:
             self._core = factors[-1].ravel().copy()
             self._cells = np.argwhere(np.ones(form.ranks))
 
-    def blocks(self):
+    def blocks(self) -> list[NDArray[np.float64]]:
         """A copy of the blocks."""
         found = [
             self._stacked[part, :rank].copy()
@@ -85,7 +104,15 @@ class _State:
         ]
         return found if self._core is None else [*found, self._core[np.newaxis].copy()]
 
-    def descend(self, values, rate, ridge, core_ridge, clip, noise):
+    def descend(
+        self,
+        values: NDArray[np.floating],
+        rate: float,
+        ridge: float,
+        core_ridge: float,
+        clip: float,
+        noise: NDArray[np.floating],
+    ) -> None:
         """One pass; see `sgd_pass` and `sgd_tucker_pass`."""
         if self._core is None:
             from .kernels._cp import sgd_pass

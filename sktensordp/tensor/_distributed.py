@@ -9,15 +9,19 @@ computed. Dask decides where, and computes again what was lost.
 
 import copy
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import dask
 import numpy as np
+from numpy.typing import NDArray
 
 from ._algebra import packed_squares
 from ._cp_fit import _Fit
-from ._entries import array_of
-from ._row_fit import diagonal
+from ._entries import SparseEntries, array_of
+from ._row_fit import RowFit, diagonal
 from ._tucker_fit import _TuckerFit
 
 __all__ = ["DistributedEntries", "computed", "in_memory", "tree_sum"]
@@ -26,27 +30,27 @@ __all__ = ["DistributedEntries", "computed", "in_memory", "tree_sum"]
 _BRANCHES = 8
 
 
-def computed(*delayed):
+def computed(*delayed: Any) -> tuple[Any, ...]:
     """What delayed values are."""
     with _large_graphs():
         return dask.compute(*delayed)
 
 
-def in_memory(*delayed):
+def in_memory(*delayed: Any) -> tuple[Any, ...]:
     """Delayed values that are computed now, and stay in the memory of the workers."""
     with _large_graphs():
         return dask.persist(*delayed)
 
 
 @contextmanager
-def _large_graphs():
+def _large_graphs() -> Iterator[None]:
     with warnings.catch_warnings():
         # What is passed along is in the graph, which outlives any worker.
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield
 
 
-def tree_sum(delayed):
+def tree_sum(delayed: Iterable[Any]) -> Any:
     """The sum of delayed tuples of numbers or arrays, element by element."""
     delayed, add = list(delayed), dask.delayed(_add, pure=False)
     while len(delayed) > 1:
@@ -55,7 +59,7 @@ def tree_sum(delayed):
     return delayed[0]
 
 
-def _add(*parts):
+def _add(*parts: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(
         sum(elements[1:], elements[0]) for elements in zip(*parts, strict=True)
     )
@@ -79,7 +83,15 @@ class DistributedEntries:
         Of the values.
     """
 
-    def __init__(self, parts, cuts, mode, shape, counts, dtype):
+    def __init__(
+        self,
+        parts: Iterable[Any],
+        cuts: NDArray[np.integer],
+        mode: int,
+        shape: Iterable[int],
+        counts: Sequence[NDArray[np.integer]],
+        dtype: np.dtype,
+    ) -> None:
         self.parts = in_memory(*parts)
         self.cuts, self.mode, self.shape = cuts, mode, tuple(shape)
         self.dtype = dtype
@@ -88,15 +100,15 @@ class DistributedEntries:
         energy = dask.delayed(_energy, pure=False)
         self.energy = computed(tree_sum(map(energy, self.parts)))[0][0]
 
-    def observed(self, mode):
+    def observed(self, mode: int) -> NDArray[np.bool_]:
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
         return self._observed[mode]
 
-    def ranges(self, mode, n_threads):
+    def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
         """All rows at once: their sums are from all parts."""
         return np.array([0, self.shape[mode]])
 
-    def as_array(self):
+    def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The tensor, means where an entry is there twice, and which are observed."""
         found = computed(*map(dask.delayed(_as_list, pure=False), self.parts))
         for (coordinates, _), first in zip(found, self.cuts, strict=False):
@@ -105,22 +117,22 @@ class DistributedEntries:
         values = np.concatenate([v for _, v in found])
         return array_of(coordinates, values, self.shape)
 
-    def split(self, rows):
+    def split(self, rows: NDArray[np.floating] | None) -> list[Any]:
         """Rows of the mode, part by part; None for each if there are none."""
         if rows is None:
             return [None] * len(self.parts)
         return np.split(rows, self.cuts[1:-1])
 
-    def fit_class(self, local):
+    def fit_class(self, local: type) -> Any:
         """The fit that asks the parts, for one to entries that are here."""
         return {_Fit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
 
 
-def _energy(entries):
+def _energy(entries: SparseEntries) -> tuple[float]:
     return (entries.energy,)
 
 
-def _as_list(entries):
+def _as_list(entries: SparseEntries) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
     """Coordinates and values of the entries of a part."""
     starts, others, values = entries.groups[0]
     coordinates = np.empty((len(entries.shape), len(values)), dtype=np.int64)
@@ -129,33 +141,34 @@ def _as_list(entries):
     return coordinates, values
 
 
-class _DistributedRows:
+class _DistributedRows(RowFit):
     """Mixin of a RowFit that asks parts for all that depends on their entries."""
 
     local: type
+    entries: DistributedEntries
 
-    def start(self, means, covariances, noise):
+    def start(self, means: Any, covariances: Any, noise: float | None) -> None:
         """Start from a posterior."""
         super().start(means, covariances, noise)
         self._spread()
 
-    def take_covariances(self):
+    def take_covariances(self) -> None:
         """From here on rows have covariances."""
         super().take_covariances()
         self._spread()
 
-    def _spread(self):
+    def _spread(self) -> None:
         """Pass the rows of the parts on."""
         entries = self.entries
-        means, _, moments = self.posterior(entries.mode)
+        means, _, found = self.posterior(entries.mode)
         # The first mode is solved for first: its second moments are not asked for.
-        moments = entries.split(moments if entries.mode else None)
+        moments = entries.split(found if entries.mode else None)
         own = zip(entries.split(means), moments, strict=True)
         self._own = [dask.delayed(pair, traverse=False) for pair in own]
 
-    def _shell(self, left_out):
+    def _shell(self, left_out: int | None) -> Any:
         """All that a part has to know of the others, as one delayed object."""
-        shell = object.__new__(self.local)
+        shell: Any = object.__new__(self.local)
         vars(shell).update(vars(self))
         del shell._own
         shell.entries = shell.means = shell.covariances = shell.moments = None
@@ -167,14 +180,22 @@ class _DistributedRows:
             shell.others.append((means[:n_rows].copy(), moments[:n_rows].copy()))
         return dask.delayed(shell, traverse=False)
 
-    def _of_parts(self, function, *arguments, left_out=None, **options):
+    def _of_parts(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        left_out: int | None = None,
+        **options: Any,
+    ) -> list[Any]:
         """A function of every part, its rows and those of the others but one mode."""
         shell = self._shell(left_out)
         function = dask.delayed(function, pure=False, **options)
         pairs = zip(self.entries.parts, self._own, strict=True)
         return [function(shell, *pair, *arguments) for pair in pairs]
 
-    def update(self, mode, pool, n_threads):
+    def update(
+        self, mode: int, pool: ThreadPoolExecutor, n_threads: int
+    ) -> tuple[float, NDArray[np.float64] | None]:
         """Posterior of the rows of one mode; see `RowFit.update`."""
         if mode != self.entries.mode:
             return super().update(mode, pool, n_threads)
@@ -185,17 +206,21 @@ class _DistributedRows:
         error, *self._row_sums = computed(total)[0]
         return error, None
 
-    def sums(self, mode, part):
+    def sums(
+        self, mode: int, part: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums over the entries of all rows of a mode."""
         return computed(tree_sum(self._of_parts(_sums, mode, left_out=mode)))[0]
 
-    def _learn_mean_weights(self):
+    def _learn_mean_weights(self) -> None:
         if self.entries.mode != 0:
             return super()._learn_mean_weights()
         n_rows, means, _, _ = self._row_sums
         self.prior_mean[0][self._weights] = means[self._weights] / n_rows
 
-    def row_sums(self, mode):
+    def row_sums(
+        self, mode: int
+    ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
         """Sums over the rows that have entries; see `RowFit.row_sums`."""
         if mode != self.entries.mode:
             return super().row_sums(mode)
@@ -204,7 +229,7 @@ class _DistributedRows:
         deviation = squares - 2 * prior * means + n_rows * prior**2
         return n_rows, np.maximum(deviation, 0.0), variances
 
-    def model(self, scale):
+    def model(self, scale: float) -> Any:
         """The fitted model, all its rows here."""
         here = self.posterior(self.entries.mode)[:2]
         found = computed(*(own[:2] for own in self._own))
@@ -222,11 +247,13 @@ class _DistributedCP(_DistributedRows, _Fit):
 class _DistributedTucker(_DistributedRows, _TuckerFit):
     local = _TuckerFit
 
-    def _core_sums(self, pool, n_threads):
+    def _core_sums(
+        self, pool: ThreadPoolExecutor, n_threads: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return computed(tree_sum(self._of_parts(_core_sums)))[0]
 
 
-def _placed(shell, entries, own):
+def _placed(shell: Any, entries: SparseEntries, own: Sequence[Any]) -> Any:
     """A fit of the rows of one part."""
     fit = copy.copy(shell)
     # A task leaves its arguments as they are.
@@ -241,12 +268,19 @@ def _placed(shell, entries, own):
     return fit
 
 
-def _nothing(like, n_rows):
+def _nothing(
+    like: Sequence[NDArray[np.floating]], n_rows: int
+) -> tuple[NDArray[np.floating], ...]:
     """In the place of rows that were left out, and are not asked for."""
     return tuple(np.zeros((n_rows, part.shape[1]), part.dtype) for part in like)
 
 
-def _updated(shell, entries, own):
+def _updated(
+    shell: Any, entries: SparseEntries, own: Sequence[Any]
+) -> tuple[
+    tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
+    tuple[Any, ...],
+]:
     """The posterior of the rows of a part, and sums of what is learned from them."""
     fit, mode = _placed(shell, entries, own), shell.mode
     with fit.threads(1) as pool:
@@ -259,7 +293,9 @@ def _updated(shell, entries, own):
     return (means, covariances, moments), (error, *of_rows)
 
 
-def _sums(shell, entries, own, mode):
+def _sums(
+    shell: Any, entries: SparseEntries, own: Sequence[Any], mode: int
+) -> tuple[NDArray[np.float64], ...]:
     """Sums over the entries of a part, by the rows of a mode that is not its own."""
     fit = _placed(shell, entries, own)
     with fit.threads(1) as pool:
@@ -267,7 +303,9 @@ def _sums(shell, entries, own, mode):
     return tuple(map(np.concatenate, zip(*found, strict=True)))
 
 
-def _core_sums(shell, entries, own):
+def _core_sums(
+    shell: Any, entries: SparseEntries, own: Sequence[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     fit = _placed(shell, entries, own)
     with fit.threads(1) as pool:
         return fit._core_sums(pool, 1)

@@ -11,13 +11,16 @@ P = Q (Q + 1) / 2.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._algebra import packed_squares
 from ._coordinates import group_by_mode
 
-__all__ = ["DenseEntries", "SparseEntries", "array_of"]
+__all__ = ["DenseEntries", "Entries", "SparseEntries", "array_of"]
 
 # Rows of which the sums are held at once.
 _BLOCK = 512
@@ -27,10 +30,24 @@ _SOLVE_COST = 100
 _LEAST_WORK = 2000
 
 
+class Entries(Protocol):
+    """What a fit asks of entries, here or elsewhere."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.floating]
+    n_entries: int
+    energy: float
+
+    def observed(self, mode: int) -> NDArray[np.bool_]: ...
+    def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]: ...
+    def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]: ...
+    def fit_class(self, local: type) -> Any: ...
+
+
 class _Local:
     """Mixin of entries that are here."""
 
-    def fit_class(self, local):
+    def fit_class(self, local: type) -> Any:
         """The fit to such entries."""
         return local
 
@@ -46,14 +63,19 @@ class SparseEntries(_Local):
     shape : tuple of int
     """
 
-    def __init__(self, coordinates, values, shape):
+    def __init__(
+        self,
+        coordinates: NDArray[np.integer],
+        values: NDArray[np.floating],
+        shape: Sequence[int],
+    ) -> None:
         self.shape = tuple(shape)
         self.dtype = values.dtype
         self.n_entries = len(values)
         self.energy = float(np.sum(values**2, dtype=float))
         n_modes = len(shape)
         offsets = np.concatenate([[0], np.cumsum(shape)[:-1]]).astype(np.int32)
-        self.groups = [None] * n_modes
+        self.groups: list[Any] = [None] * n_modes
         for mode, starts, order in group_by_mode(coordinates, shape):
             others = np.empty((len(values), n_modes - 1), dtype=np.int32)
             for column, other in enumerate(np.delete(np.arange(n_modes), mode)):
@@ -61,11 +83,11 @@ class SparseEntries(_Local):
                 others[:, column] += offsets[other]
             self.groups[mode] = starts, others, values[order]
 
-    def observed(self, mode):
+    def observed(self, mode: int) -> NDArray[np.bool_]:
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
         return np.diff(self.groups[mode][0]) > 0
 
-    def ranges(self, mode, n_threads):
+    def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
         """Ranges of rows with about equal work, enough for the threads."""
         starts = self.groups[mode][0]
         work = starts + _SOLVE_COST * np.arange(len(starts))
@@ -75,7 +97,7 @@ class SparseEntries(_Local):
         cuts = np.union1d(cuts, np.arange(0, len(starts) - 1, _BLOCK))
         return np.unique([0, *cuts, len(starts) - 1])
 
-    def as_array(self):
+    def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The tensor, means where an entry is there twice, and which are observed."""
         starts, others, values = self.groups[0]
         coordinates = [np.repeat(np.arange(self.shape[0]), np.diff(starts))]
@@ -83,7 +105,15 @@ class SparseEntries(_Local):
         coordinates += [o - begin for o, begin in zip(others.T, begins, strict=False)]
         return array_of(coordinates, values, self.shape)
 
-    def sums(self, mode, first, last, rows, means, moments=None):
+    def sums(
+        self,
+        mode: int,
+        first: int,
+        last: int,
+        rows: Sequence[slice],
+        means: NDArray[np.floating],
+        moments: NDArray[np.floating] | None = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums over the entries of the rows [first, last) of a mode.
 
         Parameters
@@ -126,7 +156,7 @@ class DenseEntries(_Local):
     mask : ndarray of shape (I_1, ..., I_N), bool
     """
 
-    def __init__(self, values, mask):
+    def __init__(self, values: NDArray[np.floating], mask: NDArray[np.bool_]) -> None:
         self.shape = values.shape
         self.dtype = values.dtype
         self.n_entries = int(np.count_nonzero(mask))
@@ -134,23 +164,31 @@ class DenseEntries(_Local):
         self.values = np.ascontiguousarray(values)
         self.mask = np.ascontiguousarray(mask, dtype=values.dtype)
         modes = range(values.ndim)
-        self._observed = [
+        self._observed: list[Any] = [
             mask.any(axis=tuple(k for k in modes if k != mode)) for mode in modes
         ]
 
-    def observed(self, mode):
+    def observed(self, mode: int) -> NDArray[np.bool_]:
         """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
         return self._observed[mode]
 
-    def ranges(self, mode, n_threads):
+    def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
         """All rows at once: the product of matrices has threads of its own."""
         return np.array([0, self.shape[mode]])
 
-    def as_array(self):
+    def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The tensor, zero where there is no entry, and which are observed."""
         return self.values.astype(float), self.mask > 0
 
-    def sums(self, mode, first, last, rows, means, moments=None):
+    def sums(
+        self,
+        mode: int,
+        first: int,
+        last: int,
+        rows: Sequence[slice],
+        means: NDArray[np.floating],
+        moments: NDArray[np.floating] | None = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums over the entries of all rows of a mode; see `SparseEntries.sums`."""
         if moments is None:
             moments = packed_squares(means)
@@ -159,7 +197,11 @@ class DenseEntries(_Local):
         return gram.astype(float), projection.astype(float)
 
 
-def array_of(coordinates, values, shape):
+def array_of(
+    coordinates: Sequence[NDArray[np.integer]] | NDArray[np.integer],
+    values: NDArray[np.floating],
+    shape: Sequence[int],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """A tensor from its entries, zero where there is none, and which are observed.
 
     Parameters
@@ -181,7 +223,9 @@ def array_of(coordinates, values, shape):
     return tensor, (counts > 0).reshape(shape)
 
 
-def _contract(tensor, mode, factors):
+def _contract(
+    tensor: NDArray[np.floating], mode: int, factors: Sequence[NDArray[np.floating]]
+) -> NDArray[np.floating]:
     """Sum over all modes but one of a tensor times the rows of the other modes.
 
     Parameters

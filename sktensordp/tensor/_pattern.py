@@ -10,7 +10,11 @@ degree-corrected stochastic blockmodel"). Components are kept as far as they sta
 from those of a pattern with the same numbers of entries and otherwise at random.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, svds
 
@@ -23,7 +27,9 @@ _OVERDISPERSED = 2.0
 _COUNT_SCALE = 0.25
 
 
-def pattern_features(coordinates, shape, n_components):
+def pattern_features(
+    coordinates: NDArray[np.integer], shape: Sequence[int], n_components: int
+) -> NDArray[np.float64]:
     """Features of the rows of the second mode, from the coordinates alone.
 
     Parameters
@@ -47,7 +53,9 @@ def pattern_features(coordinates, shape, n_components):
         for index, size in zip((rows, columns), shape, strict=False)
     ]
 
-    def decompose(n_values, at_random=False):
+    def decompose(
+        n_values: int, at_random: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         own, other = _renumbered(rows), _renumbered(columns)
         if at_random:
             other = np.random.default_rng(0).permutation(other)
@@ -56,7 +64,11 @@ def pattern_features(coordinates, shape, n_components):
     return features_of_pattern(counts, n_components, decompose)
 
 
-def features_of_pattern(counts, n_components, decompose):
+def features_of_pattern(
+    counts: Sequence[NDArray[np.integer]],
+    n_components: int,
+    decompose: Callable[..., Any],
+) -> NDArray[np.float64]:
     """The features that `pattern_features` finds, wherever the coordinates are.
 
     Parameters
@@ -73,32 +85,34 @@ def features_of_pattern(counts, n_components, decompose):
     -------
     features : ndarray of shape (shape[1] + 1, n_features), float
     """
-    n_seen = [np.count_nonzero(own) for own in counts]
-    counts = np.append(counts[1], 0)
+    n_seen = [int(np.count_nonzero(own)) for own in counts]
+    padded = np.append(counts[1], 0)
     features = []
-    seen, all_counts = counts[counts > 0], counts[:-1]
+    seen, all_counts = padded[padded > 0], padded[:-1]
     # Entries that are placed at random have counts with a variance of their mean.
     dispersed = all_counts.var() > _OVERDISPERSED * all_counts.mean()
     if dispersed and seen.min() < seen.max():
-        logs = np.log1p(counts)
-        logs -= counts @ logs / counts.sum()
-        spread = np.sqrt(counts @ logs**2 / counts.sum())
+        logs = np.log1p(padded)
+        logs -= padded @ logs / padded.sum()
+        spread = np.sqrt(padded @ logs**2 / padded.sum())
         features.append(_COUNT_SCALE / spread * logs[:, np.newaxis])
     n_components = min(n_components, *(n - 2 for n in n_seen))
     if n_components > 0:
         vectors = _leading_vectors(decompose, n_components)
-        of_rows = np.zeros((len(counts), vectors.shape[1]))
-        of_rows[counts > 0] = vectors
+        of_rows = np.zeros((len(padded), vectors.shape[1]))
+        of_rows[padded > 0] = vectors
         features.append(of_rows)
-    return np.concatenate([np.empty((len(counts), 0)), *features], axis=1)
+    return np.concatenate([np.empty((len(padded), 0)), *features], axis=1)
 
 
-def _renumbered(index):
+def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:
     """Positions of indices among those that occur."""
     return (np.cumsum(np.bincount(index) > 0) - 1)[index]
 
 
-def _leading_vectors(decompose, n_components):
+def _leading_vectors(
+    decompose: Callable[..., Any], n_components: int
+) -> NDArray[np.float64]:
     """Right singular vectors that stand out, weighted, of rows of norm one or zero."""
     largest = decompose(2, at_random=True)[0][1]
     values, vectors = decompose(n_components + 1)
@@ -111,7 +125,9 @@ def _leading_vectors(decompose, n_components):
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 1e-9)
 
 
-def _decompose(rows, columns, n_values):
+def _decompose(
+    rows: NDArray[np.integer], columns: NDArray[np.integer], n_values: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values, and right vectors, of the incidence over its margins."""
     shape = int(rows.max()) + 1, int(columns.max()) + 1
     ones = np.ones(len(rows), dtype=np.float32)

@@ -4,19 +4,24 @@ Rows of a mode are solved for, given the others, from sums over their entries; t
 precisions of their prior are learned from their posterior.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._algebra import packed_squares
 from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
-from ._entries import SparseEntries
+from ._entries import Entries, SparseEntries
 
 __all__ = ["RowFit", "diagonal", "start_rows"]
 
+# One array a mode: a list of them, or the rows of one array.
+ByMode: TypeAlias = Any
 # How far rows start from their prior mean: in the first two modes, in the others.
 _START_SCALES = 0.05, 0.2
 # Variational sweeps before precisions are learned: from the first one on, columns that
@@ -38,34 +43,67 @@ class RowFit:
         Columns of the first mode whose prior means are learned.
     """
 
-    def __init__(self, entries, held, prior_mean, precision, tie, is_bias, weights):
+    def __init__(
+        self,
+        entries: Entries,
+        held: ByMode,
+        prior_mean: ByMode,
+        precision: ByMode,
+        tie: ByMode,
+        is_bias: ByMode,
+        weights: slice,
+    ) -> None:
         self.entries = entries
         self.held, self.prior_mean = held, prior_mean
         self.precision, self.tie = precision, tie
         self._is_bias, self._weights = is_bias, weights
-        self.known = None
-        self.noise = None
+        self.known: Any = None
+        self.noise: Any = None
 
-    def posterior(self, mode):
+    def start(self, means: Any, covariances: Any, noise: Any) -> None:
+        """Start from a posterior."""
+        raise NotImplementedError
+
+    def posterior(
+        self, mode: int
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
         """Means, covariances and second moments of the rows of a mode, to write to.
 
         Second moments have no rows where rows have no covariances.
         """
         raise NotImplementedError
 
-    def take_covariances(self):
+    def take_covariances(self) -> None:
         """From here on rows have covariances."""
         raise NotImplementedError
 
-    def place(self, entries, posteriors):
+    def place(
+        self,
+        entries: Entries,
+        posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
+    ) -> None:
         """Take entries, and means and second moments by mode; no covariances."""
         raise NotImplementedError
 
-    def sums(self, mode, part):
+    def sums(
+        self, mode: int, part: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums of b b^T and of y b over the entries of some rows of a mode."""
         raise NotImplementedError
 
-    def learn(self, *, max_iter, noise_floor, n_threads, on_sweep, n_point_sweeps=0):
+    def model(self, scale: float) -> Any:
+        """The fitted model, its values multiplied by `scale`."""
+        raise NotImplementedError
+
+    def learn(
+        self,
+        *,
+        max_iter: int,
+        noise_floor: float,
+        n_threads: int,
+        on_sweep: Callable[[int], Any] | None,
+        n_point_sweeps: int = 0,
+    ) -> int:
         """Sweeps over the modes that learn prior and noise; returns their number."""
         n_modes = len(self.entries.shape)
         with self.threads(n_threads) as pool:
@@ -82,13 +120,15 @@ class RowFit:
                     break
         return n_iter
 
-    def go_on(self, max_iter, n_threads):
+    def go_on(self, max_iter: int, n_threads: int) -> None:
         """Sweeps over the modes that learn neither prior nor noise."""
         with self.threads(n_threads) as pool:
             for _ in range(max_iter):
                 self.sweep(pool, n_threads)
 
-    def sweep(self, pool, n_threads):
+    def sweep(
+        self, pool: ThreadPoolExecutor, n_threads: int
+    ) -> tuple[float, list[NDArray[np.float64] | None]]:
         """All modes, one after the other.
 
         Returns
@@ -103,14 +143,16 @@ class RowFit:
         return found[-1][0], [cross for _, cross in found]
 
     @contextmanager
-    def threads(self, n_threads):
+    def threads(self, n_threads: int) -> Iterator[ThreadPoolExecutor]:
         """Threads of our own; the small products of a sparse fit get no others."""
         is_sparse = isinstance(self.entries, SparseEntries)
         limit = one_blas_thread if is_sparse else nullcontext()
         with limit, ThreadPoolExecutor(n_threads) as pool:
             yield pool
 
-    def update(self, mode, pool, n_threads):
+    def update(
+        self, mode: int, pool: ThreadPoolExecutor, n_threads: int
+    ) -> tuple[float, NDArray[np.float64] | None]:
         """Posterior of the rows of one mode, given the others.
 
         Returns
@@ -128,7 +170,7 @@ class RowFit:
             return self._update_chain(mode, free, means, covariances, moments)
         fitted = np.empty(len(means))
 
-        def run(part):
+        def run(part: slice) -> None:
             solve_rows(
                 *self._known_and_sums(mode, part), free, self.prior_mean[mode],
                 self.precision[mode], self.noise, means[part], covariances[part],
@@ -138,13 +180,21 @@ class RowFit:
         list(self.by_parts(run, mode, pool, n_threads))
         return self.entries.energy + fitted.sum(), None
 
-    def by_parts(self, run, mode, pool, n_threads):
+    def by_parts(
+        self,
+        run: Callable[[slice], Any],
+        mode: int,
+        pool: ThreadPoolExecutor,
+        n_threads: int,
+    ) -> Iterator[Any]:
         """What a function answers to the slices that make up the rows of a mode."""
         ends = self.entries.ranges(mode, n_threads).tolist()
         parts = [slice(*pair) for pair in pairwise(ends)]
         return (map if len(parts) == 1 else pool.map)(run, parts)
 
-    def _known_and_sums(self, mode, part):
+    def _known_and_sums(
+        self, mode: int, part: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         gram, projection = self.sums(mode, part)
         if self.known is not None:
             known_gram, known_projection = self.known[mode]
@@ -152,7 +202,14 @@ class RowFit:
             projection += known_projection[part]
         return gram, projection
 
-    def _update_chain(self, mode, free, means, covariances, moments):
+    def _update_chain(
+        self,
+        mode: int,
+        free: NDArray[np.integer],
+        means: NDArray[np.floating],
+        covariances: NDArray[np.floating],
+        moments: NDArray[np.floating],
+    ) -> tuple[float, NDArray[np.float64]]:
         packed, projection = self._known_and_sums(mode, slice(0, len(means)))
         n_columns = means.shape[1]
         pairs = np.triu_indices(n_columns)
@@ -179,12 +236,12 @@ class RowFit:
         neighbours[:, free] = cross
         return self.entries.energy + error, neighbours
 
-    def _learn_mean_weights(self):
+    def _learn_mean_weights(self) -> None:
         """Prior means of the weights of features, from the posterior of the rows."""
         means = self.posterior(0)[0][self.entries.observed(0), self._weights]
         self.prior_mean[0][self._weights] = means.mean(axis=0, dtype=float)
 
-    def learn_prior(self, mode, cross):
+    def learn_prior(self, mode: int, cross: Any) -> None:
         """Precisions of the prior of every free column, from the posterior of its rows.
 
         A precision is multiplied by the ratio of what the prior expects of a sum of
@@ -213,7 +270,9 @@ class RowFit:
         learned = self._ratio(mode, precision, expected, deviation, spread)
         self.precision[mode] = np.where(free, learned, precision)
 
-    def row_sums(self, mode):
+    def row_sums(
+        self, mode: int
+    ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
         """What is learned from: sums over the rows that have entries, or are tied.
 
         Returns
@@ -222,7 +281,7 @@ class RowFit:
         deviation, variances : ndarray of shape (n_columns,)
             Sums of the squared distances of means from the prior's, and of variances.
         """
-        seen = self.entries.observed(mode)
+        seen: Any = self.entries.observed(mode)
         if self.tie[mode].any():
             seen = slice(None)
         means, covariances, _ = self.posterior(mode)
@@ -231,7 +290,14 @@ class RowFit:
         deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
         return len(means), deviation, variances.sum(axis=0)
 
-    def _ratio(self, mode, precision, expected, squares, variances):
+    def _ratio(
+        self,
+        mode: int,
+        precision: NDArray[np.float64],
+        expected: NDArray[np.float64],
+        squares: NDArray[np.float64],
+        variances: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         least = 1e-9 * expected
         learned = precision * np.where(
             self._is_bias[mode],
@@ -240,7 +306,13 @@ class RowFit:
         )
         return np.clip(learned, *_PRECISION_LIMITS)
 
-    def write_rows(self, mode, factor, means, covariances):
+    def write_rows(
+        self,
+        mode: int,
+        factor: NDArray[np.float64],
+        means: NDArray[np.floating],
+        covariances: NDArray[np.floating],
+    ) -> None:
         """The posterior of a mode and, last, of an unknown row, times a factor.
 
         Parameters
@@ -260,12 +332,14 @@ class RowFit:
         means *= factor.astype(means.dtype)
         covariances *= packed_squares(factor[np.newaxis]).astype(means.dtype)
 
-    def _prior_variance(self, mode):
+    def _prior_variance(self, mode: int) -> NDArray[np.float64]:
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
 
-def start_rows(shape, held, prior_mean):
+def start_rows(
+    shape: Sequence[int], held: ByMode, prior_mean: ByMode
+) -> list[NDArray[np.float64]]:
     """Fixed starting point: the fit is a function of the values alone.
 
     Parameters
@@ -287,6 +361,6 @@ def start_rows(shape, held, prior_mean):
     return means
 
 
-def diagonal(n_columns):
+def diagonal(n_columns: int) -> NDArray[np.integer]:
     """Where squares are among the upper triangle of a matrix, row by row."""
     return np.flatnonzero(np.equal(*np.triu_indices(n_columns)))

@@ -8,6 +8,7 @@ identity, under which the sums are most likely, then by expectation maximisation
 """
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 __all__ = ["row_posterior"]
@@ -18,7 +19,13 @@ _ROUNDS = 8
 _EVIDENCE = 12.0
 
 
-def row_posterior(sums, design, weights, noise_variance, residual_variance):
+def row_posterior(
+    sums: NDArray[np.float64],
+    design: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    noise_variance: NDArray[np.float64],
+    residual_variance: float,
+) -> NDArray[np.float64]:
     """Posterior means of the rows.
 
     Parameters
@@ -58,7 +65,7 @@ def row_posterior(sums, design, weights, noise_variance, residual_variance):
     left, strength, right = np.linalg.svd(whitened)
     shown = np.einsum("iab,ia->ib", left, shown[:, :, 0])
 
-    def cost(log_variance):
+    def cost(log_variance: float) -> float:
         variance = 1 + np.exp(log_variance) * strength**2
         return np.sum(np.log(variance) + shown**2 / variance)
 

@@ -7,6 +7,7 @@ of the noise and of the residuals. Priors are Gaussian.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["biases_from_sums", "rows_from_sums"]
 
@@ -21,7 +22,12 @@ _LEAST_NOISE = 1e-12
 _MEAN, _COEFFICIENTS = 4.0, 300.0
 
 
-def biases_from_sums(sums, weights, noise, explaining):
+def biases_from_sums(
+    sums: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    explaining: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Rows that are numbers, with a prior mean that is linear in what explains them.
 
     Parameters
@@ -59,23 +65,23 @@ def biases_from_sums(sums, weights, noise, explaining):
         # As far as a row's own sums say something of it.
         share = known * spread
         squares = (means - prior) ** 2 + spread
-        variance = share @ squares + _USUAL_ROWS * _USUAL_VARIANCE
-        variance = float(variance / (share.sum() + _USUAL_ROWS))
+        learned = share @ squares + _USUAL_ROWS * _USUAL_VARIANCE
+        variance = float(learned / (share.sum() + _USUAL_ROWS))
     return means, spread, float(coefficients[0])
 
 
 def rows_from_sums(
-    sums,
-    weights,
-    moment,
-    noise,
-    residual,
-    prior_mean,
-    own_variance,
-    covariance,
+    sums: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    moment: NDArray[np.float64],
+    noise: float,
+    residual: NDArray[np.float64],
+    prior_mean: NDArray[np.float64],
+    own_variance: NDArray[np.float64],
+    covariance: NDArray[np.float64],
     *,
-    learn=True,
-):
+    learn: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Posterior of rows with a bias, if they have one, and factors.
 
     Parameters

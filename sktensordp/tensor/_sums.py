@@ -11,15 +11,18 @@ weights are Gaussian too, so that they only add to the covariance of the biases.
 """
 
 import warnings
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
-from ._cp import point_model
+from ._cp import StructuredCP, point_model
 
 __all__ = ["fit_biases_to_sums", "shared_entries"]
 
@@ -36,8 +39,14 @@ _MOST_STEPS, _VISIBLE = 2000, 1e-2
 
 
 def fit_biases_to_sums(
-    coordinates, sums, noise_variance, shape, value_scale, dtype=float, features=None
-):
+    coordinates: Any,
+    sums: NDArray[np.float64],
+    noise_variance: float,
+    shape: tuple[int, ...],
+    value_scale: float,
+    dtype: DTypeLike = float,
+    features: NDArray[np.floating] | None = None,
+) -> tuple[float, StructuredCP]:
     """Posterior mean of offset and biases.
 
     Parameters
@@ -108,7 +117,7 @@ def fit_biases_to_sums(
     return offset, model
 
 
-def shared_entries(coordinates, shape):
+def shared_entries(coordinates: NDArray[np.integer], shape: Sequence[int]) -> Any:
     """How often two rows share an entry; on the diagonal, the entries of each row."""
     columns = coordinates.T
     ones = np.ones(len(coordinates), dtype=np.float32)
@@ -128,23 +137,32 @@ def shared_entries(coordinates, shape):
 class _Prior:
     """Prior of the biases: their own variances, and weights of features."""
 
-    def __init__(self, features, value_scale):
+    variances: NDArray[np.float64]
+
+    def __init__(self, features: NDArray[np.floating], value_scale: float) -> None:
         self.features = features
-        self.variances = None
         # Where conjugate gradients go on from.
-        self._found = None
+        self._found: NDArray[np.float64] | None = None
         self.weight_variance = _WEIGHT_VARIANCE * value_scale**2
         self.offset_variance = _OFFSET_VARIANCE * value_scale**2
 
-    def posterior(self, gram, sums, residual, noise_variance):
+    def posterior(
+        self,
+        gram: Any,
+        sums: NDArray[np.float64],
+        residual: float,
+        noise_variance: float,
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
         """Posterior means of the offset, of the weights and of the biases."""
         counts = gram.diagonal()
 
-        def parts(x):
+        def parts(
+            x: NDArray[np.float64],
+        ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             weights = self.weight_variance * (self.features.T @ x)
             return weights, self.variances * x + self.features @ weights
 
-        def covariance(x):
+        def covariance(x: NDArray[np.float64]) -> NDArray[np.float64]:
             shared = gram @ x
             return (
                 gram @ parts(shared)[1]
@@ -178,7 +196,9 @@ class _Prior:
         offset = self.offset_variance * (counts @ found)
         return float(offset), *parts(gram @ found)
 
-    def _preconditioner(self, gram, own):
+    def _preconditioner(
+        self, gram: Any, own: NDArray[np.float64]
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
         """Inverse of the covariance without what the rows of two modes share.
 
         That is a diagonal and what offset and weights of features add, of low rank
@@ -195,10 +215,16 @@ class _Prior:
         return lambda x: x / own - scaled @ (core @ (scaled.T @ x))
 
 
-def _most_likely(rest, counts, known, log_start, log_prior):
+def _most_likely(
+    rest: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    known: NDArray[np.float64],
+    log_start: NDArray[np.float64],
+    log_prior: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Variances of bias and residual under which sums are most likely, one by one."""
 
-    def cost(log_variances):
+    def cost(log_variances: NDArray[np.float64]) -> float:
         bias, residual = np.exp(log_variances)
         variance = bias * counts**2 + residual * counts + known
         penalty = np.sum((log_variances - log_prior) ** 2) / _E_FOLDS**2

@@ -11,9 +11,12 @@ one row; see `CPForm`.
 """
 
 import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ._algebra import mode_products, packed_squares
@@ -48,32 +51,36 @@ class TuckerForm:
 
     ranks: tuple[int, ...]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.rank > 0)
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """The least of the ranks: so many terms any two modes can have."""
         return min(self.ranks)
 
-    def blocks(self, shape):
+    def blocks(self, shape: Sequence[int]) -> list[tuple[int, int]]:
         """Numbers of rows and of columns of every block; see `CPForm`."""
         sizes = list(zip(shape, self.ranks, strict=True))
         return [*sizes, (1, math.prod(self.ranks))]
 
-    def rows(self, coordinates):
+    def rows(self, coordinates: NDArray[np.integer]) -> list[NDArray[np.integer]]:
         """Row of every entry in every block; see `CPForm`."""
         return [*coordinates.T, np.zeros(len(coordinates), dtype=np.int32)]
 
-    def regressors(self, block, factors, rows):
+    def regressors(
+        self, block: int, factors: Sequence[Any], rows: Sequence[NDArray[np.integer]]
+    ) -> NDArray[Any]:
         """Coefficients of an entry's row of a block; see `CPForm.regressors`."""
         # By elementwise operations, so that what an entry gets does not depend on those
         # it is computed with, as it may in products of matrices; entries come last, so
         # that these operations are on long vectors.
         n_modes, n = len(self.ranks), len(rows[0])
-        own = [None if k == block else factors[k].T[:, rows[k]] for k in range(n_modes)]
+        own: list[Any] = [
+            None if k == block else factors[k].T[:, rows[k]] for k in range(n_modes)
+        ]
         if block == n_modes:
-            found = np.ones((1, n))
+            found: Any = np.ones((1, n))
             for columns in own:
                 found = (found[:, np.newaxis] * columns).reshape(-1, n)
             return np.ascontiguousarray(found.T)
@@ -84,7 +91,9 @@ class TuckerForm:
             found = sum(found[:, r] * own[k][r] for r in range(self.ranks[k]))
         return np.ascontiguousarray(found.T)
 
-    def moments(self, block, moments, core):
+    def moments(
+        self, block: int, moments: Sequence[Any], core: NDArray[np.floating]
+    ) -> NDArray[np.floating]:
         """See `CPForm.moments`; the core is of shape (1, product of the ranks)."""
         others = [k for k in range(len(self.ranks)) if k != block]
         mean, square = np.ones(1), np.ones((1, 1))
@@ -99,10 +108,10 @@ class TuckerForm:
             [np.ones((1, 1)), mean[np.newaxis]], [mean[:, np.newaxis], square]
         ])  # fmt: skip
 
-    def _core(self, factors):
+    def _core(self, factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
         return factors[-1].reshape(self.ranks)
 
-    def centre(self, block):
+    def centre(self, block: int) -> NDArray[np.float64]:
         """What the rows of a block are around; see `CPForm.centre`.
 
         The core is around one that makes pairs of the columns of the first two modes,
@@ -117,7 +126,7 @@ class TuckerForm:
         centre[0] = float(block > 1)
         return centre
 
-    def normalize(self, block, factors):
+    def normalize(self, block: int, factors: list[Any]) -> None:
         """Give a block that was fitted orthogonal columns of mean square one, in place.
 
         The core makes up for it, and is brought to the length of a CP of so many terms,
@@ -135,9 +144,17 @@ class TuckerForm:
         core *= math.sqrt(self.rank / max(np.sum(core**2), 1.0))
         factors[-1] = core.reshape(1, -1)
 
-    def point_model(self, shape, noise_variance, dtype, *, biases=None, blocks=None):
+    def point_model(
+        self,
+        shape: tuple[int, ...],
+        noise_variance: float,
+        dtype: DTypeLike,
+        *,
+        biases: Sequence[NDArray[np.floating]] | None = None,
+        blocks: Sequence[NDArray[np.floating]] | None = None,
+    ) -> "StructuredTucker":
         """A model of given biases and blocks; see `point_tucker_model`."""
-        parts = {}
+        parts: dict[str, Any] = {}
         if blocks is not None:
             parts = {"factors": blocks[:-1], "core": self._core(blocks)}
         return point_tucker_model(shape, noise_variance, dtype, biases=biases, **parts)
@@ -163,35 +180,37 @@ class TuckerColumns:
     n_features: int
 
     @property
-    def first(self):
+    def first(self) -> int:
         """How many columns come before the factors."""
         # A Tucker alone has no ones; what has no factors has at least those.
         has_ones = self.biases or self.n_features or not any(self.ranks)
         return int(has_ones) + int(self.biases)
 
     @property
-    def sizes(self):
+    def sizes(self) -> tuple[int, ...]:
         """Number of columns of every mode: a tuple."""
         return tuple(
             self.first + rank + (self.n_features if mode < 2 else 0)
             for mode, rank in enumerate(self.ranks)
         )
 
-    def factors(self, mode):
+    def factors(self, mode: int) -> slice:
         """The factors among the columns of a mode: a slice."""
         return slice(self.first, self.first + self.ranks[mode])
 
-    def features(self, mode):
+    def features(self, mode: int) -> slice:
         """The weights or features among the columns of a mode: a slice."""
         last = self.first + self.ranks[mode]
         return slice(last, last + (self.n_features if mode < 2 else 0))
 
     @property
-    def free_core(self):
+    def free_core(self) -> tuple[slice, ...]:
         """Where the core of the factors is in the core: a tuple of slices."""
         return tuple(self.factors(mode) for mode in range(len(self.ranks)))
 
-    def core(self, free, dtype):
+    def core(
+        self, free: NDArray[np.floating], dtype: DTypeLike
+    ) -> NDArray[np.floating]:
         """The core: that of the factors, and the ones of biases and weights.
 
         Parameters
@@ -208,11 +227,13 @@ class TuckerColumns:
         if self.biases:
             for mode in range(n_modes):
                 core[tuple(int(k == mode) for k in range(n_modes))] = 1.0
-        at = [np.arange(self.features(m).start, self.features(m).stop) for m in (0, 1)]
+        at: list[Any] = [
+            np.arange(self.features(m).start, self.features(m).stop) for m in (0, 1)
+        ]
         core[*at, *[0] * (n_modes - 2)] = 1.0
         return core
 
-    def held(self, mode):
+    def held(self, mode: int) -> NDArray[np.bool_]:
         """Columns that are held at one, or at the features of the rows."""
         held = np.zeros(self.sizes[mode], dtype=bool)
         held[: self.first - int(self.biases)] = True
@@ -220,7 +241,13 @@ class TuckerColumns:
             held[self.features(mode)] = True
         return held
 
-    def prior(self, smooth_modes, features=None):
+    def prior(
+        self,
+        smooth_modes: Collection[int],
+        features: NDArray[np.floating] | None = None,
+    ) -> tuple[
+        list[NDArray[np.float64]], list[NDArray[np.float64]], list[NDArray[np.float64]]
+    ]:
         """The prior to start with: lists by mode of means, precisions and ties."""
         prior_mean, precision, tie = [], [], []
         for mode, size in enumerate(self.sizes):
@@ -264,24 +291,26 @@ class StructuredTucker:
         Variance of the observations around the model, as learned.
     """
 
-    shape: tuple
+    shape: tuple[int, ...]
     columns: TuckerColumns
-    core: np.ndarray
-    core_mean: np.ndarray
-    held: list
-    means: list
-    covariances: list
-    prior_mean: list
-    precision: list
-    tie: list
+    core: NDArray[np.floating]
+    core_mean: NDArray[np.floating]
+    held: list[NDArray[np.bool_]]
+    means: list[NDArray[np.floating]]
+    covariances: list[NDArray[np.floating]]
+    prior_mean: list[NDArray[np.float64]]
+    precision: list[NDArray[np.float64]]
+    tie: list[NDArray[np.float64]]
     noise_variance: float
 
     @property
-    def factors(self):
+    def factors(self) -> list[NDArray[np.floating]]:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [means[:-1] for means in self.means]
 
-    def has_columns(self, form, biases, smooth_modes):
+    def has_columns(
+        self, form: TuckerForm, biases: bool, smooth_modes: Collection[int]
+    ) -> bool:
         """Whether a fit with these options has the same columns and ties."""
         tied = {mode for mode, tie in enumerate(self.tie) if tie.any()}
         return (
@@ -290,7 +319,7 @@ class StructuredTucker:
             and set(smooth_modes) == tied
         )
 
-    def predict(self, coordinates):
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """Mean of the model at coordinates; -1 stands for an unknown row.
 
         Parameters
@@ -307,7 +336,9 @@ class StructuredTucker:
             values[part] = np.einsum("nk,nk->n", found, own[coordinates[part, 0]])
         return values
 
-    def slices(self, coordinates, mode):
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int
+    ) -> NDArray[np.floating]:
         """Mean of the model at all indices of one mode; see `predict`.
 
         Parameters
@@ -320,15 +351,17 @@ class StructuredTucker:
         -------
         values : ndarray of shape (n, shape[mode])
         """
-        found = _regressors(self.core, self.means, coordinates, mode)
-        found = [regressors for _, regressors in found]
+        blocks = _regressors(self.core, self.means, coordinates, mode)
+        found = [regressors for _, regressors in blocks]
         return np.concatenate(found) @ self.means[mode][:-1].T
 
-    def dense(self):
+    def dense(self) -> NDArray[np.floating]:
         """Mean of the model everywhere: an array of the shape of the tensor."""
         return mode_products(self.core[np.newaxis], self.factors)[0]
 
-    def variance(self, coordinates):
+    def variance(
+        self, coordinates: NDArray[np.integer]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posterior variance of the model at coordinates; see `predict`.
 
         Returns
@@ -357,7 +390,12 @@ class StructuredTucker:
         return np.maximum(variance, 0.0), np.maximum(linear, 0.0)
 
 
-def _regressors(core, rows, coordinates, mode):
+def _regressors(
+    core: NDArray[np.floating],
+    rows: Sequence[NDArray[np.floating]],
+    coordinates: NDArray[np.integer],
+    mode: int,
+) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """What entries have for coefficients of their rows of a mode, block by block.
 
     Parameters
@@ -381,7 +419,11 @@ def _regressors(core, rows, coordinates, mode):
         yield part, form.regressors(mode, blocks, form.rows(coordinates[part]))
 
 
-def _contracted(core, rows, coordinates):
+def _contracted(
+    core: NDArray[np.floating],
+    rows: Sequence[NDArray[np.floating]],
+    coordinates: NDArray[np.integer],
+) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """Values at entries; fast where the core is large, and most of it is zero.
 
     Yields
@@ -406,7 +448,7 @@ def _contracted(core, rows, coordinates):
         yield part, np.einsum("nk,nk->n", outer @ matrix, own)
 
 
-def unfolded(core, mode):
+def unfolded(core: NDArray[np.floating], mode: int) -> Any:
     """A core as a matrix with a column for each column of a mode.
 
     Parameters
@@ -424,7 +466,7 @@ def unfolded(core, mode):
     return csr_array(matrix) if sparse else matrix
 
 
-def core_of_squares(core):
+def core_of_squares(core: NDArray[np.floating]) -> NDArray[np.floating]:
     """The core of the square of a model, whose rows are squares of the model's rows.
 
     Where a row x of each mode is independent of the others, the expected square of
@@ -452,9 +494,16 @@ def core_of_squares(core):
 
 
 def point_tucker_model(
-    shape, noise_variance, dtype, *, biases=None, factors=None, core=None,
-    features=None, weights=None,
-):  # fmt: skip
+    shape: tuple[int, ...],
+    noise_variance: float,
+    dtype: DTypeLike,
+    *,
+    biases: Sequence[NDArray[np.floating]] | None = None,
+    factors: Sequence[NDArray[np.floating]] | None = None,
+    core: Any = None,
+    features: NDArray[np.floating] | None = None,
+    weights: NDArray[np.floating] | None = None,
+) -> StructuredTucker:
     """A structured Tucker of given biases, factors, core and weights of features.
 
     Parameters
@@ -504,5 +553,5 @@ def point_tucker_model(
     )  # fmt: skip
 
 
-def _largest(block):
+def _largest(block: NDArray[np.floating]) -> float:
     return max(np.abs(block).max(), _SHORTEST)

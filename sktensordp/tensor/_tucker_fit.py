@@ -13,12 +13,16 @@ matrix factorisation of the first two modes, which the others modulate.
 """
 
 import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._algebra import mode_products, packed_squares
 from ._cp_fit import least_noise
-from ._entries import SparseEntries
+from ._entries import Entries, SparseEntries
 from ._priors import CORE_PRECISION
 from ._row_fit import RowFit, start_rows
 from ._tucker import (
@@ -47,7 +51,9 @@ _CORE_BLOCK = 1024
 _LARGEST_BLOCK = 2**21
 
 
-def check_tucker_size(ranks, biases, features=None):
+def check_tucker_size(
+    ranks: Sequence[int], biases: bool, features: NDArray[np.floating] | None = None
+) -> None:
     """Refuse ranks for which second moments would not fit into memory.
 
     Parameters
@@ -71,18 +77,18 @@ def check_tucker_size(ranks, biases, features=None):
 
 
 def fit_structured_tucker(
-    entries,
+    entries: Entries,
     *,
-    ranks,
-    biases,
-    value_scale,
-    noise_floor,
-    max_iter,
-    smooth_modes=(),
-    features=None,
-    n_threads=1,
-    on_sweep=None,
-):
+    ranks: Sequence[int],
+    biases: bool,
+    value_scale: float,
+    noise_floor: float,
+    max_iter: int,
+    smooth_modes: Collection[int] = (),
+    features: NDArray[np.floating] | None = None,
+    n_threads: int = 1,
+    on_sweep: Callable[[int], Any] | None = None,
+) -> tuple[StructuredTucker, int]:
     """Fit biases and a Tucker decomposition to the observed entries of a tensor.
 
     Parameters
@@ -120,7 +126,9 @@ def fit_structured_tucker(
     return fit.model(value_scale), n_iter
 
 
-def continue_structured_tucker(model, entries, *, max_iter, n_threads=1):
+def continue_structured_tucker(
+    model: StructuredTucker, entries: Entries, *, max_iter: int, n_threads: int = 1
+) -> StructuredTucker:
     """Further sweeps over entries, with prior and noise as a model has learned them.
 
     Parameters
@@ -160,7 +168,15 @@ class _TuckerFit(RowFit):
 
     learns_core = True
 
-    def __init__(self, entries, columns, prior_mean, precision, tie, free_core):
+    def __init__(
+        self,
+        entries: Entries,
+        columns: TuckerColumns,
+        prior_mean: Sequence[NDArray[np.float64]],
+        precision: Sequence[NDArray[np.float64]],
+        tie: Sequence[NDArray[np.float64]],
+        free_core: NDArray[np.floating],
+    ) -> None:
         modes = range(len(entries.shape))
         is_bias = [np.arange(size) < columns.first for size in columns.sizes]
         held = [columns.held(mode) for mode in modes]
@@ -172,7 +188,7 @@ class _TuckerFit(RowFit):
         self.core_mean = free_core
         self._set_core(free_core)
 
-    def start_at_prior(self, features):
+    def start_at_prior(self, features: NDArray[np.floating] | None) -> None:
         """Start near the prior, without covariances."""
         means = start_rows(self.entries.shape, self.held, self.prior_mean)
         if features is not None:
@@ -183,7 +199,7 @@ class _TuckerFit(RowFit):
         covariances = [np.zeros(size, dtype) for size in sizes]
         self.start([m.astype(dtype) for m in means], covariances, None)
 
-    def start_at_hosvd(self):
+    def start_at_hosvd(self) -> None:
         """Start at a decomposition of the entries, zero where there are none."""
         tensor, observed = self.entries.as_array()
         if self.columns.biases:
@@ -201,27 +217,38 @@ class _TuckerFit(RowFit):
         self.core_mean = core
         self._set_core(core)
 
-    def start(self, means, covariances, noise):
+    def start(
+        self,
+        means: list[NDArray[np.floating]],
+        covariances: list[NDArray[np.floating]],
+        noise: float | None,
+    ) -> None:
         """Start from a posterior; the noise stays as it is."""
         self.means, self.covariances, self.noise = means, covariances, noise
         self.moments = [
             packed_squares(m) + c for m, c in zip(means, covariances, strict=True)
         ]
 
-    def take_covariances(self):
+    def take_covariances(self) -> None:
         """Rows have covariances from the start."""
 
-    def place(self, entries, posteriors):
+    def place(
+        self,
+        entries: Entries,
+        posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
+    ) -> None:
         """Take entries, and means and second moments by mode; no covariances."""
         self.entries = entries
         self.means, self.moments = map(list, zip(*posteriors, strict=True))
         self.covariances = [np.zeros_like(m) for m in self.moments]
 
-    def posterior(self, mode):
+    def posterior(
+        self, mode: int
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
         """Means, covariances and second moments of the rows of a mode."""
         return self.means[mode], self.covariances[mode], self.moments[mode]
 
-    def _set_core(self, free):
+    def _set_core(self, free: NDArray[np.floating]) -> None:
         """Take a core of the factors, and what sums are contracted with."""
         self.core = self.columns.core(free, float)
         of_squares = core_of_squares(self.core)
@@ -233,7 +260,9 @@ class _TuckerFit(RowFit):
             squares = unfolded(of_squares * twice, mode)
             self._maps.append((squares, unfolded(self.core, mode)))
 
-    def sums(self, mode, part):
+    def sums(
+        self, mode: int, part: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums over the entries of some rows of a mode."""
         squares, means = self._maps[mode]
         gram = np.empty((part.stop - part.start, squares.shape[1]))
@@ -244,7 +273,9 @@ class _TuckerFit(RowFit):
             projection[own] = of_means @ means
         return gram, projection
 
-    def _outer_sums(self, mode, part):
+    def _outer_sums(
+        self, mode: int, part: slice
+    ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
         """Sums of outer products of second moments, and of means times values.
 
         Yields
@@ -263,23 +294,25 @@ class _TuckerFit(RowFit):
             of_moments = add(self.entries, mode, rows, moments, weighted=False)
             yield rows, of_moments, add(self.entries, mode, rows, means, weighted=True)
 
-    def sweep(self, pool, n_threads):
+    def sweep(
+        self, pool: ThreadPoolExecutor, n_threads: int
+    ) -> tuple[float, list[NDArray[np.float64] | None]]:
         """All modes, one after the other, and the core; see `RowFit.sweep`."""
         error, cross = super().sweep(pool, n_threads)
         if self.learns_core and any(self.columns.ranks):
             error = self.update_core(pool, n_threads)
         return error, cross
 
-    def update_core(self, pool, n_threads):
+    def update_core(self, pool: ThreadPoolExecutor, n_threads: int) -> float:
         """The core, given the posterior of the rows; returns the expected error."""
         gram, projection = self._core_sums(pool, n_threads)
         columns = self.columns
         where = np.nonzero(columns.core(np.ones(columns.ranks), float))
-        free = [
+        inside = [
             (at >= s.start) & (at < s.stop)
             for at, s in zip(where, columns.free_core, strict=True)
         ]
-        free = np.flatnonzero(np.logical_and.reduce(free))
+        free = np.flatnonzero(np.logical_and.reduce(inside))
         core, right = self.core[where], projection[where]
         mean = self.core_mean.ravel()
         for block in np.array_split(
@@ -297,7 +330,9 @@ class _TuckerFit(RowFit):
         fitted = np.sum(gram * core_of_squares(self.core))
         return self.entries.energy + fitted - 2 * np.sum(projection * self.core)
 
-    def _core_sums(self, pool, n_threads):
+    def _core_sums(
+        self, pool: ThreadPoolExecutor, n_threads: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums over all entries of outer products over all modes.
 
         Returns
@@ -311,14 +346,15 @@ class _TuckerFit(RowFit):
         # The other modes' outer products are least.
         mode = int(np.argmax(pairs))
 
-        def run(part):
-            gram = projection = 0.0
+        def run(part: slice) -> tuple[Any, Any]:
+            gram: Any = 0.0
+            projection: Any = 0.0
             for rows, of_moments, of_means in self._outer_sums(mode, part):
                 gram = gram + self.moments[mode][rows].T @ of_moments
                 projection = projection + self.means[mode][rows].T @ of_means
             return gram, projection
 
-        totals = [0.0, 0.0]
+        totals: list[Any] = [0.0, 0.0]
         for found in self.by_parts(run, mode, pool, n_threads):
             totals = [total + one for total, one in zip(totals, found, strict=True)]
         sizes = [pairs, [*self.columns.sizes]]
@@ -327,7 +363,12 @@ class _TuckerFit(RowFit):
         gram, projection = (t.reshape(n) for t, n in zip(totals, sizes, strict=True))
         return np.moveaxis(gram, 0, mode), np.moveaxis(projection, 0, mode)
 
-    def _core_gram(self, gram, where, rows):
+    def _core_gram(
+        self,
+        gram: NDArray[np.float64],
+        where: tuple[NDArray[np.integer], ...],
+        rows: NDArray[np.integer],
+    ) -> NDArray[np.float64]:
         """Rows of the Gram matrix of elements of the core, at the nonzero ones."""
         index = []
         for at, size in zip(where, self.columns.sizes, strict=True):
@@ -337,7 +378,7 @@ class _TuckerFit(RowFit):
             index.append(pair[at[rows, np.newaxis], at])
         return gram[tuple(index)]
 
-    def model(self, scale):
+    def model(self, scale: float) -> StructuredTucker:
         """The fitted model, its values multiplied by `scale`."""
         columns, shape, dtype = self.columns, self.entries.shape, self.entries.dtype
         prior, means, covariances = [], [], []
@@ -355,21 +396,23 @@ class _TuckerFit(RowFit):
                 self.prior_mean[mode] * factor, self.precision[mode] / factor**2,
                 self.tie[mode] / factor**2,
             ))  # fmt: skip
+        prior_mean, precision, tie = map(list, zip(*prior, strict=True))
         return StructuredTucker(
             shape, columns, self.core.astype(dtype), self.core_mean, self.held,
-            means, covariances,
-            *map(list, zip(*prior, strict=True)), self.noise * scale**2,
+            means, covariances, prior_mean, precision, tie, self.noise * scale**2,
         )  # fmt: skip
 
 
-def _has_hosvd(entries):
+def _has_hosvd(entries: Entries) -> bool:
     """Whether a small tensor of three modes or more has enough entries for a HOSVD."""
     size = math.prod(entries.shape)
     enough = _LEAST_DENSITY * size <= entries.n_entries
     return len(entries.shape) > 2 and enough and size <= _LARGEST_START
 
 
-def _mean_biases(tensor, observed):
+def _mean_biases(
+    tensor: NDArray[np.float64], observed: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
     """Biases of every mode by repeated means, which are taken off the tensor."""
     n_modes = tensor.ndim
     biases = [np.zeros(size) for size in tensor.shape]
@@ -382,7 +425,9 @@ def _mean_biases(tensor, observed):
     return biases
 
 
-def _hosvd(tensor, ranks):
+def _hosvd(
+    tensor: NDArray[np.float64], ranks: Sequence[int]
+) -> tuple[list[NDArray[np.float64]], NDArray[np.floating]]:
     """Truncated higher-order singular value decomposition: factors and core."""
     factors = []
     for mode, rank in enumerate(ranks):
@@ -392,7 +437,7 @@ def _hosvd(tensor, ranks):
     return factors, core
 
 
-def _leading_vectors(matrix, rank):
+def _leading_vectors(matrix: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
     """Leading left singular vectors, by iterations of a larger subspace."""
     size = min(len(matrix), rank + _MORE_VECTORS)
     basis = np.random.default_rng(0).standard_normal((len(matrix), size))
@@ -403,7 +448,14 @@ def _leading_vectors(matrix, rank):
     return basis @ vectors[:, ::-1][:, :rank]
 
 
-def _sparse_sums(entries, mode, rows, tables, *, weighted):
+def _sparse_sums(
+    entries: Any,
+    mode: int,
+    rows: slice,
+    tables: Sequence[NDArray[np.floating]],
+    *,
+    weighted: bool,
+) -> NDArray[np.float64]:
     """Sums over the entries of rows of a mode of outer products of others' rows.
 
     Parameters
@@ -436,7 +488,14 @@ def _sparse_sums(entries, mode, rows, tables, *, weighted):
     return sums.reshape(len(sums), -1)
 
 
-def _dense_sums(entries, mode, rows, tables, *, weighted):
+def _dense_sums(
+    entries: Any,
+    mode: int,
+    rows: slice,
+    tables: Sequence[NDArray[np.floating]],
+    *,
+    weighted: bool,
+) -> NDArray[np.float64]:
     """The same of entries as an array; see `_sparse_sums`."""
     tensor = entries.values if weighted else entries.mask
     tensor = np.moveaxis(tensor, mode, 0)[rows]

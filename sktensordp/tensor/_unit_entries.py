@@ -1,6 +1,9 @@
 """Entries sorted by the unit that they belong to."""
 
+from collections.abc import Iterator
+
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["UnitEntries"]
 
@@ -30,7 +33,9 @@ class UnitEntries:
         For every other mode, positions of the entries, those of a unit by their row.
     """
 
-    def __init__(self, coordinates, values):
+    def __init__(
+        self, coordinates: NDArray[np.integer], values: NDArray[np.floating]
+    ) -> None:
         order = np.argsort(coordinates[:, 0], kind="stable")
         self.units, starts = np.unique(coordinates[order, 0], return_index=True)
         self.starts = np.append(starts, len(values))
@@ -39,16 +44,16 @@ class UnitEntries:
         self.orders = [np.lexsort((rows, self.numbers)) for rows in self.others.T]
 
     @property
-    def sizes(self):
+    def sizes(self) -> NDArray[np.int64]:
         """Number of entries of every unit."""
         return np.diff(self.starts)
 
     @property
-    def numbers(self):
+    def numbers(self) -> NDArray[np.int64]:
         """Which unit every entry belongs to, from 0."""
         return np.repeat(np.arange(len(self.units)), self.sizes)
 
-    def chunks(self):
+    def chunks(self) -> Iterator["UnitEntries"]:
         """Yield parts of all units, one after the other, as UnitEntries."""
         first = 0
         while first < len(self.units):
@@ -58,7 +63,7 @@ class UnitEntries:
             yield self._part(first, last)
             first = last
 
-    def _part(self, first, last):
+    def _part(self, first: int, last: int) -> "UnitEntries":
         part = object.__new__(UnitEntries)
         start, end = self.starts[first], self.starts[last]
         part.units = self.units[first:last]

@@ -1,20 +1,31 @@
 """New observations for a fitted model, whose posterior becomes their prior."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._algebra import packed_squares
+from ._cp import StructuredCP
 from ._cp_fit import _Fit
 from ._entries import SparseEntries
+from ._row_fit import RowFit
+from ._tucker import StructuredTucker
 from ._tucker_fit import _TuckerFit
 
 __all__ = ["update_structured_cp", "update_structured_tucker"]
 
 
 def update_structured_cp(
-    model, coordinates, values, *, max_iter, noise_variance=None, n_threads=1
-):
+    model: StructuredCP,
+    coordinates: NDArray[np.integer],
+    values: NDArray[np.floating],
+    *,
+    max_iter: int,
+    noise_variance: float | None = None,
+    n_threads: int = 1,
+) -> StructuredCP:
     """Take new observations into a model, whose posterior is the prior of what follows.
 
     Parameters
@@ -49,8 +60,14 @@ def update_structured_cp(
 
 
 def update_structured_tucker(
-    model, coordinates, values, *, max_iter, noise_variance=None, n_threads=1
-):
+    model: StructuredTucker,
+    coordinates: NDArray[np.integer],
+    values: NDArray[np.floating],
+    *,
+    max_iter: int,
+    noise_variance: float | None = None,
+    n_threads: int = 1,
+) -> StructuredTucker:
     """Take new observations into a model; its core stays as it is.
 
     Parameters
@@ -84,12 +101,19 @@ def update_structured_tucker(
     return dataclasses.replace(model, means=means, covariances=covariances)
 
 
-def _grown_shape(model, coordinates):
+def _grown_shape(
+    model: StructuredCP | StructuredTucker, coordinates: NDArray[np.integer]
+) -> tuple[int, ...]:
     grown = np.maximum(model.shape, coordinates.max(axis=0) + 1)
     return tuple(grown.tolist())
 
 
-def _touched(model, coordinates, values, dtype):
+def _touched(
+    model: StructuredCP | StructuredTucker,
+    coordinates: NDArray[np.integer],
+    values: NDArray[np.floating],
+    dtype: np.dtype,
+) -> tuple[SparseEntries, list[NDArray[np.integer]]]:
     """The observations as a small tensor of the rows that they touch, and these."""
     local, touched = np.empty_like(coordinates, order="F"), []
     for mode in range(len(model.shape)):
@@ -99,7 +123,7 @@ def _touched(model, coordinates, values, dtype):
     return SparseEntries(local, values.astype(dtype), shape), touched
 
 
-def _go_on(fit, max_iter, n_threads):
+def _go_on(fit: RowFit, max_iter: int, n_threads: int) -> None:
     """Sweeps under the posterior that a fit has started from, as its prior."""
     fit.known = []
     for mode, held in enumerate(fit.held):
@@ -108,7 +132,7 @@ def _go_on(fit, max_iter, n_threads):
     fit.go_on(max_iter, n_threads)
 
 
-def _grow_cp(model, shape):
+def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
     """The model for a larger shape: new rows are as the prior has them."""
     grown = [
         _grow(
@@ -121,7 +145,7 @@ def _grow_cp(model, shape):
     return dataclasses.replace(model, shape=shape, means=means, covariances=covariances)
 
 
-def _grow_tucker(model, shape):
+def _grow_tucker(model: StructuredTucker, shape: tuple[int, ...]) -> StructuredTucker:
     """The model for a larger shape; see `_grow_cp`."""
     grown = map(
         _grow, model.means, model.covariances, shape, model.held, model.prior_mean,
@@ -131,7 +155,15 @@ def _grow_tucker(model, shape):
     return dataclasses.replace(model, shape=shape, means=means, covariances=covariances)
 
 
-def _grow(mean, covariance, size, held, prior_mean, precision, tie):
+def _grow(
+    mean: NDArray[np.floating],
+    covariance: NDArray[np.floating],
+    size: int,
+    held: NDArray[np.bool_],
+    prior_mean: NDArray[np.float64],
+    precision: NDArray[np.float64],
+    tie: NDArray[np.float64],
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Means and covariances of a mode with so many rows, and the additional one."""
     n_new = size - len(mean) + 1
     new_mean = np.repeat(mean[-1:], n_new, axis=0)
@@ -157,7 +189,12 @@ def _grow(mean, covariance, size, held, prior_mean, precision, tie):
     )
 
 
-def _as_sums(means, covariances, free, noise):
+def _as_sums(
+    means: NDArray[np.floating],
+    covariances: NDArray[np.floating],
+    free: NDArray[np.bool_],
+    noise: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums over entries that would give rows these posteriors under a flat prior."""
     size = means.shape[1]
     pairs = np.triu_indices(size)
@@ -168,7 +205,8 @@ def _as_sums(means, covariances, free, noise):
     units = np.sqrt(np.maximum(np.einsum("raa->ra", block), 1e-300))
     outer = units[:, :, np.newaxis] * units[:, np.newaxis, :]
     values, vectors = np.linalg.eigh(block / outer)
-    values = np.maximum(values, max(1e-9, 10 * np.finfo(covariances.dtype).eps))
+    eps: Any = np.finfo(covariances.dtype).eps
+    values = np.maximum(values, max(1e-9, 10 * eps))
     precision = (vectors / values[:, np.newaxis]) @ vectors.transpose(0, 2, 1) / outer
     full[:] = 0.0
     at = np.flatnonzero(free)

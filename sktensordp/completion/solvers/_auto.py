@@ -15,9 +15,15 @@ the state evolution of low-rank estimation (Lesieur, Krzakala and Zdeborova 2017
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from .._problem import Problem
 from ._blocks import BlockPerturbation
 from ._input import InputPerturbation
+from ._solver import Solver
 from ._sums import SumsPerturbation
 
 __all__ = [
@@ -37,7 +43,7 @@ _VARIANCE = 0.22
 _SHARE_AT_START = 0.05
 
 
-def choose_perturbation(problem):
+def choose_perturbation(problem: Problem) -> Solver:
     """Solver of the least expected error.
 
     Parameters
@@ -49,10 +55,10 @@ def choose_perturbation(problem):
     solver : InputPerturbation, SumsPerturbation or BlockPerturbation
     """
     found = expected_errors(problem)
-    return min(found, key=found.get)
+    return min(found, key=found.__getitem__)
 
 
-def expected_errors(problem):
+def expected_errors(problem: Problem) -> dict[Any, float]:
     """Expected squared error of every solver that may be chosen, without the residual.
 
     Parameters
@@ -71,7 +77,9 @@ def expected_errors(problem):
     return {solver: expectation.of(solver) for solver in solvers}
 
 
-def expected_rmse(problem, perturbation, variance=None):
+def expected_rmse(
+    problem: Problem, perturbation: str, variance: float | None = None
+) -> float:
     """Expected root mean squared error of predictions of values that are held out.
 
     Parameters
@@ -112,9 +120,9 @@ def expected_rmse(problem, perturbation, variance=None):
     return problem.scale * math.sqrt(error + parts.residual)
 
 
-def _solvers(problem):
+def _solvers(problem: Problem) -> list[Any]:
     """Those that may be chosen; the first is always there."""
-    solvers = [InputPerturbation(problem)]
+    solvers: list[Any] = [InputPerturbation(problem)]
     if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
         solvers.append(SumsPerturbation(problem))
         statistics = BlockPerturbation(problem, "statistics")
@@ -139,16 +147,18 @@ class _Parts:
     weights: float
     residual: float
 
-    def total(self, n_modes):
+    def total(self, n_modes: int) -> float:
         """Of the values."""
         return n_modes * self.bias + self.interaction + self.weights + self.residual
 
-    def scaled(self, factor):
+    def scaled(self, factor: float) -> "_Parts":
         """The same parts of values with so many times the variance."""
         return _Parts(*(factor * part for part in vars(self).values()))
 
 
-def stated_parts(problem, n_features, variance=None):
+def stated_parts(
+    problem: Problem, n_features: int, variance: float | None = None
+) -> _Parts:
     """What values of a variance are imagined to be.
 
     Parameters
@@ -170,11 +180,11 @@ def stated_parts(problem, n_features, variance=None):
     return parts.scaled(total / parts.total(len(problem.shape)))
 
 
-def _n_features(problem):
+def _n_features(problem: Problem) -> int:
     return 0 if problem.features is None else problem.features.shape[1]
 
 
-def _parts(problem, n_features):
+def _parts(problem: Problem, n_features: int) -> _Parts:
     """What values are imagined to be, where perturbations are compared."""
     interaction = _INTERACTION if problem.rank else 0.0
     return _Parts(_BIAS, interaction, _WEIGHTS * n_features, _RESIDUAL)
@@ -183,14 +193,14 @@ def _parts(problem, n_features):
 class _Expectation:
     """Expected errors of parts of the model, averaged over the entries."""
 
-    def __init__(self, problem, parts):
+    def __init__(self, problem: Problem, parts: _Parts) -> None:
         self._problem = problem
         self._bias, self._interaction = parts.bias, parts.interaction
         self._weights, self._residual = parts.weights, parts.residual
         self._counts = [counts.astype(float) for counts in problem.counts]
         self._n_features = _n_features(problem)
 
-    def of(self, solver):
+    def of(self, solver: Any) -> float:
         """Expected squared error of one solver."""
         scale = self._problem.scale**2
         if solver.name == "input":
@@ -201,7 +211,7 @@ class _Expectation:
             solver.sums.randomizer.noise_variance / scale, solver.noise_variance / scale
         )
 
-    def _of_values(self, noise):
+    def _of_values(self, noise: float) -> float:
         """Of values that have noise of a variance each."""
         around = noise + self._residual
         known = math.prod(self._shares_known(around))
@@ -218,7 +228,7 @@ class _Expectation:
             )
         return error
 
-    def _of_sums(self, noise, noise_of_weights=None):
+    def _of_sums(self, noise: float, noise_of_weights: float | None = None) -> float:
         """Of sums with noise of a variance each, and of right-hand sides."""
         around = self._residual + self._interaction + self._weights
         error = self._interaction
@@ -234,7 +244,7 @@ class _Expectation:
             self._counts[0], 1 / (1 / self._weights + information)
         )
 
-    def _shares_known(self, around):
+    def _shares_known(self, around: float) -> list[float]:
         """How much of the factors of an interaction is known in every mode."""
         # Modes after the second modulate an interaction, whose mean they leave.
         shares = [_SHARE_AT_START] * 2 + [1.0] * (len(self._counts) - 2)
@@ -249,5 +259,5 @@ class _Expectation:
         return shares
 
     @staticmethod
-    def _average(counts, values):
+    def _average(counts: NDArray[np.float64], values: NDArray[np.float64]) -> float:
         return float(counts @ values / counts.sum())

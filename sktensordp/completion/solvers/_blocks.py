@@ -16,17 +16,21 @@ in doc/completion.md.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...tensor import CPForm, point_model, row_posterior
+from ..._random import NoiseSource
+from ...privacy import PrivacyGuarantee
+from ...tensor import CPForm, TuckerForm, point_model, row_posterior
 from .._problem import Problem
-from .._values import entry_guarantee
-from ._noisy_sums import plan_laplace_sums, row_sums
-from ._solver import ALL_ELSE, Outcome, Solver
+from .._values import EntryRandomizer, entry_guarantee
+from ._noisy_sums import Contributions, NoisySums, plan_laplace_sums, row_sums
+from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 from ._sums import MeanPerturbation, SumsPerturbation
 
 __all__ = ["Block", "BlockPerturbation", "posterior_of", "unit_of"]
@@ -62,25 +66,26 @@ class BlockPerturbation(Solver):
     problem: Problem
     name: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.problem.smooth_modes:
             raise ValueError(f'perturbation="{self.name}" has no smooth modes.')
 
     @property
-    def uses_features(self):
+    def uses_features(self) -> bool:
         """Whether what is fitted are weights of the pattern's features."""
         features = self.problem.features
         return features is not None and features.shape[1] > 0
 
     @cached_property
-    def _form(self):
+    def _form(self) -> CPForm | TuckerForm:
         """What is fitted: a sum over features, or the form that is asked for."""
         if self.uses_features:
-            return CPForm(self.problem.features.shape[1])
+            features: Any = self.problem.features
+            return CPForm(features.shape[1])
         return self.problem.form
 
     @cached_property
-    def _blocks(self):
+    def _blocks(self) -> list[int]:
         """The blocks that are fitted, one after the other."""
         if self.uses_features:
             return [0]
@@ -91,12 +96,12 @@ class BlockPerturbation(Solver):
         return int(rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
 
     @property
-    def _n_columns(self):
+    def _n_columns(self) -> int:
         """The most that a block has."""
         return max(n for _, n in self._form.blocks(self.problem.shape))
 
     @cached_property
-    def sums(self):
+    def sums(self) -> SumsPerturbation | MeanPerturbation:
         """What comes before the blocks."""
         problem = self.problem
         share = 1.0
@@ -107,19 +112,19 @@ class BlockPerturbation(Solver):
         )
 
     @property
-    def noise_variance(self):
+    def noise_variance(self) -> float:
         """Variance of the noise of sums of residuals with weights of length one."""
         # Of about so large an absolute sum.
         largest = 4 * self._clip**2 * self._n_columns
         return largest * self._noise.noise_variance
 
     @property
-    def _clip(self):
+    def _clip(self) -> float:
         """Largest residual."""
         return self.problem.scale * (_RESIDUAL_CLIP if self.problem.biases else 1.0)
 
     @cached_property
-    def _noise(self):
+    def _noise(self) -> NoisySums:
         problem = self.problem
         return plan_laplace_sums(
             (1 - self.sums.share) * problem.epsilon, n_releases=len(self._blocks),
@@ -127,7 +132,7 @@ class BlockPerturbation(Solver):
         )  # fmt: skip
 
     @cached_property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """Of the sums and of all blocks together."""
         from dp_accounting import dp_event
 
@@ -141,9 +146,11 @@ class BlockPerturbation(Solver):
             void_for=None if problem.declared else float(problem.epsilon),
         )
 
-    def release(self, values, source, on_sweep):
+    def release(
+        self, values: Any, source: NoiseSource | None, on_sweep: OnSweep
+    ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
         """The outcome of the sums, and factors from noisy blocks."""
-        problem = self.problem
+        problem: Any = self.problem
         part = None if source is None else source.part
         first = self.sums
         outcome = first.complete(
@@ -175,10 +182,12 @@ class BlockPerturbation(Solver):
             factors[self._blocks[-1]] *= clip
         return outcome, factors, values.dtype
 
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """The factors as a model."""
         outcome, factors, dtype = released
         problem, biases = self.problem, None
+        make: Callable[..., Any]
+        parts: dict[str, Any]
         if problem.biases:
             model = outcome.model
             biases = [model.means[r, mode] for mode, r in enumerate(model.rows)]
@@ -193,12 +202,13 @@ class BlockPerturbation(Solver):
         )
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
 
-    def _start(self):
+    def _start(self) -> list[NDArray[np.float64]]:
         """Factors that are public: features, or a fixed random start."""
         blocks = self._form.blocks(self.problem.shape)
         if self.uses_features:
-            factors = [np.ones(block) for block in blocks]
-            factors[1] = self.problem.features[:-1]
+            features: Any = self.problem.features
+            factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
+            factors[1] = features[:-1]
             return factors
         start = np.random.default_rng(0)
         return [start.standard_normal(block) for block in blocks]
@@ -218,12 +228,14 @@ class Residuals:
         The unit, and the largest that is not clipped.
     """
 
-    values: Any
+    values: EntryRandomizer
     offset: float
     model: Any
     clip: float
 
-    def __call__(self, coordinates, values):
+    def __call__(
+        self, coordinates: NDArray[np.integer], values: NDArray[np.floating]
+    ) -> NDArray[np.float64]:
         left = self.values.clip(values.astype(float))
         left -= self.offset
         left -= self.model.predict(coordinates)
@@ -233,56 +245,69 @@ class Residuals:
 class Block:
     """Linear sums of residuals in the rows of one block."""
 
-    def __init__(self, form, number, factors, rows):
+    unit: NDArray[np.float64]
+
+    def __init__(
+        self,
+        form: CPForm | TuckerForm,
+        number: int,
+        factors: Sequence[NDArray[np.floating]],
+        rows: Sequence[NDArray[np.integer]],
+    ) -> None:
         self._form, self._number = form, number
         self._factors, self._all_rows = factors, rows
         self.rows, self.shape = rows[number], factors[number].shape
-        self._solved = None
+        self._solved: NDArray[np.floating] | None = None
 
-    def regressors(self, part):
+    def regressors(self, part: slice) -> NDArray[np.floating]:
         """Regressors h of the entries of a slice."""
         rows = [own[part] for own in self._all_rows]
         return self._form.regressors(self._number, self._factors, rows)
 
-    def weights(self, part):
+    def weights(self, part: slice) -> NDArray[np.floating]:
         """Weights q of the entries of a slice."""
         regressors = self.regressors(part)
         if self._solved is None:
             return regressors
         return np.einsum("eab,eb->ea", self._solved[self.rows[part]], regressors)
 
-    def products(self, left, right):
+    def products(
+        self, left: Contributions, right: Contributions
+    ) -> NDArray[np.float64]:
         """Sums over the entries of a row of the products of two vectors."""
         n_rows, n_columns = self.shape
         if n_rows == 1:
             size = max(_LARGEST_CHUNK // n_columns, 1)
             slices = [slice(at, at + size) for at in range(0, len(self.rows), size)]
-            return sum(left(part).T @ right(part) for part in slices)[np.newaxis]
+            total: Any = sum(left(part).T @ right(part) for part in slices)
+            return total[np.newaxis]
 
-        def products(part):
+        def products(part: slice) -> NDArray[np.floating]:
             outer = left(part)[:, :, np.newaxis] * right(part)[:, np.newaxis, :]
             return outer.reshape(-1, n_columns**2)
 
         sums = row_sums(self.rows, (n_rows, n_columns**2), products)
         return sums.reshape(n_rows, n_columns, n_columns)
 
-    def solve(self, ridge):
+    def solve(self, ridge: float) -> None:
         """Weigh by the inverses of the ridge regressions' matrices."""
         gram = self.products(self.regressors, self.regressors)
         gram += ridge * np.eye(self.shape[1])
         self._solved = np.linalg.inv(gram)
 
-    def release(self, residuals, noise, source):
+    def release(
+        self, residuals: NDArray[np.float64], noise: NoisySums, source: Any
+    ) -> NDArray[np.float64]:
         """Noisy sums of the residuals, each in the unit of its row."""
         self.unit = unit_of(self.largest())
         contributions = self.contributions(residuals)
         return noise.release([(self.rows, self.shape, contributions)], source)[0]
 
-    def largest(self):
+    def largest(self) -> NDArray[np.float64]:
         """Largest L1 norm of the weights of an entry of every row."""
         largest = np.zeros(self.shape[0])
 
-        def look(part):
+        def look(part: slice) -> None:
             norms = np.abs(self.weights(part)).sum(axis=1)
             np.maximum.at(largest, self.rows[part], norms)
 
@@ -291,10 +316,10 @@ class Block:
             look(slice(start, start + size))
         return largest
 
-    def contributions(self, residuals):
+    def contributions(self, residuals: NDArray[np.float64]) -> Contributions:
         """What the entries of a slice add to the sums, in the units of the rows."""
 
-        def contributions(part):
+        def contributions(part: slice) -> NDArray[np.floating]:
             scaled = residuals[part] / self.unit[self.rows[part]]
             found = self.weights(part) * scaled[:, np.newaxis]
             # Also where weights cancel, and what is left of them is of rounding.
@@ -303,7 +328,9 @@ class Block:
 
         return contributions
 
-    def posterior(self, sums, noise, residual_variance):
+    def posterior(
+        self, sums: NDArray[np.float64], noise: NoisySums, residual_variance: float
+    ) -> NDArray[np.float64]:
         """Posterior means of the rows, given noisy sums."""
         squares = design = self.products(self.weights, self.weights)
         if self._solved is not None:
@@ -311,12 +338,19 @@ class Block:
         return posterior_of(sums, self.unit, design, squares, noise, residual_variance)
 
 
-def unit_of(largest):
+def unit_of(largest: NDArray[np.float64]) -> NDArray[np.float64]:
     """Units of the rows; residuals are in [-1, 1], contributions 1/2 long at most."""
     return np.where(largest > 0, 2 * largest, 1.0)
 
 
-def posterior_of(sums, unit, design, squares, noise, residual_variance):
+def posterior_of(
+    sums: NDArray[np.float64],
+    unit: NDArray[np.float64],
+    design: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    noise: NoisySums,
+    residual_variance: float,
+) -> NDArray[np.float64]:
     """Posterior means of the rows, given noisy sums in units of the rows."""
     return row_posterior(
         sums * unit[:, np.newaxis], design, squares, unit**2 * noise.noise_variance,

@@ -1,28 +1,39 @@
 """Which solver serves what is asked for, and what that may reveal at most."""
 
 import math
+from collections.abc import Callable
 
-from .._values import entry_guarantee
+from ...privacy import PrivacyGuarantee
+from .._problem import Problem
+from .._values import EntryRandomizer, entry_guarantee
 from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._noisy_sums import planned_event
 from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
+from ._solver import Solver
 from ._sums import SumsPerturbation
 from ._units import UnitPerturbation, unit_guarantee
 
 __all__ = ["choose_solver", "planned_guarantee"]
 
 _PLANNED = "the budget, which no fit exceeds"
-_SOLVERS = {
+_SOLVERS: dict[str, Callable[[Problem], Solver]] = {
     "input": InputPerturbation,
     "gradient": GradientPerturbation,
     "sums": SumsPerturbation,
 }
 
 
-def choose_solver(problem, perturbation, *, unit, calibration, streaming):
+def choose_solver(
+    problem: Problem,
+    perturbation: str,
+    *,
+    unit: int | None,
+    calibration: str,
+    streaming: bool,
+) -> Solver:
     """What randomises and fits, for a problem.
 
     Parameters
@@ -66,8 +77,15 @@ def choose_solver(problem, perturbation, *, unit, calibration, streaming):
 
 
 def planned_guarantee(
-    values, perturbation, *, epsilon, delta, unit, calibration, has_shape
-):
+    values: EntryRandomizer,
+    perturbation: str,
+    *,
+    epsilon: float,
+    delta: float,
+    unit: int | None,
+    calibration: str,
+    has_shape: bool,
+) -> PrivacyGuarantee:
     """What a fit may reveal at most, before any data is seen.
 
     Parameters

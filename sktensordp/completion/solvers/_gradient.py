@@ -12,17 +12,32 @@ three gets noise and the iterations are not counted.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...tensor import CPForm
+from ..._random import NoiseSource
+from ...privacy import PrivacyGuarantee
+from ...tensor import CPForm, TuckerForm
 from .._problem import Problem
 from .._values import entry_guarantee
-from ._noisy_sums import plan_gaussian_sums, planned_event, row_sums
-from ._solver import ALL_ELSE, Outcome, Solver
+from ._noisy_sums import (
+    Contributions,
+    NoisySums,
+    SumsPart,
+    plan_gaussian_sums,
+    planned_event,
+    row_sums,
+)
+from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 from ._sums import MeanPerturbation
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 __all__ = ["GradientPerturbation"]
 
@@ -54,23 +69,23 @@ class GradientPerturbation(Solver):
     problem: Problem
     name = "gradient"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.problem.smooth_modes:
             raise ValueError('perturbation="gradient" has no smooth modes.')
         if self.problem.gradient_clip > _LARGEST_CLIP:
             raise ValueError(f"gradient_clip must be at most {_LARGEST_CLIP:g}.")
 
     @property
-    def n_sweeps(self):
+    def n_sweeps(self) -> int:
         """How often `on_sweep` is called."""
         return self.problem.max_iter
 
     @cached_property
-    def _mean(self):
+    def _mean(self) -> MeanPerturbation:
         return MeanPerturbation(self.problem, _SHARE_OF_MEAN)
 
     @cached_property
-    def _noise(self):
+    def _noise(self) -> NoisySums:
         problem = self.problem
         shapes = [(rows, sum(columns)) for rows, *columns in _blocks(problem)]
         return plan_gaussian_sums(
@@ -82,7 +97,7 @@ class GradientPerturbation(Solver):
         )  # fmt: skip
 
     @cached_property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """Of the mean and of all iterations together."""
         from dp_accounting import dp_event
 
@@ -99,7 +114,7 @@ class GradientPerturbation(Solver):
         )
 
     @staticmethod
-    def planned_event(epsilon, delta):
+    def planned_event(epsilon: float, delta: float) -> "DpEvent":
         """What it reveals at most, before there is a problem."""
         from dp_accounting import dp_event
 
@@ -109,7 +124,12 @@ class GradientPerturbation(Solver):
         noise = planned_event((1 - _SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
         return dp_event.ComposedDpEvent([mean, noise])
 
-    def release(self, values, source, on_sweep):
+    def release(
+        self,
+        values: NDArray[np.floating],
+        source: NoiseSource | None,
+        on_sweep: OnSweep,
+    ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
         """The mean, and parameters after a descent along noisy gradients."""
         problem, noise = self.problem, self._noise
         part = None if source is None else source.part
@@ -128,10 +148,11 @@ class GradientPerturbation(Solver):
                 break
         return mean, descent.average(), n_iter, values.dtype
 
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """The parameters as a model."""
         mean, parameters, n_iter, dtype = released
-        problem, model = self.problem, {}
+        problem = self.problem
+        model: dict[str, Any] = {}
         if problem.biases:
             model["biases"] = [
                 problem.scale * np.append(own[:, 0], 0.0)
@@ -146,16 +167,16 @@ class GradientPerturbation(Solver):
             ]
             model["blocks"] = [problem.scale * blocks[0], *blocks[1:]]
         variance = _RESIDUAL_VARIANCE * problem.scale**2
-        model = problem.form.point_model(problem.shape, variance, dtype, **model)
-        return Outcome(model, mean.offset, n_iter)
+        fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
+        return Outcome(fitted, mean.offset, n_iter)
 
 
-def _form(problem):
+def _form(problem: Problem) -> CPForm | TuckerForm:
     # Biases alone have no core either.
     return problem.form or CPForm(0)
 
 
-def _blocks(problem):
+def _blocks(problem: Problem) -> list[tuple[int, int, int]]:
     """Numbers of rows, of biases and of other columns of every block."""
     return [
         (n_rows, int(problem.biases and number < len(problem.shape)), n_columns)
@@ -168,11 +189,11 @@ def _blocks(problem):
 class _Descent:
     """Biases and blocks, their gradients, and where they move; in half ranges."""
 
-    def __init__(self, problem, noise_variance):
+    def __init__(self, problem: Problem, noise_variance: float) -> None:
         self._form, self.clip = _form(problem), problem.gradient_clip
         self.rows = self._form.rows(problem.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
-        self._passed = []
+        self._passed: list[list[NDArray[np.floating]]] = []
         start = np.random.default_rng(0)
         self.parameters, self._centres, self._n_biases, self._prior = [], [], [], []
         # Of the noise, if all iterations were about the same sums.
@@ -191,22 +212,22 @@ class _Descent:
             self._prior.append(np.where(is_bias, _BIAS_VARIANCE, variance))
 
     @property
-    def _factors(self):
+    def _factors(self) -> list[NDArray[np.floating]]:
         return [
             own[:, n_biases:]
             for own, n_biases in zip(self.parameters, self._n_biases, strict=True)
         ]
 
-    def _regressors(self, block, part):
+    def _regressors(self, block: int, part: slice) -> NDArray[np.floating]:
         rows = [own[part] for own in self.rows]
         return self._form.regressors(block, self._factors, rows)
 
-    def _derivative(self, block, part):
+    def _derivative(self, block: int, part: slice) -> NDArray[np.floating]:
         """Of the predictions of a slice of the entries by their rows of one block."""
         found = self._regressors(block, part)
         return np.hstack([np.ones((len(found), self._n_biases[block])), found])
 
-    def _predicted(self, part):
+    def _predicted(self, part: slice) -> NDArray[np.floating]:
         last = len(self.rows) - 1
         found = self._regressors(last, part)
         found *= self._factors[last][self.rows[last][part]]
@@ -217,7 +238,7 @@ class _Descent:
             biases += own[rows[part], :n].sum(axis=1)
         return found.sum(axis=1) + biases
 
-    def parts(self, values):
+    def parts(self, values: NDArray[np.floating]) -> list[SumsPart]:
         """Contributions to the sum of all gradients, of length 1/2 at most each."""
         weights = np.empty(len(values))
         for start in range(0, len(values), _CHUNK):
@@ -231,14 +252,14 @@ class _Descent:
             clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
             weights[part] = clipped / (2 * length)
 
-        def of_block(block):
+        def of_block(block: int) -> Contributions:
             return lambda part: (
                 self._derivative(block, part) * weights[part, np.newaxis]
             )
 
         return self._sums_of(of_block)
 
-    def _sums_of(self, contributions):
+    def _sums_of(self, contributions: Callable[[int], Contributions]) -> list[SumsPart]:
         return [
             (rows, own.shape, contributions(block))
             for block, (rows, own) in enumerate(
@@ -246,10 +267,10 @@ class _Descent:
             )
         ]
 
-    def move(self, sums):
+    def move(self, sums: list[NDArray[np.float64]]) -> None:
         """One step, in the unit of the curvature, which is public."""
 
-        def squares(block):
+        def squares(block: int) -> Contributions:
             return lambda part: self._derivative(block, part) ** 2
 
         curvatures = [row_sums(*part) for part in self._sums_of(squares)]
@@ -262,6 +283,6 @@ class _Descent:
         self._passed.append([own.copy() for own in self.parameters])
         del self._passed[: -self._n_averaged]
 
-    def average(self):
+    def average(self) -> list[NDArray[np.floating]]:
         """Mean of the parameters over the last half of the steps."""
         return [np.mean(own, axis=0) for own in zip(*self._passed, strict=True)]

@@ -1,10 +1,15 @@
 """Input perturbation: every observed value is randomised before anything else."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..._random import NoiseSource
+from ...privacy import PrivacyGuarantee
 from ...tensor import (
+    StructuredCP,
+    StructuredTucker,
     TuckerForm,
     check_tucker_size,
     fit_structured_cp,
@@ -12,7 +17,7 @@ from ...tensor import (
 )
 from .._problem import Problem
 from ._residual_variance import residual_variance
-from ._solver import Outcome, Solver
+from ._solver import OnSweep, Outcome, Solver
 
 __all__ = ["InputPerturbation"]
 
@@ -32,31 +37,34 @@ class InputPerturbation(Solver):
     problem: Problem
     name = "input"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self._fits_tucker:
             problem = self.problem
-            check_tucker_size(problem.form.ranks, problem.biases, problem.features)
+            form: Any = problem.form
+            check_tucker_size(form.ranks, problem.biases, problem.features)
 
     @property
-    def _fits_tucker(self):
+    def _fits_tucker(self) -> bool:
         # Biases alone are a CP.
         return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
 
     @property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """Of all the randomised values together."""
         return self.problem.values.guarantee
 
     @property
-    def n_sweeps(self):
+    def n_sweeps(self) -> int:
         """How often `on_sweep` is called at most."""
         return self.problem.max_iter
 
-    def release(self, values, source, on_sweep):
+    def release(
+        self, values: Any, source: NoiseSource | None, on_sweep: OnSweep
+    ) -> Any:
         """Randomised values."""
         return self.problem.randomized(values, source)
 
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the model to randomised values, which are overwritten."""
         problem = self.problem
         offset = float(np.clip(problem.mean(released), *problem.values.bounds))
@@ -69,13 +77,16 @@ class InputPerturbation(Solver):
         residual = residual_variance(problem, model, offset, released)
         return Outcome(model, offset, n_iter, residual)
 
-    def _fit(self, released, offset, on_sweep):
+    def _fit(
+        self, released: Any, offset: float, on_sweep: OnSweep | None
+    ) -> tuple[StructuredCP | StructuredTucker, int]:
         """The model of what an offset leaves, and the number of sweeps."""
         problem = self.problem
+        form: Any = problem.form
+        fit: Any = fit_structured_cp
+        size: dict[str, Any] = {"rank": problem.rank}
         if self._fits_tucker:
-            fit, size = fit_structured_tucker, {"ranks": problem.form.ranks}
-        else:
-            fit, size = fit_structured_cp, {"rank": problem.rank}
+            fit, size = fit_structured_tucker, {"ranks": form.ranks}
         return fit(
             problem.entries(released, offset, problem.scale),
             **size,

@@ -16,23 +16,33 @@ so that sums are exact and the distance of neighbours is that of two contributio
 """
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ...mechanisms._gaussian_noise import gaussian_event, within_budget
 from ...noise import gaussian_lattice, laplace_lattice
 from ...privacy import gaussian_mu
 
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
 __all__ = [
+    "Contributions",
     "NoisySums",
+    "SumsPart",
     "plan_gaussian_sums",
     "plan_laplace_sums",
     "planned_event",
     "row_sums",
 ]
+
+Contributions = Callable[[slice], NDArray[np.floating]]
+SumsPart = tuple[NDArray[np.integer], tuple[int, ...], Contributions]
 
 # A contribution is computed from a value with this relative error at most, and rounding
 # mu up covers the few operations of the accounting.
@@ -64,9 +74,11 @@ class NoisySums:
 
     lattice: Any = None
     noise_variance: float = 0.0
-    event: Any = None
+    event: "DpEvent | None" = None
 
-    def release(self, parts, source):
+    def release(
+        self, parts: Iterable[SumsPart], source: Any
+    ) -> list[NDArray[np.float64]]:
         """Noisy sums of contributions, for one release.
 
         Parameters
@@ -85,7 +97,9 @@ class NoisySums:
         step = None if self.lattice is None else self.lattice.step
         return self.randomize([row_sums(*part, step) for part in parts], source)
 
-    def randomize(self, sums, source):
+    def randomize(
+        self, sums: list[NDArray[np.float64]], source: Any
+    ) -> list[NDArray[np.float64]]:
         """Sums of whole steps with noise; see `release`."""
         if self.lattice is None:
             return sums
@@ -98,7 +112,12 @@ class NoisySums:
         return [f.reshape(s.shape) for f, s in zip(found, sums, strict=True)]
 
 
-def row_sums(rows, shape, contributions, step=None):
+def row_sums(
+    rows: NDArray[np.integer],
+    shape: tuple[int, ...],
+    contributions: Contributions,
+    step: float | None = None,
+) -> NDArray[np.float64]:
     """Sums by row; with a step, those of contributions rounded to it, exactly."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
@@ -115,8 +134,15 @@ def row_sums(rows, shape, contributions, step=None):
 
 
 def plan_gaussian_sums(
-    epsilon, delta, *, within, n_releases, n_cells, n_changed, n_entries
-):
+    epsilon: float,
+    delta: float,
+    *,
+    within: float,
+    n_releases: int,
+    n_cells: int,
+    n_changed: int,
+    n_entries: int,
+) -> NoisySums:
     """Noise for releases that keep (epsilon, delta) together.
 
     Parameters
@@ -147,7 +173,7 @@ def plan_gaussian_sums(
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
-    lattice = gaussian_lattice(sigma, n_cells, within, delta)
+    lattice: Any = gaussian_lattice(sigma, n_cells, within, delta)
     if lattice.step < _least_step(n_entries):
         fineness = math.floor(math.log2(sigma / _least_step(n_entries)))
         lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
@@ -158,7 +184,9 @@ def plan_gaussian_sums(
     return NoisySums(lattice, lattice.sigma**2, gaussian_event(mu, lattice))
 
 
-def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
+def plan_laplace_sums(
+    epsilon: float, *, n_releases: int, n_changed: int, n_entries: int
+) -> NoisySums:
     """Noise for releases that keep a pure epsilon together.
 
     Parameters
@@ -185,7 +213,8 @@ def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
 
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums()
-    least, options = _least_step(n_entries), {"n_cells": n_changed, "l1": _ROUNDED_UP}
+    least = _least_step(n_entries)
+    options: dict[str, Any] = {"n_cells": n_changed, "l1": _ROUNDED_UP}
     share = epsilon / n_releases
     lattice = laplace_lattice(-math.inf, math.inf, share, **options)
     if lattice.step < least:
@@ -196,7 +225,7 @@ def plan_laplace_sums(epsilon, *, n_releases, n_changed, n_entries):
     return NoisySums(lattice, lattice.noise_variance, event)
 
 
-def _least_step(n_entries):
+def _least_step(n_entries: int) -> float:
     """Smallest power of two that contributions may be rounded to."""
     step = 2.0 ** math.ceil(math.log2(2 * n_entries / _LARGEST_INTEGER))
     if step > _LARGEST_STEP:
@@ -204,7 +233,7 @@ def _least_step(n_entries):
     return step
 
 
-def planned_event(epsilon, delta, *, within):
+def planned_event(epsilon: float, delta: float, *, within: float) -> "DpEvent":
     """What releases reveal that keep (epsilon, delta), before their sums are known.
 
     It dominates those of `plan_gaussian_sums` up to a billion sums, whose ideal noise

@@ -9,16 +9,22 @@ are updated from the raw values and released.
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ..._random import NoiseSource
+from ...noise import LaplaceLattice
+from ...privacy import PrivacyGuarantee
 from ...tensor import descend
 from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee
-from ._solver import Outcome, Solver
+from ._solver import OnSweep, Outcome, Solver
 
 __all__ = ["PUBLISHED", "PublishedPerturbation", "published_guarantee"]
 
@@ -58,7 +64,7 @@ class PublishedPerturbation(Solver):
     name: str
     starts_at_random = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.name not in PUBLISHED:
             raise ValueError(
                 f'calibration="published" is there for perturbation in '
@@ -71,21 +77,21 @@ class PublishedPerturbation(Solver):
             )
 
     @property
-    def unsound(self):
+    def unsound(self) -> bool:
         """Whether what is claimed of it does not hold."""
         return self.name != "input"
 
     @property
-    def n_sweeps(self):
+    def n_sweeps(self) -> int:
         """How often `on_sweep` is called at most."""
         return self.problem.max_iter
 
     @cached_property
-    def _lattice(self):
+    def _lattice(self) -> LaplaceLattice:
         return domain_lattice(self.problem.epsilon, self.problem.values.bounds, None)
 
     @cached_property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """What really holds, and what is claimed where that is more."""
         problem = self.problem
         if math.isinf(problem.epsilon):
@@ -95,28 +101,32 @@ class PublishedPerturbation(Solver):
             self.name, problem.epsilon, lattice, declared=problem.declared
         )
 
-    def release(self, values, source, on_sweep):
+    def release(
+        self, values: NDArray[np.floating], source: NoiseSource, on_sweep: OnSweep
+    ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """The blocks, from the values: all that these algorithms do with them."""
         problem = self.problem
         private, last = math.isfinite(problem.epsilon), len(problem.shape) - 1
         start = _generator(source, 0)
-        factors = [start.random(block) for block in problem.form.blocks(problem.shape)]
+        factors: list[NDArray[np.float64]] = [
+            start.random(block) for block in problem.form.blocks(problem.shape)
+        ]
         rank = factors[last].shape[1]
         dtype, values = values.dtype, problem.values.clip(values.astype(float))
         if self.name == "input" and private:
             values = self._lattice.randomize(values, source.part(1).stream(0))
-        noise = None
+        noise: Callable[[int], NDArray[np.float64]] | None = None
         if self.name == "gradient" and private:
             scale = 2 * problem.gradient_clip / problem.epsilon
 
-            def noise(number):
+            def noise(number: int) -> NDArray[np.float64]:
                 return _spherical(
                     _generator(source, number + 1), (len(values), rank), scale
                 )
 
-        stopped = []
+        stopped: list[int] = []
 
-        def on_pass(number):
+        def on_pass(number: int) -> bool:
             if on_sweep(number):
                 stopped.append(number)
             return bool(stopped)
@@ -144,7 +154,7 @@ class PublishedPerturbation(Solver):
             )
         return factors, max(n_iter, 1), dtype
 
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """The blocks as a model."""
         blocks, n_iter, dtype = released
         problem = self.problem
@@ -152,7 +162,13 @@ class PublishedPerturbation(Solver):
         return Outcome(model, 0.0, n_iter)
 
 
-def published_guarantee(name, epsilon, lattice=None, *, declared=True):
+def published_guarantee(
+    name: str,
+    epsilon: float,
+    lattice: LaplaceLattice | None = None,
+    *,
+    declared: bool = True,
+) -> PrivacyGuarantee:
     """What holds for one of the algorithms, and what is claimed where that is more."""
     from dp_accounting import dp_event
 
@@ -171,11 +187,13 @@ def published_guarantee(name, epsilon, lattice=None, *, declared=True):
     )
 
 
-def _generator(source, number):
+def _generator(source: NoiseSource, number: int) -> np.random.Generator:
     return np.random.Generator(source.part(number).stream(0))
 
 
-def _spherical(generator, shape, scale):
+def _spherical(
+    generator: np.random.Generator, shape: tuple[int, ...], scale: float
+) -> NDArray[np.float64]:
     """Rows with a density proportional to exp(-||row|| / scale)."""
     rows = generator.standard_normal(shape)
     lengths = generator.gamma(shape[1], scale, shape[0])

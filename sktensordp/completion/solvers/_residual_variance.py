@@ -5,16 +5,21 @@ its own help. All is computed from randomised values, hence post-processing.
 """
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
+from ...privacy.calibration._table import LevelTable
 from ...tensor import (
+    StructuredCP,
     StructuredTucker,
     continue_structured_cp,
     continue_structured_tucker,
 )
+from .._problem import Problem
 
 __all__ = ["MOST_COMPARED", "residual_variance"]
 
@@ -29,7 +34,12 @@ _LARGEST_LEVERAGE = 0.95
 _SMALLEST, _LARGEST = 1e-6, 1.0
 
 
-def residual_variance(problem, model, offset, released):
+def residual_variance(
+    problem: Problem,
+    model: StructuredCP | StructuredTucker,
+    offset: float,
+    released: Any,
+) -> float:
     """Variance of the values, before they were randomised, around the model.
 
     Each value is left out of its own prediction by the formula of linear models, which
@@ -57,9 +67,9 @@ def residual_variance(problem, model, offset, released):
     shown = shown.astype(float)
     mean = model.predict(coordinates).astype(float)
     variance, linear = model.variance(coordinates)
-    move = _MOVE * math.sqrt(model.noise_variance)
+    move: Any = _MOVE * math.sqrt(model.noise_variance)
     is_tucker = isinstance(model, StructuredTucker)
-    go_on = continue_structured_tucker if is_tucker else continue_structured_cp
+    go_on: Any = continue_structured_tucker if is_tucker else continue_structured_cp
     moved = go_on(
         model, problem.entries(released, offset, move=move), max_iter=_SWEEPS,
         n_threads=problem.n_threads,
@@ -83,7 +93,9 @@ def residual_variance(problem, model, offset, released):
     return float(np.clip(found, *limits))
 
 
-def _squared_distances(table, released, mean):
+def _squared_distances(
+    table: LevelTable, released: NDArray[np.floating], mean: NDArray[np.floating]
+) -> NDArray[np.floating]:
     """Unbiased squared distances of the values in a table from given means.
 
     A function w of the symbol with Q w = t is an unbiased estimate of t(level); of
@@ -104,10 +116,15 @@ def _squared_distances(table, released, mean):
     return square - 2 * mean * value + mean**2 * one
 
 
-def _most_likely(scale, distance, variance, limits):
+def _most_likely(
+    scale: float,
+    distance: NDArray[np.floating],
+    variance: NDArray[np.floating],
+    limits: tuple[float, float],
+) -> float:
     """Variance of normal values around means, most likely under Laplace noise."""
 
-    def cost(log_residual):
+    def cost(log_residual: float) -> float:
         ratio = np.sqrt(variance + math.exp(log_residual)) / scale
         sides = [
             sign * distance / scale + log_ndtr(-sign * distance / scale / ratio - ratio)

@@ -1,9 +1,14 @@
 """What every private solver has, and what it answers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ALL_ELSE", "Outcome", "Solver"]
+from ...privacy import PrivacyGuarantee
+
+__all__ = ["ALL_ELSE", "OnSweep", "Outcome", "Solver"]
+
+OnSweep = Callable[[int], bool]
 
 # How the statement of a guarantee ends.
 ALL_ELSE = "all else is computed from them and the coordinates."
@@ -28,7 +33,7 @@ class Outcome:
     model: Any
     offset: float
     n_iter: int
-    residual_variance: Any = None
+    residual_variance: float | None = None
     perturbation: str | None = None
 
 
@@ -51,7 +56,32 @@ class Solver:
         Whether what is claimed of it does not hold.
     """
 
-    name = ""
-    n_sweeps = 0
-    starts_at_random = False
-    unsound = False
+    name: str = ""
+    starts_at_random: bool = False
+
+    @property
+    def n_sweeps(self) -> int:
+        """How often `on_sweep` is called at most."""
+        return 0
+
+    @property
+    def unsound(self) -> bool:
+        """Whether what is claimed of it does not hold."""
+        return False
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """What it reveals."""
+        raise NotImplementedError
+
+    def guarantee_of(self, name: str) -> PrivacyGuarantee:
+        """The same, where it chose `name` as the perturbation in the end."""
+        raise NotImplementedError
+
+    def release(self, values: Any, source: Any, on_sweep: OnSweep) -> Any:
+        """All that touches the values."""
+        raise NotImplementedError
+
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+        """The model, from what was released."""
+        raise NotImplementedError

@@ -9,15 +9,20 @@ share; the modes compose. How many entries a row has is public.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...noise import discrete_laplace
+from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
 from .._problem import Problem
 from .._values import EntryRandomizer, domain_lattice, entry_guarantee, rounded
-from ._solver import ALL_ELSE, Outcome, Solver
+from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 __all__ = [
     "MeanPerturbation",
@@ -52,7 +57,7 @@ class _Weights:
     values: EntryRandomizer
     lattice: Any = None
 
-    def __call__(self, values):
+    def __call__(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         clipped = self.values.clip(values.astype(float))
         if self.lattice is None:
             return clipped
@@ -81,22 +86,22 @@ class SumsRandomizer:
     """
 
     values: EntryRandomizer
-    guarantee: Any
-    where: np.ndarray
+    guarantee: PrivacyGuarantee
+    where: Any
     shape: tuple[int, ...]
     lattice: Any = None
-    event: Any = None
+    event: "DpEvent | None" = None
 
     @property
-    def noise_variance(self):
+    def noise_variance(self) -> float:
         """Variance of the noise of a sum."""
         return 0.0 if self.lattice is None else self.lattice.noise_variance
 
-    def clip(self, values):
+    def clip(self, values: Any) -> NDArray[np.float64]:
         """Sums of the clipped values, one mode after the other, without noise."""
         return self._sums(values, _Weights(self.values))
 
-    def randomize(self, values, source):
+    def randomize(self, values: Any, source: Any) -> NDArray[np.float64]:
         """Noisy sums, block by block, each from its own stream.
 
         Parameters
@@ -119,11 +124,11 @@ class SumsRandomizer:
         return sums * lattice.step + lattice.low * self.counts
 
     @property
-    def counts(self):
+    def counts(self) -> NDArray[np.int64]:
         """How many values each sum has; public."""
         return self._sums(None, None)
 
-    def _sums(self, values, weigh):
+    def _sums(self, values: Any, weigh: _Weights | None) -> NDArray[Any]:
         """Sums of a function of the values; numbers of values without one."""
         if not isinstance(self.where, np.ndarray):
             return self.where.row_sums(weigh)
@@ -136,8 +141,15 @@ class SumsRandomizer:
 
 
 def plan_sums_randomizer(
-    values, epsilon, where, shape, *, declared, statement=_OF_ROWS, consequence=""
-):
+    values: EntryRandomizer,
+    epsilon: float,
+    where: Any,
+    shape: tuple[int, ...],
+    *,
+    declared: bool,
+    statement: str = _OF_ROWS,
+    consequence: str = "",
+) -> SumsRandomizer:
     """Randomiser of the sums for one fit.
 
     Parameters
@@ -171,7 +183,7 @@ def plan_sums_randomizer(
     if math.isinf(epsilon):
         return SumsRandomizer(values, values.guarantee, where, shape)
     n_modes = len(shape)
-    lattice = domain_lattice(
+    lattice: Any = domain_lattice(
         epsilon / n_modes, values.bounds, values.levels, max(len(where), 1)
     )
     if len(where) * lattice.n_steps >= 2**53:
@@ -186,8 +198,35 @@ def plan_sums_randomizer(
     return SumsRandomizer(values, guarantee, where, shape, lattice, event)
 
 
+class _SumsSolver(Solver):
+    """What releases sums alone."""
+
+    @cached_property
+    def randomizer(self) -> SumsRandomizer:
+        """How sums are randomised."""
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """Of all the sums together."""
+        return self.randomizer.guarantee
+
+    @property
+    def event(self) -> "DpEvent | None":
+        """What all the sums together are, for accounting, if the range is public."""
+        return self.randomizer.event
+
+    def release(
+        self, values: Any, source: Any, on_sweep: OnSweep
+    ) -> tuple[NDArray[np.float64], np.dtype]:
+        """Randomised sums, and the type of the values."""
+        if self.randomizer.lattice is None:
+            return self.randomizer.clip(values), values.dtype
+        return self.randomizer.randomize(values, source), values.dtype
+
+
 @dataclass(frozen=True, eq=False)
-class SumsPerturbation(Solver):
+class SumsPerturbation(_SumsSolver):
     """Randomise sums, and fit the biases to them.
 
     Attributes
@@ -202,16 +241,16 @@ class SumsPerturbation(Solver):
     name = "sums"
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         """What is done to the values."""
         return rounded(self.problem.values.levels) + _OF_ROWS
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.problem.biases or self.problem.smooth_modes:
             raise ValueError("Sums determine biases, and no smooth modes.")
 
     @cached_property
-    def randomizer(self):
+    def randomizer(self) -> SumsRandomizer:
         """How sums are randomised."""
         problem = self.problem
         return plan_sums_randomizer(
@@ -220,23 +259,7 @@ class SumsPerturbation(Solver):
             statement=self.statement, consequence=_BIASES_ALONE,
         )  # fmt: skip
 
-    @property
-    def guarantee(self):
-        """Of all the sums together."""
-        return self.randomizer.guarantee
-
-    @property
-    def event(self):
-        """What all the sums together are, for accounting, if the range is public."""
-        return self.randomizer.event
-
-    def release(self, values, source, on_sweep):
-        """Randomised sums, and the type of the values."""
-        if self.randomizer.lattice is None:
-            return self.randomizer.clip(values), values.dtype
-        return self.randomizer.randomize(values, source), values.dtype
-
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to sums."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
@@ -250,7 +273,7 @@ class SumsPerturbation(Solver):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanPerturbation(Solver):
+class MeanPerturbation(_SumsSolver):
     """Randomise the sum of all values: what is needed of them where there is no bias.
 
     Attributes
@@ -264,12 +287,12 @@ class MeanPerturbation(Solver):
     share: float
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         """What is done to the values."""
         return rounded(self.problem.values.levels) + _OF_ALL
 
     @cached_property
-    def randomizer(self):
+    def randomizer(self) -> SumsRandomizer:
         """How the sum is randomised."""
         problem = self.problem
         return plan_sums_randomizer(
@@ -277,10 +300,7 @@ class MeanPerturbation(Solver):
             problem.one_row, (1,), declared=problem.declared, statement=self.statement,
         )  # fmt: skip
 
-    guarantee, event = SumsPerturbation.guarantee, SumsPerturbation.event
-    release = SumsPerturbation.release
-
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """A model of the mean alone, its offset."""
         problem, (total, dtype) = self.problem, released
         middle, n = sum(problem.values.bounds) / 2, problem.n_entries

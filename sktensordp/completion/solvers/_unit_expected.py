@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._problem import Problem
 from ._auto import stated_parts
 from ._unit_run import BOUND, FACTOR_PASSES, LEFT, planned_shares
 from ._units import UnitPerturbation
@@ -26,7 +28,9 @@ _SHARE_AT_START = 0.05
 _LEAST_NOISE = 1e-12
 
 
-def expected_unit_rmse(problem, n_entries, perturbation, variance=None):
+def expected_unit_rmse(
+    problem: Problem, n_entries: int, perturbation: str, variance: float | None = None
+) -> float:
     """Expected root mean squared error of predictions for units with entries.
 
     Parameters
@@ -60,7 +64,7 @@ def expected_unit_rmse(problem, n_entries, perturbation, variance=None):
     return problem.scale * math.sqrt(min(found))
 
 
-def _shares(size, power):
+def _shares(size: int, power: float) -> NDArray[np.float64]:
     """Shares of the entries that the rows of a mode have."""
     weights = np.arange(1, size + 1.0) ** -power
     return weights / weights.sum()
@@ -81,24 +85,24 @@ class _Expectation:
         Shares of the entries that rows have, by mode.
     """
 
-    problem: Any
+    problem: Problem
     parts: Any
     noise: float
     n_entries: int
-    activity: list[np.ndarray]
+    activity: list[NDArray[np.float64]]
 
     @property
-    def own(self):
+    def own(self) -> NDArray[np.float64]:
         """Numbers of entries of the units."""
         return self.n_entries * self.activity[0]
 
-    def of_sums(self):
+    def of_sums(self) -> float:
         """Of biases from sums."""
         around = self.parts.residual + self.parts.interaction
         shares = planned_shares(self.problem, "sums", LEFT)
         return around + self._biases(shares, 1, around)
 
-    def of_statistics(self):
+    def of_statistics(self) -> float:
         """Of biases and factors from regressions."""
         parts, rank = self.parts, self.problem.rank
         shares = planned_shares(self.problem, "statistics", LEFT)
@@ -112,7 +116,9 @@ class _Expectation:
         left = parts.residual + parts.interaction * (1 - others * units)
         return left + self._biases(shares[1:], columns, left)
 
-    def _biases(self, shares, columns, around):
+    def _biases(
+        self, shares: list[dict[int, float]], columns: int, around: float
+    ) -> float:
         """Of the biases of all modes; those of units are not released."""
         error = self.activity[0] @ (1 / (1 / self.parts.bias + self.own / around))
         for mode in range(1, len(self.problem.shape)):
@@ -121,7 +127,15 @@ class _Expectation:
             error += self.parts.bias * (1 - known)
         return float(error)
 
-    def _known(self, mode, variance, columns, share, around, moment=1.0):
+    def _known(
+        self,
+        mode: int,
+        variance: float,
+        columns: int,
+        share: float,
+        around: float,
+        moment: float = 1.0,
+    ) -> float:
         """How much of rows with a prior variance is known from one release."""
         typical = math.exp(np.log(np.maximum(self.own, 1.0)).mean())
         weights = 1 / np.sqrt(np.maximum(self.own, typical))

@@ -9,15 +9,23 @@ on a matrix of every row would cost more than such matrices tell.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...tensor import CPForm
+from ..._random import NoiseSource
+from ...tensor import CPForm, TuckerForm
 from ...tensor._algebra import packed_squares
 from ...tensor._counts import expected_counts
 from ...tensor._shared_rows import biases_from_sums, rows_from_sums
+from ...tensor._unit_entries import UnitEntries
+from .._problem import Problem
 from .._shared_model import SharedModel
+from ._noisy_sums import NoisySums
+from ._solver import OnSweep
 
 __all__ = ["BIAS_PASSES", "BOUND", "FACTOR_PASSES", "LEFT", "UnitRun", "planned_shares"]
 
@@ -75,21 +83,29 @@ class _BoundedSums:
         Of the noise's lattice; 0 for none.
     """
 
-    def __init__(self, shape, bound, share, step):
+    def __init__(
+        self, shape: tuple[int, int], bound: float, share: float, step: float
+    ) -> None:
         self.share, self.steps = share, np.zeros(shape)
         self._bound, self._step = bound, step
 
     @property
-    def unit(self):
+    def unit(self) -> float:
         """What the sums in a release are multiples of."""
         return self._bound / math.sqrt(self.share)
 
     @property
-    def total(self):
+    def total(self) -> NDArray[np.float64]:
         """The sums as they enter a release."""
         return self.steps * self._step if self._step else self.steps
 
-    def add(self, starts, order, index, contributions):
+    def add(
+        self,
+        starts: NDArray[np.int64],
+        order: NDArray[np.int64],
+        index: NDArray[np.integer],
+        contributions: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Add what entries contribute to the vectors of their units.
 
         Returns
@@ -106,7 +122,9 @@ class _BoundedSums:
         )  # fmt: skip
         return scales
 
-    def add_entries(self, part, block, contributions):
+    def add_entries(
+        self, part: UnitEntries, block: int, contributions: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Add contributions of entries to the rows of a block; see `add`."""
         if block > len(part.orders):
             order = np.arange(len(part.values))
@@ -114,7 +132,7 @@ class _BoundedSums:
         rows = np.ascontiguousarray(part.others[:, block - 1])
         return self.add(part.starts, part.orders[block - 1], rows, contributions)
 
-    def add_units(self, vectors):
+    def add_units(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add vectors of one row."""
         places = np.arange(len(vectors) + 1)
         return self.add(places, places[:-1], np.zeros_like(places), vectors)
@@ -123,7 +141,13 @@ class _BoundedSums:
 class UnitRun:
     """The releases of one fit, one after the other, and what follows from them."""
 
-    def __init__(self, problem, entries, noise, source):
+    def __init__(
+        self,
+        problem: Problem,
+        entries: UnitEntries,
+        noise: NoisySums,
+        source: NoiseSource | None,
+    ) -> None:
         self._problem, self._entries = problem, entries
         self._noise, self._source = noise, source
         self._sigma = math.sqrt(noise.noise_variance)
@@ -131,10 +155,10 @@ class UnitRun:
         self._used, self._n_releases = 0.0, 0
         self._sizes = problem.shape[1:]
 
-    def _sums(self, shape, bound, share):
+    def _sums(self, shape: tuple[int, int], bound: float, share: float) -> _BoundedSums:
         return _BoundedSums(shape, bound, share, self._step)
 
-    def _release(self, *sums):
+    def _release(self, *sums: _BoundedSums) -> list[tuple[NDArray[np.float64], float]]:
         """Noisy sums of one release, and the standard deviations of their noise."""
         self._used += math.fsum(s.share for s in sums)
         if self._used > 1 + 1e-9:
@@ -147,7 +171,7 @@ class UnitRun:
             for found, s in zip(noisy, sums, strict=True)
         ]
 
-    def totals(self):
+    def totals(self) -> None:
         """How many units there are, their mean value and their typical size."""
         sums = self._sums((1, 3), math.sqrt(3.0), _TOTALS)
         for part in self._entries.chunks():
@@ -161,7 +185,7 @@ class UnitRun:
         means = known * np.clip(total[0, 1:] / self.n_units, -1.0, 1.0)
         offset, log = means.tolist()
         self.typical = math.exp(_USUAL_LOG + _LOG_RANGE * log)
-        biases = None
+        biases: list[NDArray[np.float64]] | None = None
         if self._problem.biases:
             biases = [np.zeros(size + 1) for size in self._sizes]
         # Biases alone, to begin with.
@@ -170,13 +194,13 @@ class UnitRun:
             self._problem.side_information[:, :0], _RESIDUAL,
         )  # fmt: skip
         self._own_moment = _usual_moment(0)
-        self._bias_variances = [None] * len(self._sizes)
+        self._bias_variances: list[Any] = [None] * len(self._sizes)
 
-    def _weights(self, part):
+    def _weights(self, part: UnitEntries) -> NDArray[np.float64]:
         """Weight of the entries of every unit, so that squares add up to 1 at most."""
         return 1 / np.sqrt(np.maximum(part.sizes, self.typical))
 
-    def counts(self):
+    def counts(self) -> None:
         """How many entries rows have, each in the weight of its unit."""
         share = _COUNTS / len(self._sizes)
         sums = [self._sums((size, 1), 1.0, share) for size in self._sizes]
@@ -184,7 +208,8 @@ class UnitRun:
             weights = self._weights(part)[part.numbers, np.newaxis]
             for block, own in enumerate(sums, start=1):
                 own.add_entries(part, block, weights)
-        self.row_counts, self.row_weights = [], []
+        self.row_counts: list[NDArray[np.floating]] = []
+        self.row_weights: list[NDArray[np.floating]] = []
         for found, error in self._release(*sums):
             counts = expected_counts(found[:, 0], error)
             floor = max(error, 1e-3 * float(counts.max()), 1e-12)
@@ -193,7 +218,7 @@ class UnitRun:
             self.row_counts.append(counts)
             self.row_weights.append(weights / max(float(scale), 1e-300))
 
-    def factors_pay(self):
+    def factors_pay(self) -> bool:
         """Whether factors are expected to explain more than their noise costs.
 
         From the noisy counts alone; the interaction is imagined as in `_auto`.
@@ -203,7 +228,9 @@ class UnitRun:
         counts, weight = 0.8 * first, 1 / math.sqrt(self.typical)
         term = _INTERACTION / form.rank
 
-        def share_known(variance, squares, share, moment=1.0):
+        def share_known(
+            variance: float, squares: float, share: float, moment: float = 1.0
+        ) -> float:
             bound = BOUND**2 * (_RESIDUAL + 0.05) * squares
             noise = self._sigma**2 * bound / share
             spread = _RESIDUAL * counts * weight
@@ -226,7 +253,7 @@ class UnitRun:
         # Measured, the cost is about half of that.
         return _INTERACTION * items * units > _BIAS * (biases - noisy_biases) / 2
 
-    def passes(self, name, on_sweep):
+    def passes(self, name: str, on_sweep: OnSweep) -> int:
         """Fit one block after the other; how many passes there were."""
         planned = planned_shares(self._problem, name, 1 - self._used)
         for number, shares in enumerate(planned, start=1):
@@ -242,7 +269,7 @@ class UnitRun:
                 return number
         return len(planned)
 
-    def _begin_factors(self):
+    def _begin_factors(self) -> None:
         """Factors at a fixed random start, with their priors."""
         form = self._problem.form
         start, factors, self._covariances = np.random.default_rng(0), [], {}
@@ -256,7 +283,7 @@ class UnitRun:
         self.model = replace(self.model, form=form, factors=factors[1:])
         self._own_moment = _usual_moment(self._n_own)
 
-    def _fit_block(self, block, share):
+    def _fit_block(self, block: int, share: float) -> None:
         """Release what determines the rows of one block, and fit them."""
         model, n_modes = self.model, len(self._sizes)
         n_biases = int(model.biases is not None and block <= n_modes)
@@ -286,10 +313,10 @@ class UnitRun:
             self._update_biases(block, found[:, 0], error, weight)
 
     @property
-    def _n_own(self):
+    def _n_own(self) -> int:
         return self.model.form.blocks((1, *self._sizes))[0][1]
 
-    def _moment(self, block):
+    def _moment(self, block: int) -> NDArray[np.float64]:
         """Second moment of one and a block's regressors, as far as known."""
         form, moments = self.model.form, [self._own_moment]
         if not form:
@@ -301,7 +328,15 @@ class UnitRun:
         moment = form.moments(block, moments, self.model.factors[-1])
         return moment + _LEAST_NOISE * np.eye(len(moment))
 
-    def _measure(self, part, block, n_biases, lengths, sums, totals):
+    def _measure(
+        self,
+        part: UnitEntries,
+        block: int,
+        n_biases: int,
+        lengths: NDArray[np.float64],
+        sums: _BoundedSums,
+        totals: _BoundedSums,
+    ) -> None:
         """Add what the entries of some units contribute to the sums of a block."""
         model, numbers = self.model, part.numbers
         rows, shares, spread, squares, freedom = model.solve(part)
@@ -311,7 +346,7 @@ class UnitRun:
             left -= bias[numbers, 0]
         for column, weight in zip(model.features.T, features.T, strict=True):
             left -= column[part.others[:, 0]] * weight[numbers]
-        regressors = [np.ones((len(left), n_biases))]
+        regressors: Any = [np.ones((len(left), n_biases))]
         if model.form:
             at, blocks = [numbers, *part.others.T], [own, *model.factors]
             regressors.append(model.form.regressors(block, blocks, at))
@@ -329,7 +364,9 @@ class UnitRun:
         priors = self._of_priors(rows, shares)
         totals.add_units(np.concatenate([weight, fit, priors, moments], axis=1))
 
-    def _of_priors(self, rows, shares):
+    def _of_priors(
+        self, rows: NDArray[np.float64], shares: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """What tells variances of priors: of biases, and of weights of features.
 
         For each, mean squares of the posterior means over the prior's variance, and
@@ -349,7 +386,7 @@ class UnitRun:
             found += [np.minimum(squares, 4.0), known]
         return np.concatenate(found, axis=1)
 
-    def _learn(self, total, error):
+    def _learn(self, total: NDArray[np.float64], error: float) -> float:
         """Learn from totals of the variances and the moments of units' own factors.
 
         Returns
@@ -359,7 +396,7 @@ class UnitRun:
         """
         # Few vectors are scaled down, and the number of units is known better.
         n, error = self.n_units, error / self.n_units
-        known = 1 / (1 + (error / _WEIGHT_SPREAD) ** 2)
+        known: Any = 1 / (1 + (error / _WEIGHT_SPREAD) ** 2)
         weight = _WEIGHT + known * (float(total[0]) / n - _WEIGHT)
         left, freedom = np.maximum(total[1:3] / n, [1e-6, 0.1])
         known = 1 / (1 + (error / freedom / _RESIDUAL_SPREAD) ** 2)
@@ -380,13 +417,18 @@ class UnitRun:
         self._own_moment = _positive(known * moment + (1 - known) * usual)
         return max(weight, 0.1) * self.n_units * math.sqrt(self.typical)
 
-    def _weights_of_rows(self, block, total):
+    def _weights_of_rows(
+        self, block: int, total: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums of the weights of the entries of rows, and of their squares, about."""
         own = self.row_counts[block - 1] * self.row_weights[block - 1]
         weights = own * (total / max(float(own.sum()), 1e-300))
         return weights, weights * self.row_weights[block - 1] / math.sqrt(self.typical)
 
-    def _update_biases(self, block, sums, error, total):
+    def _update_biases(
+        self, block: int, sums: NDArray[np.float64], error: float, total: float
+    ) -> None:
+        biases: Any = self.model.biases
         weights, squares = self._weights_of_rows(block, total)
         noise = error**2 + self.model.noise * squares
         if self._bias_variances[block - 1] is not None:
@@ -402,10 +444,20 @@ class UnitRun:
             change, variance, unknown = biases_from_sums(
                 sums, weights, noise, np.stack(explaining, axis=1)
             )
-        self.model.biases[block - 1] += np.append(change, unknown)
+        biases[block - 1] += np.append(change, unknown)
         self._bias_variances[block - 1] = variance
 
-    def _update_rows(self, block, n_biases, sums, error, total, moment, lengths):
+    def _update_rows(
+        self,
+        block: int,
+        n_biases: int,
+        sums: NDArray[np.float64],
+        error: float,
+        total: float,
+        moment: NDArray[np.float64],
+        lengths: NDArray[np.float64],
+    ) -> None:
+        biases: Any = self.model.biases
         weights, squares = self._weights_of_rows(block, total)
         before = np.full((len(sums), n_biases), _BIAS)
         if n_biases and self._bias_variances[block - 1] is not None:
@@ -418,11 +470,18 @@ class UnitRun:
         )  # fmt: skip
         self._covariances[block] = covariance / own / own[:, np.newaxis]
         if n_biases:
-            self.model.biases[block - 1][:-1] += means[:, 0]
+            biases[block - 1][:-1] += means[:, 0]
             self._bias_variances[block - 1] = spread[:, 0, 0]
         self.model.factors[block - 1] = means[:, n_biases:] / own
 
-    def _update_core(self, sums, error, total, moment, lengths):
+    def _update_core(
+        self,
+        sums: NDArray[np.float64],
+        error: float,
+        total: float,
+        moment: NDArray[np.float64],
+        lengths: NDArray[np.float64],
+    ) -> None:
         block, squares = len(self._sizes) + 1, total / math.sqrt(self.typical)
         means, _, _ = rows_from_sums(
             sums, np.array([total]), moment, error**2,
@@ -433,7 +492,7 @@ class UnitRun:
         self.model.factors[-1] = means / lengths
 
 
-def planned_shares(problem, name, left):
+def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, float]]:
     """Blocks that are fitted in one pass after the other: their shares, by block.
 
     Parameters
@@ -453,7 +512,7 @@ def planned_shares(problem, name, left):
     return ([_divided(modes, left * first)] if first else []) + passes
 
 
-def _unit_sums(part, numbers):
+def _unit_sums(part: UnitEntries, numbers: NDArray[np.floating]) -> NDArray[np.float64]:
     """Sums over the entries of every unit."""
     from ...tensor.kernels._units import unit_sums
 
@@ -462,36 +521,36 @@ def _unit_sums(part, numbers):
     return sums
 
 
-def _usual_moment(n_factors):
+def _usual_moment(n_factors: int) -> NDArray[np.float64]:
     """Second moment of one and a unit's factors, as long as nothing is known."""
     return np.diag(np.append(1.0, np.full(n_factors, 0.5)))
 
 
-def _positive(moment):
+def _positive(moment: NDArray[np.float64]) -> NDArray[np.float64]:
     """The nearest second moment of one and something that is nowhere next to zero."""
     values, vectors = np.linalg.eigh(moment)
     moment = (vectors * np.maximum(values, _LEAST_EIGENVALUE * values[-1])) @ vectors.T
     return moment / moment[0, 0]
 
 
-def _logarithms(sizes):
+def _logarithms(sizes: NDArray[np.integer]) -> NDArray[np.float64]:
     """Logarithms of integers, each computed by itself."""
     found, at = np.unique(sizes, return_inverse=True)
     return np.array([math.log(size) for size in found.tolist()])[at]
 
 
-def _centred_log(counts):
+def _centred_log(counts: NDArray[np.floating]) -> NDArray[np.float64]:
     """Logarithm of counts, of those above a thousandth of the largest."""
     log = np.log(np.maximum(counts, max(1e-3 * float(counts.max()), 1e-300)))
     return log - log.mean()
 
 
-def _divided(parts, whole):
+def _divided(parts: Mapping[int, float], whole: float) -> dict[int, float]:
     total = math.fsum(parts.values())
     return {key: whole * part / total for key, part in parts.items()}
 
 
-def _prior_variance(form, block):
+def _prior_variance(form: CPForm | TuckerForm, block: int) -> float:
     """Of the numbers of a block around their centre."""
     if block == 1:
         return _INTERACTION / form.rank

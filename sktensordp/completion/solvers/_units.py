@@ -13,14 +13,23 @@ Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._random import NoiseSource
 from ...privacy import PrivacyGuarantee
 from ...tensor._unit_entries import UnitEntries
 from .._problem import Problem
+from .._shared_model import SharedModel
 from .._values import rounded
-from ._noisy_sums import plan_gaussian_sums
-from ._solver import Outcome, Solver
+from ._noisy_sums import NoisySums, plan_gaussian_sums
+from ._solver import OnSweep, Outcome, Solver
 from ._unit_run import BIAS_PASSES, FACTOR_PASSES, UnitRun
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 __all__ = ["UnitPerturbation", "unit_guarantee"]
 
@@ -34,7 +43,15 @@ _WHAT = {
 }
 
 
-def unit_guarantee(event, unit, name, *, delta, levels=None, void_for=None):
+def unit_guarantee(
+    event: "DpEvent",
+    unit: int,
+    name: str,
+    *,
+    delta: float,
+    levels: tuple[float, ...] | None = None,
+    void_for: float | None = None,
+) -> PrivacyGuarantee:
     """Guarantee of what is computed from everything of a unit.
 
     Parameters
@@ -96,23 +113,23 @@ class UnitPerturbation(Solver):
     unit: int
     asked: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.problem.smooth_modes:
             raise ValueError("Where a unit is protected there are no smooth modes.")
 
     @property
-    def name(self):
+    def name(self) -> str:  # type: ignore[override]
         """What is asked for, or at most done."""
         can = self.problem.form and self.asked != "sums"
         return "statistics" if can else "sums"
 
     @property
-    def n_sweeps(self):
+    def n_sweeps(self) -> int:
         """How often `on_sweep` is called at most."""
         return max(BIAS_PASSES, 1 + FACTOR_PASSES * bool(self.problem.form))
 
     @cached_property
-    def noise(self):
+    def noise(self) -> NoisySums:
         """Noise for vectors of length one."""
         problem = self.problem
         rows, size = sum(problem.shape[1:]), len(problem.shape)
@@ -126,11 +143,11 @@ class UnitPerturbation(Solver):
         )  # fmt: skip
 
     @cached_property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """Of all releases together."""
         return self.guarantee_of(self.name)
 
-    def guarantee_of(self, name):
+    def guarantee_of(self, name: str) -> PrivacyGuarantee:
         """The same, where `name` is the perturbation that was taken in the end."""
         problem = self.problem
         if math.isinf(problem.epsilon):
@@ -142,14 +159,19 @@ class UnitPerturbation(Solver):
             void_for=None if problem.declared else float(problem.epsilon),
         )  # fmt: skip
 
-    def entries(self, values):
+    def entries(self, values: NDArray[np.floating]) -> UnitEntries:
         """Entries sorted by unit, their values on the scale of half the range."""
         problem = self.problem
         middle = sum(problem.values.bounds) / 2
         values = problem.values.clip(values.astype(float)) - middle
         return UnitEntries(problem.coordinates, values / problem.scale)
 
-    def release(self, values, source, on_sweep):
+    def release(
+        self,
+        values: NDArray[np.floating],
+        source: NoiseSource | None,
+        on_sweep: OnSweep,
+    ) -> tuple[SharedModel, str, int]:
         """All but the rows of units."""
         run = UnitRun(self.problem, self.entries(values), self.noise, source)
         run.totals()
@@ -161,7 +183,7 @@ class UnitPerturbation(Solver):
         n_iter = run.passes(name, on_sweep)
         return run.model, name, n_iter
 
-    def complete(self, released, on_sweep):
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """What was released."""
         model, name, n_iter = released
         problem = self.problem

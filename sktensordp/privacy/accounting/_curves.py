@@ -24,10 +24,13 @@ among releases is read by the curve of one of them.
 """
 
 import math
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event
+from dp_accounting import DpEvent, dp_event
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import minimize_scalar
 
 from ._events import (
@@ -62,6 +65,9 @@ __all__ = [
     "selection_residual",
 ]
 
+# Releases about disjoint parts of the data, and how often they happened.
+_Parallel = list[tuple[ParallelDpEvent, int]]
+
 # The optimal composition is a sum over as many terms as there are releases.
 _MOST_TERMS = 2**17
 # Beyond the largest nothing is protected; below the smallest mu is taken to be it.
@@ -70,23 +76,23 @@ _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
 _MOST_LEDGERS = 16
 
 
-def compose_events(events):
+def compose_events(events: Iterable[DpEvent]) -> DpEvent:
     """One event for several adaptive releases about the same data."""
     return dp_event.ComposedDpEvent(events=tuple(events))
 
 
-def event_epsilon(event, delta):
+def event_epsilon(event: DpEvent, delta: float) -> float:
     """Smallest epsilon known to hold at `delta`; infinity where there is none."""
     return max(_epsilon_at(ledger, delta) for ledger in read(event))
 
 
-def _epsilon_at(ledger, delta):
+def _epsilon_at(ledger: Ledger, delta: float) -> float:
     left = (delta - ledger.revealed) / ledger.hidden if ledger.private else -1
     return _epsilon(ledger, left) if left >= 0 else math.inf
 
 
 @lru_cache(maxsize=256)
-def _epsilon(ledger, delta):
+def _epsilon(ledger: Ledger, delta: float) -> float:
     if not ledger.private:
         return math.inf
     ideal = _ideal_epsilon(ledger, delta)
@@ -112,18 +118,18 @@ def _epsilon(ledger, delta):
     return float(high)
 
 
-def event_delta(event, epsilon):
+def event_delta(event: DpEvent, epsilon: float) -> float:
     """Smallest delta known to hold at `epsilon` >= 0."""
     return max(_delta_at(ledger, epsilon) for ledger in read(event))
 
 
-def _delta_at(ledger, epsilon):
+def _delta_at(ledger: Ledger, epsilon: float) -> float:
     if not ledger.private:
         return 1.0
     return min(1.0, ledger.revealed + ledger.hidden * _delta(ledger, epsilon))
 
 
-def _delta(ledger, epsilon):
+def _delta(ledger: Ledger, epsilon: float) -> float:
     """Delta at `epsilon` where nothing is shown outright."""
     if not ledger.has_residual:
         return _ideal_delta(ledger, epsilon)
@@ -139,7 +145,7 @@ def _delta(ledger, epsilon):
 
 
 @lru_cache(maxsize=256)
-def _lowest(ledger, start):
+def _lowest(ledger: Ledger, start: float) -> float:
     """Epsilon at which the delta of a sampler is least, about."""
     end = max(start, -math.log(min(ledger.residual_delta, 1.0))) + 1
     return float(
@@ -150,7 +156,7 @@ def _lowest(ledger, start):
     )  # fmt: skip
 
 
-def _sampler_delta(ledger, epsilon):
+def _sampler_delta(ledger: Ledger, epsilon: float) -> float:
     """Delta at `epsilon` >= 2 e1 by the triangle of sampler, ideal law and sampler.
 
     P <= e^e1 Q + d1 on both sides of Q's (epsilon - 2 e1, delta).
@@ -164,7 +170,7 @@ def _sampler_delta(ledger, epsilon):
     return min(1.0, math.exp(e1) * ideal + d1 * (1 + math.exp(epsilon - e1)))
 
 
-def _ideal_epsilon(ledger, delta):
+def _ideal_epsilon(ledger: Ledger, delta: float) -> float:
     """Epsilon at `delta` of the composition without its samplers' residuals."""
     pure, mu = ledger.pure_epsilon, ledger.whole_mu
     if ledger.closed_form and mu == 0 and (delta == 0 or not ledger.pure):
@@ -178,7 +184,8 @@ def _ideal_epsilon(ledger, delta):
             return basic
     if ledger.curves:
         if pure == mu == 0 and ledger.curves.total() == 1:
-            return _curve_epsilon(*ledger.curves, delta)
+            (event,) = ledger.curves
+            return _curve_epsilon(event, delta)
         share = delta / (ledger.curves.total() + 1)
         basic = _sum_above(pure, gaussian_epsilon(mu, share) if mu else 0.0)
         for event, n in ledger.curves.items():
@@ -191,7 +198,7 @@ def _ideal_epsilon(ledger, delta):
     return min(basic, float(composed.get_epsilon_for_delta(delta - ledger.slack)))
 
 
-def _ideal_delta(ledger, epsilon):
+def _ideal_delta(ledger: Ledger, epsilon: float) -> float:
     """Delta at `epsilon` of the composition without its samplers' residuals."""
     pure, mu = ledger.pure_epsilon, ledger.whole_mu
     if ledger.closed_form:
@@ -216,7 +223,7 @@ def _ideal_delta(ledger, epsilon):
     return min(basic, found + ledger.slack)
 
 
-def _optimal_delta(ledger, epsilon):
+def _optimal_delta(ledger: Ledger, epsilon: float) -> float:
     """Delta at `epsilon` of pure releases: of one exactly, of more by the theorem."""
     n_releases = ledger.pure.total()
     if epsilon >= ledger.pure_epsilon:
@@ -231,7 +238,7 @@ def _optimal_delta(ledger, epsilon):
     return optimal_composition_delta(largest, n_releases, epsilon)
 
 
-def _stick_above(event, found, epsilon):
+def _stick_above(event: DpEvent, found: float, epsilon: float) -> float:
     """A divergence of one release, rounded up by more than it may have lost."""
     lost = 0.0
     if isinstance(event, RandomizedResponseDpEvent):
@@ -243,11 +250,11 @@ def _stick_above(event, found, epsilon):
     return found * (1 + 1e-14) + lost + 5e-324
 
 
-def _sum_above(one, other):
+def _sum_above(one: float, other: float) -> float:
     return math.nextafter(one + other, math.inf) if one and other else one + other
 
 
-def _optimal_epsilon(ledger, delta):
+def _optimal_epsilon(ledger: Ledger, delta: float) -> float:
     """Inverse of that in `epsilon`, from above."""
     low, high = 0.0, ledger.pure_epsilon
     if _optimal_delta(ledger, low) <= delta:
@@ -263,13 +270,13 @@ def _optimal_epsilon(ledger, delta):
     return high
 
 
-def _curve_above(event):
+def _curve_above(event: DpEvent) -> Callable[[float], float]:
     """The curve of one release, rounded up by more than its own errors."""
     curve = curve_of(event).delta
     return lambda epsilon: min(1.0, float(curve(epsilon)) * (1 + 2e-12) + 5e-324)
 
 
-def _curve_epsilon(event, delta):
+def _curve_epsilon(event: DpEvent, delta: float) -> float:
     """Inverse of the curve of one release, by bisection from above."""
     curve = _curve_above(event)
     if curve(0.0) <= delta:
@@ -290,7 +297,7 @@ def _curve_epsilon(event, delta):
     return high
 
 
-def _composed_pld(ledger):
+def _composed_pld(ledger: Ledger) -> PrivacyLossDistribution | None:
     """PLD of the composition of all that is not a residual; None if it is too wide."""
     curves = sorted(ledger.curves.items(), key=repr)
     return composed_pld(
@@ -301,7 +308,7 @@ def _composed_pld(ledger):
     )
 
 
-def read(event):
+def read(event: DpEvent) -> tuple[Ledger, ...]:
     """Ledgers of an event.
 
     Parameters
@@ -326,8 +333,9 @@ def read(event):
     return ledgers
 
 
-def _read(event, count):
-    ledger, parallel = Ledger(), []
+def _read(event: DpEvent, count: int) -> list[Ledger]:
+    ledger = Ledger()
+    parallel: _Parallel = []
     _add(ledger, parallel, event, count)
     found = [ledger]
     for blocks, times in parallel:
@@ -336,12 +344,12 @@ def _read(event, count):
     return found
 
 
-def _combined(ledgers, others):
+def _combined(ledgers: list[Ledger], others: list[Ledger]) -> list[Ledger]:
     """Ledgers in which one of each has happened."""
     return _few([one + other for one in ledgers for other in others])
 
 
-def _repeated(ledgers, times):
+def _repeated(ledgers: list[Ledger], times: int) -> list[Ledger]:
     """Ledgers of so many releases, each about any of the parts."""
     found, power = [Ledger()], ledgers
     while times:
@@ -353,7 +361,7 @@ def _repeated(ledgers, times):
     return found
 
 
-def _few(ledgers):
+def _few(ledgers: list[Ledger]) -> list[Ledger]:
     """The same, or one in place of too many."""
     found = _undominated(ledgers)
     if len(found) <= _MOST_LEDGERS:
@@ -364,7 +372,7 @@ def _few(ledgers):
     return [together]
 
 
-def _undominated(ledgers):
+def _undominated(ledgers: list[Ledger]) -> list[Ledger]:
     kept: list[Ledger] = []
     for one in ledgers:
         if not any(other.covers(one) for other in kept):
@@ -372,7 +380,7 @@ def _undominated(ledgers):
     return kept
 
 
-def _add(ledger, parallel, event, count):
+def _add(ledger: Ledger, parallel: _Parallel, event: DpEvent, count: int) -> None:
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
     if isinstance(event, dp_event.ComposedDpEvent):
@@ -419,7 +427,9 @@ def _add(ledger, parallel, event, count):
         )
 
 
-def _add_sampled(ledger, parallel, event, count):
+def _add_sampled(
+    ledger: Ledger, parallel: _Parallel, event: DpEvent, count: int
+) -> None:
     """A release about a Poisson sample; neighbours add or remove one record.
 
     Whatever is close for every sample is close on average, so that a residual stays
@@ -458,7 +468,7 @@ def _add_sampled(ledger, parallel, event, count):
         ledger.pure[PureDpEvent(amplified)] += count
 
 
-def _add_selection(ledger, event, count):
+def _add_selection(ledger: Ledger, event: SelectionDpEvent, count: int) -> None:
     """The best of releases that are pure is pure: what it shows of which is a shift."""
     curve = curve_of(event)
     if not curve.protects:
@@ -472,7 +482,7 @@ def _add_selection(ledger, event, count):
 
 
 @lru_cache(maxsize=64)
-def curve_of(event):
+def curve_of(event: DpEvent) -> Any:
     """The curve of a release that is known by it, its costly parts computed once."""
     if isinstance(event, ProjectionDpEvent):
         return ProjectionCurve(event.n_projections, event.tau)
@@ -482,7 +492,7 @@ def curve_of(event):
     )
 
 
-def selection_residual(event, count):
+def selection_residual(event: DpEvent, count: int) -> tuple[float, float]:
     """What so many private choices are away from those of ideal laws.
 
     The sampler of one try and its ideal law are neighbours of a kind, whose curve is

@@ -6,6 +6,7 @@ only when a guarantee is made.
 """
 
 from fractions import Fraction
+from typing import Any
 
 import attrs
 from attrs.validators import and_, deep_iterable, ge, gt, instance_of, le, min_len
@@ -56,7 +57,7 @@ class LatticeLaplaceDpEvent(dp_event.DiscreteLaplaceDpEvent):
     rate: Fraction = attrs.field(validator=instance_of(Fraction))
 
     @classmethod
-    def of(cls, lattice, n_steps):
+    def of(cls: Any, lattice: Any, n_steps: Any) -> "LatticeLaplaceDpEvent":
         """Noise of a LaplaceLattice for values that are `n_steps` apart."""
         rate = Fraction(lattice.numerator, lattice.denominator)
         return cls(lattice.rate, int(n_steps), rate)
@@ -78,7 +79,7 @@ class TableDpEvent(DpEvent):
     )
 
     @weights.validator
-    def _check_weights(self, _, weights):
+    def _check_weights(self, _: Any, weights: tuple[tuple[int, ...], ...]) -> None:
         if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
             raise ValueError("The weights must be >= 0 and all rows have one sum.")
 
@@ -131,7 +132,7 @@ class ParallelDpEvent(DpEvent):
     )
 
 
-def _hashable(event):
+def _hashable(event: DpEvent) -> DpEvent:
     """The same event, the lists in it tuples."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return dp_event.ComposedDpEvent(tuple(map(_hashable, event.events)))
@@ -153,9 +154,7 @@ class SelectionDpEvent(DpEvent):
         Of their number, which stays secret.
     """
 
-    event: DpEvent = attrs.field(
-        validator=instance_of(DpEvent), converter=lambda e: _hashable(e)
-    )
+    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=_hashable)
     law: RepetitionLaw = attrs.field(validator=instance_of(RepetitionLaw))
 
 

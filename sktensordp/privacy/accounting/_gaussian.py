@@ -15,8 +15,10 @@ because e^epsilon phi(t + mu) = phi(t).
 """
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, log_ndtr
 
@@ -39,11 +41,11 @@ _ERROR, _ERROR_OF_LOG = 1e-13, 4e-15
 _SMALLEST = 5e-324
 
 
-def _mills(x):
+def _mills(x: float | NDArray[np.float64]) -> Any:
     return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
 
-def _minus_mills_slope(x):
+def _minus_mills_slope(x: ArrayLike) -> NDArray[np.float64]:
     """1 - x R(x), which is -R'(x); by its continued fraction for large x."""
     x = np.asarray(x, dtype=float)
     tail = np.zeros_like(x)
@@ -55,7 +57,7 @@ def _minus_mills_slope(x):
     return np.where(x > 10, r / (large + r), 1 - x * _mills(np.minimum(x, 10.0)))
 
 
-def _log_delta(epsilon, mu):
+def _log_delta(epsilon: float, mu: float) -> float:
     """Logarithm of delta(epsilon; mu) for finite epsilon >= 0 and mu > 0."""
     t = epsilon / mu - mu / 2
     if mu <= _QUADRATURE_MU:
@@ -76,7 +78,7 @@ def _log_delta(epsilon, mu):
     return upper + math.log(-math.expm1(lower))
 
 
-def _check_epsilon(epsilon, *, zero_allowed):
+def _check_epsilon(epsilon: float, *, zero_allowed: bool) -> None:
     if math.isnan(epsilon) or epsilon < 0 or (epsilon == 0 and not zero_allowed):
         bound = ">= 0" if zero_allowed else "> 0"
         raise ValueError(f"epsilon must be {bound}, got {epsilon}.")
@@ -124,7 +126,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return math.exp(_log_delta(epsilon, mu))
 
 
-def gaussian_delta_above(epsilon, mu):
+def gaussian_delta_above(epsilon: float, mu: float) -> float:
     """The same, never below the truth: rounded up by more than its own errors."""
     if mu == 0 or math.isinf(epsilon) or math.isinf(mu):
         return gaussian_delta(epsilon, mu)
@@ -175,7 +177,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return 2 * math.sqrt(2) * float(erfinv(delta)) * (1 - _ERROR)
     target = math.log(delta)
 
-    def excess(log_mu):
+    def excess(log_mu: float) -> float:
         return _log_delta(epsilon, math.exp(log_mu)) - target
 
     low = high = math.log(epsilon) - math.log(math.sqrt(epsilon) + 10)
@@ -187,7 +189,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return math.exp(root) * (1 - _ERROR - _ERROR_OF_LOG * abs(root))
 
 
-def gaussian_epsilon(mu, delta):
+def gaussian_epsilon(mu: float, delta: float) -> float:
     """Epsilon of mu-GDP at `delta`, for mu > 0: inverse of gaussian_mu, by bisection.
 
     The upper end of the last bracket is returned, so that the curve is never

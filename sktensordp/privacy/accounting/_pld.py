@@ -5,12 +5,15 @@ losses for all, and composed by dp-accounting.
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
-from dp_accounting import dp_event
+from dp_accounting import DpEvent, dp_event
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from numpy.typing import ArrayLike, NDArray
 
 from ._events import (
     LatticeLaplaceDpEvent,
@@ -18,6 +21,8 @@ from ._events import (
     RandomizedResponseDpEvent,
     TableDpEvent,
 )
+from ._projections import ProjectionCurve
+from ._selection import SelectionCurve
 
 __all__ = [
     "PURE_EVENTS",
@@ -29,6 +34,11 @@ __all__ = [
     "rounded_up",
 ]
 
+# Releases and their counts: see `composed_pld`.
+_Pure = frozenset[tuple[DpEvent, int]]
+_Sampled = frozenset[tuple[tuple[float, float], int]]
+_Curves = tuple[tuple[ProjectionCurve | SelectionCurve, int], ...]
+
 _PLD_CELLS, _MOST_CELLS = 40_000, 400_000
 PURE_EVENTS = (
     PureDpEvent,
@@ -39,13 +49,13 @@ PURE_EVENTS = (
 )
 
 
-def refuse_negative(*parameters):
+def refuse_negative(*parameters: float) -> None:
     """Raise where a parameter of an event is negative."""
     if not all(p >= 0 for p in parameters):
         raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
 
 
-def rounded_up(exact):
+def rounded_up(exact: Fraction) -> float:
     """Smallest float that is not below a Fraction."""
     try:
         nearest = float(exact)
@@ -55,7 +65,7 @@ def rounded_up(exact):
 
 
 @lru_cache(maxsize=4096)
-def pure_epsilon(event):
+def pure_epsilon(event: DpEvent) -> float:
     """The pure epsilon of one event; infinity where there is none."""
     if isinstance(event, PureDpEvent):
         return event.epsilon
@@ -82,14 +92,14 @@ def pure_epsilon(event):
     return math.log1p(ratio - 1) * (1 + 1e-15) if ratio < 2**1000 else math.inf
 
 
-def pure_fraction(event):
+def pure_fraction(event: DpEvent) -> Fraction:
     """The same, if it is finite, as exactly as it is known."""
     if isinstance(event, LatticeLaplaceDpEvent):
         return event.rate * event.sensitivity
     return Fraction(pure_epsilon(event))
 
 
-def hockey_stick(event, epsilon):
+def hockey_stick(event: DpEvent, epsilon: ArrayLike) -> NDArray[np.float64]:
     """Supremum over neighbours of the hockey-stick divergence, at an array of epsilons.
 
     The epsilons may be negative. The supremum over ordered pairs is itself the
@@ -112,7 +122,9 @@ def hockey_stick(event, epsilon):
     return np.clip(np.where(epsilon >= bound, 0.0, delta), 0.0, 1.0)
 
 
-def _discrete_laplace_stick(event, epsilon):
+def _discrete_laplace_stick(
+    event: DpEvent, epsilon: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Two discrete Laplace laws of rate a, K apart: include n while loss > epsilon.
 
     The loss at n is a K for n <= 0, falls by 2a a step, and is -a K from K on.
@@ -124,7 +136,9 @@ def _discrete_laplace_stick(event, epsilon):
     return 1 - outside / (1 + np.exp(-rate))
 
 
-def _table_stick(event, epsilon):
+def _table_stick(
+    event: TableDpEvent, epsilon: NDArray[np.float64]
+) -> NDArray[np.float64]:
     rows = np.array(event.weights, dtype=float)
     rows /= rows.sum(axis=1, keepdims=True)
     factor = np.exp(epsilon)[:, np.newaxis]
@@ -138,7 +152,9 @@ def _table_stick(event, epsilon):
 
 
 @lru_cache(maxsize=64)
-def composed_pld(pure, sampled, curves, mu):
+def composed_pld(
+    pure: _Pure, sampled: _Sampled, curves: _Curves, mu: float
+) -> PrivacyLossDistribution | None:
     """PLD of a composition; None if its losses are too wide for a grid.
 
     Parameters
@@ -185,7 +201,12 @@ def composed_pld(pure, sampled, curves, mu):
     return together[0]
 
 
-def _curve_pld(curve, low, high, interval):
+def _curve_pld(
+    curve: Callable[[ArrayLike], NDArray[np.float64]],
+    low: int,
+    high: int,
+    interval: float,
+) -> PrivacyLossDistribution:
     """PLD above a curve of deltas, on a grid of epsilons; what is above is infinite."""
     grid = np.arange(low, high + 1)
     deltas = np.minimum.accumulate(np.clip(curve(grid * interval), 0.0, 1.0))
@@ -195,7 +216,7 @@ def _curve_pld(curve, low, high, interval):
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
-def _gaussian_pld(mu, interval, rate):
+def _gaussian_pld(mu: float, interval: float, rate: float) -> PrivacyLossDistribution:
     """PLD of Gaussian noise on a Poisson sample, to add or remove one record."""
     return privacy_loss_distribution.from_gaussian_mechanism(
         standard_deviation=1 / mu,
@@ -204,7 +225,7 @@ def _gaussian_pld(mu, interval, rate):
     )
 
 
-def _pld_interval(pure, sampled, curves, mu):
+def _pld_interval(pure: _Pure, sampled: _Sampled, curves: _Curves, mu: float) -> float:
     """Step of the grid of losses: fine against the spread of the composed loss."""
     epsilons = [(n, pure_epsilon(event)) for event, n in pure]
     gaussian = mu * mu / 2 + 12 * mu
@@ -224,7 +245,7 @@ def _pld_interval(pure, sampled, curves, mu):
     return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)
 
 
-def _sampled_loss(rate, mu):
+def _sampled_loss(rate: float, mu: float) -> tuple[float, float, float]:
     """Mean, variance and largest of the loss of Gaussian noise on a Poisson sample.
 
     log(1 - q + q e^(mu x - mu^2/2)) for x of law (1 - q) N(0, 1) + q N(mu, 1), but for

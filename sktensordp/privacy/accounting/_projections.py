@@ -26,8 +26,10 @@ epsilon, delta(epsilon; P, Q) = 1 - e^epsilon + e^epsilon delta(-epsilon; Q, P).
 import math
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 __all__ = ["ProjectionCurve", "projection_delta", "projection_tau"]
@@ -42,7 +44,7 @@ _ROUNDED_DOWN = 1 - 4e-12
 _CHUNK = 4096
 
 
-def _log_density_at_mode(n_projections):
+def _log_density_at_mode(n_projections: int) -> float:
     """Logarithm of f at sqrt((r - 1) / 2), its mode; for large r by Stirling."""
     m = (n_projections - 1) / 2
     if m > 16:
@@ -52,7 +54,9 @@ def _log_density_at_mode(n_projections):
     return math.log(2) + power - m - math.lgamma(m + 0.5)
 
 
-def _log_mass(edge, side, slope, n_projections):
+def _log_mass(
+    edge: NDArray[np.float64], side: int, slope: float, n_projections: int
+) -> NDArray[np.float64]:
     """Logarithm of int f(q) (1 - e^(-slope |q^2 - edge^2|)) dq beyond each edge.
 
     Above the edge if `side` is 1, below it if -1. Two panels of nodes, measured by
@@ -66,7 +70,7 @@ def _log_mass(edge, side, slope, n_projections):
     pull = np.divide(n_projections - 1, peak, out=np.zeros_like(peak), where=peak > 0)
     fall = np.maximum(side * (2 * peak - pull), 0.0)
     far = top + 2 * _FOLDS / (fall + np.sqrt(fall * fall + 4 * _FOLDS))
-    square = min(_FOLDS / slope, _LARGEST)
+    square: Any = min(_FOLDS / slope, _LARGEST)
     if side < 0:
         far = np.minimum(far, edge)
         square = np.minimum(square, edge * edge)
@@ -94,7 +98,9 @@ def _log_mass(edge, side, slope, n_projections):
     return highest + log_mass + _log_density_at_mode(n_projections)
 
 
-def _log_delta(epsilon, n_projections, tau):
+def _log_delta(
+    epsilon: NDArray[np.float64], n_projections: int, tau: float
+) -> NDArray[np.float64]:
     """Logarithm of delta for an array epsilon >= 0 and a finite tau > 0."""
     h = n_projections / 2 * math.log1p(tau)
     with np.errstate(over="ignore"):
@@ -108,13 +114,13 @@ def _log_delta(epsilon, n_projections, tau):
     return np.minimum(result, 0.0)
 
 
-def _check_n_projections(n_projections):
+def _check_n_projections(n_projections: int) -> None:
     whole = isinstance(n_projections, Integral) and not isinstance(n_projections, bool)
     if not whole or n_projections < 1:
         raise ValueError(f"n_projections must be an integer >= 1, got {n_projections}.")
 
 
-def projection_delta(epsilon, n_projections, tau):
+def projection_delta(epsilon: ArrayLike, n_projections: int, tau: float) -> Any:
     """Smallest delta at which a projected covariance is (epsilon, delta)-private.
 
     Parameters
@@ -179,12 +185,12 @@ class ProjectionCurve:
     n_projections: int
     tau: float
 
-    def delta(self, epsilon):
+    def delta(self, epsilon: ArrayLike) -> Any:
         """Delta at an epsilon, which may be negative, or at an array of them."""
         return projection_delta(epsilon, self.n_projections, self.tau)
 
     @property
-    def losses(self):
+    def losses(self) -> tuple[float, float]:
         """Range of the privacy loss, but for a probability of 1e-16.
 
         With T = |y|^2 in units of the noise along the changed row, the loss of one
@@ -239,7 +245,7 @@ def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
     # Closer to 1 than this the curve has no digits left; the smaller tau is kept.
     target = min(math.log(delta), -1e-9)
 
-    def excess(log_tau):
+    def excess(log_tau: float) -> float:
         tau = math.exp(log_tau)
         if tau == 0:
             return -_LARGEST

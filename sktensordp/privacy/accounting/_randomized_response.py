@@ -10,8 +10,10 @@ proof.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 __all__ = ["LevelLaw", "optimal_composition_delta"]
@@ -37,31 +39,31 @@ class LevelLaw:
     n_levels: int
     rate: float
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         # Without what was computed on the way: equal laws have equal pickles.
         return LevelLaw, (self.noise, self.n_levels, self.rate)
 
     @staticmethod
-    def span_of(noise, n_levels):
+    def span_of(noise: str, n_levels: int) -> int:
         """Loss of the two furthest levels where nothing is kept, in units of `rate`."""
         if noise == "wrapped":
             return n_levels // 2
         return (n_levels - 1) ** 2 if noise == "gaussian" else n_levels - 1
 
     @property
-    def span(self):
+    def span(self) -> int:
         """Loss of the two furthest levels where nothing is kept, in units of `rate`."""
         return self.span_of(self.noise, self.n_levels)
 
     @cached_property
-    def mass(self):
+    def mass(self) -> float:
         """Sum of w over the outputs, from level 0."""
         if self.noise == "geometric":
             return 1 / math.tanh(self.rate / 2)
         return math.fsum(self._from_first)
 
     @cached_property
-    def _from_first(self):
+    def _from_first(self) -> NDArray[np.float64]:
         steps = np.arange(self.n_levels, dtype=float)
         if self.noise == "wrapped":
             steps = np.minimum(steps, self.n_levels - steps)
@@ -69,18 +71,18 @@ class LevelLaw:
             steps **= 2
         return np.exp(-self.rate * steps)
 
-    def epsilon(self, keep):
+    def epsilon(self, keep: float) -> float:
         """Pure epsilon of one entry that is kept with probability `keep`."""
         if keep == 1:
             return math.inf
         return self.span * self.rate + math.log1p(keep * self.mass / (1 - keep))
 
-    def keep(self, epsilon):
+    def keep(self, epsilon: float) -> float:
         """Probability of keeping under pure `epsilon`; 0 where the moves use it up."""
         odds = math.expm1(max(epsilon - self.span * self.rate, 0.0)) / self.mass
         return odds / (1 + odds)
 
-    def moves(self):
+    def moves(self) -> NDArray[np.float64]:
         """Probabilities of the moves, row by row, but for "geometric".
 
         Returns
@@ -92,7 +94,9 @@ class LevelLaw:
         weights = self._from_first[apart]
         return weights / weights.sum(axis=1, keepdims=True)
 
-    def extreme_pair(self, keep):
+    def extreme_pair(
+        self, keep: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Output probabilities from the two levels that are furthest apart.
 
         Returns
@@ -115,7 +119,9 @@ class LevelLaw:
         last[self.n_levels // 2 if self.noise == "wrapped" else -1] += keep
         return first, last
 
-    def hockey_stick(self, keep, epsilon):
+    def hockey_stick(
+        self, keep: float, epsilon: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Largest divergence of one entry's outputs, at an array of epsilons."""
         first, last = self.extreme_pair(keep)
         loss = np.log(first) - np.log(last)
@@ -126,7 +132,9 @@ class LevelLaw:
         return upper[n] - np.exp(epsilon) * lower[n]
 
 
-def optimal_composition_delta(pure_epsilon, n_releases, epsilon):
+def optimal_composition_delta(
+    pure_epsilon: float, n_releases: int, epsilon: float
+) -> float:
     """Delta at `epsilon` of any `n_releases` releases, each of pure `pure_epsilon`.
 
     The sum over i of C(n, i) [e^(i e0) - e^(epsilon + (n - i) e0)]_+ / (1 + e^e0)^n

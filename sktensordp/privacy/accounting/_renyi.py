@@ -6,13 +6,18 @@ bounded.
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import logsumexp
 
 from ._curves import curve_of, read
-from ._events import ProjectionDpEvent
+from ._events import ProjectionDpEvent, SelectionDpEvent
+from ._ledger import Ledger
 from ._pld import pure_epsilon
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["event_renyi"]
 
@@ -20,12 +25,12 @@ __all__ = ["event_renyi"]
 _LARGEST_REACH = 1e4
 
 
-def event_renyi(event, order):
+def event_renyi(event: "DpEvent", order: float) -> float:
     """Renyi divergence between neighbours at `order` > 1; infinity if there is none."""
     return max(_of_ledger(ledger, order) for ledger in read(event))
 
 
-def _of_ledger(ledger, order):
+def _of_ledger(ledger: Ledger, order: float) -> float:
     if not ledger.private or ledger.revealed:
         return math.inf
     parts = [n * _pure_renyi(pure_epsilon(e), order) for e, n in ledger.pure.items()]
@@ -39,7 +44,7 @@ def _of_ledger(ledger, order):
 
 
 @lru_cache(maxsize=1024)
-def _sampled_renyi(rate, mu, order):
+def _sampled_renyi(rate: float, mu: float, order: float) -> float:
     """Of Gaussian noise on a Poisson sample: log E (1 - q + q e^(mu x - mu^2/2))^a.
 
     Mironov, Talwar and Zhang (2019), Section 3: adding a record is the worse order. The
@@ -56,7 +61,7 @@ def _sampled_renyi(rate, mu, order):
     return min(found, order * mu * mu / 2)
 
 
-def _projection_renyi(event, order):
+def _projection_renyi(event: ProjectionDpEvent, order: float) -> float:
     """Of centred normal draws whose variances differ by a factor 1 + tau, both orders.
 
     Gil, Alajaji and Linder (2013), Table 2.
@@ -74,7 +79,7 @@ def _projection_renyi(event, order):
 
 
 @lru_cache(maxsize=256)
-def _selection_renyi(event, order):
+def _selection_renyi(event: SelectionDpEvent, order: float) -> float:
     """Of the best of a number of releases: Papernot and Steinke (2022), Theorem 2.
 
     Its proof needs of the law of the number what the laws here have: g(t) <= g(1), and
@@ -97,7 +102,7 @@ def _selection_renyi(event, order):
     return own + (1 + law.eta) * shift
 
 
-def _pure_renyi(epsilon, order):
+def _pure_renyi(epsilon: float, order: float) -> float:
     """Largest Renyi divergence of a pure release: that of randomised response.
 
     Mironov (2017), Proposition 5: 1/(a - 1) log(p^a q^(1-a) + q^a p^(1-a)).

@@ -17,9 +17,11 @@ be drawn from exactly: nothing is lost to rounding, not even at delta = 0.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -55,36 +57,36 @@ class RepetitionLaw:
     eta: float | None
     rate: float
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"RepetitionLaw(mean={self.mean:.4g}, eta={self.eta}, rate={self.rate:.4g})"
         )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.weights) < 2 or min(self.weights) < 0 or not any(self.weights[1:]):
             raise ValueError("A law of tries has weights >= 0, and tries at all.")
-        truncated = self.eta is not None
-        if truncated and (self.weights[0] or not 0 <= self.eta <= 1):
+        eta = self.eta
+        if eta is not None and (self.weights[0] or not 0 <= eta <= 1):
             raise ValueError(
                 "A truncated law has eta in [0, 1] and tries once or more."
             )
-        if not 0 < self.rate < (1 if truncated else math.inf):
+        if not 0 < self.rate < (math.inf if eta is None else 1):
             raise ValueError("The rate of a law is out of range.")
         for k in range(1, len(self.weights) - 1):
             if self.weights[k + 1] > _largest(self.weights[k], k, self.eta, self.rate):
                 raise ValueError("These weights do not fall as fast as they must.")
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.eta, self.rate, self.weights[:4]))
 
     @cached_property
-    def mean(self):
+    def mean(self) -> float:
         """Expected number of tries, rounded up."""
         tries = sum(k * weight for k, weight in enumerate(self.weights))
         mean = float(Fraction(tries, sum(self.weights)))
         return math.nextafter(mean, math.inf)
 
-    def shift(self, curve, reach):
+    def shift(self, curve: Callable[[float], float], reach: float) -> float:
         """By how much a loss grows for the choice of the best, at most.
 
         g(t) / g(t') for neighbours whose releases have the curve: 1 - t' is at most
@@ -109,21 +111,21 @@ class RepetitionLaw:
         found = min(np.logaddexp(h, _log(lost * curve(h))) for h in tried)
         return (self.eta + 1) * float(found) * (1 + 1e-14)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return RepetitionLaw, (self.weights, self.eta, self.rate)
 
 
-def _log(value):
+def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def _largest(weight, k, eta, rate):
+def _largest(weight: int, k: int, eta: float | None, rate: float) -> int:
     """Largest weight of k + 1 tries, k >= 1."""
     factor = Fraction(rate) if eta is None else Fraction(rate) * (k + Fraction(eta))
     return weight * factor.numerator // (factor.denominator * (k + 1))
 
 
-def _law(first, eta, rate):
+def _law(first: tuple[int, int], eta: float | None, rate: float) -> RepetitionLaw:
     weights = list(first)
     while weights[-1] and len(weights) < _MOST_TERMS:
         weights.append(_largest(weights[-1], len(weights) - 1, eta, rate))
@@ -131,7 +133,7 @@ def _law(first, eta, rate):
 
 
 @lru_cache(maxsize=64)
-def negative_binomial(mean, eta):
+def negative_binomial(mean: float, eta: float) -> RepetitionLaw:
     """Truncated negative binomial law of a number of tries, at least one.
 
     Papernot and Steinke (2022), Definition 1.
@@ -160,7 +162,7 @@ def negative_binomial(mean, eta):
             f"and eta is in [0, 1]; got {mean:g} and {eta:g}."
         )
 
-    def excess(log_gamma):
+    def excess(log_gamma: float) -> float:
         odds = math.expm1(-log_gamma)
         if eta == 0:
             return odds / -log_gamma - mean
@@ -174,7 +176,7 @@ def negative_binomial(mean, eta):
 
 
 @lru_cache(maxsize=64)
-def poisson(mean):
+def poisson(mean: float) -> RepetitionLaw:
     """Poisson law of a number of tries, which may be none.
 
     Parameters

@@ -9,8 +9,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ._repetitions import RepetitionLaw
 
@@ -38,7 +40,7 @@ class SelectionCurve:
     delta_of_one: Callable[[float], float]
 
     @cached_property
-    def reach(self):
+    def reach(self) -> float:
         """Where the delta of one release is next to nothing; infinity if nowhere."""
         pure = self.epsilon_of_one(0.0)
         if math.isfinite(pure):
@@ -50,23 +52,23 @@ class SelectionCurve:
         return math.inf
 
     @property
-    def protects(self):
+    def protects(self) -> bool:
         """Whether any finite epsilon holds with a delta below 1."""
         return math.isfinite(self.reach)
 
     @cached_property
-    def shift(self):
+    def shift(self) -> float:
         """By how much a loss grows for the choice."""
         return self.law.shift(self.delta_of_one, self.reach)
 
     @property
-    def losses(self):
+    def losses(self) -> tuple[float, float]:
         """Smallest and largest loss that is not taken to be infinite."""
         most = min(self.shift + self.reach, _LARGEST_LOSS)
         return -most, most
 
     @cached_property
-    def _hull(self):
+    def _hull(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Corners of the lower convex envelope: exp(epsilon), and delta there."""
         epsilons = np.linspace(0.0, self.losses[1], _KNOTS)
         deltas = np.array([self._directly(e) for e in epsilons])
@@ -86,12 +88,12 @@ class SelectionCurve:
             corners.append(i)
         return x[corners], y[corners]
 
-    def _directly(self, epsilon):
+    def _directly(self, epsilon: float) -> float:
         if epsilon < self.shift:
             return 1.0
         return min(1.0, self.law.mean * self.delta_of_one(epsilon - self.shift))
 
-    def delta(self, epsilon):
+    def delta(self, epsilon: ArrayLike) -> Any:
         """Delta at an epsilon, which may be negative, or at an array of them."""
         epsilon = np.asarray(epsilon, dtype=float)
         inside = np.clip(epsilon, *self.losses)

@@ -1,9 +1,10 @@
 """What was released so far: about the same data, and about disjoint parts of it."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dp_accounting import dp_event
+from dp_accounting import DpEvent, dp_event
 
 from .._guarantee import PrivacyGuarantee
 from ..accounting._events import ParallelDpEvent
@@ -21,7 +22,9 @@ class Account:
     blocks: list[list["Account"]] = field(default_factory=list)
     own: Spending = field(default_factory=Spending)
 
-    def record(self, name, guarantee, spending):
+    def record(
+        self, name: str, guarantee: PrivacyGuarantee, spending: Spending
+    ) -> None:
         """One release more."""
         self.own = self.own + spending
         last = self.releases[-1] if self.releases else None
@@ -30,9 +33,13 @@ class Account:
         else:
             self.releases.append((name, guarantee, 1))
 
-    def total(self, where=None, more=None):
+    def total(
+        self, where: "Account | None" = None, more: Spending | None = None
+    ) -> Spending:
         """Sums for the record of which most is revealed, with `more` in one account."""
-        found = self.own + more if self is where else self.own
+        found = self.own
+        if self is where and more is not None:
+            found = found + more
         for parts in self.blocks:
             together = Spending()
             for part in parts:
@@ -40,7 +47,9 @@ class Account:
             found = found + together
         return found
 
-    def event(self, where=None, more=None):
+    def event(
+        self, where: "Account | None" = None, more: DpEvent | None = None
+    ) -> DpEvent | None:
         """What happened, with one event `more` in one account; None if nothing."""
         events = [
             dp_event.SelfComposedDpEvent(guarantee.event, count)
@@ -50,19 +59,19 @@ class Account:
             events.append(more)
         for parts in self.blocks:
             inside = [part.event(where, more) for part in parts]
-            inside = [event for event in inside if event is not None]
-            if inside:
-                events.append(ParallelDpEvent(inside))
+            found = [event for event in inside if event is not None]
+            if found:
+                events.append(ParallelDpEvent(found))
         return dp_event.ComposedDpEvent(tuple(events)) if events else None
 
-    def guarantees(self):
+    def guarantees(self) -> Iterator[PrivacyGuarantee]:
         """All that were recorded."""
         yield from (guarantee for _, guarantee, _ in self.releases)
         for parts in self.blocks:
             for part in parts:
                 yield from part.guarantees()
 
-    def lines(self):
+    def lines(self) -> Iterator[tuple[int, int | None, float, str]]:
         """What was released: depth, times, epsilon and by what, from top to bottom."""
         for name, guarantee, count in self.releases:
             yield 0, count, guarantee.epsilon, name
@@ -70,5 +79,5 @@ class Account:
             inside = [part for part in parts if any(part.guarantees())]
             for number, part in enumerate(inside, start=1):
                 yield 0, None, math.nan, f"part {number} of {len(inside)}, disjoint"
-                for depth, count, epsilon, name in part.lines():
-                    yield depth + 1, count, epsilon, name
+                for depth, times, epsilon, name in part.lines():
+                    yield depth + 1, times, epsilon, name

@@ -9,11 +9,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
-from typing import Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ...exceptions import BudgetExceededError
 from .._guarantee import PrivacyGuarantee, neighbours, sources_of, unit_name
 from .._numbers import exact, shown, shown_below
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from ._account import Account
+    from ._filter import Spending
+
+    # Where a release is recorded, its sums, and the rule of the filter.
+    _Admitted = tuple[Account, Spending, Any]
 
 __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
 
@@ -43,7 +52,7 @@ def process_name() -> str:
         return _PROCESS[1]
 
 
-def _renew_lock():
+def _renew_lock() -> None:
     global _LOCK
     _LOCK = threading.RLock()
 
@@ -96,7 +105,12 @@ def record_ids(name: str, unprotected: Iterable[str]) -> None:
             budget._left_out.update(dict.fromkeys(unprotected))
 
 
-def _record(budgets, guarantee, name, unprotected):
+def _record(
+    budgets: Iterable["PrivacyBudget"],
+    guarantee: PrivacyGuarantee,
+    name: str,
+    unprotected: Iterable[str],
+) -> None:
     admitted = [(budget, budget._admit(guarantee, name)) for budget in budgets]
     for budget, (account, spending, rule) in admitted:
         account.record(name, guarantee, spending)
@@ -105,14 +119,16 @@ def _record(budgets, guarantee, name, unprotected):
         budget._left_out.update(dict.fromkeys(unprotected))
 
 
-def _open_parts():
+def _open_parts() -> tuple["_Part", ...]:
     return tuple(one for one in _PARTS.get() if one.is_open)
 
 
 class _Part:
     """One of disjoint parts: what is released in it goes to an account of its own."""
 
-    def __init__(self, budget, block, account):
+    def __init__(
+        self, budget: "PrivacyBudget", block: list["Account"], account: "Account"
+    ) -> None:
         self.budget, self.block, self.account = budget, block, account
         self.is_open = True
 
@@ -211,7 +227,7 @@ class PrivacyBudget:
         self._publishers: list[str] = []
         self._n_open = 0
         self._process = process_name()
-        self._filter = None
+        self._filter: AdaptiveFilter | None = None
         if adaptive and math.isfinite(epsilon):
             self._filter = AdaptiveFilter(self._epsilon, self._delta)
 
@@ -315,7 +331,7 @@ class PrivacyBudget:
         ended = False
 
         @contextmanager
-        def part():
+        def part() -> Iterator[None]:
             if ended:
                 raise RuntimeError("The block of disjoint parts has ended.")
             if any(one.block is block for one in _open_parts()):
@@ -380,7 +396,7 @@ class PrivacyBudget:
             self._check_process()
             return self._left()
 
-    def _left(self):
+    def _left(self) -> float:
         from ..accounting._curves import event_epsilon
         from ..accounting._events import PureDpEvent
         from ._filter import Spending
@@ -396,7 +412,7 @@ class PrivacyBudget:
             surely = float(Fraction(self._epsilon) - Fraction(pure))
         return self._largest(PureDpEvent, self._epsilon, surely)
 
-    def _left_by_noise(self):
+    def _left_by_noise(self) -> float:
         """The mu of Gaussian noise that would be admitted; 0 for none."""
         from dp_accounting import dp_event
 
@@ -405,7 +421,9 @@ class PrivacyBudget:
         most = gaussian_mu(self._epsilon, self._delta)
         return self._largest(lambda mu: dp_event.GaussianDpEvent(1 / mu), most, 0.0)
 
-    def _largest(self, event_of, most, surely):
+    def _largest(
+        self, event_of: Callable[[float], "DpEvent"], most: float, surely: float
+    ) -> float:
         """Largest size of a release that has room, which `surely` nearly always has."""
         recorded = list(self._account.guarantees())
         if not recorded:
@@ -413,7 +431,7 @@ class PrivacyBudget:
         if self._ids_of_users(neighbours(recorded)[0]):
             return 0.0
 
-        def fits(size):
+        def fits(size: float) -> bool:
             return self._room(event_of(size)) is not None
 
         low, high = surely, most
@@ -433,12 +451,12 @@ class PrivacyBudget:
         with _LOCK:
             return tuple(self._left_out)
 
-    def _here(self):
+    def _here(self) -> "Account":
         """The account that this thread's releases go to."""
         inside = [one.account for one in _open_parts() if one.budget is self]
         return inside[-1] if inside else self._account
 
-    def _admit(self, guarantee, name):
+    def _admit(self, guarantee: PrivacyGuarantee, name: str) -> "_Admitted":
         found = self._fits(guarantee)
         if found is None and self._ids_of_users(guarantee.unit):
             raise BudgetExceededError(_IDS.format(self._publishers[0]))
@@ -452,7 +470,7 @@ class PrivacyBudget:
             )
         return found
 
-    def _fits(self, guarantee):
+    def _fits(self, guarantee: PrivacyGuarantee) -> "_Admitted | None":
         """Account, sums and rule of a release; None where it does not fit."""
         self._check_process()
         neighbours([guarantee, *self._account.guarantees()])
@@ -460,7 +478,7 @@ class PrivacyBudget:
             return None
         return self._room(guarantee.event)
 
-    def _room(self, event):
+    def _room(self, event: "DpEvent") -> "_Admitted | None":
         """The same of what happens in a release, whatever the unit."""
         from ..accounting._curves import event_delta
         from ._filter import Spending
@@ -478,32 +496,32 @@ class PrivacyBudget:
                 return None
         return here, Spending(), None
 
-    def _ids_of_users(self, unit):
+    def _ids_of_users(self, unit: str | int) -> bool:
         """Whether ids were published of those of whom everything is protected."""
         return isinstance(unit, int) and bool(self._publishers)
 
-    def _check_process(self):
+    def _check_process(self) -> None:
         if self._process != process_name():
             raise RuntimeError(
                 "This privacy budget was opened by another process, which would not "
                 "learn of a release here. Release there, or in threads."
             )
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise TypeError("A privacy budget counts in its own process; it is not copied.")
 
-    def _headline(self):
+    def _headline(self) -> str:
         recorded = list(self._account.guarantees())
-        unit = ""
+        about = ""
         if recorded:
             unit, relation = neighbours(recorded)
-            unit = f", for {unit_name(unit)} ({relation})"
+            about = f", for {unit_name(unit)} ({relation})"
         return (
             f"Privacy budget: epsilon = {shown(self._epsilon)}, delta = "
-            f"{shown(self._delta)}{unit}"
+            f"{shown(self._delta)}{about}"
         )
 
-    def _spent_line(self):
+    def _spent_line(self) -> str:
         spent = self.spent
         if spent is None:
             return "Spent: nothing"
@@ -519,7 +537,7 @@ class PrivacyBudget:
             f"beforehand)"
         )
 
-    def _left_line(self):
+    def _left_line(self) -> str:
         left = self.remaining
         if math.isinf(left):
             return "Left: any epsilon"

@@ -20,8 +20,10 @@ One release alone may spend everything, by its own curve.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -33,8 +35,12 @@ from ..accounting._curves import (
     selection_residual,
 )
 from ..accounting._gaussian import gaussian_epsilon, gaussian_mu
+from ..accounting._ledger import Ledger
 from ..accounting._pld import pure_epsilon
 from ..accounting._renyi import event_renyi
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = ["AdaptiveFilter", "Spending"]
 
@@ -64,21 +70,21 @@ class Spending:
     """
 
     n_releases: int = 0
-    pure: float = 0.0
+    pure: Fraction | float = 0.0
     squares: float = 0.0
     renyi: float = 0.0
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
 
-    def __add__(self, other):
+    def __add__(self, other: "Spending") -> "Spending":
         """Of both, about the same data."""
         return self._joined(other, lambda a, b: a + b)
 
-    def __or__(self, other):
+    def __or__(self, other: "Spending") -> "Spending":
         """Of both, about disjoint data: no less than either."""
         return self._joined(other, max)
 
-    def _joined(self, other, how):
+    def _joined(self, other: "Spending", how: Callable[[Any, Any], Any]) -> "Spending":
         names = [field.name for field in fields(self)]
         return Spending(*(how(getattr(self, n), getattr(other, n)) for n in names))
 
@@ -94,11 +100,13 @@ class AdaptiveFilter:
         In [0, 1).
     """
 
-    def __init__(self, epsilon, delta):
+    def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
-        self._rule = None
+        self._rule: _Rule | None = None
 
-    def admit(self, event, total_with):
+    def admit(
+        self, event: "DpEvent", total_with: Callable[[Spending], Spending]
+    ) -> "tuple[Spending, _Rule] | None":
         """Sums of a release if it fits, and the rule by which they were made.
 
         Parameters
@@ -124,7 +132,7 @@ class AdaptiveFilter:
                 return None
         return spending, rule
 
-    def counted(self, total, event):
+    def counted(self, total: Spending, event: "DpEvent") -> float:
         """The epsilon that is counted as spent, at the delta of the budget.
 
         Parameters
@@ -146,24 +154,25 @@ class AdaptiveFilter:
             mu = math.sqrt(total.squares)
             found.append(reserve + (gaussian_epsilon(mu, delta) if mu else 0.0))
         if math.isfinite(total.renyi):
+            assert rule is not None
             spare = _largest_renyi(0.0, delta, rule.order)
             found.append(reserve + max(total.renyi - spare, 0.0))
         if total.n_releases <= 1:
             found.append(event_epsilon(event, self.delta))
         return min(*found, self.epsilon)
 
-    def settle(self, rule):
+    def settle(self, rule: "_Rule") -> None:
         """Keep to a rule from now on."""
         self._rule = rule
 
     @property
-    def _left(self):
+    def _left(self) -> tuple[float, float]:
         """Epsilon and delta for ideal laws, without what is kept for samplers."""
         reserve = _SHARE_OF_EPSILON * self.epsilon
         delta = self.delta * (1 - _SHARE_OF_DELTA) * math.exp(-reserve)
         return self.epsilon - 2 * reserve, delta
 
-    def _rule_for(self, event):
+    def _rule_for(self, event: "DpEvent") -> "_Rule":
         left = self._left
         # At delta = 0 no sum may be kept in place of the pure one.
         if left[1] == 0:
@@ -176,7 +185,7 @@ class AdaptiveFilter:
         order = min(found, key=lambda a: found[a] / most[a], default=None)
         return _Rule() if order is None else _Rule(order=order, most_renyi=most[order])
 
-    def _keeps(self, total, rule):
+    def _keeps(self, total: Spending, rule: "_Rule") -> bool:
         # Once for the outcomes that keep the pure sum, and once for all others.
         residual = 2 * total.residual_delta
         growth = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
@@ -198,7 +207,7 @@ class _Rule:
     order: float = 2.0
     most_renyi: float = -1.0
 
-    def spending(self, event):
+    def spending(self, event: "DpEvent") -> Spending:
         together = Spending()
         renyi = event_renyi(event, self.order) if self.most_renyi > 0 else math.inf
         for ledger in read(event):
@@ -215,11 +224,11 @@ class _Rule:
         return together
 
 
-def _exact(value):
+def _exact(value: float) -> Fraction | float:
     return Fraction(value) if math.isfinite(value) else value
 
 
-def _squares(ledger):
+def _squares(ledger: Ledger) -> float:
     """mu^2 of the Gaussian noise that says no less than the ideal releases.
 
     A pure release says no more than randomised response, whose trade-off function
@@ -238,7 +247,7 @@ def _squares(ledger):
     return math.fsum(squares)
 
 
-def _largest_renyi(epsilon, delta, order):
+def _largest_renyi(epsilon: float, delta: float, order: float) -> float:
     """Largest Renyi divergence at an order that gives (epsilon, delta).
 
     A divergence of r at order a gives delta = e^((a - 1)(r - epsilon)) (1 - 1/a)^a /

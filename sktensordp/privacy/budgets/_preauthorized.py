@@ -1,7 +1,7 @@
 """Releases that are part of one which was recorded beforehand."""
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,12 @@ _COVER: contextvars.ContextVar["_Cover | None"] = contextvars.ContextVar(
 class _Cover:
     """What the releases of a function may reveal together, at most."""
 
-    def __init__(self, planned):
+    def __init__(self, planned: PrivacyGuarantee | None) -> None:
         self._planned = planned
         self._process = process_name()
-        self._events = []
+        self._events: list[Any] = []
 
-    def admit(self, guarantee, released_by):
+    def admit(self, guarantee: PrivacyGuarantee, released_by: str) -> None:
         """Refuse a release, before it is drawn, that says more than was planned."""
         from ..accounting._curves import compose_events, event_delta
 
@@ -46,7 +46,7 @@ class _Cover:
         self._events = events
 
 
-def _tried(planned):
+def _tried(planned: PrivacyGuarantee) -> Iterable[float]:
     if not planned.protects:
         return []
     return planned.epsilon * np.array([0.5, 0.9, 1.0, 1.1])

@@ -14,6 +14,7 @@ of inverse noise factors by B = (t / s)^2.
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "box_mu",
@@ -33,13 +34,15 @@ _LEAST_WEIGHT = 1e-6
 _LARGEST_CLIMB = 600
 
 
-def floored(weights):
+def floored(weights: ArrayLike) -> NDArray[np.float64]:
     """Weights, none of them below a millionth of the largest."""
     weights = np.asarray(weights, dtype=float)
     return np.maximum(weights, _LEAST_WEIGHT * weights.max())
 
 
-def water_filling(widths, weights, l2=math.inf):
+def water_filling(
+    widths: NDArray[np.float64], weights: NDArray[np.float64], l2: float = math.inf
+) -> NDArray[np.float64]:
     """The q_i = min(r_i^2, P_i / nu) that sum to min(s^2, sum r_i^2).
 
     Parameters
@@ -73,7 +76,9 @@ def water_filling(widths, weights, l2=math.inf):
     return np.minimum(q, caps)
 
 
-def least_cost_variances(widths, weights, mu, l2=math.inf):
+def least_cost_variances(
+    widths: NDArray[np.float64], weights: ArrayLike, mu: float, l2: float = math.inf
+) -> NDArray[np.float64]:
     """Variances of least sum P_i sigma_i^2 that keep mu-GDP.
 
     sigma_i^2 = sqrt(q_i / P_i) S / mu^2 with S = sum_j sqrt(P_j q_j): for the box
@@ -99,7 +104,9 @@ def least_cost_variances(widths, weights, mu, l2=math.inf):
     return np.sqrt(q / weights) * (np.sqrt(weights * q).sum() / mu**2)
 
 
-def box_mu(widths, sigma, l2=math.inf):
+def box_mu(
+    widths: NDArray[np.float64], sigma: NDArray[np.float64], l2: float = math.inf
+) -> float:
     """Exact mu of noise with standard deviations sigma_i: a fractional knapsack.
 
     Parameters
@@ -121,7 +128,9 @@ def box_mu(widths, sigma, l2=math.inf):
     return math.sqrt(np.dot(share, gains[order]))
 
 
-def diagonal_bound(matrix, costs):
+def diagonal_bound(
+    matrix: NDArray[np.float64], costs: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """A diagonal above a positive semidefinite matrix, of least weighted trace.
 
     sup of Delta^T M Delta over |Delta_i| <= r_i is at most sum_i d_i r_i^2 whenever
@@ -158,7 +167,7 @@ def diagonal_bound(matrix, costs):
     return (best + slack * best.max()) / costs
 
 
-def _climb(matrix, least):
+def _climb(matrix: NDArray[np.float64], least: float) -> NDArray[np.float64]:
     """Diagonal of the multipliers near the maximum of sum M_ij <v_i, v_j>, |v_i| = 1.
 
     The function is convex, so that each v_i may be turned to its gradient, all at
@@ -178,7 +187,7 @@ def _climb(matrix, least):
     return lengths + least
 
 
-def zeta(n_entries, delta):
+def zeta(n_entries: int, delta: float) -> float:
     """Radius that a standard normal tensor exceeds with probability at most delta.
 
     Yang et al. (2021), Lemma 3.
@@ -187,7 +196,9 @@ def zeta(n_entries, delta):
     return math.sqrt(n_entries + 2 * math.sqrt(n_entries * log) + 2 * log)
 
 
-def published_bound(n_entries, epsilon, delta, sensitivity):
+def published_bound(
+    n_entries: int, epsilon: float, delta: float, sensitivity: float
+) -> float:
     """B of Yang et al. (2021), Theorems 1 and 2: (t / s)^2 in its stable form.
 
     t = -zeta + sqrt(zeta^2 + 2 epsilon) = 2 epsilon / (zeta + sqrt(zeta^2 + 2 eps)).
@@ -197,7 +208,13 @@ def published_bound(n_entries, epsilon, delta, sensitivity):
     return (t / sensitivity) ** 2
 
 
-def matrix_variate_bound(shape, epsilon, delta, sensitivity, radius):
+def matrix_variate_bound(
+    shape: tuple[int, int],
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    radius: float,
+) -> float:
     """Bound of the matrix variate Gaussian mechanism on its two spectra.
 
     ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 is at most this (Chanyaswad, Dytso, Poor and
@@ -225,7 +242,9 @@ def matrix_variate_bound(shape, epsilon, delta, sensitivity, radius):
     return float((4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))) ** 2)
 
 
-def published_variances(weights, bound):
+def published_variances(
+    weights: list[NDArray[np.float64]], bound: float
+) -> list[NDArray[np.float64]]:
     """Yang et al. (2021), Equation 25, with the bound shared evenly by the modes.
 
     Parameters

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaln, expit, log_expit
 
@@ -22,7 +23,9 @@ __all__ = ["PrivUnitDesign", "cap_log_odds", "privunit_design"]
 _LEAST_EXPONENT = 0.25
 
 
-def _gauss_legendre(order, end):
+def _gauss_legendre(
+    order: int, end: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     nodes, weights = np.polynomial.legendre.leggauss(order)
     return end * (nodes + 1) / 2, end * weights / 2
 
@@ -57,22 +60,22 @@ class PrivUnitDesign:
     log_mass: float
 
     @property
-    def log_odds(self):
+    def log_odds(self) -> float:
         """Log-odds of p, the probability with which the output is in the cap."""
         return self.epsilon + self.log_mass - math.log1p(-math.exp(self.log_mass))
 
     @property
-    def scale(self):
+    def scale(self) -> float:
         """m: the expectation of v is m u; equal to `cosine` at the optimum."""
         return self.cosine
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """Variance of each coordinate of v / m, whatever u: (1 / m^2 - 1) / D."""
         return self.gap * (1 + self.cosine) / self.cosine**2 / self.dimension
 
 
-def privunit_design(dimension, epsilon):
+def privunit_design(dimension: int, epsilon: float) -> PrivUnitDesign:
     """The design for the unit sphere of R^`dimension`.
 
     p = e^epsilon q / (1 - q + e^epsilon q) exhausts epsilon for every g; g maximises
@@ -108,7 +111,7 @@ def privunit_design(dimension, epsilon):
         )
     log_growth = epsilon + math.log(-math.expm1(-epsilon))  # of e^epsilon - 1
 
-    def log_ratio(logit):
+    def log_ratio(logit: float) -> float:
         """Logarithm of m / g, for the logit of g: it decreases where it is 0."""
         log_mass, log_mean = _cap(dimension, expit(logit), expit(-logit))
         return log_expit(log_mass + log_growth) - log_mean
@@ -122,7 +125,7 @@ def privunit_design(dimension, epsilon):
     return PrivUnitDesign(int(dimension), float(epsilon), cosine, gap, log_mass)
 
 
-def cap_log_odds(dimension, cosine, gap):
+def cap_log_odds(dimension: int, cosine: float, gap: float) -> float:
     """Log-odds of the share of the sphere in a cap.
 
     Parameters
@@ -146,7 +149,7 @@ def cap_log_odds(dimension, cosine, gap):
     return log_mass - math.log1p(-math.exp(log_mass))
 
 
-def _cap(dimension, cosine, gap):
+def _cap(dimension: int, cosine: float, gap: float) -> tuple[float, float]:
     """Logarithms of q and of g E[1/t], for g >= 0."""
     a = (dimension - 1) / 2
     if cosine < 0.5:
@@ -166,7 +169,7 @@ def _cap(dimension, cosine, gap):
     return log_factor + log_mean - log_cosine, log_mean
 
 
-def _log_beta(a):
+def _log_beta(a: float) -> float:
     """Logarithm of B(a, 1/2); SciPy's loses digits at large a."""
     if a < 30:
         return float(betaln(a, 0.5))

@@ -8,8 +8,10 @@ errors are part of the sensitivity.
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._gaussian import water_filling
 
@@ -41,28 +43,30 @@ class SensitivitySet:
     """
 
     n_entries: int
-    low: float | np.ndarray | None = None
-    high: float | np.ndarray | None = None
+    low: float | NDArray[np.float64] | None = None
+    high: float | NDArray[np.float64] | None = None
     norm_bound: float | None = None
     sensitivity: float | None = None
 
     @property
-    def has_box(self):
+    def has_box(self) -> bool:
         """Whether every entry has a range."""
         return self.low is not None
 
     @property
-    def width(self):
+    def width(self) -> Any:
         """Width of every entry's range: a number where all are equal."""
+        assert self.low is not None
+        assert self.high is not None
         return self.high - self.low
 
     @property
-    def widths(self):
+    def widths(self) -> NDArray[np.float64]:
         """Widths of all entries' ranges, shape (n_entries,)."""
         return np.broadcast_to(np.asarray(self.width, dtype=float), (self.n_entries,))
 
     @property
-    def diameter(self):
+    def diameter(self) -> float:
         """Bound on the Euclidean distance that is declared as such; else infinity."""
         if self.sensitivity is not None:
             return self.sensitivity
@@ -71,7 +75,7 @@ class SensitivitySet:
         return math.inf
 
     @property
-    def l2(self):
+    def l2(self) -> float:
         """L2 sensitivity: the largest Euclidean distance of two values."""
         if not self.has_box:
             return self.diameter
@@ -79,7 +83,7 @@ class SensitivitySet:
         return min(box, self.diameter)
 
     @property
-    def l1(self):
+    def l1(self) -> float:
         """L1 sensitivity; the caller's own, where the caller vouches for one."""
         if self.sensitivity is not None:
             return self.sensitivity
@@ -92,10 +96,12 @@ class SensitivitySet:
         return float(np.sqrt(water_filling(self.widths, ones, self.diameter)).sum())
 
     @property
-    def radius(self):
+    def radius(self) -> float:
         """Bound on the Euclidean norm of a value; infinity where there is none."""
         found = math.inf
         if self.has_box:
+            assert self.low is not None
+            assert self.high is not None
             largest = np.maximum(np.abs(self.low), np.abs(self.high))
             found = math.sqrt(np.sum(largest**2) * self._repeats)
         if self.norm_bound is not None:
@@ -103,10 +109,10 @@ class SensitivitySet:
         return found
 
     @property
-    def _repeats(self):
-        return self.n_entries if np.ndim(self.low) == 0 else 1
+    def _repeats(self) -> int:
+        return self.n_entries if self.low is None or np.ndim(self.low) == 0 else 1
 
-    def segments(self, samples):
+    def segments(self, samples: NDArray[np.floating]) -> NDArray[np.float64] | None:
         """How much of the way from the anchor to each sample lies in the ball.
 
         The anchor is the point of the box nearest to 0. A sample that its box keeps
@@ -141,7 +147,13 @@ class SensitivitySet:
         fractions = room / np.maximum(slope, np.finfo(float).tiny)
         return np.clip(fractions, 0.0, 1.0)[:, np.newaxis]
 
-    def clip(self, block, columns, fractions, out=None):
+    def clip(
+        self,
+        block: NDArray[np.floating],
+        columns: slice,
+        fractions: NDArray[np.float64] | None,
+        out: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
         """Entries of some samples, moved into the domain.
 
         Parameters
@@ -159,6 +171,7 @@ class SensitivitySet:
         clipped : ndarray of shape (n, n_columns), float64
         """
         if fractions is not None:
+            assert self.norm_bound is not None
             anchor, away = self._from_anchor(block, columns, out)
             away *= fractions
             if np.any(anchor):
@@ -170,14 +183,20 @@ class SensitivitySet:
             return np.clip(block, low, high, dtype=float, out=out)
         return np.positive(block, dtype=float, out=out)
 
-    def _anchor(self, columns):
+    def _anchor(self, columns: slice) -> Any:
         if not self.has_box:
             return 0.0
         low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
         return np.clip(0.0, low, high)
 
-    def _from_anchor(self, block, columns, out=None):
+    def _from_anchor(
+        self,
+        block: NDArray[np.floating],
+        columns: slice,
+        out: NDArray[np.float64] | None = None,
+    ) -> tuple[Any, NDArray[np.float64]]:
         """Anchor and the way from it, in units of the radius."""
+        assert self.norm_bound is not None
         anchor = self._anchor(columns) / self.norm_bound
         if self.has_box:
             low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
@@ -191,11 +210,17 @@ class SensitivitySet:
         return anchor, away
 
 
-def _columns_of(bound, columns):
+def _columns_of(bound: Any, columns: slice) -> Any:
     return bound if np.ndim(bound) == 0 else bound[columns]
 
 
-def declared_set(shape, *, bounds=None, norm_bound=None, sensitivity=None):
+def declared_set(
+    shape: tuple[int, ...],
+    *,
+    bounds: Any = None,
+    norm_bound: float | None = None,
+    sensitivity: float | None = None,
+) -> SensitivitySet | None:
     """Sensitivity set of the declared parameters, or None where none is declared.
 
     Parameters
@@ -248,7 +273,7 @@ def declared_set(shape, *, bounds=None, norm_bound=None, sensitivity=None):
     return found
 
 
-def _check_length(value, name):
+def _check_length(value: float, name: str) -> None:
     """Lengths whose squares neither overflow nor vanish."""
     if not (isinstance(value, Real) and _LEAST <= value <= 1 / _LEAST):
         raise ValueError(
@@ -257,7 +282,7 @@ def _check_length(value, name):
         )
 
 
-def _check_box(bounds, shape):
+def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     try:
         low, high = bounds
         low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
 __all__ = ["LevelTable", "level_table"]
+
+# Probabilities of the outputs, a row for each level, and the outputs.
+_Channel = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 # Beyond this the programme is ill-conditioned: its solution here stays a candidate
 # beside k-ary response, which is about as good.
@@ -53,19 +57,21 @@ class LevelTable:
     weights: tuple[tuple[int, ...], ...]
 
     @property
-    def probabilities(self):
+    def probabilities(self) -> NDArray[np.float64]:
         """The channel: ndarray of shape (n_levels, n_outputs)."""
         return np.array(self.weights, dtype=float) / sum(self.weights[0])
 
     @property
-    def level_variances(self):
+    def level_variances(self) -> NDArray[np.float64]:
         """Variance of the output at each level: ndarray of shape (n_levels,)."""
         spread = np.subtract.outer(np.array(self.levels), np.array(self.outputs))
         return (self.probabilities * spread**2).sum(axis=1)
 
 
 @lru_cache(maxsize=64)
-def level_table(levels, epsilon, prior=None):
+def level_table(
+    levels: tuple[float, ...], epsilon: float, prior: tuple[float, ...] | None = None
+) -> LevelTable:
     """Table of least average variance for values on `levels` under pure `epsilon`.
 
     Parameters
@@ -113,7 +119,7 @@ def level_table(levels, epsilon, prior=None):
     raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
 
 
-def _k_ary(levels, epsilon):
+def _k_ary(levels: NDArray[np.float64], epsilon: float) -> _Channel:
     """K-ary randomised response, debiased; outputs spread around the mean level."""
     k = len(levels)
     stretch = (math.exp(epsilon) + k - 1) / math.expm1(epsilon)
@@ -122,14 +128,16 @@ def _k_ary(levels, epsilon):
     return channel / (math.exp(epsilon) + k - 1), center + stretch * (levels - center)
 
 
-def _two_point(levels, epsilon):
+def _two_point(levels: NDArray[np.float64], epsilon: float) -> _Channel:
     """Duchi, Jordan and Wainwright's two-point channel on [-1, 1]."""
     reach = 1 / math.tanh(epsilon / 2)
     up = 0.5 + levels / (2 * reach)
     return np.stack([1 - up, up], axis=1), np.array([-reach, reach])
 
 
-def _programme(levels, epsilon, prior):
+def _programme(
+    levels: NDArray[np.float64], epsilon: float, prior: NDArray[np.float64]
+) -> list[_Channel]:
     """The linear programme: Q[x, y] = t[y] + s[x, y], 0 <= s <= (e^epsilon - 1) t."""
     k = len(levels)
     _, debiased = _k_ary(levels, epsilon)
@@ -172,7 +180,9 @@ def _programme(levels, epsilon, prior):
     return [(channel / channel.sum(axis=1, keepdims=True), outputs[kept])]
 
 
-def _within_budget(channel, outputs, epsilon):
+def _within_budget(
+    channel: NDArray[np.float64], outputs: NDArray[np.float64], epsilon: float
+) -> _Channel:
     """Mix the rows with their average until every ratio is within e^epsilon.
 
     With share h of the average row c, the ratio of a column of largest entry M and
@@ -187,7 +197,7 @@ def _within_budget(channel, outputs, epsilon):
     return mixed, (outputs - share * (average @ outputs)) / (1 - share)
 
 
-def _to_integers(channel):
+def _to_integers(channel: NDArray[np.float64]) -> tuple[tuple[int, ...], ...]:
     """Integer weights of a common sum.
 
     Rounded up, which lowers the ratios; each row's largest weight makes up for it.
@@ -200,7 +210,7 @@ def _to_integers(channel):
     return tuple(rows)
 
 
-def _realised_epsilon(weights):
+def _realised_epsilon(weights: tuple[tuple[int, ...], ...]) -> float:
     """Largest log ratio of two weights of a column."""
     ends = [(max(column), min(column)) for column in zip(*weights, strict=True)]
     if any(low == 0 < high for high, low in ends):

@@ -9,8 +9,12 @@ vectors of length Q (Q + 1) / 2. Sums run in the type of the data over `CHUNK` e
 at a time, and in double precision over the chunks.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "counting_sort",
@@ -25,10 +29,10 @@ __all__ = [
 CHUNK = 256
 # Sums may be reordered, so that they use vector instructions; NaN and infinity keep
 # their meaning.
-_OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
 
 
-def compiled(function):
+def compiled(function: Callable[..., Any]) -> Any:
     """Compiled when it is first called, and kept on disk where that can be written."""
     try:
         return numba.njit(function, cache=True, **_OPTIONS)
@@ -37,7 +41,12 @@ def compiled(function):
 
 
 @compiled
-def counting_sort(index, previous, starts, order):
+def counting_sort(
+    index: NDArray[np.integer],
+    previous: NDArray[np.integer],
+    starts: NDArray[np.int64],
+    order: NDArray[np.integer],
+) -> None:
     """Positions by their index; those of one index as `previous` has them.
 
     Parameters
@@ -63,7 +72,16 @@ def counting_sort(index, previous, starts, order):
 
 
 @compiled
-def point_sums(first, last, starts, others, values, means, gram, projection):
+def point_sums(
+    first: int,
+    last: int,
+    starts: NDArray[np.integer],
+    others: NDArray[np.integer],
+    values: NDArray[np.floating],
+    means: NDArray[np.floating],
+    gram: NDArray[np.float64],
+    projection: NDArray[np.float64],
+) -> None:
     """Sums of b b^T and of y b over the entries of the rows [first, last) of a mode.
 
     For an entry, b is the product of the rows that it meets in the other modes; they
@@ -115,7 +133,17 @@ def point_sums(first, last, starts, others, values, means, gram, projection):
 
 
 @compiled
-def moment_sums(first, last, starts, others, values, means, moments, gram, projection):
+def moment_sums(
+    first: int,
+    last: int,
+    starts: NDArray[np.integer],
+    others: NDArray[np.integer],
+    values: NDArray[np.floating],
+    means: NDArray[np.floating],
+    moments: NDArray[np.floating],
+    gram: NDArray[np.float64],
+    projection: NDArray[np.float64],
+) -> None:
     """Expected sums of b b^T and of y b; see `point_sums`.
 
     Parameters
@@ -163,7 +191,7 @@ def moment_sums(first, last, starts, others, values, means, moments, gram, proje
 
 
 @compiled
-def cholesky(matrix):
+def cholesky(matrix: NDArray[np.float64]) -> None:
     """In place, the upper triangle of U with U^T U = matrix; its rows are updated."""
     n = matrix.shape[0]
     for k in range(n):
@@ -179,7 +207,7 @@ def cholesky(matrix):
 
 
 @compiled
-def invert_factor(factor, inverse):
+def invert_factor(factor: NDArray[np.float64], inverse: NDArray[np.float64]) -> None:
     """Rows of the inverse of an upper triangular factor; zero below the diagonal."""
     n = factor.shape[0]
     for i in range(n - 1, -1, -1):
@@ -196,7 +224,7 @@ def invert_factor(factor, inverse):
 
 
 @compiled
-def solve_factor(factor, shift):
+def solve_factor(factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
     """In place, the solution of U^T U x = shift for an upper triangular U."""
     n = shift.size
     for i in range(n):
@@ -213,17 +241,17 @@ def solve_factor(factor, shift):
 
 @compiled
 def solve_rows(
-    gram,
-    projection,
-    free,
-    prior_mean,
-    prior_precision,
-    noise_variance,
-    means,
-    covariances,
-    moments,
-    fitted,
-):
+    gram: NDArray[np.float64],
+    projection: NDArray[np.float64],
+    free: NDArray[np.integer],
+    prior_mean: NDArray[np.float64],
+    prior_precision: NDArray[np.float64],
+    noise_variance: float,
+    means: NDArray[np.floating],
+    covariances: NDArray[np.floating],
+    moments: NDArray[np.floating],
+    fitted: NDArray[np.float64],
+) -> None:
     """Posterior of rows that are independent, from their sums.
 
     Parameters
@@ -316,7 +344,13 @@ def solve_rows(
 
 
 @compiled
-def model_variance(rows, means, covariances, variance, linear):
+def model_variance(
+    rows: NDArray[np.integer],
+    means: NDArray[np.floating],
+    covariances: NDArray[np.floating],
+    variance: NDArray[np.float64],
+    linear: NDArray[np.float64],
+) -> None:
     """Variance of a sum of products of rows that are independent and Gaussian.
 
     Parameters
@@ -361,7 +395,16 @@ def model_variance(rows, means, covariances, variance, linear):
 
 
 @compiled
-def sgd_step(own, regressors, value, rate, ridge, clip, noise, gradient):
+def sgd_step(
+    own: NDArray[np.float64],
+    regressors: NDArray[np.float64],
+    value: float,
+    rate: float,
+    ridge: float,
+    clip: float,
+    noise: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+) -> None:
     """Move a row along the gradient of (y - regressors . own)^2 + ridge ||own||^2.
 
     Parameters
@@ -391,7 +434,15 @@ def sgd_step(own, regressors, value, rate, ridge, clip, noise, gradient):
 
 
 @compiled
-def sgd_pass(rows, values, factors, rate, ridge, clip, noise):
+def sgd_pass(
+    rows: NDArray[np.integer],
+    values: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    rate: float,
+    ridge: float,
+    clip: float,
+    noise: NDArray[np.float64],
+) -> None:
     """One pass of stochastic gradient descent over the entries, in their order.
 
     The cost of an entry is (y - sum_r prod_m f_mr)^2 + ridge sum_m ||f_m||^2. Its rows

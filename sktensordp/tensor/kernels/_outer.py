@@ -1,6 +1,7 @@
 """Compiled kernel of the fit of a Tucker. Importing this module imports numba."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._cp import CHUNK, compiled
 
@@ -8,7 +9,17 @@ __all__ = ["outer_sums"]
 
 
 @compiled
-def outer_sums(first, last, starts, others, weights, tables, begins, sizes, sums):
+def outer_sums(
+    first: int,
+    last: int,
+    starts: NDArray[np.integer],
+    others: NDArray[np.integer],
+    weights: NDArray[np.floating],
+    tables: NDArray[np.floating],
+    begins: NDArray[np.integer],
+    sizes: NDArray[np.integer],
+    sums: NDArray[np.float64],
+) -> None:
     """Weighted sums over entries of outer products of the rows that they meet.
 
     The entries are those of the rows [first, last) of a mode; the outer product is of

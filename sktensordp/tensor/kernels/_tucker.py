@@ -1,6 +1,7 @@
 """Compiled stochastic gradient descent on a Tucker decomposition; see `_cp`."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._cp import compiled, sgd_step
 
@@ -9,8 +10,18 @@ __all__ = ["sgd_tucker_pass"]
 
 @compiled
 def sgd_tucker_pass(
-    rows, values, factors, ranks, core, cells, rate, ridge, core_ridge, clip, noise
-):
+    rows: NDArray[np.integer],
+    values: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    ranks: NDArray[np.integer],
+    core: NDArray[np.float64],
+    cells: NDArray[np.integer],
+    rate: float,
+    ridge: float,
+    core_ridge: float,
+    clip: float,
+    noise: NDArray[np.float64],
+) -> None:
     """One pass of stochastic gradient descent over the entries, in their order.
 
     The cost of an entry is its squared error, and `ridge` times the squared norms of

@@ -5,6 +5,7 @@ entries alone, bit by bit: it does not depend on where they are among those of o
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._cp import cholesky, compiled, invert_factor, solve_factor
 
@@ -13,8 +14,16 @@ __all__ = ["bounded_sums", "solve_units", "unit_sums"]
 
 @compiled
 def solve_units(
-    starts, regressors, targets, noise, precision, rows, spread, squares, freedom
-):
+    starts: NDArray[np.integer],
+    regressors: NDArray[np.floating],
+    targets: NDArray[np.floating],
+    noise: float,
+    precision: NDArray[np.float64],
+    rows: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    freedom: NDArray[np.float64],
+) -> None:
     """Ridge regression of every unit on its own entries.
 
     Parameters
@@ -81,7 +90,14 @@ def solve_units(
 
 
 @compiled
-def _add_row(e, last, order, index, contributions, total):
+def _add_row(
+    e: int,
+    last: int,
+    order: NDArray[np.integer],
+    index: NDArray[np.integer],
+    contributions: NDArray[np.floating],
+    total: NDArray[np.float64],
+) -> int:
     """Add up the contributions from place e on that belong to its row; the next place.
 
     Parameters
@@ -99,7 +115,17 @@ def _add_row(e, last, order, index, contributions, total):
 
 
 @compiled
-def bounded_sums(starts, order, index, contributions, bound, share, step, sums, scales):
+def bounded_sums(
+    starts: NDArray[np.integer],
+    order: NDArray[np.integer],
+    index: NDArray[np.integer],
+    contributions: NDArray[np.floating],
+    bound: float,
+    share: float,
+    step: float,
+    sums: NDArray[np.float64],
+    scales: NDArray[np.float64],
+) -> None:
     """Sums over units of vectors that are no longer than a bound.
 
     A unit's vector has, for every row, the sum of its entries' contributions. It is
@@ -152,7 +178,11 @@ def bounded_sums(starts, order, index, contributions, bound, share, step, sums, 
 
 
 @compiled
-def unit_sums(starts, numbers, sums):
+def unit_sums(
+    starts: NDArray[np.integer],
+    numbers: NDArray[np.floating],
+    sums: NDArray[np.float64],
+) -> None:
     """Sums over the entries of every unit.
 
     Parameters
