@@ -9,14 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
 from ._claims import check_labels, differences, legend_text, true_epsilons
-from ._style import CLAIMED, REFERENCE_STYLES, STYLES, new_axes, place_legend, wrapped
+from ._curves import CurvesDisplay
+from ._style import CLAIMED, REFERENCE_STYLES, wrapped
 
 __all__ = ["ExpectedErrorDisplay"]
 
 _ROUNDING = 1e-12
 
 
-class ExpectedErrorDisplay:
+class ExpectedErrorDisplay(CurvesDisplay):
     """Expected errors over epsilon, one curve an estimator, and what a target asks for.
 
     A curve whose epsilons are claims, and not what is true, is drawn apart, as by
@@ -191,21 +192,16 @@ class ExpectedErrorDisplay:
         >>> display.plot(ax=Figure().subplots()).lines_[0].get_ydata().round(1)
         array([128.,   8.])
         """
-        own = ax is None
-        self.ax_ = ax = new_axes() if own else ax
-        self.figure_ = ax.figure
-        self.lines_: list[Any] = []
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        for i, label in enumerate(self.curves):
-            self._draw_curve(label, *STYLES[i % len(STYLES)])
+        self._draw_curves(self.curves, ax)
+        self.ax_.set_yscale("log")
         self._draw_target()
-        self._label()
+        self._label_epsilons([curve.epsilons for curve in self.curves.values()])
+        self._label_errors()
         title = None if self.target is None else f"epsilon for {self.target:g}"
-        place_legend(ax, self.lines_, own=own, title=title)
+        self._draw_legend(self.lines_, title=title)
         return self
 
-    def _draw_curve(self, label: str, line: str, marker: str) -> None:
+    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
         curve = self.curves[label]
         points = np.stack([curve.epsilons, curve.errors])
         points = points[:, np.isfinite(curve.epsilons)]
@@ -220,8 +216,8 @@ class ExpectedErrorDisplay:
             *points[:, order], marker=marker, markersize=4, label=wrapped(text),
             markevery=np.flatnonzero(own[order]).tolist(), **style,
         )  # fmt: skip
-        self.lines_.append(drawn)
         self._draw_without_noise(curve, drawn)
+        return drawn
 
     def _described(self, label: str, points: NDArray[np.float64]) -> str:
         """Text of a curve in the legend, with the epsilon for the target."""
@@ -256,23 +252,17 @@ class ExpectedErrorDisplay:
             style = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
             self.ax_.axhline(errors[0], linewidth=0.7, **style)
 
-    def _label(self) -> None:
-        """Label the axes; plain numbers where they span less than a decade."""
+    def _label_errors(self) -> None:
+        """Name the errors; plain numbers where they span less than a decade."""
         from matplotlib.ticker import AutoLocator, NullLocator, ScalarFormatter
 
-        ax, curves = self.ax_, list(self.curves.values())
-        ticks = np.unique(np.concatenate([curve.epsilons for curve in curves]))
-        ticks = ticks[np.isfinite(ticks)]
-        if len(ticks) <= 10:
-            ax.set_xticks(ticks, labels=[shown(t) for t in ticks])
-            ax.xaxis.set_minor_locator(NullLocator())
+        ax = self.ax_
         low, high = ax.get_ylim()
         if high < 10 * low:
             ax.yaxis.set_major_locator(AutoLocator())
             ax.yaxis.set_major_formatter(ScalarFormatter())
             ax.yaxis.set_minor_locator(NullLocator())
-        ax.set_xlabel("epsilon (more privacy to the left)")
-        ax.set_ylabel(curves[0].what)
+        ax.set_ylabel(next(iter(self.curves.values())).what)
 
 
 def _planned(

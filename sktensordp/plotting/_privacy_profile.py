@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy import PrivacyGuarantee, privacy_of
 from ..privacy._numbers import shown
 from ._claims import differences, legend_text
-from ._style import CLAIMED, STYLES, new_axes, place_legend, wrapped
+from ._curves import CurvesDisplay
+from ._style import CLAIMED, wrapped
 
 __all__ = ["PrivacyProfileDisplay"]
 
@@ -19,7 +20,7 @@ _LEAST_DELTA = 1e-12
 _NEXT_TO_ZERO = 1e-300
 
 
-class PrivacyProfileDisplay:
+class PrivacyProfileDisplay(CurvesDisplay):
     """Delta over epsilon of guarantees, or the errors of a test that tells neighbours.
 
     Parameters
@@ -172,6 +173,11 @@ class PrivacyProfileDisplay:
         found = {label: privacy_of(one).guarantee for label, one in named.items()}
         return cls.from_guarantee(found, epsilons=epsilons, kind=kind, ax=ax)
 
+    claims_: dict[str, Any]
+    # Of the plot that is being drawn.
+    _kind: str
+    _handles: list[Any]
+
     def plot(self, *, kind: str = "profile", ax: Any = None) -> Self:
         """Draw.
 
@@ -202,16 +208,9 @@ class PrivacyProfileDisplay:
         """
         if kind not in ("profile", "tradeoff"):
             raise ValueError(f"kind must be 'profile' or 'tradeoff', got {kind!r}.")
-        own, handles = ax is None, []
-        self.ax_ = ax = new_axes() if own else ax
-        self.figure_, self.lines_, self.claims_ = ax.figure, [], {}
-        draw = self._draw_profile if kind == "profile" else self._draw_tradeoff
-        for number, label in enumerate(self.deltas):
-            found = draw(label, *STYLES[number % len(STYLES)], 0.03 * (number % 4))
-            self.lines_.append(found[0])
-            if label in self.claimed:
-                self.claims_[label] = found[1]
-            handles += found
+        self._kind, self._handles, self.claims_ = kind, [], {}
+        self._draw_curves(self.deltas, ax)
+        ax, handles = self.ax_, self._handles
         if kind == "profile":
             ax.set(xlabel="epsilon", ylabel="delta", yscale="log")
             ax.set_ylim(_LEAST_DELTA, 2.0)
@@ -220,8 +219,17 @@ class PrivacyProfileDisplay:
             handles += ax.plot(
                 [0, 1], [1, 0], color="0.6", linewidth=1, label="nothing revealed"
             )
-        place_legend(ax, handles, own=own)
+        self._draw_legend(handles)
         return self
+
+    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
+        """Draw what is true, and what is claimed; the first of these."""
+        draw = self._draw_profile if self._kind == "profile" else self._draw_tradeoff
+        found = draw(label, line, marker, 0.03 * (len(self.lines_) % 4))
+        if label in self.claimed:
+            self.claims_[label] = found[1]
+        self._handles += found
+        return found[0]
 
     def _draw_profile(
         self, label: str, line: str, marker: str, start: float

@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..privacy._numbers import shown
 from ._claims import (
     check_labels,
     differences,
@@ -16,15 +15,13 @@ from ._claims import (
     legend_text,
     true_epsilons,
 )
-from ._style import CLAIMED, REFERENCE_STYLES, STYLES, new_axes, place_legend, wrapped
+from ._curves import CurvesDisplay
+from ._style import CLAIMED, REFERENCE_STYLES, wrapped
 
 __all__ = ["PrivacyUtilityDisplay"]
 
-# More ticks could not be read.
-_MOST_TICKS = 10
 
-
-class PrivacyUtilityDisplay:
+class PrivacyUtilityDisplay(CurvesDisplay):
     """Score over epsilon, one curve a method, beside references without privacy.
 
     A curve whose epsilons are claims, and not what is true, is thin, dotted and grey
@@ -308,39 +305,28 @@ class PrivacyUtilityDisplay:
         >>> display.plot(ax=ax).ax_ is ax
         True
         """
-        own = ax is None
-        self.ax_ = ax = new_axes() if own else ax
-        self.figure_, lines = ax.figure, []
-        self.lines_: list[Any] = []
-        for i, label in enumerate(self.curves):
-            self._draw_curve(label, *STYLES[i % len(STYLES)])
+        self._draw_curves(self.curves, ax)
+        lines = []
         for i, (label, score) in enumerate((self.references or {}).items()):
             dashes = REFERENCE_STYLES[i % len(REFERENCE_STYLES)]
             lines += [
-                ax.axhline(
+                self.ax_.axhline(
                     score, color="0.35", linestyle=dashes, linewidth=1.2,
                     label=wrapped(label),
                 )
             ]  # fmt: skip
-        ax.set_xscale("log")
-        epsilons = [np.asarray(epsilon, float) for epsilon, *_ in self.curves.values()]
-        ticks = np.unique(np.concatenate([*epsilons, []]))
-        if len(ticks) <= _MOST_TICKS:
-            ax.set_xticks(ticks, labels=[shown(t) for t in ticks])
-            ax.minorticks_off()
-        ax.set_xlabel("epsilon (more privacy to the left)")
-        ax.set_ylabel(self.score_name)
-        place_legend(ax, [*self.lines_, *lines], own=own)
+        self._label_epsilons([epsilon for epsilon, *_ in self.curves.values()])
+        self.ax_.set_ylabel(self.score_name)
+        self._draw_legend([*self.lines_, *lines])
         return self
 
-    def _draw_curve(self, label: str, line: str, marker: str) -> None:
+    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
         epsilon, mean, spread = self.curves[label]
         style = CLAIMED if label in self.true_epsilons else {"linestyle": line}
-        drawn = self.ax_.errorbar(
+        return self.ax_.errorbar(
             epsilon, mean, yerr=spread, marker=marker, capsize=3, elinewidth=0.8,
             label=wrapped(legend_text(label, self.notes, self.true_epsilons)), **style,
         )  # fmt: skip
-        self.lines_.append(drawn)
 
 
 def _one_epsilon(names: Iterable[str]) -> str:
