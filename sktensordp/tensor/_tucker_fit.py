@@ -472,7 +472,7 @@ def _sparse_sums(
     -------
     sums : ndarray of shape (n_rows, product of all n_columns), float64
     """
-    from .kernels._outer import outer_sums
+    from .kernels._tucker import outer_sums
 
     starts, others, values = entries.groups[mode]
     sizes = np.array([t.shape[1] for t in tables])
