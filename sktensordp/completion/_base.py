@@ -341,8 +341,8 @@ class BaseCompletion(
         )
         if not asked or not can_go_on:
             raise AttributeError(
-                'partial_fit is there for perturbation="input" alone, where every '
-                "value is randomised for itself."
+                "partial_fit goes on with values that were randomised one by one: "
+                'fit with perturbation="input" and calibration="sound".'
             )
         return True
 
@@ -434,8 +434,8 @@ class BaseCompletion(
     def _can_fold_in(self) -> bool:
         if self._unit is None:
             raise AttributeError(
-                "fold_in is there where everything of a unit is protected: unit=0, or "
-                "another mode."
+                "fold_in needs a protected unit: pass unit=0, or the number of another "
+                "mode."
             )
         return True
 

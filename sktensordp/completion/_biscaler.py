@@ -317,7 +317,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         # Before a fit as well: a Pipeline asks for it then.
         if not getattr(self, "_dense", True):
             raise AttributeError(
-                "transform is not there after a fit to coordinates; see scale_values."
+                "transform is for tensors. After a fit to coordinates, use scale_values."
             )
         return True
 

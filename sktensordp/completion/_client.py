@@ -3,7 +3,7 @@
 Guarantee. Whoever holds values randomises each of them, once, before it leaves: two
 data sets that differ in the value of one observed entry, at the same coordinates, give
 what leaves probabilities within e^epsilon of each other, whatever is asked for, done or
-computed elsewhere (see ``_input.py``, which the draws are those of). A model is
+computed elsewhere (see ``_values.py``, which makes the draws). A model is
 computed from what has come: when, how often and of whose values is post-processing.
 """
 

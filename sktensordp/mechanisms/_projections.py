@@ -2,7 +2,7 @@
 
 Guarantee. A sample is a matrix A whose rows are people, of norm at most B. Released
 are r draws of N(0, A^T A + w^2 I). Adding or removing one row of one sample is
-(epsilon, delta)-DP by the exact curve of ``privacy/_johnson_lindenstrauss.py`` at
+(epsilon, delta)-DP by the exact curve of ``privacy/accounting/_projections.py`` at
 tau = B^2 / w^2.
 
 The sampler draws y = v + w h with v = z R, R^T R = A^T A, and rounds v and w h to a

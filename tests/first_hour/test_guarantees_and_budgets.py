@@ -136,6 +136,14 @@ def test_I_was_refused_a_tenth_although_less_than_ten_was_spent():
     assert budget.remaining == pytest.approx(0.05, abs=1e-5)
 
 
+def test_I_asked_for_a_delta_where_there_is_none():
+    noise = GaussianMechanism(0.5, delta=1e-6, bounds=(0, 1)).fit(X)
+    for release, said in ((noise, True), (laplace(2.0).fit(X), False)):
+        with pytest.raises(BudgetExceededError) as caught, PrivacyBudget(1.0):
+            release.transform(X)
+        assert ("This budget admits no delta" in str(caught.value)) is said
+
+
 BUDGETS = {
     "pure": (PrivacyBudget(1.2), [0.5, 0.5]),
     "mixed": (PrivacyBudget(2.0, 1e-6), [0.1] * 40),

@@ -67,7 +67,7 @@ class PublishedPerturbation(Solver):
     def __post_init__(self) -> None:
         if self.name not in PUBLISHED:
             raise ValueError(
-                f'calibration="published" is there for perturbation in '
+                f'calibration="published" needs a perturbation in '
                 f"{sorted(PUBLISHED)}, not {self.name!r}."
             )
         if self.problem.rank == 0 or self.problem.smooth_modes:

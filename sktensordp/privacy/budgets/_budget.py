@@ -461,12 +461,13 @@ class PrivacyBudget:
         if found is None and self._ids_of_users(guarantee.unit):
             raise BudgetExceededError(_IDS.format(self._publishers[0]))
         if found is None:
+            has_none = guarantee.delta > 0 and self._delta == 0
+            advice = " This budget admits no delta." if has_none else ""
             raise BudgetExceededError(
                 f"{name} would exceed the budget of epsilon = {exact(self._epsilon)} "
                 f"and delta = {exact(self._delta)}; nothing was drawn. It asks for "
                 f"epsilon = {shown(guarantee.epsilon)} at delta = "
-                f"{shown(guarantee.delta)}. {self._left_line()}."
-                + ("" if self._delta else " This budget admits no delta.")
+                f"{shown(guarantee.delta)}. {self._left_line()}.{advice}"
             )
         return found
 
