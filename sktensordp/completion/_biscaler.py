@@ -317,7 +317,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         # Before a fit as well: a Pipeline asks for it then.
         if not getattr(self, "_dense", True):
             raise AttributeError(
-                "transform is for tensors. After a fit to coordinates, use scale_values."
+                "transform needs a fit to a tensor. After a fit to coordinates, use "
+                "scale_values."
             )
         return True
 

@@ -417,7 +417,8 @@ BAD_DATA = {
     "NaN": ([[0, 0, 0]], [np.nan], "NaN"),
     "infinity": ([[0, 0, 0]], [np.inf], "infinity"),
     "words": ([[0, 0, 0]], ["12345 is secret"], "must hold numbers"),
-    "columns": ([[0]], [0.5], r"minimum of 2|is expecting 3"),
+    "column": ([[0]], [0.5], r"minimum of 2|is expecting"),
+    "columns": ([[0, 0, 0, 0]], [0.5], r"has 4 (columns|features), but"),
     "lengths": ([[0, 0, 0]], [0.123456789, 0.123456789], "inconsistent"),
 }
 BAD_PARAMS = {
