@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from sktensordp._random import NoiseSource
+from sktensordp._random import NoiseStreams
 from sktensordp.audit import audit_mechanism
 from sktensordp.noise import laplace_lattice
 from sktensordp.plotting import AuditDisplay
@@ -22,7 +22,7 @@ DELTA = 1e-5
 def laplace_on_a_lattice(rng):
     """True: the sampler of this package, at its claim."""
     lattice = laplace_lattice(0.0, 1.0, 1.0)
-    stream = NoiseSource(rng.integers(2**31), 0).stream(0)
+    stream = NoiseStreams(rng.integers(2**31), 0).stream(0)
     return lambda x, n: lattice.randomize(np.repeat(x, n), stream)[:, None]
 
 

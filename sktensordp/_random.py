@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NoiseSource", "ReleaseCounter", "SentSource"]
+__all__ = ["NoiseStreams", "ReleaseCounter", "SentStreams"]
 
 _KEY_BYTES = 16
 
@@ -58,7 +58,7 @@ class ReleaseCounter:
         return ReleaseCounter, (self._count, self.seeded)
 
 
-class NoiseSource:
+class NoiseStreams:
     """The random streams of one release; closed when the release ends.
 
     Parameters
@@ -101,8 +101,8 @@ class NoiseSource:
         counter = np.array([0, operator.index(block)], dtype=np.uint64)
         return AESCounter(key=key, counter=counter)
 
-    def part(self, number: int) -> "_Part":
-        """Source of one step of a release of several; no two steps share a stream.
+    def step(self, number: int) -> "_StepStreams":
+        """Streams of one step of a release; no two steps share a stream.
 
         Parameters
         ----------
@@ -111,19 +111,19 @@ class NoiseSource:
 
         Returns
         -------
-        source : object
+        streams : object
             Its ``stream`` takes the block within the step.
         """
-        return _Part(self, number)
+        return _StepStreams(self, number)
 
-    def sent(self) -> "SentSource":
+    def sent(self) -> "SentStreams":
         """The same streams for tasks elsewhere, after the release has been recorded.
 
         Returns
         -------
-        source : SentSource
+        streams : SentStreams
         """
-        return SentSource(self._key)
+        return SentStreams(self._key)
 
     def close(self) -> None:
         """Forget the key."""
@@ -133,7 +133,7 @@ class NoiseSource:
         raise TypeError("The key of a release is not copied and does not outlive it.")
 
 
-class SentSource(NoiseSource):
+class SentStreams(NoiseStreams):
     """The streams of a release that is computed later, and maybe more than once.
 
     Whoever has it, or a pickle of it, can take the noise away.
@@ -147,14 +147,14 @@ class SentSource(NoiseSource):
         self._key = key
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SentSource, (self._key,)
+        return SentStreams, (self._key,)
 
 
-class _Part:
-    """The streams of a source that belong to one step."""
+class _StepStreams:
+    """The streams of one step of a release."""
 
-    def __init__(self, source: NoiseSource, number: int) -> None:
-        self._source, self._number = source, operator.index(number)
+    def __init__(self, streams: NoiseStreams, number: int) -> None:
+        self._streams, self._number = streams, operator.index(number)
 
     def stream(self, block: int) -> np.random.BitGenerator:
-        return self._source.stream((self._number << 32) + block)
+        return self._streams.stream((self._number << 32) + block)

@@ -10,12 +10,12 @@ from typing import Any
 from sklearn.callback import CallbackSupportMixin
 
 from . import __version__
-from ._random import NoiseSource, ReleaseCounter
+from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import has_callbacks
 from ._validation import check_unmasked
 from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import open_budgets, process_name, record
-from .privacy.budgets._preauthorized import current_cover
+from .privacy.budgets._preauthorized import current_preauthorization
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 
@@ -163,7 +163,7 @@ class PrivateEstimatorMixin(SentMixin):
     a release follows from it and the number of releases before: clones repeat that
     from the first one on, and a copy or pickle goes on with the same noise as the
     original. Whatever the estimator draws, it draws inside
-    ``with self._release(guarantee) as source``.
+    ``with self._release(guarantee) as streams``.
 
     Threads may release with one object at once. Fits of one object wait for each
     other; its parameters must not change meanwhile.
@@ -180,7 +180,7 @@ class PrivateEstimatorMixin(SentMixin):
         total: PrivacyGuarantee | None = None,
         *,
         anew: bool = False,
-    ) -> Iterator[NoiseSource]:
+    ) -> Iterator[NoiseStreams]:
         """Record a release, then lend its random streams until the block ends.
 
         Parameters
@@ -197,7 +197,7 @@ class PrivateEstimatorMixin(SentMixin):
 
         Yields
         ------
-        source : NoiseSource
+        streams : NoiseStreams
             A fresh key: no two releases share one, also not two with the same int
             as random state.
         """
@@ -208,17 +208,17 @@ class PrivateEstimatorMixin(SentMixin):
         # What other methods release, the fit has said.
         if self._released_by == "fit":
             self.privacy_guarantee_ = guarantee if total is None else total
-        source = NoiseSource(self.random_state, count)
+        streams = NoiseStreams(self.random_state, count)
         try:
-            yield source
+            yield streams
         finally:
-            source.close()
+            streams.close()
 
     def _record(self, guarantee: PrivacyGuarantee) -> None:
         """Count a release in all open budgets; raise where one refuses it."""
-        cover = current_cover()
-        if cover is not None:
-            cover.admit(guarantee, self._released_by)
+        authorized = current_preauthorization()
+        if authorized is not None:
+            authorized.admit(guarantee, self._released_by)
             return
         self._check_sent()
         name = f"{self._released_by} of {type(self).__name__}"

@@ -301,7 +301,7 @@ OF_ACCOUNTING = [
     ),
     Fault(
         "a part of the data that another part covers is taken to be the worse one",
-        "privacy/accounting/_ledger.py",
+        "privacy/accounting/_composition.py",
         "and other.mu <= self.mu",
         "and other.mu >= self.mu",
         ("privacy/test_mixtures.py",),
@@ -309,15 +309,15 @@ OF_ACCOUNTING = [
     Fault(
         "of two Gaussian releases the larger one alone is counted",
         "privacy/accounting/_curves.py",
-        "ledger.mu = mu_of_both(ledger.mu, mu)",
-        "ledger.mu = max(ledger.mu, mu)",
+        "composition.mu = mu_of_both(composition.mu, mu)",
+        "composition.mu = max(composition.mu, mu)",
         ("privacy/test_accounting.py",),
     ),
     Fault(
         "samplers' distances from their laws do not add up",
         "privacy/accounting/_curves.py",
-        "ledger.residual_delta += count * event.delta",
-        "ledger.residual_delta += event.delta",
+        "composition.residual_delta += count * event.delta",
+        "composition.residual_delta += event.delta",
         ("privacy/test_accounting.py",),
     ),
     Fault(
@@ -393,8 +393,8 @@ OF_ACCOUNTING = [
     Fault(
         "an adaptive budget admits twice the Gaussian releases",
         "privacy/budgets/_filter.py",
-        "total.squares <= rule.most_squares",
-        "total.squares <= 2 * rule.most_squares",
+        "total.squares <= limits.most_squares",
+        "total.squares <= 2 * limits.most_squares",
         ("privacy/test_filter.py",),
     ),
     Fault(
@@ -435,8 +435,8 @@ OF_ACCOUNTING = [
     Fault(
         "a budget charges two calls once",
         "privacy/budgets/_account.py",
-        "self.own = self.own + spending",
-        "self.own = self.own | spending",
+        "self.own = self.own + totals",
+        "self.own = self.own | totals",
         ("privacy/test_budget.py",),
     ),
     Fault(
@@ -456,14 +456,14 @@ OF_ACCOUNTING = [
     Fault(
         "the best of several tries costs what one try does",
         "privacy/accounting/_selection.py",
-        "self.law.mean * self.delta_of_one(",
+        "self.distribution.mean * self.delta_of_one(",
         "self.delta_of_one(",
         ("privacy/test_selection.py",),
     ),
     Fault(
         "of all tries, the sampler of one alone may be off its law",
         "privacy/accounting/_curves.py",
-        "count * law.mean * d1",
+        "count * distribution.mean * d1",
         "count * d1",
         ("privacy/test_filter.py",),
     ),
@@ -477,8 +477,8 @@ OF_ACCOUNTING = [
     Fault(
         "the Rényi divergence of Gaussian noise is halved",
         "privacy/accounting/_renyi.py",
-        "order * ledger.mu**2 / 2",
-        "order * ledger.mu**2 / 4",
+        "order * composition.mu**2 / 2",
+        "order * composition.mu**2 / 4",
         ("privacy/test_filter.py", "privacy/test_selection.py"),
     ),
     Fault(
@@ -533,15 +533,15 @@ OF_ACCOUNTING = [
     Fault(
         "a report leaves out the refit of a search",
         "privacy/_searches.py",
-        "    found.add(refit)",
+        "    findings.add(refit)",
         "",
         ("privacy/test_report_counts.py",),
     ),
     Fault(
         "raw columns beside noisy ones are taken for noisy",
         "privacy/_parts.py",
-        "found.noisy &= one.noisy",
-        "found.noisy |= one.noisy",
+        "findings.noisy &= one.noisy",
+        "findings.noisy |= one.noisy",
         ("privacy/test_report.py",),
     ),
     Fault(
@@ -606,8 +606,8 @@ OF_MECHANISMS = [
     Fault(
         "all tiles of a call share their noise",
         "mechanisms/_noise.py",
-        "None if source is None else source.stream(number)",
-        "None if source is None else source.stream(0)",
+        "None if streams is None else streams.stream(number)",
+        "None if streams is None else streams.stream(0)",
         ("contracts/test_mechanisms.py",),
     ),
     Fault(
@@ -670,7 +670,7 @@ OF_MECHANISMS = [
         "all parts of a call share PrivUnit's directions",
         "mechanisms/_privunit.py",
         "self.cap.estimates(self._lifted(block), bits)",
-        "self.cap.estimates(self._lifted(block), source.stream(0))",
+        "self.cap.estimates(self._lifted(block), streams.stream(0))",
         ("contracts/test_mechanisms.py",),
     ),
     Fault(
@@ -700,8 +700,8 @@ OF_MECHANISMS = [
     Fault(
         "all chunks of Dask share their noise",
         "mechanisms/_chunks.py",
-        "self.source.part(number)",
-        "self.source.part(0)",
+        "self.streams.step(number)",
+        "self.streams.step(0)",
         ("with_dask/test_lazy_transforms.py",),
     ),
 ]
@@ -761,9 +761,9 @@ OF_ENCODERS = [
     Fault(
         "a client of an encoder draws with the key of the release before",
         "encoding/_client.py",
-        "as source:\n",
-        "as source:\n"
-        "            source = vars(self).setdefault('_sent', source.sent())\n",
+        "as streams:\n",
+        "as streams:\n"
+        "            streams = vars(self).setdefault('_sent', streams.sent())\n",
         ("hardening/test_noise_reuse.py::test_copies_of_a_client_share_no_noise",),
     ),
 ]
@@ -775,8 +775,8 @@ OF_COMPLETION = [
     Fault(
         "all blocks of values share their noise",
         "completion/_values.py",
-        "self._randomize_block(clipped, source.stream(block))",
-        "self._randomize_block(clipped, source.stream(0))",
+        "self._randomize_block(clipped, streams.stream(block))",
+        "self._randomize_block(clipped, streams.stream(0))",
         ("completion/test_input.py",),
     ),
     Fault(
@@ -799,8 +799,8 @@ OF_COMPLETION = [
     Fault(
         "the noise of sums is half as large",
         "completion/solvers/_sums.py",
-        "source.stream(block), lattice.numerator,",
-        "source.stream(block), 2 * lattice.numerator,",
+        "streams.stream(block), lattice.numerator,",
+        "streams.stream(block), 2 * lattice.numerator,",
         ("completion/test_sums.py",),
     ),
     Fault(
@@ -955,8 +955,8 @@ OF_COMPLETION = [
     Fault(
         "the sums of values and of squares share their noise",
         "completion/_scales.py",
-        "source.part(step)",
-        "source.part(0)",
+        "streams.step(step)",
+        "streams.step(0)",
         ("completion/test_biscaler.py",),
     ),
     Fault(
@@ -1011,8 +1011,8 @@ OF_COMPLETION = [
     Fault(
         "all partitions of Dask begin with the same noise",
         "completion/_distributed.py",
-        "values.randomize(raw, source, own.start, first[-1])",
-        "values.randomize(raw, source, 0, first[-1])",
+        "values.randomize(raw, streams, own.start, first[-1])",
+        "values.randomize(raw, streams, 0, first[-1])",
         ("with_dask/test_completion.py",),
     ),
     Fault(
@@ -1059,8 +1059,8 @@ OF_SEARCHES = [
     Fault(
         "the scores of all tries share their noise",
         "model_selection/_private_search.py",
-        "source.stream(number)",
-        "source.stream(1)",
+        "streams.stream(number)",
+        "streams.stream(1)",
         ("model_selection/test_private_search_accounting.py",),
     ),
     Fault(

@@ -12,14 +12,14 @@ from numpy.testing import assert_array_equal
 from randomgen import AESCounter
 from scipy.stats import chi2
 
-from sktensordp._random import NoiseSource
+from sktensordp._random import NoiseStreams
 from sktensordp.base import PrivateEstimatorMixin
 
 BLOCKS = [0, 1, 2, 2**16, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 
 
 def words(random_state, n_releases, block, size=8):
-    return NoiseSource(random_state, n_releases).stream(block).random_raw(size)
+    return NoiseStreams(random_state, n_releases).stream(block).random_raw(size)
 
 
 def fresh():
@@ -38,7 +38,7 @@ class TestStreams:
         one = words(seed, n_releases, block, 1000)
         assert one.dtype == np.uint64
         assert_array_equal(words(seed, n_releases, block, 1000), one)
-        source = NoiseSource(seed, n_releases)
+        source = NoiseStreams(seed, n_releases)
         for _ in range(2):  # every stream begins at its beginning
             assert_array_equal(source.stream(block).random_raw(1000), one)
 
@@ -65,7 +65,7 @@ class TestStreams:
     def test_streams_are_far_apart(self):
         # A block reads the words of counters that begin with its number: 2^65 words
         # past the start of a block lies the next one, and no block is that long.
-        source = NoiseSource(6, 0)
+        source = NoiseStreams(6, 0)
         for block in (0, 7, 2**63):
             far = source.stream(block)
             far.advance(2**65)
@@ -81,10 +81,10 @@ class TestStreams:
     @pytest.mark.parametrize("block", [-1, 2**64, 2**70])
     def test_blocks_out_of_range(self, block):
         with pytest.raises(OverflowError):
-            NoiseSource(0, 0).stream(block)
+            NoiseStreams(0, 0).stream(block)
 
     def test_order_does_not_matter(self):
-        source = NoiseSource(7, 1)
+        source = NoiseStreams(7, 1)
         expected = {b: source.stream(b).random_raw(100) for b in BLOCKS}
         for b in reversed(BLOCKS):
             assert_array_equal(source.stream(b).random_raw(100), expected[b])
@@ -124,7 +124,7 @@ class TestStreams:
         assert_array_equal(
             bits.random_raw(2), little_endian("69c4e0d86a7b0430d8cdb78070b4c55a")
         )
-        source = NoiseSource(0, 0)
+        source = NoiseStreams(0, 0)
         source._key = bytes(16)
         assert_array_equal(
             source.stream(0).random_raw(2),
@@ -174,7 +174,7 @@ class TestFreshEntropy:
 class TestEnd:
     @pytest.mark.parametrize("random_state", [None, 0])
     def test_closed_sources_give_no_stream(self, random_state):
-        source = NoiseSource(random_state, 0)
+        source = NoiseStreams(random_state, 0)
         source.stream(0)
         for _ in range(2):  # closing twice is fine
             source.close()
@@ -187,7 +187,7 @@ class TestEnd:
     @pytest.mark.parametrize("closed", [False, True])
     @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
     def test_not_pickled(self, closed, protocol):
-        source = NoiseSource(0, 0)
+        source = NoiseStreams(0, 0)
         if closed:
             source.close()
         for thing in (source, [source], {"source": source}):
@@ -197,13 +197,13 @@ class TestEnd:
     @pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy])
     def test_not_copied(self, copier):
         with pytest.raises(TypeError, match="key of a release"):
-            copier(NoiseSource(None, 0))
+            copier(NoiseStreams(None, 0))
         with pytest.raises(TypeError, match="key of a release"):
-            copy.deepcopy([NoiseSource(0, 0)])
+            copy.deepcopy([NoiseStreams(0, 0)])
 
     @pytest.mark.parametrize("show", [repr, str, "{}".format, "{!r}".format, ascii])
     def test_key_is_not_shown(self, show):
-        source = NoiseSource(12345678901234567890, 0)
+        source = NoiseStreams(12345678901234567890, 0)
         shown = show(source)
         key = source._key
         number = int.from_bytes(key, "little")

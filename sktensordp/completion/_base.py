@@ -18,7 +18,7 @@ from sklearn.utils import Tags, check_array, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._sklearn_compat import (
     Interval,
     StrOptions,
@@ -272,7 +272,7 @@ class BaseCompletion(
     @contextmanager
     def _noise_for(
         self, solver: Solver, received: bool
-    ) -> Iterator[NoiseSource | None]:
+    ) -> Iterator[NoiseStreams | None]:
         """Streams for a solver, its release recorded; None where it draws nothing.
 
         An earlier fit is then forgotten at the end, unless this one was refused.

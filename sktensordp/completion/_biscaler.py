@@ -393,8 +393,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         with progress as on_sweep, self._count_releases().lock:
             if self._has_noise:
                 means, squares = sums
-                with self._release(guarantee, anew=True) as source:
-                    found = private_statistics(means, squares, values, source)
+                with self._release(guarantee, anew=True) as streams:
+                    found = private_statistics(means, squares, values, streams)
             else:
                 self._record(guarantee)
                 self._forget(privacy_guarantee_=guarantee)

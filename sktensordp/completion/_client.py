@@ -101,8 +101,8 @@ class CompletionClient(PrivateEstimatorMixin):
         if self.randomizer.mechanism is None:
             self._record(self.privacy_guarantee_)
             return self.randomizer.clip(values)
-        with self._release(self.privacy_guarantee_) as source:
-            return self.randomizer.randomize(values, source)
+        with self._release(self.privacy_guarantee_) as streams:
+            return self.randomizer.randomize(values, streams)
 
     def _unprotected(self) -> list[str]:
         return [*super()._unprotected(), PUBLIC_COORDINATES]

@@ -22,7 +22,7 @@ from dask.delayed import Delayed
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked
 from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._sums import shared_entries
@@ -261,7 +261,7 @@ class Observed:
         return _of_each(self.partitions, function, checks, *arguments)
 
     def randomized(
-        self, values: EntryRandomizer, source: NoiseSource | None, every: int
+        self, values: EntryRandomizer, streams: NoiseStreams | None, every: int
     ) -> tuple[Delayed, ...]:
         """Randomised values by part, in memory, in the order of the coordinates.
 
@@ -279,7 +279,7 @@ class Observed:
             Values, and signs, which are doubled where a value is compared.
         """
         first = np.cumsum([0, *self.lengths]).tolist()
-        noise = values, source, every, first
+        noise = values, streams, every, first
         found = self._of_each(_split_values, self.cuts, self.mode, noise)
         return self._brought_together(found)
 
@@ -416,19 +416,19 @@ def _split_values(
     checks: tuple[tuple[int, ...] | None, str],
     cuts: NDArray[np.int64],
     mode: int,
-    noise: tuple[EntryRandomizer, NoiseSource | None, int, list[int]],
+    noise: tuple[EntryRandomizer, NoiseStreams | None, int, list[int]],
 ) -> tuple[tuple[NDArray[np.floating], NDArray[np.int8]], ...]:
     """Randomised values of a partition, and their signs, by part."""
-    values, source, every, first = noise
+    values, streams, every, first = noise
     own = slice(*first[number : number + 2])
     where, raw = coordinates_of(partition, checks), values_of(partition)
     # Of other values than were here before, the same noise would tell differences.
     if not len(where) == len(raw) == own.stop - own.start:
         raise RuntimeError("A partition has other entries than when it was checked.")
-    if source is None:
+    if streams is None:
         noisy = values.taken(raw)
     else:
-        noisy = values.randomize(raw, source, own.start, first[-1])
+        noisy = values.randomize(raw, streams, own.start, first[-1])
     tags = signs(own.start, own.stop)
     tags[-own.start % every :: every] *= 2
     order, ends = _order(where[:, mode], cuts)

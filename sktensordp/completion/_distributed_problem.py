@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..tensor import CPForm, SparseEntries, TuckerForm
 from ..tensor._distributed import DistributedEntries, computed, in_memory, tree_sum
 from ..tensor._pattern import features_of_pattern
@@ -68,7 +68,7 @@ class _DistributedBlock:
         self._shape, self._others = factors[0].shape, factors[1:]
 
     def release(
-        self, left: Callable[..., Any], noise: NoisySums, source: Any
+        self, left: Callable[..., Any], noise: NoisySums, streams: Any
     ) -> NDArray[np.float64]:
         """Noisy sums of residuals, each in the unit of its row."""
         n_rows, n_columns = self._shape
@@ -83,7 +83,7 @@ class _DistributedBlock:
         options = *own, left, self._unit, step
         for rows, found in self._observed.of_partitions(_contributions, *options):
             sums[rows] += found
-        return noise.randomize([sums], source)[0]
+        return noise.randomize([sums], streams)[0]
 
     def posterior(
         self, sums: NDArray[np.float64], noise: NoisySums, residual_variance: float
@@ -169,12 +169,12 @@ class DistributedProblem(Problem):
         return features_of_pattern(self.counts, self.n_components, pattern.decompose)
 
     def randomized(
-        self, values: Any, source: NoiseSource | None
+        self, values: Any, streams: NoiseStreams | None
     ) -> tuple[Delayed, ...]:
         """Randomised values, by part."""
         every = math.ceil(self.n_entries / MOST_COMPARED)
-        source = None if source is None else source.sent()
-        return values.randomized(self.values, source, every)
+        streams = None if streams is None else streams.sent()
+        return values.randomized(self.values, streams, every)
 
     def mean(self, released: Sequence[Delayed]) -> float:
         """Mean of randomised values."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..tensor import (
     CPForm,
     DenseEntries,
@@ -140,11 +140,11 @@ class Problem:
             vars(found).update(coordinates=self.coordinates, features=self.features)
         return found
 
-    def randomized(self, values: Any, source: NoiseSource | None) -> Any:
-        """All values, each randomised for itself; without a source, as they came."""
-        if source is None or math.isinf(self.epsilon):
+    def randomized(self, values: Any, streams: NoiseStreams | None) -> Any:
+        """All values, each randomised for itself; without streams, as they came."""
+        if streams is None or math.isinf(self.epsilon):
             return self.values.taken(values)
-        return self.values.randomize(values, source)
+        return self.values.randomize(values, streams)
 
     def mean(self, released: Any) -> float:
         """Mean of randomised values."""

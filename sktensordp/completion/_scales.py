@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..tensor import fit_biases_to_sums
 from .solvers._sums import SumsRandomizer
 
@@ -37,7 +37,7 @@ def private_statistics(
     means: SumsRandomizer,
     squares: SumsRandomizer,
     values: NDArray[np.floating],
-    source: NoiseSource | None = None,
+    streams: NoiseStreams | None = None,
 ) -> tuple[float, list[NDArray[Any]], float, list[NDArray[np.float64]]]:
     """Means and scales of rows and columns from noisy sums.
 
@@ -46,7 +46,7 @@ def private_statistics(
     means, squares : SumsRandomizer
         Of the values, and of the squares of their residuals over half the range.
     values : ndarray of shape (n,), float
-    source : NoiseSource, default=None
+    streams : NoiseStreams, default=None
         None for no noise.
 
     Returns
@@ -60,9 +60,9 @@ def private_statistics(
     def draw(
         sums: SumsRandomizer, values: NDArray[np.floating], step: int
     ) -> NDArray[np.float64]:
-        if source is None:
+        if streams is None:
             return sums.clip(values)
-        return sums.randomize(values, source.part(step))
+        return sums.randomize(values, streams.step(step))
 
     sums = draw(means, values, 0) - middle * means.counts
     offset, model = fit_biases_to_sums(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._sklearn_compat import effective_n_threads
 from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
@@ -134,7 +134,7 @@ class EntryRandomizer:
     def randomize(
         self,
         values: NDArray[np.floating],
-        source: NoiseSource,
+        streams: NoiseStreams,
         first: int = 0,
         n_all: int | None = None,
     ) -> NDArray[np.floating]:
@@ -144,7 +144,7 @@ class EntryRandomizer:
         ----------
         values : ndarray of shape (n,), float32 or float64
             Randomised in double precision; rounding the outcome is post-processing.
-        source : NoiseSource
+        streams : NoiseStreams
         first, n_all : int
             Where the values begin among all that are released, and how many these
             are; by default, the values are all. Their noise does not depend on which
@@ -166,7 +166,7 @@ class EntryRandomizer:
             clipped = np.full(end - begin, self.bounds[0], dtype=float)
             within = slice(own.start - begin, own.stop - begin)
             clipped[within] = self.clip(values[here].astype(float))
-            drawn = self._randomize_block(clipped, source.stream(block))
+            drawn = self._randomize_block(clipped, streams.stream(block))
             noisy[here] = drawn[within]
 
         with ThreadPoolExecutor(effective_n_threads()) as pool:

@@ -23,7 +23,7 @@ from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..privacy import PrivacyGuarantee
 from ..tensor._blas import one_blas_thread
-from ._client import ClientPlan, EncoderClient
+from ._client import ClientRandomizer, EncoderClient
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
 from ._linear import LinearCode, LinearProblem, linear_problem, plain_code, whitening
@@ -72,7 +72,7 @@ class FittedCode:
 
     Attributes
     ----------
-    plan : ClientPlan or LearnedPlan
+    plan : ClientRandomizer or LearnedRandomizer
         The person's half.
     decoder : AffineDecoder or LearnedEncoder
         The server's half.
@@ -360,7 +360,7 @@ class LinearEncoder(
         matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
         encoder = code.encoder @ white.inverse / code.unit
         return FittedCode(
-            ClientPlan(white.mean, white.scale, encoder, noise.plan),
+            ClientRandomizer(white.mean, white.scale, encoder, noise.plan),
             AffineDecoder(matrix, white.mean - matrix @ code.centre),
             noise,
             len(code.encoder),

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._validation import check_numeric
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
 from ._whitening import standardized
 
-__all__ = ["ClientPlan", "EncoderClient"]
+__all__ = ["ClientRandomizer", "EncoderClient"]
 
 
 @dataclass(frozen=True)
-class ClientPlan:
+class ClientRandomizer:
     """Encode, clip and randomise: all that is done with a sample.
 
     Attributes
@@ -37,7 +37,7 @@ class ClientPlan:
     noise: Any
 
     def randomize(
-        self, rows: NDArray[np.floating], source: NoiseSource
+        self, rows: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Noisy codes of samples.
 
@@ -45,7 +45,7 @@ class ClientPlan:
         ----------
         rows : ndarray of shape (n_samples, n), float32 or float64
             Finite.
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -53,7 +53,7 @@ class ClientPlan:
         """
         # Numbers however large end in the ball: no product is NaN.
         codes = standardized(rows, self.mean, self.scale) @ self.matrix.T
-        noisy = self.noise.randomize(codes, source)
+        noisy = self.noise.randomize(codes, streams)
         return noisy.astype(rows.dtype, copy=False)
 
 
@@ -65,7 +65,7 @@ class EncoderClient(PrivateEstimatorMixin):
 
     Parameters
     ----------
-    plan : ClientPlan
+    plan : ClientRandomizer
         What is done with a sample.
     sample_shape : tuple of int
         Shape of a sample.
@@ -95,7 +95,7 @@ class EncoderClient(PrivateEstimatorMixin):
 
     def __init__(
         self,
-        plan: ClientPlan,
+        plan: ClientRandomizer,
         sample_shape: tuple[int, ...],
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
@@ -144,5 +144,5 @@ class EncoderClient(PrivateEstimatorMixin):
             )
         if not np.all(np.isfinite(array)):
             raise ValueError("X must not contain NaN or infinity.")
-        with self._release(self.privacy_guarantee_) as source:
-            return self.plan.randomize(array.reshape(len(array), -1), source)
+        with self._release(self.privacy_guarantee_) as streams:
+            return self.plan.randomize(array.reshape(len(array), -1), streams)

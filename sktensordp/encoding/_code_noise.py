@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..mechanisms._gaussian_noise import diagonal_noise
 from ..mechanisms._noise import AddedNoise, Clipping, by_tiles
 from ..mechanisms._privunit import CalibratedCap, LiftedRelease, calibrated_cap
@@ -41,7 +41,7 @@ class BallNoise:
     lattice: LaplaceLattice | KNormLattice
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Noisy codes.
 
@@ -49,7 +49,7 @@ class BallNoise:
         ----------
         samples : ndarray of shape (n_samples, Z), float64
             Any numbers, also infinite ones; not NaN.
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -64,7 +64,7 @@ class BallNoise:
             block /= np.maximum(norms, 1.0)[:, np.newaxis]
             return self.lattice.randomize(block, bits)
 
-        return by_tiles(noisy, samples, source, whole_samples=True)
+        return by_tiles(noisy, samples, streams, whole_samples=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._validation import check_unmasked
 from ..mechanisms._noise import by_tiles
 from ..mechanisms._privunit import CalibratedCap, LiftedRelease
@@ -22,7 +22,7 @@ from ._task_models import task_of
 from ._whitening import standardized
 
 __all__ = [
-    "LearnedPlan",
+    "LearnedRandomizer",
     "SphereNoise",
     "is_linear",
     "learned_code",
@@ -54,7 +54,7 @@ class SphereNoise:
     cap: CalibratedCap
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Unbiased estimates of the unit vectors.
 
@@ -62,7 +62,7 @@ class SphereNoise:
         ----------
         samples : ndarray of shape (n_samples, D), float64
             Finite.
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -75,11 +75,11 @@ class SphereNoise:
         ) -> NDArray[np.float64]:
             return self.cap.estimates(channel.inputs(block), bits)
 
-        return by_tiles(estimated, samples, source, whole_samples=True)
+        return by_tiles(estimated, samples, streams, whole_samples=True)
 
 
 @dataclass(frozen=True)
-class LearnedPlan:
+class LearnedRandomizer:
     """Encode, bound and randomise: all that is done with a sample.
 
     Attributes
@@ -100,7 +100,7 @@ class LearnedPlan:
     noise: Any
 
     def randomize(
-        self, rows: NDArray[np.floating], source: NoiseSource
+        self, rows: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Noisy codes of samples, of the type of `rows`.
 
@@ -108,14 +108,14 @@ class LearnedPlan:
         ----------
         rows : ndarray of shape (n_samples, n), float32 or float64
             Finite.
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
         noisy : ndarray of shape (n_samples, Z)
         """
         standard = standardized(rows, self.mean, self.scale)[:, self.columns]
-        noisy = self.noise.randomize(self.encoder(standard), source)
+        noisy = self.noise.randomize(self.encoder(standard), streams)
         return noisy.astype(rows.dtype, copy=False)
 
 
@@ -245,7 +245,7 @@ def _fitted(
     release: Any,
     radius: float,
 ) -> FittedCode:
-    plan = LearnedPlan(
+    plan = LearnedRandomizer(
         learned.mean, learned.scale, learned.columns, learned.encoder, release
     )
     wanted = task.outputs(rows) if targets is None else targets

@@ -165,11 +165,11 @@ class ReleasingTransformer(
         # guarantee of one fit, also where another thread fits meanwhile.
         fitted = vars(self).copy()
         randomize = fitted["_plan"].randomize
-        with self._release(fitted["privacy_guarantee_"]) as source:
+        with self._release(fitted["privacy_guarantee_"]) as streams:
             if is_dask(samples):
-                return in_chunks(randomize, samples, shape, self, source=source)
+                return in_chunks(randomize, samples, shape, self, streams=streams)
             rows = samples.reshape(len(samples), -1)
-            return randomize(rows, source).reshape(len(samples), *shape)
+            return randomize(rows, streams).reshape(len(samples), *shape)
 
     def _samples(self, X: Any) -> Any:
         """Samples of the shape seen in `fit`."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._dask import map_chunks
-from .._random import NoiseSource, SentSource
+from .._random import NoiseStreams, SentStreams
 from .._validation import check_numeric, checked
 
 __all__ = ["AS_SAMPLES", "DTYPES", "in_chunks"]
@@ -25,15 +25,15 @@ class _ChunkWork:
     Attributes
     ----------
     method : callable
-        Of rows, and of a source of noise where there is one.
-    source : SentSource or None
+        Of rows, and of the noise streams if there are any.
+    streams : SentStreams or None
         Of the whole release; a chunk has the part of its number.
     name, input_name : str
         For messages.
     """
 
     method: Callable[..., NDArray[np.floating]]
-    source: SentSource | None
+    streams: SentStreams | None
     name: str
     input_name: str
 
@@ -44,9 +44,9 @@ class _ChunkWork:
             estimator=self.name,
         )  # fmt: skip
         rows = array.reshape(len(array), -1)
-        if self.source is None:
+        if self.streams is None:
             return self.method(rows)
-        return self.method(rows, self.source.part(number))
+        return self.method(rows, self.streams.step(number))
 
 
 def in_chunks(
@@ -55,7 +55,7 @@ def in_chunks(
     shape: tuple[int, ...],
     estimator: object,
     *,
-    source: NoiseSource | None = None,
+    streams: NoiseStreams | None = None,
     input_name: str = "X",
 ) -> Any:
     """A method of rows, applied lazily to the chunks of a Dask array.
@@ -63,13 +63,13 @@ def in_chunks(
     Parameters
     ----------
     method : callable
-        Of rows, and of a source of noise where there is one.
+        Of rows, and of the noise streams if there are any.
     X : dask.array.Array of shape (n_samples, ...)
     shape : tuple of int
         Of what becomes of a sample.
     estimator : estimator
         Of which the tasks know the name alone.
-    source : NoiseSource, default=None
+    streams : NoiseStreams, default=None
         Of the release that has been recorded.
     input_name : str, default="X"
         For messages.
@@ -79,7 +79,7 @@ def in_chunks(
     found : dask.array.Array of shape (n_samples, *shape)
     """
     name = type(estimator).__name__
-    sent = None if source is None else source.sent()
+    sent = None if streams is None else streams.sent()
     work = _ChunkWork(method, sent, name, input_name)
     dtype = X.dtype if X.dtype in DTYPES else np.dtype(float)
     return map_chunks(work, X, shape, dtype, name)

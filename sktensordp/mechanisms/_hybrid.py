@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..noise._piecewise import (
     HYBRID_FROM,
     LARGEST_EPSILON,
-    HybridLaw,
-    hybrid_law,
+    HybridDistribution,
+    hybrid_distribution,
     subsets,
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
@@ -63,32 +63,32 @@ class SampledEntries:
     ----------
     domain : SensitivitySet
         With a box.
-    law : HybridLaw
+    law : HybridDistribution
         Of one entry.
     n_sampled : int
         How many entries of a sample.
     """
 
     domain: SensitivitySet
-    law: HybridLaw
+    distribution: HybridDistribution
     n_sampled: int
 
     @property
     def coefficients(self) -> tuple[float, float]:
         """c0 and c2: a released entry at t in [-1, 1] has the variance c0 + c2 t^2."""
-        c0, c2 = map(float, self.law.variance_coefficients)
+        c0, c2 = map(float, self.distribution.variance_coefficients)
         scale = self.domain.n_entries / self.n_sampled
         return scale * c0, scale * c2 + (scale - 1)
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Released samples.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_entries), float32 or float64
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -103,19 +103,19 @@ class SampledEntries:
         ) -> NDArray[np.floating]:
             chosen = subsets(bits, len(block), block.shape[1], self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
-            t = self.law.randomize(index.ravel(), bits).reshape(chosen.shape)
+            t = self.distribution.randomize(index.ravel(), bits).reshape(chosen.shape)
             noisy = _of(centre, chosen) + _of(reach, chosen) * t
             released = np.empty_like(block)
             released[:] = centre
             np.put_along_axis(released, chosen, noisy, axis=1)
             return released
 
-        return by_tiles(noisy_subset, samples, source, whole_samples=True)
+        return by_tiles(noisy_subset, samples, streams, whole_samples=True)
 
     def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
         """Variance of every released entry, of the shape of `samples`, float64."""
         index = self._index(samples, slice(None)).astype(float)
-        t = 2 * index / self.law.n_steps - 1
+        t = 2 * index / self.distribution.n_steps - 1
         c0, c2 = self.coefficients
         return np.square(self.domain.width / 2) * (c0 + c2 * t**2)
 
@@ -123,8 +123,8 @@ class SampledEntries:
         """Nearest of the steps from one end of an entry's range to the other."""
         low, high = _of(self.domain.low, entries), _of(self.domain.high, entries)
         steps = np.clip(values, low, high, dtype=float) - low
-        steps *= self.law.n_steps / (high - low)
-        return np.minimum(np.rint(steps), self.law.n_steps).astype(np.uint64)
+        steps *= self.distribution.n_steps / (high - low)
+        return np.minimum(np.rint(steps), self.distribution.n_steps).astype(np.uint64)
 
 
 def _of(bound: Any, entries: Any) -> Any:
@@ -228,7 +228,7 @@ class HybridMechanism(LocalMechanism):
             return math.prod(self.sample_shape_)
         return self._plan.n_sampled
 
-    def _design(self, shape: tuple[int, ...]) -> tuple[HybridLaw, int] | None:
+    def _design(self, shape: tuple[int, ...]) -> tuple[HybridDistribution, int] | None:
         """Law of an entry and how many entries; None where nothing is randomised."""
         epsilon = float(self.epsilon)
         if math.isinf(epsilon):
@@ -236,7 +236,7 @@ class HybridMechanism(LocalMechanism):
         n_sampled = best_n_sampled(epsilon, math.prod(shape))
         # n_sampled times the float below the quotient is not above epsilon.
         share = max(math.nextafter(epsilon / n_sampled, 0.0), 5e-324)
-        return hybrid_law(share), n_sampled
+        return hybrid_distribution(share), n_sampled
 
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
@@ -251,6 +251,6 @@ class HybridMechanism(LocalMechanism):
         variance = np.square(domain.width / 2) * largest
         variance = variance.reshape(shape) if np.ndim(variance) else float(variance)
         error = float(np.sum(np.square(domain.widths / 2))) * largest
-        one = PureDpEvent(plan.law.epsilon)
+        one = PureDpEvent(plan.distribution.epsilon)
         event = dp_event.SelfComposedDpEvent(one, plan.n_sampled)
         return plan, event, variance, error

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from ..privacy import gaussian_mu
 from ..privacy.accounting._randomized_response import (
-    LevelLaw,
+    LevelDistribution,
     optimal_composition_delta,
 )
 
@@ -43,7 +43,7 @@ class LevelDesign:
 
     Attributes
     ----------
-    law : LevelLaw
+    law : LevelDistribution
         How a level moves that is not kept.
     keep : float
         Probability of keeping an entry of weight 0.
@@ -56,7 +56,7 @@ class LevelDesign:
         the level.
     """
 
-    law: LevelLaw
+    distribution: LevelDistribution
     keep: float
     shares: np.ndarray
     counts: np.ndarray
@@ -69,7 +69,7 @@ class LevelDesign:
 
     @cached_property
     def _moves(self) -> NDArray[np.float64]:
-        return self.law.moves()
+        return self.distribution.moves()
 
     @cached_property
     def _rounded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -80,7 +80,7 @@ class LevelDesign:
     @property
     def moves(self) -> NDArray[np.int64] | None:
         """Integer weights of the moves, of a common sum; None for "geometric"."""
-        if self.law.noise == "geometric":
+        if self.distribution.noise == "geometric":
             return None
         weights, rest = self._rounded
         weights = weights.copy()
@@ -90,7 +90,7 @@ class LevelDesign:
     @property
     def residual(self) -> float:
         """Largest |log ratio| of an integer weight to what it stands for."""
-        if self.law.noise == "geometric":
+        if self.distribution.noise == "geometric":
             return 0.0
         weights, rest = self._rounded
         least = float(weights.min())
@@ -113,7 +113,9 @@ class LevelDesign:
         keeps, group = self.keeps, _groups(self.shares)
         parts = [
             dp_event.SelfComposedDpEvent(
-                RandomizedResponseDpEvent(self.law, float(keeps[group == g].max())),
+                RandomizedResponseDpEvent(
+                    self.distribution, float(keeps[group == g].max())
+                ),
                 int(self.counts[group == g].sum()),
             )
             for g in np.unique(group)
@@ -150,7 +152,7 @@ class LevelDesign:
         are D^-1 K with K symmetric and D diagonal, so that one decomposition of
         D^-1/2 K D^-1/2 serves the probabilities of keeping of all kinds.
         """
-        levels = np.arange(self.law.n_levels, dtype=float)
+        levels = np.arange(self.distribution.n_levels, dtype=float)
         if not self.debias:
             return np.broadcast_to(levels, (self.shares.size, levels.size))
         moves = self._moves
@@ -168,10 +170,10 @@ class LevelDesign:
         -------
         means, variances : ndarray of shape (n_kinds, n_levels)
         """
-        levels = np.arange(self.law.n_levels, dtype=float)
+        levels = np.arange(self.distribution.n_levels, dtype=float)
         keeps = self.keeps[:, None]
-        if self.law.noise == "geometric":
-            spread = 0.5 / math.sinh(self.law.rate / 2) ** 2
+        if self.distribution.noise == "geometric":
+            spread = 0.5 / math.sinh(self.distribution.rate / 2) ** 2
             means = np.broadcast_to(levels, (keeps.size, levels.size))
             return means, np.broadcast_to((1 - keeps) * spread, means.shape)
         moves, outputs = self._moves, self.outputs
@@ -189,8 +191,8 @@ class LevelDesign:
         Infinite where no output has the level as its mean.
         """
         means, variances = self.moments()
-        bias = np.abs(means - np.arange(self.law.n_levels))
-        if self.debias and not bias.max() < _UNBIASED * self.law.n_levels:
+        bias = np.abs(means - np.arange(self.distribution.n_levels))
+        if self.debias and not bias.max() < _UNBIASED * self.distribution.n_levels:
             return np.full(means.shape, math.inf)
         return variances + bias**2
 
@@ -244,8 +246,8 @@ def design_levels(
         if noise == "geometric":
             # Its sampler takes fractions of integers.
             rate = max(math.floor(rate / _RATE_UNIT), 1) * _RATE_UNIT
-        law = LevelLaw(noise, n_levels, rate)
-        return LevelDesign(law, keep, shares, counts, debias)
+        distribution = LevelDistribution(noise, n_levels, rate)
+        return LevelDesign(distribution, keep, shares, counts, debias)
 
     def largest(
         make: Callable[[float], LevelDesign], start: float
@@ -254,7 +256,7 @@ def design_levels(
 
     if epsilon < _SMALLEST:
         raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
-    span = LevelLaw.span_of(noise, n_levels)
+    span = LevelDistribution.span_of(noise, n_levels)
     found: LevelDesign | None
     if keep is not None and rate is not None:
         found = design(keep, rate)
@@ -270,7 +272,7 @@ def design_levels(
         def shared(share: float, budget: float, *kinds: NDArray[Any]) -> LevelDesign:
             """`share` of an entry's budget for the moves, the rest for keeping."""
             rate = share * budget / span
-            keep = design(0.0, rate).law.keep(budget)
+            keep = design(0.0, rate).distribution.keep(budget)
             return design(keep, rate, *kinds)
 
         found = _best(shared, noise, n_levels, _few(shares, counts), epsilon, delta)
@@ -417,7 +419,7 @@ def _limit_budget(
 
     def excess(log_budget: float) -> float:
         design = shared(share, math.exp(log_budget))
-        first, last = design.law.extreme_pair(design.keep)
+        first, last = design.distribution.extreme_pair(design.keep)
         return math.log((first - last) @ np.log(first / last) / target)
 
     most = math.log(_LARGEST)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet
@@ -232,8 +232,8 @@ class ExactAnswers:
         self.workload = workload
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource | None
+        self, samples: NDArray[np.floating], streams: NoiseStreams | None
     ) -> NDArray[np.floating]:
-        """Answers; `source` is not used."""
+        """Answers; `streams` are not used."""
         answers = mode_products(samples.reshape(-1, *self.shape), self.workload)
         return answers.reshape(len(samples), -1).astype(samples.dtype, copy=False)

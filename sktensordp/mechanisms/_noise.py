@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._sklearn_compat import effective_n_threads
 from ..noise import GaussianLattice, LaplaceLattice
 from ..privacy.calibration._sensitivity import SensitivitySet
@@ -43,7 +43,7 @@ def sample_parts(samples: NDArray[np.floating]) -> list[slice]:
 def by_tiles(
     of_tile: Callable[..., NDArray[Any]],
     samples: NDArray[np.floating],
-    source: NoiseSource | None,
+    streams: NoiseStreams | None,
     *,
     whole_samples: bool = False,
 ) -> NDArray[np.floating]:
@@ -54,7 +54,7 @@ def by_tiles(
     of_tile : callable
         Of a block, its own stream of random bits, and its rows and columns (slices).
     samples : ndarray of shape (n_samples, n_entries), float32 or float64
-    source : NoiseSource or None
+    streams : NoiseStreams or None
         None where nothing is drawn.
     whole_samples : bool, default=False
         Whether a tile has all columns.
@@ -69,7 +69,7 @@ def by_tiles(
 
     def work(number: int) -> None:
         rows, part = tiles[number]
-        bits = None if source is None else source.stream(number)
+        bits = None if streams is None else streams.stream(number)
         made[rows, part] = of_tile(samples[rows, part], bits, rows, part)
 
     with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
@@ -85,9 +85,9 @@ class Clipping:
     domain: SensitivitySet
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource | None
+        self, samples: NDArray[np.floating], streams: NoiseStreams | None
     ) -> NDArray[np.floating]:
-        """Clipped samples; `source` is not used."""
+        """Clipped samples; `streams` are not used."""
         fractions = self.domain.segments(samples)
 
         def clipped(
@@ -111,14 +111,14 @@ class AddedNoise:
     lattice: GaussianLattice | LaplaceLattice
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Noisy samples.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_entries), float32 or float64
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -134,7 +134,7 @@ class AddedNoise:
                 block = self.domain.clip(block, columns, fractions[rows])
             return self.lattice.randomize(block, bits, columns)
 
-        return by_tiles(noisy, samples, source)
+        return by_tiles(noisy, samples, streams)
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ class WhitenedNoise:
     limit: float
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Noisy samples.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_entries), float32 or float64
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -195,7 +195,7 @@ class WhitenedNoise:
             flat = np.ascontiguousarray(white).reshape(len(block), -1)
             for columns in _parts(flat.shape[1], _TILE):
                 flat[:, columns] = self.lattice.randomize(
-                    flat[:, columns], source.stream(number), columns
+                    flat[:, columns], streams.stream(number), columns
                 )
                 number += 1
             noisy = mode_products(flat.reshape(white.shape), self.colouring)

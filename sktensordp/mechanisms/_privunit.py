@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..noise._cap import CapSampler
 from ..privacy.calibration._privunit import (
     PrivUnitDesign,
@@ -141,14 +141,14 @@ class LiftedRelease:
     cap: CalibratedCap
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Unbiased estimates of the clipped samples.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_entries), float32 or float64
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -166,7 +166,7 @@ class LiftedRelease:
             noisy += self.centre
             return noisy
 
-        return by_tiles(estimated, samples, source, whole_samples=True)
+        return by_tiles(estimated, samples, streams, whole_samples=True)
 
     def _lifted(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
         """Unit vectors whose first entries are (x - centre) / radius."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from ..exceptions import PrivacyLeakWarning
 from ..noise import GaussianLattice, gaussian_lattice
@@ -325,14 +325,14 @@ class Projections:
     inner: GaussianLattice | None
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Estimates of A^T A.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_rows * n_features)
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -353,7 +353,7 @@ class Projections:
                 estimates[i] = rows.T @ rows
                 continue
             root = np.linalg.qr(rows, mode="r")
-            bits, size = source.stream(i), (self.n_projections, len(root))
+            bits, size = streams.stream(i), (self.n_projections, len(root))
             normals = self.inner.randomize(np.zeros(size), bits)
             draws = self.outer.randomize(normals @ root, bits)
             # From here on all is post-processing.

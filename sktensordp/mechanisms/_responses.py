@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseSource
+from .._random import NoiseStreams
 from ..noise import (
     GaussianLattice,
     LaplaceLattice,
@@ -69,19 +69,19 @@ class LevelResponse:
         kinds: NDArray[np.integer] | None,
     ) -> Self:
         """The plan that carries out a design."""
-        law = design.law
-        scale = 1 / law.rate if law.rate else math.inf
-        if law.noise == "gaussian":
+        distribution = design.distribution
+        scale = 1 / distribution.rate if distribution.rate else math.inf
+        if distribution.noise == "gaussian":
             scale = math.sqrt(scale / 2)
         moves = design.moves
         return cls(
             domain,
-            law.n_levels,
+            distribution.n_levels,
             float(design.keeps.max()) if kinds is None else design.keep,
             scale,
             (design.keeps * _KEEP_TOTAL).astype(np.int64),
             0 if kinds is None else kinds,
-            law.rate.as_integer_ratio() if moves is None else moves,
+            distribution.rate.as_integer_ratio() if moves is None else moves,
             design.outputs,
             *design.moments(),
         )
@@ -124,14 +124,14 @@ class LevelResponse:
         return (squares - between(self.means) ** 2) * self.step**2
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Released samples.
 
         Parameters
         ----------
         samples : ndarray of shape (n_samples, n_entries), float32 or float64
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -152,7 +152,7 @@ class LevelResponse:
             step = _columns_of(self.step, columns)
             return _columns_of(self.domain.low, columns) + found * step
 
-        return by_tiles(moved, samples, source)
+        return by_tiles(moved, samples, streams)
 
     def _around(
         self, block: NDArray[np.floating], columns: slice
@@ -243,7 +243,7 @@ class PublishedResponse:
         return np.broadcast_to(self.noise_variance, samples.shape).copy()
 
     def randomize(
-        self, samples: NDArray[np.floating], source: NoiseSource
+        self, samples: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
         """Released samples, of the shape and type of `samples`."""
         thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
@@ -262,4 +262,4 @@ class PublishedResponse:
             noisy = self.lattice.randomize(block, bits, columns)
             return np.where(kept, block, noisy)
 
-        return by_tiles(kept_or_moved, samples, source)
+        return by_tiles(kept_or_moved, samples, streams)

@@ -18,7 +18,7 @@ from .._sklearn_compat import routing_enabled
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import collect
-from ..privacy._searches import Found, Setting
+from ..privacy._searches import Context, Findings
 
 __all__ = [
     "check_metadata",
@@ -60,7 +60,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
     for step in steps_of(estimator):
         if hasattr(type(step), "_planned_guarantee"):
             found.append(_planned(step, sample_shape))
-        elif collect(step, Setting(planned=True)).releases:
+        elif collect(step, Context(planned=True)).releases:
             raise ValueError(
                 f"How often {type(step).__name__} fits private estimators is not known "
                 f"beforehand; search the private estimator, or a Pipeline of it."
@@ -206,16 +206,16 @@ def _named(estimator: Any) -> list[tuple[str, Any]]:
     return [(n, s) for n, s in estimator.steps if s is not None and s != "passthrough"]
 
 
-def _read(estimator: Any) -> Iterator[tuple[str, Any, Found]]:
+def _read(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
     """Name of each step, the step, and what is found in it."""
     noisy = False
     for name, step in _named(estimator):
         if not hasattr(type(step), "_planned_guarantee"):
-            yield name, step, collect(step, Setting(planned=True, noisy=noisy))
+            yield name, step, collect(step, Context(planned=True, noisy=noisy))
             continue
         learns = getattr(step, "_learns_in_fit", False) and not noisy
         learners = [type(step).__name__] if learns else []
-        yield name, step, Found(unprotected=step._unprotected(), learners=learners)
+        yield name, step, Findings(unprotected=step._unprotected(), learners=learners)
         noisy = noisy or step._released_by == "transform"
 
 

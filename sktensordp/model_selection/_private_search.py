@@ -36,8 +36,12 @@ from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..noise._lattice import LaplaceLattice
 from ..privacy import PrivacyGuarantee, compose, privacy_of
-from ..privacy.accounting._repetitions import RepetitionLaw, negative_binomial, poisson
-from ..privacy.budgets._preauthorized import covered
+from ..privacy.accounting._repetitions import (
+    RepetitionDistribution,
+    negative_binomial,
+    poisson,
+)
+from ..privacy.budgets._preauthorized import run_preauthorized
 from ._groups import Rows, Split, Users, check_groups, groups_of, seed_of, uses_of
 from ._plan import (
     check_metadata,
@@ -291,8 +295,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # Callbacks do not learn how many were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
             self._metadata = getattr(self, "_metadata", frozenset()) | params.keys()
-            with self._release(guarantee, anew=True) as source:
-                bits = source.stream(0)
+            with self._release(guarantee, anew=True) as streams:
+                bits = streams.stream(0)
                 splits = groups.splits(
                     X, y, self.cv, float(self.test_size), bits, group_of_row
                 )
@@ -309,7 +313,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                         candidate, (X, y, metadata), splits, (score, groups), fit
                     )
                     total = np.array([float(sum(steps for steps, _ in fits))])
-                    noisy = float(lattice.randomize(total, source.stream(number))[0])
+                    noisy = float(lattice.randomize(total, streams.stream(number))[0])
                     if noisy > best[1]:
                         best = params, noisy, fits[0][1]
             self.best_params_, noisy, kept = best
@@ -322,7 +326,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 self.best_estimator_ = kept
             elif self._fits_again:
                 again = self._candidate(self.best_params_)
-                self.best_estimator_ = covered(
+                self.best_estimator_ = run_preauthorized(
                     fit, partial(again.fit, **metadata), X, y
                 )
             self._publish(reported, len(splits))
@@ -352,7 +356,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     def _plan(
         self, shape: tuple[int, ...]
     ) -> tuple[
-        PrivacyGuarantee, Rows | Users, RepetitionLaw, LaplaceLattice, PrivacyGuarantee
+        PrivacyGuarantee,
+        Rows | Users,
+        RepetitionDistribution,
+        LaplaceLattice,
+        PrivacyGuarantee,
     ]:
         """Guarantee of a fit; whose scores count; law of tries; noise; guarantee."""
         from ..privacy.accounting._events import PureDpEvent
@@ -362,7 +370,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         groups = groups_of(self.estimator, fit.unit, self.cv, float(self.test_size))
         for candidate in self._listed():
             self._check_candidate(candidate, fit, groups, shape)
-        law, uses = self._law(), uses_of(groups, self.cv)
+        law, uses = self._distribution(), uses_of(groups, self.cv)
         lattice = laplace_lattice(
             -np.inf, np.inf, float(self.score_epsilon), step=1.0,
             l1=float(STEPS * max(tested for _, tested in uses)),
@@ -462,13 +470,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "rank_test_score": np.array([1], dtype=np.int32),
         }
 
-    def _law(self) -> RepetitionLaw:
+    def _distribution(self) -> RepetitionDistribution:
         if self.law == "poisson":
             return poisson(float(self.n_iter))
         return negative_binomial(float(self.n_iter), float(self.eta))
 
     def _guarantee(
-        self, fit: PrivacyGuarantee, one_try: PrivacyGuarantee, law: RepetitionLaw
+        self,
+        fit: PrivacyGuarantee,
+        one_try: PrivacyGuarantee,
+        law: RepetitionDistribution,
     ) -> PrivacyGuarantee:
         """Of the choice, and of the last fit."""
         from ..privacy.accounting._events import SelectionDpEvent
@@ -639,11 +650,11 @@ def _fitted(
             one.set_callbacks()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        covered(planned, fit, fitting, safe_indexing(y, split.train))
+        run_preauthorized(planned, fit, fitting, safe_indexing(y, split.train))
         # What was folded in stays with the score.
         scored = copy.copy(candidate) if len(split.history) else candidate
         _fold_in(scored, X, y, split.history)
         # What a mechanism draws to score is not released: the score is.
         answers = safe_indexing(y, split.test)
-        steps = covered(None, score.steps, scored, held_out, answers)
+        steps = run_preauthorized(None, score.steps, scored, held_out, answers)
     return groups.total(steps, held_out), candidate

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from ._discrete import _below
 
-__all__ = ["HYBRID_FROM", "LARGEST_EPSILON", "HybridLaw", "hybrid_law", "subsets"]
+__all__ = [
+    "HYBRID_FROM",
+    "LARGEST_EPSILON",
+    "HybridDistribution",
+    "hybrid_distribution",
+    "subsets",
+]
 
 # ln of the paper's e^eps*, Lemma 3: below it, two points alone are better.
 _ROOT = 405 * math.sqrt(241)
@@ -34,7 +40,7 @@ _DECIMALS = Context(prec=60, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True)
-class HybridLaw:
+class HybridDistribution:
     """A mixture of two laws, each pure: which one was drawn may be known.
 
     With probability `mixture`, the Piecewise mechanism: a uniform position in the
@@ -144,7 +150,7 @@ class HybridLaw:
         return _below(bits, 2 * self.n_steps, index.size) < threshold
 
 
-def hybrid_law(epsilon: float, n_steps: int = _N_STEPS) -> HybridLaw:
+def hybrid_distribution(epsilon: float, n_steps: int = _N_STEPS) -> HybridDistribution:
     """Law for one value under pure `epsilon`, as close to it as integers come.
 
     Parameters
@@ -156,7 +162,7 @@ def hybrid_law(epsilon: float, n_steps: int = _N_STEPS) -> HybridLaw:
 
     Returns
     -------
-    law : HybridLaw
+    law : HybridDistribution
         Its ``epsilon`` is at most the one asked for.
 
     Raises
@@ -176,7 +182,7 @@ def hybrid_law(epsilon: float, n_steps: int = _N_STEPS) -> HybridLaw:
     if min(focus, honesty) < 1:
         raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     mixture = 0.0 if epsilon <= HYBRID_FROM else -math.expm1(-epsilon / 2)
-    return HybridLaw(n_steps, window, round(mixture * _UNIT), focus, honesty)
+    return HybridDistribution(n_steps, window, round(mixture * _UNIT), focus, honesty)
 
 
 def subsets(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy import PrivacyGuarantee, compose, privacy_of
 from ..privacy._numbers import shown
 from ..privacy._parts import collect
-from ..privacy._searches import Setting
+from ..privacy._searches import Context
 
 __all__ = [
     "check_labels",
@@ -43,7 +43,7 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
 
     candidate = clone(search.estimator).set_params(**clone(params, safe=False))
     like = getattr(search, "best_estimator_", None)
-    releases = collect(candidate, Setting(planned=True, like=like, fixed=True)).releases
+    releases = collect(candidate, Context(planned=True, like=like, fixed=True)).releases
     planned = [r.guarantee for r in releases for _ in range(r.in_fit)]
     found = [guarantee for guarantee in planned if guarantee is not None]
     if not found or len(found) < len(planned):

@@ -33,7 +33,7 @@ def column_names(model: Any) -> list[list[str | None]]:
     if hasattr(inner, "columns"):
         found = _of_tucker(inner.columns)
     else:
-        found = _of_cp(inner.held)
+        found = _of_cp(inner.fixed)
         if hasattr(model.decomposition_, "core"):
             # A CP in the form of a Tucker: one column of ones stands for all of them.
             found = [
@@ -46,12 +46,12 @@ def column_names(model: Any) -> list[list[str | None]]:
     return found
 
 
-def _of_cp(held: NDArray[np.bool_]) -> list[list[str | None]]:
+def _of_cp(fixed: NDArray[np.bool_]) -> list[list[str | None]]:
     """From the columns that are held at one or at features, by mode and column."""
-    n_modes, n_columns = held.shape
-    has_biases = np.array_equal(held[:, :n_modes], ~np.eye(n_modes, dtype=bool))
+    n_modes, n_columns = fixed.shape
+    has_biases = np.array_equal(fixed[:, :n_modes], ~np.eye(n_modes, dtype=bool))
     n_biases = n_modes if has_biases else 0
-    terms = np.flatnonzero(~held.any(axis=0))
+    terms = np.flatnonzero(~fixed.any(axis=0))
     first = n_biases + len(terms)
 
     def name(mode: int, column: int) -> str | None:

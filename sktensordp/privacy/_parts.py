@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._guarantee import PrivacyGuarantee, unit_name
-from ._searches import Found, Release, Setting, collect_search, is_search, unseen
+from ._searches import Context, Findings, Release, collect_search, is_search, unseen
 
 __all__ = ["collect"]
 
@@ -17,7 +17,7 @@ __all__ = ["collect"]
 _Hidden = tuple[Any, PrivacyGuarantee | None]
 
 
-def collect(obj: Any, setting: Setting) -> Found:
+def collect(obj: Any, context: Context) -> Findings:
     """What is found in an estimator: releases, what is unprotected, what it passes on.
 
     Where its class states a guarantee, that is what counts, whatever it is made of.
@@ -25,33 +25,33 @@ def collect(obj: Any, setting: Setting) -> Found:
     Parameters
     ----------
     obj : estimator
-    setting : Setting
+    setting : Context
 
     Returns
     -------
-    found : Found
+    found : Findings
     """
     from sklearn.frozen import FrozenEstimator
 
     if isinstance(obj, FrozenEstimator):
         # No search fits it again: what it guarantees is what it was fitted for.
-        found = collect(obj.estimator, Setting(noisy=setting.noisy))
-        found.fixed = setting.fixed and setting.like is obj
+        findings = collect(obj.estimator, Context(noisy=context.noisy))
+        findings.fixed = context.fixed and context.like is obj
         # It learned before, and its fit does nothing.
-        found.learners, found.learners_of_y = [], []
-        return found
+        findings.learners, findings.learners_of_y = [], []
+        return findings
     if hasattr(type(obj), "_planned_guarantee"):
-        return _of_private(obj, setting)
-    if is_search(obj) and (setting.planned or hasattr(obj, "cv_results_")):
-        read = collect_search(obj, setting, collect)
+        return _of_private(obj, context)
+    if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
+        read = collect_search(obj, context, collect)
     elif type(obj) in (readers := _readers()):
-        read = readers[type(obj)](obj, setting)
+        read = readers[type(obj)](obj, context)
     else:
         read = None
-    return _with_published_ids(_of_other(obj, setting) if read is None else read)
+    return _with_published_ids(_of_other(obj, context) if read is None else read)
 
 
-def _readers() -> dict[type, Callable[[Any, Setting], Found]]:
+def _readers() -> dict[type, Callable[[Any, Context], Findings]]:
     """How the estimators of scikit-learn that pass data to others are read.
 
     Not those of other packages, also where they are subclasses: a pipeline that
@@ -71,36 +71,36 @@ def _readers() -> dict[type, Callable[[Any, Setting], Found]]:
     }
 
 
-def _of_private(obj: Any, setting: Setting) -> Found:
+def _of_private(obj: Any, context: Context) -> Findings:
     """An estimator that states a guarantee."""
-    found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
-    found.unprotected += obj._unprotected()
-    found.dense = bool(getattr(obj, "_dense", False))
+    findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
+    findings.unprotected += obj._unprotected()
+    findings.dense = bool(getattr(obj, "_dense", False))
     name, by = type(obj).__name__, obj._released_by
     guarantee: PrivacyGuarantee | None = None
     why = ""
-    if setting.planned:
-        guarantee, why = _planned(obj, setting)
-        found.unprotected += [why] if why else []
+    if context.planned:
+        guarantee, why = _planned(obj, context)
+        findings.unprotected += [why] if why else []
     elif hasattr(obj, "privacy_guarantee_"):
         guarantee = obj.privacy_guarantee_
     else:  # it has not been fitted: nothing was released
-        return found
+        return findings
     in_pass = int(by == "transform")
-    found.releases += [Release(f"{by} of {name}", guarantee, 1, in_pass, why)]
+    findings.releases += [Release(f"{by} of {name}", guarantee, 1, in_pass, why)]
     if guarantee is not None and guarantee.protects and in_pass:
-        found.noisy = True
-    return found
+        findings.noisy = True
+    return findings
 
 
-def _planned(obj: Any, setting: Setting) -> tuple[PrivacyGuarantee | None, str]:
+def _planned(obj: Any, context: Context) -> tuple[PrivacyGuarantee | None, str]:
     """Guarantee that fits with these parameters will have, or None and why."""
     try:
-        guarantee = obj._planned_guarantee(setting.like)
+        guarantee = obj._planned_guarantee(context.like)
     except (TypeError, ValueError) as error:
         return None, str(error)
-    shape, seen = (_tensor_shape(one) for one in (obj, setting.like))
-    if obj._released_by == "fit" or (setting.fixed and shape == seen):
+    shape, seen = (_tensor_shape(one) for one in (obj, context.like))
+    if obj._released_by == "fit" or (context.fixed and shape == seen):
         return guarantee, ""
     if not guarantee.protects:
         return guarantee, ""
@@ -143,45 +143,47 @@ def _of_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     return replace(guarantee, event=event)
 
 
-def _keeps_shape(obj: Any, setting: Setting) -> bool:
+def _keeps_shape(obj: Any, context: Context) -> bool:
     """Whether `obj` passes on what has the shape that it has in the fitted object."""
     from sklearn.base import OneToOneFeatureMixin
 
-    like = setting.like
-    return setting.fixed and all(
+    like = context.like
+    return context.fixed and all(
         isinstance(x, OneToOneFeatureMixin) for x in (obj, like)
     )
 
 
-def _of_other(obj: Any, setting: Setting) -> Found:
+def _of_other(obj: Any, context: Context) -> Findings:
     """An estimator that gives no guarantee; private ones in it are used unseen."""
     name = type(obj).__name__
-    hidden = _hidden(obj, setting)
+    hidden = _hidden(obj, context)
     if hidden and not isinstance(obj, (list, tuple, set, dict)):
         return _of_hidden(name, hidden)
-    found = Found(noisy=setting.noisy, fixed=_keeps_shape(obj, setting))
+    findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     if type(obj) in _stateless():
         function = name == "FunctionTransformer" and not _is_identity(obj)
-        if function and not setting.noisy:
-            found.unprotected += [
+        if function and not context.noisy:
+            findings.unprotected += [
                 f"{name} must compute each row from that row alone; its function is "
                 f"not checked."
             ]
-    elif setting.noisy:
-        found.unprotected += [
+    elif context.noisy:
+        findings.unprotected += [
             f"What {name} learned from y, if it was passed any; X came to it with "
             f"noise."
         ]
     elif hasattr(obj, "_unprotected"):
-        found.unprotected += obj._unprotected()
+        findings.unprotected += obj._unprotected()
     else:
-        found.unprotected += [f"What {name} learned in its fit; it gives no guarantee."]
-        found.learners += [name]
-    if name in found.learners or setting.noisy:
-        found.learners_of_y += [name] if _may_read_y(obj) else []
+        findings.unprotected += [
+            f"What {name} learned in its fit; it gives no guarantee."
+        ]
+        findings.learners += [name]
+    if name in findings.learners or context.noisy:
+        findings.learners_of_y += [name] if _may_read_y(obj) else []
     if getattr(obj, "_publishes_ids", False):
-        found.publishers += [name]
-    return found
+        findings.publishers += [name]
+    return findings
 
 
 def _may_read_y(obj: Any) -> bool:
@@ -214,25 +216,25 @@ def _stateless() -> tuple[type, ...]:
     )
 
 
-def _of_hidden(name: str, hidden: Iterable[_Hidden]) -> Found:
-    found = Found()
+def _of_hidden(name: str, hidden: Iterable[_Hidden]) -> Findings:
+    findings = Findings()
     for part, guarantee in hidden:
         inner = type(part).__name__
         why = f"How often {name} fits {inner} cannot be seen."
         what = f"{part._released_by} of {inner} in {name}"
         if guarantee is None:
-            found.releases += [Release(what, None, why=why)]
+            findings.releases += [Release(what, None, why=why)]
         else:
-            found.releases += [unseen(what, guarantee, why)]
-        found.unprotected += [why]
-    return found
+            findings.releases += [unseen(what, guarantee, why)]
+        findings.unprotected += [why]
+    return findings
 
 
-def _hidden(obj: Any, setting: Setting) -> list[_Hidden]:
+def _hidden(obj: Any, context: Context) -> list[_Hidden]:
     """Private estimators in an object, one of each kind, and a guarantee of each."""
-    found: dict[type, dict[tuple[str | int, str], _Hidden]] = {}
+    findings: dict[type, dict[tuple[str | int, str], _Hidden]] = {}
     kinds = {type(part) for part in _parts(obj)}
-    for part in [*_parts(obj), *_parts(setting.like)]:
+    for part in [*_parts(obj), *_parts(context.like)]:
         if type(part) not in kinds:
             continue
         guarantee = getattr(part, "privacy_guarantee_", None)
@@ -240,13 +242,13 @@ def _hidden(obj: Any, setting: Setting) -> list[_Hidden]:
             try:
                 guarantee = part._planned_guarantee(None)
             except (TypeError, ValueError):
-                found.setdefault(type(part), {})
+                findings.setdefault(type(part), {})
                 continue
         key = guarantee.unit, guarantee.relation
-        found.setdefault(type(part), {})[key] = (part, guarantee)
+        findings.setdefault(type(part), {})[key] = (part, guarantee)
     return [
         one
-        for kind, those in found.items()
+        for kind, those in findings.items()
         for one in those.values() or [(_first(obj, kind), None)]
     ]
 
@@ -285,9 +287,9 @@ def _parts(obj: Any) -> list[Any]:
     return parts
 
 
-def _of_pipeline(pipeline: Any, setting: Setting) -> Found:
-    found, at, before = Found(), setting, ""
-    others = dict(getattr(setting.like, "steps", ()))
+def _of_pipeline(pipeline: Any, context: Context) -> Findings:
+    findings, at, before = Findings(), context, ""
+    others = dict(getattr(context.like, "steps", ()))
     n_after = len(pipeline.steps) - 1
     for k, (name, step) in enumerate(pipeline.steps):
         like = others.get(name)
@@ -304,19 +306,19 @@ def _of_pipeline(pipeline: Any, setting: Setting) -> Found:
             ]
         if before and not at.noisy:
             one.unprotected += _units_after(before, one)
-        found.add(one)
+        findings.add(one)
         at, before = replace(at, noisy=one.noisy, fixed=one.fixed), type(step).__name__
-        found.raw = one.raw or (found.raw and not one.noisy)
-    found.noisy, found.fixed = at.noisy, at.fixed
-    return found
+        findings.raw = one.raw or (findings.raw and not one.noisy)
+    findings.noisy, findings.fixed = at.noisy, at.fixed
+    return findings
 
 
-def _units_after(before: str, found: Found) -> list[str]:
+def _units_after(before: str, findings: Findings) -> list[str]:
     """Units within a sample are those of what the step `before` passes on.
 
     That step may mix rows or cells of a sample. A whole sample stays one sample.
     """
-    units = [r.guarantee.unit for r in found.releases if r.guarantee is not None]
+    units = [r.guarantee.unit for r in findings.releases if r.guarantee is not None]
     return [
         f"The guarantee is for {unit_name(unit)} as {before} passes it on, not as it "
         f"is in X."
@@ -338,45 +340,45 @@ def _is_dropped(part: Any) -> bool:
     return isinstance(part, str) and part == "drop"
 
 
-def _of_union(union: Any, setting: Setting) -> Found:
-    others = dict(getattr(setting.like, "transformer_list", ()))
+def _of_union(union: Any, context: Context) -> Findings:
+    others = dict(getattr(context.like, "transformer_list", ()))
     parts = [
-        (name, part, others.get(name), setting.fixed and name in others, None)
+        (name, part, others.get(name), context.fixed and name in others, None)
         for name, part in union.transformer_list
         if not _is_dropped(part)
     ]
     active = {name for name, part in others.items() if not _is_dropped(part)}
-    return _side_by_side(union, parts, active, setting)
+    return _side_by_side(union, parts, active, context)
 
 
-def _of_columns(transformer: Any, setting: Setting) -> Found:
+def _of_columns(transformer: Any, context: Context) -> Findings:
     from sklearn.compose import make_column_selector
 
-    fitted = setting.like if setting.planned else transformer
+    fitted = context.like if context.planned else transformer
     widths = getattr(fitted, "output_indices_", {})
-    found = {
+    findings = {
         name: (part, columns)
         for name, part, columns in getattr(fitted, "transformers_", ())
     }
     given: Iterable[tuple[str, Any, Any, Any, bool]]
-    if setting.planned:
-        given = _planned_parts(transformer, fitted, found)
+    if context.planned:
+        given = _planned_parts(transformer, fitted, findings)
     else:
-        given = [(name, *those, None, True) for name, those in found.items()]
+        given = [(name, *those, None, True) for name, those in findings.items()]
     parts = []
     for name, part, columns, like, same in given:
         if _is_dropped(part) or _is_empty(columns):
             continue
         width = widths.get(name) if same else None
         n_columns = None if width is None else width.stop - width.start
-        parts.append((name, part, like, setting.fixed and same, n_columns))
+        parts.append((name, part, like, context.fixed and same, n_columns))
     active = {
         name
-        for name, (part, columns) in found.items()
+        for name, (part, columns) in findings.items()
         if not _is_dropped(part) and not _is_empty(columns)
     }
-    read = _side_by_side(transformer, parts, active, setting)
-    if setting.planned and not setting.noisy:
+    read = _side_by_side(transformer, parts, active, context)
+    if context.planned and not context.noisy:
         chosen = [columns for _, _, columns in transformer.transformers]
         if any(callable(c) and type(c) is not make_column_selector for c in chosen):
             read.learners.append(type(transformer).__name__)
@@ -384,14 +386,14 @@ def _of_columns(transformer: Any, setting: Setting) -> Found:
 
 
 def _planned_parts(
-    transformer: Any, fitted: Any, found: dict[str, tuple[Any, Any]]
+    transformer: Any, fitted: Any, findings: dict[str, tuple[Any, Any]]
 ) -> Iterator[tuple[str, Any, Any, Any, bool]]:
     """Name, part, columns (None: unknown), one like it, and if it saw the same."""
     others = {name: columns for name, _, columns in getattr(fitted, "transformers", ())}
     names = set()
     for name, part, columns in transformer.transformers:
-        same = name in found and name in others and _is_same(columns, others[name])
-        like, seen = found.get(name, (None, None))
+        same = name in findings and name in others and _is_same(columns, others[name])
+        like, seen = findings.get(name, (None, None))
         if same:
             names.add(name)
         elif callable(columns):
@@ -405,7 +407,7 @@ def _planned_parts(
         and len(names) == len(transformer.transformers)
     )
     # Where nothing was left, the fitted one has no remainder.
-    like, seen = found.get("remainder", (None, ()))
+    like, seen = findings.get("remainder", (None, ()))
     yield "remainder", transformer.remainder, seen if same else None, like, same
 
 
@@ -436,84 +438,84 @@ def _side_by_side(
     obj: Any,
     parts: Sequence[tuple[str, Any, Any, bool, int | None]],
     active: set[str],
-    setting: Setting,
-) -> Found:
+    context: Context,
+) -> Findings:
     """What parts reveal of the same rows: it adds up; what has no noise is named.
 
     The parts come with a name, a fitted one like it, whether it saw the same columns,
     and the number of columns passed on (None if unknown); `active` has the names of
     the fitted parts.
     """
-    found = Found(noisy=True)
-    found.fixed = {name for name, *_ in parts} == active
+    findings = Findings(noisy=True)
+    findings.fixed = {name for name, *_ in parts} == active
     for name, part, like, fixed, n_columns in parts:
         if _is_identity(part):
-            one = Found(noisy=setting.noisy, fixed=fixed and _is_identity(like))
+            one = Findings(noisy=context.noisy, fixed=fixed and _is_identity(like))
         else:
-            one = collect(part, replace(setting, like=like, fixed=fixed))
+            one = collect(part, replace(context, like=like, fixed=fixed))
         if not one.noisy:
             columns = "columns" if n_columns is None else f"{n_columns} column(s)"
             one.unprotected.append(
                 f"{type(obj).__name__} passes on {columns} that no noise mechanism "
                 f"made (part {name!r}), and what follows learns from them."
             )
-        found.add(one)
-        found.noisy &= one.noisy
-        found.fixed &= one.fixed
-        found.raw |= one.raw or not one.noisy
-    found.raw &= any(r.in_pass for r in found.releases)
-    return found
+        findings.add(one)
+        findings.noisy &= one.noisy
+        findings.fixed &= one.fixed
+        findings.raw |= one.raw or not one.noisy
+    findings.raw &= any(r.in_pass for r in findings.releases)
+    return findings
 
 
-def _of_voting(voting: Any, setting: Setting) -> Found:
-    found = Found(noisy=setting.noisy)
-    if setting.planned:
-        others = getattr(setting.like, "named_estimators_", {})
+def _of_voting(voting: Any, context: Context) -> Findings:
+    findings = Findings(noisy=context.noisy)
+    if context.planned:
+        others = getattr(context.like, "named_estimators_", {})
         for name, part in voting.estimators:
             if not _is_dropped(part):
-                found.add(collect(part, replace(setting, like=others.get(name))))
+                findings.add(collect(part, replace(context, like=others.get(name))))
     else:
         for part in getattr(voting, "estimators_", ()):
-            found.add(collect(part, setting))
-    return found
+            findings.add(collect(part, context))
+    return findings
 
 
-def _of_transformed_target(model: Any, setting: Setting) -> Found:
+def _of_transformed_target(model: Any, context: Context) -> Findings:
     from sklearn.linear_model import LinearRegression
 
-    transformer, regressor, like = model.transformer, model.regressor, setting.like
-    if setting.planned:
+    transformer, regressor, like = model.transformer, model.regressor, context.like
+    if context.planned:
         regressor = LinearRegression() if regressor is None else regressor
         like = getattr(like, "regressor_", None)
     else:
         transformer = getattr(model, "transformer_", None)
         regressor = getattr(model, "regressor_", None)
     name = type(model).__name__
-    hidden = _hidden([transformer, model.func, model.inverse_func], Setting())
-    found = Found()
+    hidden = _hidden([transformer, model.func, model.inverse_func], Context())
+    findings = Findings()
     if hidden:
         # It transforms y more than once, in part.
-        found.add(_of_hidden(name, hidden))
+        findings.add(_of_hidden(name, hidden))
     elif model.func is not None or not _is_identity(transformer):
         what = "func" if transformer is None else type(transformer).__name__
-        found.unprotected += [
+        findings.unprotected += [
             f"What {what} computes from y, all of it together: {name} passes y "
             f"through it before anything protects y."
         ]
-        found.learners_of_y += [what]
+        findings.learners_of_y += [what]
     if regressor is not None:
-        found.add(collect(regressor, replace(setting, like=like)))
-    found.noisy = setting.noisy
-    return found
+        findings.add(collect(regressor, replace(context, like=like)))
+    findings.noisy = context.noisy
+    return findings
 
 
-def _with_published_ids(found: Found) -> Found:
+def _with_published_ids(findings: Findings) -> Findings:
     """What is published of who is there, where everything of a user is protected."""
-    known = [r.guarantee for r in found.releases if r.guarantee is not None]
+    known = [r.guarantee for r in findings.releases if r.guarantee is not None]
     of_users = [one for one in known if isinstance(one.unit, int)]
-    for name in found.publishers if of_users else ():
+    for name in findings.publishers if of_users else ():
         why = f"{name} publishes the ids that occur; declare categories."
-        found.releases += [unseen(f"fit of {name}", of_users[0], why)]
+        findings.releases += [unseen(f"fit of {name}", of_users[0], why)]
     if of_users:
-        found.publishers = []
-    return found
+        findings.publishers = []
+    return findings

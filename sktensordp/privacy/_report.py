@@ -8,7 +8,7 @@ from typing import Any
 from ._guarantee import PrivacyGuarantee, compose
 from ._numbers import shown
 from ._parts import collect
-from ._searches import Found, Release, Setting, unseen
+from ._searches import Context, Findings, Release, unseen
 
 __all__ = ["PrivacyReport", "privacy_of"]
 
@@ -136,35 +136,37 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.unprotected[-1].partition(",")[0]
     "ColumnTransformer passes on 1 column(s) ... made (part 'remainder')"
     """
-    found = Found() if isinstance(obj, type) else collect(obj, Setting())
-    if not found.releases:
+    findings = Findings() if isinstance(obj, type) else collect(obj, Context())
+    if not findings.releases:
         raise TypeError(f"Nothing in this {type(obj).__name__} gives a guarantee.")
-    known = [r.guarantee for r in found.releases if r.guarantee is not None]
+    known = [r.guarantee for r in findings.releases if r.guarantee is not None]
     if not known:
-        raise TypeError(found.releases[0].why)
+        raise TypeError(findings.releases[0].why)
     releases = tuple(
         (r.name, r.in_fit, r.guarantee or _unplanned(r, known[0]))
-        for r in found.releases
+        for r in findings.releases
     )
-    unprotected = tuple(dict.fromkeys(found.unprotected))
-    return PrivacyReport(_whole(_total(releases), found), unprotected, releases)
+    unprotected = tuple(dict.fromkeys(findings.unprotected))
+    return PrivacyReport(_whole(_total(releases), findings), unprotected, releases)
 
 
-def _whole(parts: PrivacyGuarantee, found: Found) -> PrivacyGuarantee:
+def _whole(parts: PrivacyGuarantee, findings: Findings) -> PrivacyGuarantee:
     """Guarantee of all that is revealed: none where raw data reach what is fitted."""
     from dp_accounting import dp_event
 
-    learners = found.learners
+    learners = findings.learners
     if parts.unit == "entry":
         # Coordinates are public; values come as y, or as a dense X.
-        learners = found.learners_of_y + (found.learners if found.dense else [])
+        learners = findings.learners_of_y + (
+            findings.learners if findings.dense else []
+        )
     elif isinstance(parts.unit, int):
-        learners = found.learners + found.learners_of_y
+        learners = findings.learners + findings.learners_of_y
     kinds = dict.fromkeys(learners)
-    if not (kinds or found.raw) or not parts.protects:
+    if not (kinds or findings.raw) or not parts.protects:
         return parts
     said = [f"{', '.join(kinds)} learned from data without noise."] if kinds else []
-    said += ["Some columns are passed on without noise."] if found.raw else []
+    said += ["Some columns are passed on without noise."] if findings.raw else []
     said += [
         f"The private part alone has {parts._headline()}, counting only the data that "
         f"reached it. {parts.statement}"
@@ -198,5 +200,5 @@ def _total(releases: Sequence[tuple[str, int, PrivacyGuarantee]]) -> PrivacyGuar
             f"{name} (unit {unit}, {relation})"
             for (unit, relation), name in kinds.items()
         )
-        message = f"{error} Found: {named}."
+        message = f"{error} Findings: {named}."
     raise ValueError(message)

@@ -8,10 +8,10 @@ import numpy as np
 
 from ._guarantee import PrivacyGuarantee
 
-__all__ = ["Found", "Release", "Setting", "collect_search", "is_search", "unseen"]
+__all__ = ["Context", "Findings", "Release", "collect_search", "is_search", "unseen"]
 
 # What maps an estimator and its setting to what is found in it.
-_Collect = Callable[[Any, "Setting"], "Found"]
+_Collect = Callable[[Any, "Context"], "Findings"]
 
 _SEARCHES = (
     "GridSearchCV",
@@ -54,7 +54,7 @@ class Release:
 
 
 @dataclass
-class Found:
+class Findings:
     """What was found in an estimator.
 
     Parameters
@@ -87,7 +87,7 @@ class Found:
     raw: bool = False
     dense: bool = False
 
-    def add(self, other: "Found") -> None:
+    def add(self, other: "Findings") -> None:
         """Take in what was found in a part; not what it passes on."""
         self.releases += other.releases
         self.unprotected += other.unprotected
@@ -98,7 +98,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Context:
     """Where an estimator stands.
 
     Parameters
@@ -165,78 +165,80 @@ def is_search(obj: Any) -> bool:
     )
 
 
-def collect_search(search: Any, setting: Setting, collect: _Collect) -> Found | None:
+def collect_search(search: Any, context: Context, collect: _Collect) -> Findings | None:
     """What a search reveals, fitted or planned.
 
     Parameters
     ----------
     search : object
         For which `is_search` holds.
-    setting : Setting
+    setting : Context
     collect : callable
         Maps an estimator and its setting to what is found in it.
 
     Returns
     -------
-    found : Found or None
+    found : Findings or None
         None if a planned search does not say what it is going to fit.
     """
     from sklearn.base import clone
 
-    if setting.planned:
-        uses, candidates = _planned_uses(search), _planned_candidates(search)
-        best = getattr(setting.like, "best_estimator_", None)
-        if uses is None or candidates is None:
+    if context.planned:
+        counts, candidates = _planned_uses(search), _planned_candidates(search)
+        best = getattr(context.like, "best_estimator_", None)
+        if counts is None or candidates is None:
             return None
     else:
-        uses, candidates = _fitted_uses(search), search.cv_results_["params"]
+        counts, candidates = _fitted_uses(search), search.cv_results_["params"]
         # An attribute may be left from an earlier fit that was refitted.
         best = search.best_estimator_ if search.refit else None
-    at = Setting(True, best, setting.noisy, setting.fixed or not setting.planned)
-    found, inside = Found(noisy=True), []
+    at = Context(True, best, context.noisy, context.fixed or not context.planned)
+    findings, inside = Findings(noisy=True), []
     for params in candidates:
         # Cloned, since parameters can be estimators that other parameters change.
         params = clone(params, safe=False)
         one = collect(clone(search.estimator).set_params(**params), at)
         inside.append(one.releases)
-        found.noisy &= one.noisy
+        findings.noisy &= one.noisy
         one.releases = [
-            _counted(f"candidate {params}: {release.name}", release, uses)
+            _counted(f"candidate {params}: {release.name}", release, counts)
             for release in one.releases
         ]
-        found.add(one)
-    if setting.planned and search.refit:
-        found.releases += _planned_refit(inside)
-    elif not setting.planned:
-        _add_refit(search, best, replace(setting, like=None), found, collect)
-    found.unprotected += [release.why for release in found.releases if release.why] + [
-        _CHOICE
-    ]
-    return found
+        findings.add(one)
+    if context.planned and search.refit:
+        findings.releases += _planned_refit(inside)
+    elif not context.planned:
+        _add_refit(search, best, replace(context, like=None), findings, collect)
+    findings.unprotected += [
+        release.why for release in findings.releases if release.why
+    ] + [_CHOICE]
+    return findings
 
 
 def _add_refit(
-    search: Any, best: Any, setting: Setting, found: Found, collect: _Collect
+    search: Any, best: Any, context: Context, findings: Findings, collect: _Collect
 ) -> None:
     """Take in what the refit revealed."""
     left = getattr(search, "best_estimator_", None)
     if best is not None:
-        refit = collect(best, setting)
+        refit = collect(best, context)
         what = f"refit with {search.best_params_}"
-    elif left is not None and all(r.guarantee for r in found.releases):
+    elif left is not None and all(r.guarantee for r in findings.releases):
         # `refit` was taken back before this fit, or after it.
-        refit, what = collect(left, setting), "refit, maybe of an earlier fit"
+        refit, what = collect(left, context), "refit, maybe of an earlier fit"
     else:
         return
     if best is not None and refit.releases and _is_changed(search):
         known = [r.guarantee for r in refit.releases if r.guarantee]
-        found.releases += [unseen("fits of the search", g, _CHANGED) for g in known[:1]]
-        found.unprotected += [_CHANGED]
-    found.noisy = refit.noisy
+        findings.releases += [
+            unseen("fits of the search", g, _CHANGED) for g in known[:1]
+        ]
+        findings.unprotected += [_CHANGED]
+    findings.noisy = refit.noisy
     refit.releases = [
         replace(release, name=f"{what}: {release.name}") for release in refit.releases
     ]
-    found.add(refit)
+    findings.add(refit)
 
 
 def _planned_refit(inside: list[list[Release]]) -> list[Release]:
@@ -276,7 +278,7 @@ def _is_simple(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Uses:
+class _RecordCounts:
     """How often one record is in the parts of a search.
 
     Parameters
@@ -314,14 +316,14 @@ class _Uses:
         return max(train * trained + test * scored for train, test in self.memberships)
 
 
-def _counted(name: str, release: Release, uses: _Uses) -> Release:
+def _counted(name: str, release: Release, counts: _RecordCounts) -> Release:
     """A release of a candidate, as the search repeats it."""
     if release.guarantee is None:
         return replace(release, name=name, in_pass=0)
-    times = uses.most(release)
+    times = counts.most(release)
     if times is not None:
         return replace(release, name=name, in_fit=times, in_pass=0)
-    if release.in_pass and uses.per_score is None:
+    if release.in_pass and counts.per_score is None:
         why = (
             "How often a scoring function transforms the samples cannot be seen; make "
             "it with make_scorer, or pass its name."
@@ -334,12 +336,12 @@ def _counted(name: str, release: Release, uses: _Uses) -> Release:
     return replace(unseen(name, release.guarantee, why), why=why)
 
 
-def _fitted_uses(search: Any) -> _Uses:
+def _fitted_uses(search: Any) -> _RecordCounts:
     from sklearn.model_selection import check_cv
 
     # Parameters may have been set after the fit: what the fit left is read instead.
     cv = getattr(search, "_checked_cv_orig", None) or check_cv(search.cv)
-    return _Uses(
+    return _RecordCounts(
         search.n_splits_,
         _memberships(cv, search.n_splits_),
         _times_scored(search.scorer_),
@@ -347,7 +349,7 @@ def _fitted_uses(search: Any) -> _Uses:
     )
 
 
-def _planned_uses(search: Any) -> _Uses | None:
+def _planned_uses(search: Any) -> _RecordCounts | None:
     """None if the number of splits depends on the data."""
     from sklearn.model_selection import check_cv
 
@@ -358,7 +360,7 @@ def _planned_uses(search: Any) -> _Uses | None:
         return None
     per_score = _times_scored(search.scoring)
     scored = search.return_train_score
-    return _Uses(n_splits, _memberships(cv, n_splits), per_score, scored)
+    return _RecordCounts(n_splits, _memberships(cv, n_splits), per_score, scored)
 
 
 def _planned_candidates(search: Any) -> list[dict[str, Any]] | None:

@@ -129,7 +129,7 @@ class StructuredCP:
     Attributes
     ----------
     shape : tuple of int
-    held : ndarray of shape (n_modes, n_columns), bool
+    fixed : ndarray of shape (n_modes, n_columns), bool
         Columns that are held at one, or at the features of the rows.
     means : ndarray of shape (n_rows, n_columns)
         Of the rows of all modes, one mode after the other. The last row of each mode
@@ -144,7 +144,7 @@ class StructuredCP:
     """
 
     shape: tuple[int, ...]
-    held: NDArray[np.bool_]
+    fixed: NDArray[np.bool_]
     means: NDArray[np.floating]
     covariances: NDArray[np.floating]
     prior_mean: NDArray[np.float64]
@@ -168,12 +168,16 @@ class StructuredCP:
     ) -> bool:
         """Whether a fit with these options has the same columns and ties."""
         n_modes = len(self.shape)
-        n_features = self.held.shape[1] - form.rank - (n_modes if biases else 0)
+        n_features = self.fixed.shape[1] - form.rank - (n_modes if biases else 0)
         if n_features < 0:
             return False
         features = np.empty((0, n_features))
-        held, _, _, tie = cp_columns(n_modes, form.rank, biases, smooth_modes, features)
-        return np.array_equal(held, self.held) and np.array_equal(tie > 0, self.tie > 0)
+        fixed, _, _, tie = cp_columns(
+            n_modes, form.rank, biases, smooth_modes, features
+        )
+        return np.array_equal(fixed, self.fixed) and np.array_equal(
+            tie > 0, self.tie > 0
+        )
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """Mean of the model at coordinates; -1 stands for an unknown row.
@@ -273,21 +277,21 @@ def cp_columns(
     """Which columns are held in which mode, and the priors to start with."""
     n_biases = n_modes if biases else 0
     n_features = 0 if features is None else features.shape[1]
-    held = np.zeros((n_modes, n_biases + rank + n_features), dtype=bool)
-    held[1:, n_biases + rank :] = True
-    held[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
-    prior_mean = np.where(held, 1.0, 0.0)
+    fixed = np.zeros((n_modes, n_biases + rank + n_features), dtype=bool)
+    fixed[1:, n_biases + rank :] = True
+    fixed[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
+    prior_mean = np.where(fixed, 1.0, 0.0)
     # The third and later modes modulate the product of the first two: a zero mean
     # there would shrink the whole term (soundness of the fit, not of the privacy).
     prior_mean[2:, n_biases:] = 1.0
     if features is not None and features.size:
         prior_mean[1, n_biases + rank :] = features[-1]
-    precision = np.full(held.shape, FACTOR_PRECISION)
+    precision = np.full(fixed.shape, FACTOR_PRECISION)
     precision[:, :n_biases] = BIAS_PRECISION
-    tie = np.zeros(held.shape)
+    tie = np.zeros(fixed.shape)
     for mode in smooth_modes:
-        tie[mode] = np.where(held[mode], 0.0, TIE_PRECISION)
-    return held, prior_mean, precision, tie
+        tie[mode] = np.where(fixed[mode], 0.0, TIE_PRECISION)
+    return fixed, prior_mean, precision, tie
 
 
 def point_model(
@@ -324,12 +328,12 @@ def point_model(
     """
     n_modes = len(shape)
     rank = 0 if factors is None else factors[0].shape[1]
-    held, prior_mean, precision, tie = cp_columns(
+    fixed, prior_mean, precision, tie = cp_columns(
         n_modes, rank, biases is not None, (), features
     )
-    n_rows, n_columns = sum(shape) + n_modes, held.shape[1]
+    n_rows, n_columns = sum(shape) + n_modes, fixed.shape[1]
     model = StructuredCP(
-        shape, held, np.ones((n_rows, n_columns), dtype),
+        shape, fixed, np.ones((n_rows, n_columns), dtype),
         np.zeros((n_rows, n_columns * (n_columns + 1) // 2), dtype), prior_mean,
         precision, tie, noise_variance,
     )  # fmt: skip

@@ -109,7 +109,7 @@ def continue_structured_cp(
     """
     known = np.concatenate([np.arange(r.start, r.stop - 1) for r in model.rows])
     fit = entries.fit_class(_Fit)(
-        entries, model.held, model.prior_mean, model.precision, model.tie
+        entries, model.fixed, model.prior_mean, model.precision, model.tie
     )
     fit.start(model.means[known], model.covariances[known], model.noise_variance)
     fit.go_on(max_iter, n_threads)
@@ -131,21 +131,21 @@ class _Fit(RowFit):
     def __init__(
         self,
         entries: Entries,
-        held: NDArray[np.bool_],
+        fixed: NDArray[np.bool_],
         prior_mean: NDArray[np.float64],
         precision: NDArray[np.float64],
         tie: NDArray[np.float64],
         features: NDArray[np.floating] | None = None,
     ) -> None:
-        n_columns = held.shape[1]
+        n_columns = fixed.shape[1]
         # The last columns are those of the features.
         n_features = 0 if features is None else features.shape[1]
         weights = slice(n_columns - n_features, n_columns)
-        is_bias = np.broadcast_to((~held).sum(axis=0) == 1, held.shape)
-        super().__init__(entries, held, prior_mean, precision, tie, is_bias, weights)
+        is_bias = np.broadcast_to((~fixed).sum(axis=0) == 1, fixed.shape)
+        super().__init__(entries, fixed, prior_mean, precision, tie, is_bias, weights)
         offsets = np.cumsum([0, *entries.shape]).tolist()
         self.rows = [slice(*ends) for ends in pairwise(offsets)]
-        means = np.concatenate(start_rows(entries.shape, held, prior_mean))
+        means = np.concatenate(start_rows(entries.shape, fixed, prior_mean))
         self.means: NDArray[np.floating] = means.astype(entries.dtype)
         if features is not None and n_features:
             self.means[self.rows[0], weights] = 0.0
@@ -202,13 +202,13 @@ class _Fit(RowFit):
 
     def model(self, scale: float) -> StructuredCP:
         """The fitted model, its values multiplied by `scale`."""
-        shape, held = self.entries.shape, self.held
+        shape, fixed = self.entries.shape, self.fixed
         # One mode of every column brings the values back to their scale.
-        factor = np.ones(held.shape)
-        factor[np.argmin(held, axis=0), np.arange(held.shape[1])] = scale
+        factor = np.ones(fixed.shape)
+        factor[np.argmin(fixed, axis=0), np.arange(fixed.shape[1])] = scale
         n_rows = sum(shape) + len(shape)
         model = StructuredCP(
-            shape, held,
+            shape, fixed,
             np.empty((n_rows, self.means.shape[1]), self.means.dtype),
             np.empty((n_rows, self.covariances.shape[1]), self.means.dtype),
             self.prior_mean * factor, self.precision / factor**2,

@@ -12,6 +12,10 @@ from ._tucker import TuckerForm
 
 __all__ = ["descend"]
 
+# Values of a model are sums of products of its blocks: beyond this size of a product
+# they overflow in single precision, as soon as there are many terms.
+_LARGEST = 1e30
+
 
 def descend(
     coordinates: NDArray[np.integer],
@@ -54,9 +58,9 @@ def descend(
     Returns
     -------
     factors : list of ndarray of shape (n_rows, n_columns)
-        After the last pass that left them finite.
+        After the last pass before the descent diverged.
     n_passes : int
-        So many passes did.
+        How many passes that were.
     """
     state = _State(coordinates, factors, form)
     values = np.asarray(values, dtype=float)
@@ -66,11 +70,17 @@ def descend(
         drawn = nothing if noise is None else noise(n_done)
         state.descend(values, rate, ridge, core_ridge, clip, drawn)
         after = state.blocks()
-        if not all(np.all(np.isfinite(block)) for block in after):
+        if _has_diverged(after):
             return before, n_done
         if on_pass is not None and on_pass(n_done):
             return after, n_done + 1
     return state.blocks(), n_passes
+
+
+def _has_diverged(blocks: list[NDArray[np.float64]]) -> bool:
+    """Whether values of the model could overflow."""
+    sizes = [np.abs(block).max(initial=0.0) for block in blocks]
+    return not np.sum(np.log(np.maximum(sizes, 1.0))) < np.log(_LARGEST)
 
 
 class _State:

@@ -36,7 +36,7 @@ class RowFit:
     Parameters
     ----------
     entries : SparseEntries or DenseEntries
-    held, prior_mean, precision, tie : array-like by mode of ndarray of (n_columns,)
+    fixed, prior_mean, precision, tie : array-like by mode of ndarray of (n_columns,)
     is_bias : array-like by mode of ndarray of shape (n_columns,), bool
         Columns that are free in one mode alone.
     weights : slice
@@ -46,7 +46,7 @@ class RowFit:
     def __init__(
         self,
         entries: Entries,
-        held: ByMode,
+        fixed: ByMode,
         prior_mean: ByMode,
         precision: ByMode,
         tie: ByMode,
@@ -54,7 +54,7 @@ class RowFit:
         weights: slice,
     ) -> None:
         self.entries = entries
-        self.held, self.prior_mean = held, prior_mean
+        self.fixed, self.prior_mean = fixed, prior_mean
         self.precision, self.tie = precision, tie
         self._is_bias, self._weights = is_bias, weights
         self.known: Any = None
@@ -165,7 +165,7 @@ class RowFit:
         from .kernels._cp import solve_rows
 
         means, covariances, moments = self.posterior(mode)
-        free = np.flatnonzero(~self.held[mode])
+        free = np.flatnonzero(~self.fixed[mode])
         if self.tie[mode].any():
             return self._update_chain(mode, free, means, covariances, moments)
         fitted = np.empty(len(means))
@@ -218,8 +218,8 @@ class RowFit:
         own = self.precision[mode][free]
         precision = gram[:, free[:, np.newaxis], free] / self.noise + np.diag(own)
         # Columns that are held move over to the right-hand side.
-        held = np.flatnonzero(self.held[mode])
-        moved = gram[:, free[:, np.newaxis], held] * means[:, np.newaxis, held]
+        fixed = np.flatnonzero(self.fixed[mode])
+        moved = gram[:, free[:, np.newaxis], fixed] * means[:, np.newaxis, fixed]
         rest = projection[:, free] - moved.sum(axis=2)
         shift = rest / self.noise + own * self.prior_mean[mode][free]
         mean, covariance, cross = solve_chain(precision, shift, self.tie[mode][free])
@@ -251,7 +251,7 @@ class RowFit:
         instead: what the posterior leaves of the prior's expectation over the squares
         of the means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
         """
-        free, precision, tie = ~self.held[mode], self.precision[mode], self.tie[mode]
+        free, precision, tie = ~self.fixed[mode], self.precision[mode], self.tie[mode]
         n_rows, deviation, spread = self.row_sums(mode)
         if n_rows < 2:
             return  # A single row tells nothing of how rows differ.
@@ -327,7 +327,7 @@ class RowFit:
         own_means, own_covariances, _ = self.posterior(mode)
         means[:-1], means[-1] = own_means, self.prior_mean[mode]
         covariances[:-1], covariances[-1] = own_covariances, 0.0
-        variance = np.where(self.held[mode], 0.0, self._prior_variance(mode))
+        variance = np.where(self.fixed[mode], 0.0, self._prior_variance(mode))
         covariances[-1, diagonal(len(factor))] = variance
         means *= factor.astype(means.dtype)
         covariances *= packed_squares(factor[np.newaxis]).astype(means.dtype)
@@ -338,14 +338,14 @@ class RowFit:
 
 
 def start_rows(
-    shape: Sequence[int], held: ByMode, prior_mean: ByMode
+    shape: Sequence[int], fixed: ByMode, prior_mean: ByMode
 ) -> list[NDArray[np.float64]]:
     """Fixed starting point: the fit is a function of the values alone.
 
     Parameters
     ----------
     shape : tuple of int
-    held, prior_mean : array-like by mode of ndarray of shape (n_columns,)
+    fixed, prior_mean : array-like by mode of ndarray of shape (n_columns,)
 
     Returns
     -------
@@ -355,9 +355,9 @@ def start_rows(
     start = np.random.default_rng(0)
     means = []
     for mode, size in enumerate(shape):
-        drawn = start.standard_normal((size, len(held[mode])))
+        drawn = start.standard_normal((size, len(fixed[mode])))
         drawn = prior_mean[mode] + _START_SCALES[mode > 1] * drawn
-        means.append(np.where(held[mode], 1.0, drawn))
+        means.append(np.where(fixed[mode], 1.0, drawn))
     return means
 
 

@@ -233,13 +233,13 @@ class TuckerColumns:
         core[*at, *[0] * (n_modes - 2)] = 1.0
         return core
 
-    def held(self, mode: int) -> NDArray[np.bool_]:
+    def fixed(self, mode: int) -> NDArray[np.bool_]:
         """Columns that are held at one, or at the features of the rows."""
-        held = np.zeros(self.sizes[mode], dtype=bool)
-        held[: self.first - int(self.biases)] = True
+        fixed = np.zeros(self.sizes[mode], dtype=bool)
+        fixed[: self.first - int(self.biases)] = True
         if mode == 1:
-            held[self.features(mode)] = True
-        return held
+            fixed[self.features(mode)] = True
+        return fixed
 
     def prior(
         self,
@@ -251,8 +251,8 @@ class TuckerColumns:
         """The prior to start with: lists by mode of means, precisions and ties."""
         prior_mean, precision, tie = [], [], []
         for mode, size in enumerate(self.sizes):
-            held = self.held(mode)
-            mean = np.where(held, 1.0, 0.0)
+            fixed = self.fixed(mode)
+            mean = np.where(fixed, 1.0, 0.0)
             if any(self.ranks):
                 mean[self.factors(mode)] = TuckerForm(self.ranks).centre(mode)
             if mode == 1 and self.n_features and features is not None:
@@ -262,7 +262,7 @@ class TuckerColumns:
             if self.biases:
                 precision[mode][1] = BIAS_PRECISION
             strength = TIE_PRECISION if mode in smooth_modes else 0.0
-            tie.append(np.where(held, 0.0, strength))
+            tie.append(np.where(fixed, 0.0, strength))
         return prior_mean, precision, tie
 
 
@@ -277,7 +277,7 @@ class StructuredTucker:
     core : ndarray of shape ``columns.sizes``
     core_mean : ndarray of shape ``columns.ranks``
         Where the prior has the core of the factors.
-    held : list of ndarray of shape (n_columns,), bool
+    fixed : list of ndarray of shape (n_columns,), bool
         One a mode: columns that are held at one, or at the features of the rows.
     means : list of ndarray of shape (size + 1, n_columns)
         The last row of each mode is additional: it stands for a row of which nothing
@@ -295,7 +295,7 @@ class StructuredTucker:
     columns: TuckerColumns
     core: NDArray[np.floating]
     core_mean: NDArray[np.floating]
-    held: list[NDArray[np.bool_]]
+    fixed: list[NDArray[np.bool_]]
     means: list[NDArray[np.floating]]
     covariances: list[NDArray[np.floating]]
     prior_mean: list[NDArray[np.float64]]
@@ -547,7 +547,7 @@ def point_tucker_model(
         means[1][:, columns.features(1)] = features
     return StructuredTucker(
         tuple(shape), columns, columns.core(free, dtype), free,
-        [columns.held(mode) for mode in range(len(shape))], means,
+        [columns.fixed(mode) for mode in range(len(shape))], means,
         [np.zeros((len(m), math.comb(m.shape[1] + 1, 2)), dtype) for m in means],
         *columns.prior(()), noise_variance,
     )  # fmt: skip

@@ -179,10 +179,10 @@ class _TuckerFit(RowFit):
     ) -> None:
         modes = range(len(entries.shape))
         is_bias = [np.arange(size) < columns.first for size in columns.sizes]
-        held = [columns.held(mode) for mode in modes]
+        fixed = [columns.fixed(mode) for mode in modes]
         weights = columns.features(0)
         super().__init__(
-            entries, held, [*prior_mean], [*precision], [*tie], is_bias, weights
+            entries, fixed, [*prior_mean], [*precision], [*tie], is_bias, weights
         )
         self.columns = columns
         self.core_mean = free_core
@@ -190,7 +190,7 @@ class _TuckerFit(RowFit):
 
     def start_at_prior(self, features: NDArray[np.floating] | None) -> None:
         """Start near the prior, without covariances."""
-        means = start_rows(self.entries.shape, self.held, self.prior_mean)
+        means = start_rows(self.entries.shape, self.fixed, self.prior_mean)
         if features is not None:
             means[0][:, self.columns.features(0)] = 0.0
             means[1][:, self.columns.features(1)] = features[:-1]
@@ -398,7 +398,7 @@ class _TuckerFit(RowFit):
             ))  # fmt: skip
         prior_mean, precision, tie = map(list, zip(*prior, strict=True))
         return StructuredTucker(
-            shape, columns, self.core.astype(dtype), self.core_mean, self.held,
+            shape, columns, self.core.astype(dtype), self.core_mean, self.fixed,
             means, covariances, prior_mean, precision, tie, self.noise * scale**2,
         )  # fmt: skip
 

@@ -48,8 +48,8 @@ def update_structured_cp(
     model = _grow_cp(model, _grown_shape(model, coordinates))
     entries, touched = _touched(model, coordinates, values, model.means.dtype)
     at = np.concatenate([t + r.start for t, r in zip(touched, model.rows, strict=True)])
-    nothing = np.zeros(model.held.shape)
-    fit = _Fit(entries, model.held, nothing, nothing, nothing)
+    nothing = np.zeros(model.fixed.shape)
+    fit = _Fit(entries, model.fixed, nothing, nothing, nothing)
     noise = model.noise_variance if noise_variance is None else noise_variance
     fit.start(model.means[at], model.covariances[at], noise)
     _go_on(fit, max_iter, n_threads)
@@ -126,9 +126,9 @@ def _touched(
 def _go_on(fit: RowFit, max_iter: int, n_threads: int) -> None:
     """Sweeps under the posterior that a fit has started from, as its prior."""
     fit.known = []
-    for mode, held in enumerate(fit.held):
+    for mode, fixed in enumerate(fit.fixed):
         means, covariances, _ = fit.posterior(mode)
-        fit.known.append(_as_sums(means, covariances, ~held, fit.noise))
+        fit.known.append(_as_sums(means, covariances, ~fixed, fit.noise))
     fit.go_on(max_iter, n_threads)
 
 
@@ -136,7 +136,7 @@ def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
     """The model for a larger shape: new rows are as the prior has them."""
     grown = [
         _grow(
-            model.means[r], model.covariances[r], size, model.held[mode],
+            model.means[r], model.covariances[r], size, model.fixed[mode],
             model.prior_mean[mode], model.precision[mode], model.tie[mode],
         )
         for mode, (r, size) in enumerate(zip(model.rows, shape, strict=True))
@@ -148,7 +148,7 @@ def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
 def _grow_tucker(model: StructuredTucker, shape: tuple[int, ...]) -> StructuredTucker:
     """The model for a larger shape; see `_grow_cp`."""
     grown = map(
-        _grow, model.means, model.covariances, shape, model.held, model.prior_mean,
+        _grow, model.means, model.covariances, shape, model.fixed, model.prior_mean,
         model.precision, model.tie,
     )  # fmt: skip
     means, covariances = map(list, zip(*grown, strict=True))
@@ -159,7 +159,7 @@ def _grow(
     mean: NDArray[np.floating],
     covariance: NDArray[np.floating],
     size: int,
-    held: NDArray[np.bool_],
+    fixed: NDArray[np.bool_],
     prior_mean: NDArray[np.float64],
     precision: NDArray[np.float64],
     tie: NDArray[np.float64],
@@ -176,10 +176,10 @@ def _grow(
         last_mean, last_covariance = mean[-2], covariance[-2]
         own = np.zeros(covariance.shape[1])
         diagonal = np.flatnonzero(np.equal(*np.triu_indices(len(weight))))
-        own[diagonal] = np.where(held, 0.0, 1 / total)
+        own[diagonal] = np.where(fixed, 0.0, 1 / total)
         for row in range(n_new):
             last_mean = np.where(
-                held, prior_mean, prior_mean + weight * (last_mean - prior_mean)
+                fixed, prior_mean, prior_mean + weight * (last_mean - prior_mean)
             )
             last_covariance = pull * last_covariance + own
             new_mean[row], new_covariance[row] = last_mean, last_covariance

@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sktensordp import mechanisms as dp
-from sktensordp._random import NoiseSource
+from sktensordp._random import NoiseStreams
 from sktensordp._sklearn_compat import effective_n_threads
 from sktensordp.noise import gaussian_lattice, laplace_lattice
 from sktensordp.tensor import mode_products
@@ -91,7 +91,7 @@ def peers(law, n, folder):
 def samplers(law, n):
     """Rows of name and seconds for a million values, on one thread."""
     x, out = np.random.default_rng(1).uniform(size=n), np.empty(n)
-    rng, source = np.random.default_rng(0), NoiseSource(0, 0)
+    rng, source = np.random.default_rng(0), NoiseStreams(0, 0)
     draw, scale = LAWS[law][:2]
     lattice = laplace_lattice(0.0, 1.0, 1.0)
     if law == "Gaussian":
@@ -130,7 +130,7 @@ def plain_noise(X):
         noise += X
 
     rng = np.random.default_rng(0)
-    aes = np.random.Generator(NoiseSource(0, 0).stream(0))
+    aes = np.random.Generator(NoiseStreams(0, 0).stream(0))
     return {
         "PCG64 normals": lambda: add(rng, "standard_normal"),
         "AES normals": lambda: add(aes, "standard_normal"),

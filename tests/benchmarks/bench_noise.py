@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from sktensordp._random import NoiseSource
+from sktensordp._random import NoiseStreams
 from sktensordp.noise import discrete_laplace, gaussian_lattice, laplace_lattice
 
 BLOCK = 2**16  # values are randomised in blocks of this size
@@ -32,7 +32,7 @@ def millions_per_second(draw, n_values, make_stream):
 
 def benchmark(n_values):
     """Rows of name, millions of values a second, and the name of the naive row."""
-    source = NoiseSource(0, 0)
+    source = NoiseStreams(0, 0)
     fast = np.random.default_rng(0).bit_generator
     x = np.random.default_rng(1).uniform(size=n_values)
     out = np.empty(n_values)

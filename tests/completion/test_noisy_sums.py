@@ -318,7 +318,7 @@ def test_nor_do_those_of_the_published_algorithms(perturbation):
 def test_parts_of_a_source_are_apart():
     source = source_of(0)
     words = [
-        tuple(source.part(number).stream(block).random_raw(4).tolist())
+        tuple(source.step(number).stream(block).random_raw(4).tolist())
         for number, block in itertools.product([0, 1, 2, 2**31], [0, 1, 2**31])
     ]
     assert len(set(words)) == len(words)

@@ -28,7 +28,7 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, laplace_lattice
 from sktensordp.noise._discrete import _below
-from sktensordp.noise._piecewise import hybrid_law
+from sktensordp.noise._piecewise import hybrid_distribution
 from sktensordp.privacy import (
     PrivacyBudget,
     PrivacyGuarantee,
@@ -44,7 +44,7 @@ from sktensordp.privacy.accounting._events import (
 )
 from sktensordp.privacy.accounting._projections import projection_tau
 from sktensordp.privacy.accounting._randomized_response import (
-    LevelLaw,
+    LevelDistribution,
     optimal_composition_delta,
 )
 from sktensordp.privacy.calibration._table import level_table
@@ -282,7 +282,7 @@ def test_the_curve_of_one_release_is_rounded_up(event):
     [(0.0, 0.3), (1e-9, 0.0), (0.3, 2.0**-52), (5.0, 1 - 2.0**-40), (0.3, 0.3)],
 )
 def test_the_curve_of_randomised_response_is_rounded_up(noise, rate, keep):
-    law, levels = LevelLaw(noise, 4, rate), range(4)
+    law, levels = LevelDistribution(noise, 4, rate), range(4)
     release = stated(RandomizedResponseDpEvent(law, keep))
     with mpmath.workdps(60):
         apart = [[abs(x - y) for y in levels] for x in levels]
@@ -453,7 +453,7 @@ def test_randomised_response_keeps_epsilon(noise, epsilon, weights):
 @given(epsilon=powers(1e-15, 1e300), n_steps=st.sampled_from([1, 7, 2**40]))
 def test_the_hybrid_law_keeps_epsilon(epsilon, n_steps):
     try:
-        law = hybrid_law(epsilon, n_steps)
+        law = hybrid_distribution(epsilon, n_steps)
     except ValueError:
         assert epsilon < 1e-9
         return

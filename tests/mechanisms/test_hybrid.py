@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from sklearn.base import clone
 
 from sktensordp.mechanisms import HybridMechanism
-from sktensordp.noise._piecewise import hybrid_law
+from sktensordp.noise._piecewise import hybrid_distribution
 from tests.support.noise import source_of
 
 ALPHA, INF = 1e-6, math.inf
@@ -34,7 +34,7 @@ def fitted(epsilon=1.0, shape=(3, 2), **params):
 
 def largest_error(epsilon, n_entries, k):
     """Expected squared error of a sample, from the law and the corners of the box."""
-    c0, c2 = hybrid_law(epsilon / k).variance_coefficients
+    c0, c2 = hybrid_distribution(epsilon / k).variance_coefficients
     # A sampled entry has the mean t d / k, in k of d cases; the others are 0.
     at = [Fraction(n_entries, k) * (c0 + c2 * t + t) - t for t in (0, 1)]
     return float(n_entries * max(at))
@@ -72,10 +72,10 @@ class TestGuarantee:
     def test_all_entries_together_keep_epsilon(self, epsilon):
         mechanism = fitted(epsilon, (4, 7))
         plan, guarantee = mechanism._plan, mechanism.privacy_guarantee_
-        total = mechanism.n_sampled_ * Fraction(plan.law.epsilon)
+        total = mechanism.n_sampled_ * Fraction(plan.distribution.epsilon)
         assert total <= Fraction(epsilon)
         assert guarantee.event.count == mechanism.n_sampled_
-        assert guarantee.event.event.epsilon == plan.law.epsilon
+        assert guarantee.event.event.epsilon == plan.distribution.epsilon
         assert (guarantee.epsilon, guarantee.delta) == (epsilon, 0.0)
         assert (guarantee.unit, guarantee.relation) == ("sample", "replace-one")
         assert guarantee.claimed is None
@@ -84,8 +84,8 @@ class TestGuarantee:
 
     def test_law_of_a_whole_sample(self):
         """All outcomes of 2 of 3 entries with 2 values each, counted exactly."""
-        law = hybrid_law(0.5)  # two points alone
-        plan = replace(fitted(1.0, (3,))._plan, law=law, n_sampled=2)
+        law = hybrid_distribution(0.5)  # two points alone
+        plan = replace(fitted(1.0, (3,))._plan, distribution=law, n_sampled=2)
         honesty = Fraction(law.honesty, 2**62)
         ones = [honesty * j + (1 - honesty) / 2 for j in (0, 1)]
         seen = np.unique(plan.randomize(np.zeros((2000, 3)), source_of(0)), axis=0)

@@ -17,7 +17,7 @@ from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import TensorRandomizedResponse, _levels
 from sktensordp.mechanisms._levels import LevelDesign, design_levels
 from sktensordp.privacy.accounting._curves import event_epsilon
-from sktensordp.privacy.accounting._randomized_response import LevelLaw
+from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 
 NOISES = ("laplace", "gaussian", "geometric", "wrapped")
 OF_NOISES = pytest.mark.parametrize("noise", NOISES)
@@ -119,7 +119,7 @@ class TestGuarantee:
         design = design_levels(
             "laplace", 64, np.ones(1), np.array([case["I"]]), True, case["eps"], 1e-5
         )
-        spent = design.law.epsilon(design.keep)
+        spent = design.distribution.epsilon(design.keep)
         assert spent > 1.3 * case["eps0"]
         assert event_epsilon(design.event, 1e-5) <= case["eps"] * (1 + 1e-12)
 
@@ -150,7 +150,7 @@ class TestGuarantee:
         options = {"weights": np.linspace(0, 1, 60), "keep_probability": 0.01}
         response = fitted(2.0, (60,), n_levels=4, delta=1e-5, **options)
         plan = response._plan
-        law = LevelLaw("laplace", 4, 1 / response.scale_)
+        law = LevelDistribution("laplace", 4, 1 / response.scale_)
         each = [law.epsilon(keep / 2**52) for keep in plan.thresholds]
         event = response.privacy_guarantee_.event
         assert event_epsilon(event, 0.0) >= math.fsum(each)
@@ -163,7 +163,7 @@ class TestBudget:
     def test_the_best_share_is_found(self, noise):
         # Against a fine grid of shares, each with all that it may spend.
         epsilon, delta, n, k = 3.0, 1e-5, 50, 9
-        span = LevelLaw.span_of(noise, k)
+        span = LevelDistribution.span_of(noise, k)
 
         def error(design):
             return design.errors().max()
@@ -172,7 +172,7 @@ class TestBudget:
             rate = share * budget / span
             if noise == "geometric":
                 rate = math.floor(rate * 2**44) / 2**44
-            law = LevelLaw(noise, k, rate)
+            law = LevelDistribution(noise, k, rate)
             keep = law.keep(budget)
             return LevelDesign(law, keep, np.ones(1), np.array([n]), True)
 

@@ -14,7 +14,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.noise._piecewise import HYBRID_FROM, HybridLaw, hybrid_law, subsets
+from sktensordp.noise._piecewise import (
+    HYBRID_FROM,
+    HybridDistribution,
+    hybrid_distribution,
+    subsets,
+)
 
 UNIT, STEPS, N, ALPHA = 2**62, 2**40, 2**16, 1e-6
 EPSILONS = [1e-9, 0.01, 0.5, 0.62, 1.0, math.pi, 16.0, 39.9]
@@ -93,7 +98,7 @@ class TestLawInFull:
     @pytest.mark.parametrize("n_steps", [1, 5])
     @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
     def test_ratio_mean_and_variance(self, epsilon, n_steps, scripted):
-        law = hybrid_law(epsilon, n_steps)
+        law = hybrid_distribution(epsilon, n_steps)
         tables = laws(law, scripted)
         assert largest_ratio(tables) == law.ratio <= power_between(epsilon)[0]
         assert math.log(law.ratio) >= epsilon * (1 - 1e-12)
@@ -107,7 +112,9 @@ class TestLawInFull:
 
     def test_what_the_sampler_does_with_words(self, scripted):
         # J = 4, W = 2: components, then parts and positions, then honesty and bits.
-        law = HybridLaw(4, 2, mixture=UNIT // 2, focus=UNIT // 4, honesty=UNIT // 8)
+        law = HybridDistribution(
+            4, 2, mixture=UNIT // 2, focus=UNIT // 4, honesty=UNIT // 8
+        )
         components = [0, UNIT // 2, UNIT // 2 - 1, UNIT - 1, UNIT // 2]
         parts, bits_of = [UNIT // 4 - 1, UNIT // 4], [UNIT // 8 - 1, UNIT // 8, 0]
         words = scripted([*components, *parts, 1, 5, *bits_of, 5, 4, 7])
@@ -120,10 +127,10 @@ class TestLawInFull:
         assert_allclose(released, [places[0], 8, places[1], -8, 8])
 
 
-class TestHybridLaw:
+class TestHybridDistribution:
     @pytest.mark.parametrize("epsilon", EPSILONS)
     def test_epsilon_is_kept_and_used(self, epsilon):
-        law, (below, above) = hybrid_law(epsilon), power_between(epsilon)
+        law, (below, above) = hybrid_distribution(epsilon), power_between(epsilon)
         assert law.ratio <= below
         assert epsilon * (1 - 1e-8) <= law.epsilon <= epsilon
         # Rounded up to the next float.
@@ -144,7 +151,7 @@ class TestHybridLaw:
     @pytest.mark.parametrize("case", ORACLE, ids=lambda c: c[0])
     def test_the_papers_mechanism_is_the_limit(self, case):
         epsilon, duchi, largest, at_centre, at_ends, alpha = case
-        law = hybrid_law(epsilon)
+        law = hybrid_distribution(epsilon)
         assert_allclose(UNIT / law.honesty, duchi, rtol=1e-12)
         assert_allclose(law.mixture / UNIT, alpha, rtol=1e-12)
         piecewise = replace(law, mixture=UNIT).variance_coefficients
@@ -159,10 +166,10 @@ class TestHybridLaw:
 
     def test_two_points_alone_below_the_papers_threshold(self):
         assert abs(HYBRID_FROM - 0.61) < 0.001
-        assert hybrid_law(HYBRID_FROM).mixture == 0
-        assert hybrid_law(HYBRID_FROM + 1e-6).mixture > UNIT // 4
+        assert hybrid_distribution(HYBRID_FROM).mixture == 0
+        assert hybrid_distribution(HYBRID_FROM + 1e-6).mixture > UNIT // 4
         # There, either has the same largest variance.
-        law = hybrid_law(HYBRID_FROM + 1e-9)
+        law = hybrid_distribution(HYBRID_FROM + 1e-9)
         largest = [max(c0, c0 + c2) for c0, c2 in (
             law.variance_coefficients, replace(law, mixture=0).variance_coefficients
         )]  # fmt: skip
@@ -170,14 +177,14 @@ class TestHybridLaw:
 
     @pytest.mark.parametrize("epsilon", [40.1, 1e3, 1e300])
     def test_no_more_than_forty(self, epsilon):
-        assert hybrid_law(epsilon) == hybrid_law(40.0)
-        assert hybrid_law(40.0).window > 2000
+        assert hybrid_distribution(epsilon) == hybrid_distribution(40.0)
+        assert hybrid_distribution(40.0).window > 2000
 
     def test_the_smallest_epsilon(self):
-        assert 0 < hybrid_law(2e-18).epsilon <= 2e-18
+        assert 0 < hybrid_distribution(2e-18).epsilon <= 2e-18
         for epsilon in (1e-19, 1e-100, 5e-324):
             with pytest.raises(ValueError, match="too small"):
-                hybrid_law(epsilon)
+                hybrid_distribution(epsilon)
 
 
 class TestSubsets:

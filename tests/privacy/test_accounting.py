@@ -25,7 +25,7 @@ from sktensordp.privacy.accounting._events import (
     SamplerResidualDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy.accounting._randomized_response import LevelLaw
+from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
 
@@ -42,7 +42,7 @@ LEVELS = level_table((1.0, 2.0, 3.0, 4.0, 5.0), 1.0).weights
 
 def response(noise, n_levels, rate, keep):
     """Randomised response on levels, and one law for each ordered pair of levels."""
-    event = RandomizedResponseDpEvent(LevelLaw(noise, n_levels, rate), keep)
+    event = RandomizedResponseDpEvent(LevelDistribution(noise, n_levels, rate), keep)
     outside = 60 if noise == "geometric" else 0
     outputs = np.arange(-outside, n_levels + outside)
     rows = []

@@ -85,15 +85,15 @@ def test_all_noise_comes_from_the_one_place():
         if case.private != "ids"
     )
     package = Path(sktensordp.__file__).parent
-    using = {name: set() for name in ("NoiseSource", "secrets", "urandom")}
+    using = {name: set() for name in ("NoiseStreams", "secrets", "urandom")}
     for path in package.rglob("*.py"):
         for node in ast.walk(WithoutTypes().visit(ast.parse(path.read_text()))):
             names = {getattr(node, "id", None), getattr(node, "attr", None)}
-            if isinstance(node, ast.alias) and node.name != "NoiseSource":
+            if isinstance(node, ast.alias) and node.name != "NoiseStreams":
                 names.add(node.name)
             for name in using.keys() & names:
                 using[name].add(path.name)
-    assert using["NoiseSource"] == {"base.py", "_random.py"}
+    assert using["NoiseStreams"] == {"base.py", "_random.py"}
     assert using["secrets"] == {"_random.py", "_budget.py"}
     assert not using["urandom"]
 

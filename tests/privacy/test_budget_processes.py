@@ -25,10 +25,10 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
 from tests.support.budgets import (
     FILES,
-    covered,
     left_open,
     locked,
     n_released,
+    run_preauthorized,
     unrecorded,
 )
 from tests.support.guarantees import pure
@@ -152,7 +152,7 @@ def test_forks_refuse():
     ):
         assert refused_in_fork(action)
     assert not refused_in_fork(lambda: LAPLACE.transform(ROWS))
-    assert covered(SMALL, refused_in_fork, lambda: LAPLACE.transform(ROWS))
+    assert run_preauthorized(SMALL, refused_in_fork, lambda: LAPLACE.transform(ROWS))
     assert budget.spent is None
 
 

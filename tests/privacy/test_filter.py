@@ -33,7 +33,7 @@ from sktensordp.privacy.accounting._events import (
 from sktensordp.privacy.accounting._gaussian import gaussian_mu
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from sktensordp.privacy.budgets import _filter
-from sktensordp.privacy.budgets._filter import AdaptiveFilter, Spending
+from sktensordp.privacy.budgets._filter import AdaptiveFilter, Totals
 from tests.support import divergence as D
 from tests.support.guarantees import guarantee
 
@@ -155,11 +155,11 @@ def by_the_filter(kinds, epsilon, delta, start):
     if found is None:
         return None
     keeper.settle(found[1])
-    each = [keeper.admit(k.event, lambda _: Spending())[0] for k in kinds]
+    each = [keeper.admit(k.event, lambda _: Totals())[0] for k in kinds]
 
     def keeps(counts):
         together = (one for one, n in zip(each, counts, strict=True) for _ in range(n))
-        total = sum(together, start=Spending())
+        total = sum(together, start=Totals())
         return keeper.admit(event, lambda _: total) is not None
 
     return keeps
@@ -344,7 +344,7 @@ def test_what_is_kept_for_residuals_suffices(epsilon, delta):
     keeper.settle(rule)
 
     def keeps(**sums):
-        full = Spending(2, math.inf, rule.most_squares, math.inf, **sums)
+        full = Totals(2, math.inf, rule.most_squares, math.inf, **sums)
         return keeper.admit(PureDpEvent(0.0), lambda _: full) is not None
 
     most = largest(lambda e: keeps(residual_epsilon=e))
@@ -378,7 +378,7 @@ def test_less_is_always_admitted(chosen, limit, data):
     """What was refused stays refused, and without one release no other is refused."""
 
     def admitted(events):
-        keeper, total, kept = AdaptiveFilter(*limit), Spending(), []
+        keeper, total, kept = AdaptiveFilter(*limit), Totals(), []
         for event in events:
             found = keeper.admit(event, lambda more, total=total: total + more)
             if found is not None:

@@ -28,7 +28,7 @@ from sktensordp.privacy.accounting._events import (
     SelectionDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy.accounting._randomized_response import LevelLaw
+from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from tests.support import distributions as L
 
@@ -59,7 +59,7 @@ KINDS = {
     ),
     "table": (TableDpEvent(THREE_ROWS), lambda: ROWS, True),
     "levels": (
-        RandomizedResponseDpEvent(LevelLaw("laplace", 3, 0.3), 0.1),
+        RandomizedResponseDpEvent(LevelDistribution("laplace", 3, 0.3), 0.1),
         lambda: L.level_rows(3, 0.3, 0.1), True,
     ),
     "gaussian": (Gaussian(1.25), lambda: [L.gaussian(0.8)], True),

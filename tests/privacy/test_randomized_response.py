@@ -19,7 +19,7 @@ from sktensordp.privacy.accounting._events import (
 )
 from sktensordp.privacy.accounting._pld import pure_epsilon
 from sktensordp.privacy.accounting._randomized_response import (
-    LevelLaw,
+    LevelDistribution,
     optimal_composition_delta,
 )
 from tests.support import divergence as D
@@ -53,11 +53,11 @@ def laws():
     for noise in ("laplace", "gaussian", "wrapped", "geometric"):
         for k, epsilon in product((2, 3, 4, 5, 8), (0.05, 1.0, 6.0)):
             for share in (0.0, 0.4, 1.0):
-                rate = share * epsilon / LevelLaw.span_of(noise, k)
+                rate = share * epsilon / LevelDistribution.span_of(noise, k)
                 if rate or noise != "geometric":
                     # On 50 levels beyond the scale the rest is below 1e-16.
                     rate = max(rate, 0.75) if noise == "geometric" else rate
-                    yield LevelLaw(noise, k, rate)
+                    yield LevelDistribution(noise, k, rate)
 
 
 @pytest.mark.parametrize("keep", KEEPS)
@@ -78,7 +78,10 @@ def test_no_pair_of_levels_is_worse_than_the_two_furthest_apart(keep):
 
 
 def test_equal_laws_have_equal_pickles():
-    law, used = LevelLaw("laplace", 5, 0.3), LevelLaw("laplace", 5, 0.3)
+    law, used = (
+        LevelDistribution("laplace", 5, 0.3),
+        LevelDistribution("laplace", 5, 0.3),
+    )
     assert used.mass > 1
     assert used.hockey_stick(0.1, np.zeros(1)) > 0
     assert pickle.dumps(law) == pickle.dumps(used)
@@ -87,7 +90,7 @@ def test_equal_laws_have_equal_pickles():
 
 def test_moves_are_the_law():
     for noise in ("laplace", "gaussian", "wrapped"):
-        law = LevelLaw(noise, 5, 0.3)
+        law = LevelDistribution(noise, 5, 0.3)
         np.testing.assert_allclose(law.moves(), channel(noise, 5, 0.0, 0.3), rtol=1e-14)
 
 
@@ -118,7 +121,7 @@ def test_many_releases_at_a_delta_below_any_grid():
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "wrapped", "geometric"])
 def test_a_law_is_tighter_than_the_theorem_for_all_laws(noise):
-    law = LevelLaw(noise, 16, 0.1 / LevelLaw.span_of(noise, 16))
+    law = LevelDistribution(noise, 16, 0.1 / LevelDistribution.span_of(noise, 16))
     event = RandomizedResponseDpEvent(law, law.keep(0.2))
     together = dp_event.SelfComposedDpEvent(event, 100)
     assert pure_epsilon(event) == pytest.approx(0.2)
@@ -127,10 +130,11 @@ def test_a_law_is_tighter_than_the_theorem_for_all_laws(noise):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"law": "laplace", "keep": 0.1}, {"keep": -0.1}, {"keep": 1.1}]
+    "wrong", [{"distribution": "laplace", "keep": 0.1}, {"keep": -0.1}, {"keep": 1.1}]
 )
 def test_events_refuse_what_is_no_law(wrong):
-    fields = {"law": LevelLaw("laplace", 3, 0.1), "keep": 0.1, **wrong}
+    whole = {"distribution": LevelDistribution("laplace", 3, 0.1), "keep": 0.1}
+    fields = {**whole, **wrong}
     with pytest.raises((ValueError, TypeError)):
         RandomizedResponseDpEvent(**fields)
 

@@ -30,7 +30,7 @@ from sktensordp.privacy.accounting._events import (
 )
 from sktensordp.privacy.accounting._renyi import event_renyi
 from sktensordp.privacy.accounting._repetitions import (
-    RepetitionLaw,
+    RepetitionDistribution,
     negative_binomial,
     poisson,
 )
@@ -101,14 +101,14 @@ def test_closed_form_of_poisson(mean):
 
 @pytest.mark.parametrize("law", NUMBERS, ids=name_of)
 def test_refuses_weights_that_fall_too_slowly(law):
-    again = RepetitionLaw(law.weights, law.eta, law.rate)
+    again = RepetitionDistribution(law.weights, law.eta, law.rate)
     assert again == law
     assert hash(again) == hash(law)
     for k in {2, 3, len(law.weights) // 2, len(law.weights) - 1} - {0, 1}:
         if k < len(law.weights):
             more = (*law.weights[:k], law.weights[k] + 1, *law.weights[k + 1 :])
             with pytest.raises(ValueError, match="fall as fast"):
-                RepetitionLaw(more, law.eta, law.rate)
+                RepetitionDistribution(more, law.eta, law.rate)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_refuses_weights_that_fall_too_slowly(law):
 )
 def test_refuses_laws(arguments, words):
     with pytest.raises(ValueError, match=words):
-        RepetitionLaw(*arguments)
+        RepetitionDistribution(*arguments)
 
 
 # What the best reveals

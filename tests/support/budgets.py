@@ -5,11 +5,21 @@ from unittest import mock
 
 from sktensordp import base
 from sktensordp.privacy.budgets import _account, _budget
-from sktensordp.privacy.budgets._preauthorized import covered, current_cover
+from sktensordp.privacy.budgets._preauthorized import (
+    current_preauthorization,
+    run_preauthorized,
+)
 
 __all__ = [
-    "FILES", "covered", "guarantees_of", "left_open", "locked", "n_released",
-    "recording", "releases_of", "unrecorded",
+    "FILES",
+    "guarantees_of",
+    "left_open",
+    "locked",
+    "n_released",
+    "recording",
+    "releases_of",
+    "run_preauthorized",
+    "unrecorded",
 ]  # fmt: skip
 
 # Where every release passes that is recorded.
@@ -32,7 +42,7 @@ def guarantees_of(budget):
 
 def left_open():
     """Whether a budget or a cover is open; budgets are closed then."""
-    found = bool(_budget._STACK) or current_cover() is not None
+    found = bool(_budget._STACK) or current_preauthorization() is not None
     _budget._STACK.clear()
     return found
 

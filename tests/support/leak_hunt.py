@@ -25,7 +25,7 @@ from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 
 from sktensordp.privacy import privacy_of
-from tests.support.noise import NoiseSource
+from tests.support.noise import NoiseStreams
 
 # Double precision keeps more digits; of some 1e4 random numbers and 500 secrets that a
 # run of all cases compares, one agrees by chance with a probability below 1e-4.
@@ -38,7 +38,7 @@ _RUNNING = (
     types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType,
 )  # fmt: skip
 _GENERATORS = (
-    NoiseSource, AESCounter, np.random.Generator, np.random.BitGenerator,
+    NoiseStreams, AESCounter, np.random.Generator, np.random.BitGenerator,
     np.random.RandomState,
 )  # fmt: skip
 _NOT_ENTERED = ("numba", "llvmlite", "ctypes", "_thread", "threading", "logging")
@@ -399,5 +399,5 @@ def in_exception(secrets, error):
 def generators_alive():
     """Sources of noise and their streams that anything still refers to."""
     return [
-        one for one in gc.get_objects() if isinstance(one, (NoiseSource, AESCounter))
+        one for one in gc.get_objects() if isinstance(one, (NoiseStreams, AESCounter))
     ]

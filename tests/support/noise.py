@@ -11,23 +11,23 @@ from unittest import mock
 import numpy as np
 
 from sktensordp import _random
-from sktensordp._random import NoiseSource, ReleaseCounter, SentSource
+from sktensordp._random import NoiseStreams, ReleaseCounter, SentStreams
 from sktensordp.completion.solvers import _sums
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _lattice
 
 __all__ = [
-    "FILE", "NoiseSource", "begin_at", "closing", "constant_noise", "drawing", "key_of",
-    "n_begun", "one_key", "source_of", "stream_of", "taking", "words_of",
+    "FILE", "NoiseStreams", "begin_at", "closing", "constant_noise", "drawing",
+    "key_of", "n_begun", "one_key", "source_of", "stream_of", "taking", "words_of",
 ]  # fmt: skip
 
 FILE = _random.__file__
-_STREAM = NoiseSource.stream
+_STREAM = NoiseStreams.stream
 
 
 def source_of(seed, n_releases=0):
     """What a release takes all its noise from."""
-    return NoiseSource(seed, n_releases)
+    return NoiseStreams(seed, n_releases)
 
 
 def stream_of(seed, block=0):
@@ -41,7 +41,7 @@ def key_of(source):
 
 def words_of(key, block=0):
     """First words of a stream as bytes, whoever looks on."""
-    return _STREAM(SentSource(key), block).random_raw(2).tobytes()
+    return _STREAM(SentStreams(key), block).random_raw(2).tobytes()
 
 
 def n_begun(estimator):
@@ -60,9 +60,9 @@ def _ignored(*_):
 
 def _around(name, call):
     """While this lasts, a method is call(the method of a source, source, *args)."""
-    method = getattr(NoiseSource, name)
+    method = getattr(NoiseStreams, name)
     return mock.patch.object(
-        NoiseSource,
+        NoiseStreams,
         name,
         lambda source, *args: call(partial(method, source), source, *args),
     )

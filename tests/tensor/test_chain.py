@@ -84,9 +84,9 @@ def smooth_fit(shape, mode, *, rank=2, biases=True, dense=False, dtype=float, n=
         entries_of(dense, coordinates, values, shape),
         *cp_columns(len(shape), rank, biases, (mode,)),
     )
-    free = ~fit.held
-    fit.precision = rng.uniform(0.5, 2, fit.held.shape)
-    fit.prior_mean = np.where(free, rng.standard_normal(fit.held.shape), 1.0)
+    free = ~fit.fixed
+    fit.precision = rng.uniform(0.5, 2, fit.fixed.shape)
+    fit.prior_mean = np.where(free, rng.standard_normal(fit.fixed.shape), 1.0)
     fit.tie[mode] = np.where(free[mode], rng.uniform(1, 9, len(free[mode])), 0.0)
     fit.noise = 0.6
     diagonal = np.flatnonzero(np.equal(*np.triu_indices(free.shape[1])))
@@ -99,7 +99,7 @@ def smooth_fit(shape, mode, *, rank=2, biases=True, dense=False, dtype=float, n=
 def whole_mode(fit, mode, coordinates, values):
     """Sums of b b^T, of y b and of y^2, entry by entry: all rows, all columns."""
     rows, moments = fit.rows, unpacked(fit.moments)
-    n_rows, size = fit.entries.shape[mode], fit.held.shape[1]
+    n_rows, size = fit.entries.shape[mode], fit.fixed.shape[1]
     gram, right = np.zeros((n_rows, size, size)), np.zeros((n_rows, size))
     for coordinate, value in zip(coordinates, values, strict=True):
         at = [r.start + c for r, c in zip(rows, coordinate, strict=True)]
@@ -125,7 +125,7 @@ def test_update_of_a_smooth_mode(shape, mode, rank, biases, dense, dtype):
         shape, mode, rank=rank, biases=biases, dense=dense, dtype=dtype
     )
     gram, right = whole_mode(fit, mode, coordinates, values)
-    free, held = np.flatnonzero(~fit.held[mode]), np.flatnonzero(fit.held[mode])
+    free, held = np.flatnonzero(~fit.fixed[mode]), np.flatnonzero(fit.fixed[mode])
     own = fit.precision[mode, free]
     precision = gram[:, free][:, :, free] / fit.noise + np.diag(own)
     shift = (right[:, free] - gram[:, free][:, :, held].sum(axis=2)) / fit.noise
@@ -158,7 +158,7 @@ def test_a_point_sweep_of_a_smooth_mode():
     fit.moments = packed_squares(fit.means)
     gram, right = whole_mode(fit, 2, coordinates, values)
     fit.moments = None
-    free, held = np.flatnonzero(~fit.held[2]), np.flatnonzero(fit.held[2])
+    free, held = np.flatnonzero(~fit.fixed[2]), np.flatnonzero(fit.fixed[2])
     own = fit.precision[2, free]
     precision = gram[:, free][:, :, free] / fit.noise + np.diag(own)
     shift = (right[:, free] - gram[:, free][:, :, held].sum(axis=2)) / fit.noise
@@ -220,7 +220,7 @@ def test_precisions_of_a_smooth_mode():
     mean, variance, cross = posterior(fit, 2)
     own, tie = fit.precision[2].copy(), fit.tie[2].copy()
     fit.learn_prior(2, cross)
-    free = np.flatnonzero(~fit.held[2])
+    free = np.flatnonzero(~fit.fixed[2])
     assert free.tolist() == [2, 3, 4]
     for q in free:
         deviation = mean[:, q] - fit.prior_mean[2, q]

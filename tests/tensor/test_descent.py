@@ -144,3 +144,12 @@ def test_what_diverges_ends_at_the_last_finite_pass(rate):
     expected, _ = descend(where, values, factors, n_passes=n_passes, **options)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_factors_whose_products_would_overflow_have_diverged():
+    where, _, factors = problem(3)
+    values = np.full(len(where), 1e30)
+    found, n_passes = descend(where, values, factors, rate=1.0, ridge=0.0, n_passes=1)
+    assert n_passes == 0
+    for one, other in zip(found, factors, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -49,7 +49,7 @@ def test_weights_of_features_are_fitted():
     )
     np.testing.assert_allclose(model.factors[0][:, 2:], weights, atol=0.45)
     np.testing.assert_array_equal(model.factors[1][:, 2:], features[:-1])
-    np.testing.assert_array_equal(model.held[:, 2:], [[False] * 2, [True] * 2])
+    np.testing.assert_array_equal(model.fixed[:, 2:], [[False] * 2, [True] * 2])
 
 
 def test_mean_weights_are_learned_from_few_values():

@@ -19,7 +19,7 @@ from tests.support.tensors import as_dense, random_problem, unpacked
 def reference_update(mode, coordinates, values, means, covariances, fit):
     """Row posteriors by the book: one row, one matrix inverse at a time."""
     n_rows, n_columns = means[mode].shape
-    held, mu, lam, v = fit.held, fit.prior_mean, fit.precision, fit.noise
+    held, mu, lam, v = fit.fixed, fit.prior_mean, fit.precision, fit.noise
     free = np.flatnonzero(~held[mode])
     fixed = np.flatnonzero(held[mode])
     mean, covariance = means[mode].copy(), np.zeros((n_rows, n_columns, n_columns))
@@ -58,8 +58,8 @@ def started_fit(shape, rank, biases, *, dense=False, dtype=float):
     entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
     fit = _Fit(entries, *cp_columns(len(shape), rank, biases, ()))
     rng = np.random.default_rng(1)
-    fit.precision = rng.uniform(0.5, 2, fit.held.shape)
-    fit.prior_mean = np.where(fit.held, 1.0, rng.standard_normal(fit.held.shape))
+    fit.precision = rng.uniform(0.5, 2, fit.fixed.shape)
+    fit.prior_mean = np.where(fit.fixed, 1.0, rng.standard_normal(fit.fixed.shape))
     fit.noise = 0.7
     return fit, coordinates, values.astype(float)
 
@@ -67,11 +67,11 @@ def started_fit(shape, rank, biases, *, dense=False, dtype=float):
 def random_covariances(fit):
     """Packed; zero where a column is held."""
     rng = np.random.default_rng(2)
-    roots = 0.5 * rng.standard_normal((len(fit.means), *[fit.held.shape[1]] * 2))
-    for held, r in zip(fit.held, fit.rows, strict=True):
+    roots = 0.5 * rng.standard_normal((len(fit.means), *[fit.fixed.shape[1]] * 2))
+    for held, r in zip(fit.fixed, fit.rows, strict=True):
         roots[r, held] = 0
     full = roots @ roots.transpose(0, 2, 1)
-    return full[:, *np.triu_indices(fit.held.shape[1])].astype(fit.means.dtype)
+    return full[:, *np.triu_indices(fit.fixed.shape[1])].astype(fit.means.dtype)
 
 
 # Every pair of a form, a number of modes and a kind of entries.
@@ -122,7 +122,7 @@ def test_a_point_sweep_is_ridge_regression(shape, rank, biases, dense):
             met = [f[c] for f, c in zip(factors, coordinates.T, strict=True)]
             design = np.prod(met, axis=0)
             error, _ = fit.update(mode, pool, 2)
-            free, prior = ~fit.held[mode], np.diag(fit.precision[mode])
+            free, prior = ~fit.fixed[mode], np.diag(fit.precision[mode])
             for row, found in enumerate(fit.means[rows]):
                 b, y = (of[coordinates[:, mode] == row] for of in (design, values))
                 ridge = b.T @ b / fit.noise + prior
@@ -274,7 +274,7 @@ def test_rows_without_observation_are_their_prior(shape):
     model = fit(coordinates, values, shape, value_scale=3.0)
     np.testing.assert_allclose(model.factors[0][5], model.prior_mean[0], atol=1e-12)
     at = model.rows[0].start + 5
-    prior = np.diag(np.where(model.held[0], 0, 1 / model.precision[0]))
+    prior = np.diag(np.where(model.fixed[0], 0, 1 / model.precision[0]))
     found = unpacked(model.covariances)[at]
     # The row was solved before the last update of the prior, but the unknown one after.
     np.testing.assert_allclose(found, prior, rtol=0.3)
@@ -313,7 +313,7 @@ def test_a_short_fit_has_covariances(options, smooth_modes):
     model = fit(coordinates, values, (8, 9), smooth_modes=smooth_modes, **options)
     assert model.covariances.shape == (8 + 9 + 2, 10)
     assert np.all(np.isfinite(model.covariances))
-    for held, r in zip(model.held, model.rows, strict=True):
+    for held, r in zip(model.fixed, model.rows, strict=True):
         blocks = unpacked(model.covariances[r])
         assert np.all(blocks[:, held] == 0)
         assert np.all(np.linalg.eigvalsh(blocks[:, ~held][:, :, ~held]) > 0)

@@ -63,7 +63,7 @@ def started_fit(shape, ranks, *, biases=True, n_features=2, dense=False, dtype=f
     fit.start_at_prior(features)
     fit.precision = [rng.uniform(0.5, 2, size) for size in columns.sizes]
     covariances = []
-    for held, size, n in zip(fit.held, columns.sizes, shape, strict=True):
+    for held, size, n in zip(fit.fixed, columns.sizes, shape, strict=True):
         roots = 0.5 * rng.standard_normal((n, size, size))
         roots[:, held] = 0.0
         full = roots @ roots.transpose(0, 2, 1)
@@ -158,7 +158,7 @@ def test_update_equals_enumeration(of, biases, n_features, dense, dtype):
     with fit.threads(2) as pool:
         for mode in range(n_modes):
             unfolded = np.moveaxis(fit.core, mode, 0).reshape(fit.core.shape[mode], -1)
-            size, free = len(unfolded), np.flatnonzero(~fit.held[mode])
+            size, free = len(unfolded), np.flatnonzero(~fit.fixed[mode])
             grams = np.zeros((shape[mode], size, size))
             rights = np.zeros((shape[mode], size))
             for index, value in zip(coordinates, values, strict=True):
@@ -224,7 +224,7 @@ def negative_bound(fit, coordinates, values):
     total = expected_error(fit, coordinates, values) / fit.noise
     change = fit.core[fit.columns.free_core] - fit.core_mean
     total += CORE_PRECISION * np.sum(change**2)
-    for mode, held in enumerate(fit.held):
+    for mode, held in enumerate(fit.fixed):
         free = np.flatnonzero(~held)
         own = fit.precision[mode][free]
         away = fit.means[mode][:, free] - fit.prior_mean[mode][free]

@@ -46,7 +46,7 @@ def with_known_modes(model, mode):
 
 def regression(model, mode, row, coordinates, values, factors):
     """Bayesian linear regression of one row, with its old posterior as the prior."""
-    at, free = model.rows[mode].start + row, ~model.held[mode]
+    at, free = model.rows[mode].start + row, ~model.fixed[mode]
     hit = coordinates[:, mode] == row
     others = [m for m in range(len(model.shape)) if m != mode]
     design = np.prod([factors[m][coordinates[hit, m]] for m in others], axis=0)
@@ -67,7 +67,7 @@ def test_a_batch_given_the_other_modes_is_bayesian_regression(
     coordinates, values = random_problem(shape, 25)
     coordinates[coordinates[:, mode] == 1, mode] = 2
     updated = update_structured_cp(model, coordinates, values, max_iter=2)
-    free = ~model.held[mode]
+    free = ~model.fixed[mode]
     for row in np.unique(coordinates[:, mode]):
         mean, covariance = regression(
             model, mode, row, coordinates, values, model.factors
@@ -89,7 +89,7 @@ def assert_fixed_point(model, updated, coordinates, values, atol):
     starts = np.array([r.start for r in model.rows])
     met = coordinates + starts
     for mode, rows in enumerate(touched_rows(model, coordinates)):
-        free, held = np.flatnonzero(~model.held[mode]), model.held[mode]
+        free, held = np.flatnonzero(~model.fixed[mode]), model.fixed[mode]
         others = np.delete(met, mode, axis=1)
         second = np.prod(moments[others], axis=1)
         first = values[:, np.newaxis] * np.prod(updated.means[others], axis=1)
@@ -155,7 +155,7 @@ def test_grown_rows_start_at_the_prior():
     for mode in (0, 1):
         old, new = model.rows[mode], updated.rows[mode]
         assert new.stop - new.start == updated.shape[mode] + 1
-        held, free = model.held[mode], ~model.held[mode]
+        held, free = model.fixed[mode], ~model.fixed[mode]
         # Between the old rows and the one that was seen, and the unknown one, last.
         fresh = [*range(new.start + model.shape[mode], new.stop - 2), new.stop - 1]
         assert len(fresh) == 3
@@ -178,7 +178,7 @@ def test_grown_rows_of_a_smooth_mode_continue_it():
     model = fitted((7, 9), smooth_modes=(1,), scale=2.0)
     coordinates = np.array([[3, 12]], dtype=np.int32)
     updated = update_structured_cp(model, coordinates, np.ones(1), max_iter=2)
-    held, mu = model.held[1], model.prior_mean[1]
+    held, mu = model.fixed[1], model.prior_mean[1]
     total = model.precision[1] + model.tie[1]
     weight = model.tie[1] / total
     last = model.rows[1].stop - 2
@@ -314,11 +314,11 @@ def distinct_batch(shape, n):
 
 def at_the_prior(model):
     """The model before any observation, for modes that are not smooth."""
-    covariances, size = np.zeros_like(model.covariances), model.held.shape[1]
+    covariances, size = np.zeros_like(model.covariances), model.fixed.shape[1]
     means, diagonal = np.empty_like(model.means), np.equal(*np.triu_indices(size))
     for mode, r in enumerate(model.rows):
         means[r] = model.prior_mean[mode]
-        variance = np.where(model.held[mode], 0, 1 / model.precision[mode])
+        variance = np.where(model.fixed[mode], 0, 1 / model.precision[mode])
         covariances[r, np.flatnonzero(diagonal)] = variance
     return dataclasses.replace(model, means=means, covariances=covariances)
 

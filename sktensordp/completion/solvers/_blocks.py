@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._random import NoiseSource
+from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, point_model, row_posterior
 from .._problem import Problem
@@ -147,11 +147,11 @@ class BlockPerturbation(Solver):
         )
 
     def release(
-        self, values: Any, source: NoiseSource | None, on_sweep: OnSweep
+        self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
         """The outcome of the sums, and factors from noisy blocks."""
         problem: Any = self.problem
-        part = None if source is None else source.part
+        part = None if streams is None else streams.step
         first = self.sums
         outcome = first.complete(
             first.release(values, part and part(0), on_sweep), on_sweep
@@ -296,12 +296,12 @@ class Block:
         self._solved = np.linalg.inv(gram)
 
     def release(
-        self, residuals: NDArray[np.float64], noise: NoisySums, source: Any
+        self, residuals: NDArray[np.float64], noise: NoisySums, streams: Any
     ) -> NDArray[np.float64]:
         """Noisy sums of the residuals, each in the unit of its row."""
         self.unit = unit_of(self.largest())
         contributions = self.contributions(residuals)
-        return noise.release([(self.rows, self.shape, contributions)], source)[0]
+        return noise.release([(self.rows, self.shape, contributions)], streams)[0]
 
     def largest(self) -> NDArray[np.float64]:
         """Largest L1 norm of the weights of an entry of every row."""

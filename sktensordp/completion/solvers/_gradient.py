@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._random import NoiseSource
+from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from .._problem import Problem
@@ -127,12 +127,12 @@ class GradientPerturbation(Solver):
     def release(
         self,
         values: NDArray[np.floating],
-        source: NoiseSource | None,
+        streams: NoiseStreams | None,
         on_sweep: OnSweep,
     ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
         """The mean, and parameters after a descent along noisy gradients."""
         problem, noise = self.problem, self._noise
-        part = None if source is None else source.part
+        part = None if streams is None else streams.step
         mean = self._mean.complete(
             self._mean.release(values, part and part(0), on_sweep), on_sweep
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._random import NoiseSource
+from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
     StructuredCP,
@@ -59,10 +59,10 @@ class InputPerturbation(Solver):
         return self.problem.max_iter
 
     def release(
-        self, values: Any, source: NoiseSource | None, on_sweep: OnSweep
+        self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> Any:
         """Randomised values."""
-        return self.problem.randomized(values, source)
+        return self.problem.randomized(values, streams)
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the model to randomised values, which are overwritten."""

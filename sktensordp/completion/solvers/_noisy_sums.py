@@ -77,7 +77,7 @@ class NoisySums:
     event: "DpEvent | None" = None
 
     def release(
-        self, parts: Iterable[SumsPart], source: Any
+        self, parts: Iterable[SumsPart], streams: Any
     ) -> list[NDArray[np.float64]]:
         """Noisy sums of contributions, for one release.
 
@@ -87,7 +87,7 @@ class NoisySums:
             For every mode that takes part, the row of each entry, the numbers of rows
             and of columns, and a function that maps a slice of the entries to their
             contributions, an array of shape (n, n_columns).
-        source : NoiseSource
+        streams : NoiseStreams
             Of this release alone.
 
         Returns
@@ -95,10 +95,10 @@ class NoisySums:
         sums : list of ndarray of shape (n_rows, n_columns)
         """
         step = None if self.lattice is None else self.lattice.step
-        return self.randomize([row_sums(*part, step) for part in parts], source)
+        return self.randomize([row_sums(*part, step) for part in parts], streams)
 
     def randomize(
-        self, sums: list[NDArray[np.float64]], source: Any
+        self, sums: list[NDArray[np.float64]], streams: Any
     ) -> list[NDArray[np.float64]]:
         """Sums of whole steps with noise; see `release`."""
         if self.lattice is None:
@@ -106,7 +106,7 @@ class NoisySums:
         flat = np.concatenate([s.ravel() for s in sums])
         for block, start in enumerate(range(0, len(flat), _BLOCK)):
             part = flat[start : start + _BLOCK]
-            self.lattice.randomize(part, source.stream(block), out=part)
+            self.lattice.randomize(part, streams.stream(block), out=part)
         ends = np.cumsum([s.size for s in sums])[:-1]
         found = np.split(flat, ends)
         return [f.reshape(s.shape) for f, s in zip(found, sums, strict=True)]

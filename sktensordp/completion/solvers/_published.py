@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..._random import NoiseSource
+from ..._random import NoiseStreams
 from ...noise import LaplaceLattice
 from ...privacy import PrivacyGuarantee
 from ...tensor import descend
@@ -102,26 +102,26 @@ class PublishedPerturbation(Solver):
         )
 
     def release(
-        self, values: NDArray[np.floating], source: NoiseSource, on_sweep: OnSweep
+        self, values: NDArray[np.floating], streams: NoiseStreams, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """The blocks, from the values: all that these algorithms do with them."""
         problem = self.problem
         private, last = math.isfinite(problem.epsilon), len(problem.shape) - 1
-        start = _generator(source, 0)
+        start = _generator(streams, 0)
         factors: list[NDArray[np.float64]] = [
             start.random(block) for block in problem.form.blocks(problem.shape)
         ]
         rank = factors[last].shape[1]
         dtype, values = values.dtype, problem.values.clip(values.astype(float))
         if self.name == "input" and private:
-            values = self._lattice.randomize(values, source.part(1).stream(0))
+            values = self._lattice.randomize(values, streams.step(1).stream(0))
         noise: Callable[[int], NDArray[np.float64]] | None = None
         if self.name == "gradient" and private:
             scale = 2 * problem.gradient_clip / problem.epsilon
 
             def noise(number: int) -> NDArray[np.float64]:
                 return _spherical(
-                    _generator(source, number + 1), (len(values), rank), scale
+                    _generator(streams, number + 1), (len(values), rank), scale
                 )
 
         stopped: list[int] = []
@@ -150,7 +150,7 @@ class PublishedPerturbation(Solver):
             sensitivity = 2 * problem.max_iter * problem.gradient_clip
             scale = sensitivity * problem.learning_rate / problem.epsilon
             factors[last] = factors[last] + _spherical(
-                _generator(source, 1), factors[last].shape, scale
+                _generator(streams, 1), factors[last].shape, scale
             )
         return factors, max(n_iter, 1), dtype
 
@@ -187,8 +187,8 @@ def published_guarantee(
     )
 
 
-def _generator(source: NoiseSource, number: int) -> np.random.Generator:
-    return np.random.Generator(source.part(number).stream(0))
+def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
+    return np.random.Generator(streams.step(number).stream(0))
 
 
 def _spherical(

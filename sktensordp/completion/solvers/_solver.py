@@ -40,7 +40,7 @@ class Outcome:
 class Solver:
     """A way to a model, and what it reveals.
 
-    It has a `guarantee`. `release(values, source, on_sweep)` does all that touches the
+    It has a `guarantee`. `release(values, streams, on_sweep)` does all that touches the
     values, and `complete(released, on_sweep)` computes an `Outcome` from that alone.
 
     Attributes
@@ -78,7 +78,7 @@ class Solver:
         """The same, where it chose `name` as the perturbation in the end."""
         raise NotImplementedError
 
-    def release(self, values: Any, source: Any, on_sweep: OnSweep) -> Any:
+    def release(self, values: Any, streams: Any, on_sweep: OnSweep) -> Any:
         """All that touches the values."""
         raise NotImplementedError
 

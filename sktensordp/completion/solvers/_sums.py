@@ -101,13 +101,13 @@ class SumsRandomizer:
         """Sums of the clipped values, one mode after the other, without noise."""
         return self._sums(values, _Weights(self.values))
 
-    def randomize(self, values: Any, source: Any) -> NDArray[np.float64]:
+    def randomize(self, values: Any, streams: Any) -> NDArray[np.float64]:
         """Noisy sums, block by block, each from its own stream.
 
         Parameters
         ----------
         values : ndarray of shape (n,), float
-        source : NoiseSource
+        streams : NoiseStreams
 
         Returns
         -------
@@ -119,7 +119,7 @@ class SumsRandomizer:
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             part = sums[start : start + _BLOCK]
             part += discrete_laplace(
-                source.stream(block), lattice.numerator, lattice.denominator, len(part)
+                streams.stream(block), lattice.numerator, lattice.denominator, len(part)
             )
         return sums * lattice.step + lattice.low * self.counts
 
@@ -217,12 +217,12 @@ class _SumsSolver(Solver):
         return self.randomizer.event
 
     def release(
-        self, values: Any, source: Any, on_sweep: OnSweep
+        self, values: Any, streams: Any, on_sweep: OnSweep
     ) -> tuple[NDArray[np.float64], np.dtype]:
         """Randomised sums, and the type of the values."""
         if self.randomizer.lattice is None:
             return self.randomizer.clip(values), values.dtype
-        return self.randomizer.randomize(values, source), values.dtype
+        return self.randomizer.randomize(values, streams), values.dtype
 
 
 @dataclass(frozen=True, eq=False)

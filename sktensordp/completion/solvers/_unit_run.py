@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._random import NoiseSource
+from ..._random import NoiseStreams
 from ...tensor import CPForm, TuckerForm
 from ...tensor._algebra import packed_squares
 from ...tensor._counts import expected_counts
@@ -146,10 +146,10 @@ class UnitRun:
         problem: Problem,
         entries: UnitEntries,
         noise: NoisySums,
-        source: NoiseSource | None,
+        streams: NoiseStreams | None,
     ) -> None:
         self._problem, self._entries = problem, entries
-        self._noise, self._source = noise, source
+        self._noise, self._streams = noise, streams
         self._sigma = math.sqrt(noise.noise_variance)
         self._step = 0.0 if noise.lattice is None else noise.lattice.step
         self._used, self._n_releases = 0.0, 0
@@ -163,9 +163,9 @@ class UnitRun:
         self._used += math.fsum(s.share for s in sums)
         if self._used > 1 + 1e-9:
             raise RuntimeError("The shares of the releases exceed the budget.")
-        source = self._source and self._source.part(self._n_releases)
+        streams = self._streams and self._streams.step(self._n_releases)
         self._n_releases += 1
-        noisy = self._noise.randomize([s.total for s in sums], source)
+        noisy = self._noise.randomize([s.total for s in sums], streams)
         return [
             (found * s.unit, self._sigma * s.unit)
             for found, s in zip(noisy, sums, strict=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._random import NoiseSource
+from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor._unit_entries import UnitEntries
 from .._problem import Problem
@@ -169,11 +169,11 @@ class UnitPerturbation(Solver):
     def release(
         self,
         values: NDArray[np.floating],
-        source: NoiseSource | None,
+        streams: NoiseStreams | None,
         on_sweep: OnSweep,
     ) -> tuple[SharedModel, str, int]:
         """All but the rows of units."""
-        run = UnitRun(self.problem, self.entries(values), self.noise, source)
+        run = UnitRun(self.problem, self.entries(values), self.noise, streams)
         run.totals()
         run.counts()
         name = self.name

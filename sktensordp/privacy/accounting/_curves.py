@@ -33,6 +33,7 @@ from dp_accounting import DpEvent, dp_event
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import minimize_scalar
 
+from ._composition import Composition, mu_of_both
 from ._events import (
     ParallelDpEvent,
     ProjectionDpEvent,
@@ -44,7 +45,6 @@ from ._events import (
     TableDpEvent,
 )
 from ._gaussian import gaussian_delta_above, gaussian_epsilon
-from ._ledger import Ledger, mu_of_both
 from ._pld import (
     PURE_EVENTS,
     composed_pld,
@@ -83,35 +83,39 @@ def compose_events(events: Iterable[DpEvent]) -> DpEvent:
 
 def event_epsilon(event: DpEvent, delta: float) -> float:
     """Smallest epsilon known to hold at `delta`; infinity where there is none."""
-    return max(_epsilon_at(ledger, delta) for ledger in read(event))
+    return max(_epsilon_at(composition, delta) for composition in read(event))
 
 
-def _epsilon_at(ledger: Ledger, delta: float) -> float:
-    left = (delta - ledger.revealed) / ledger.hidden if ledger.private else -1
-    return _epsilon(ledger, left) if left >= 0 else math.inf
+def _epsilon_at(composition: Composition, delta: float) -> float:
+    left = (
+        (delta - composition.revealed) / composition.hidden
+        if composition.private
+        else -1
+    )
+    return _epsilon(composition, left) if left >= 0 else math.inf
 
 
 @lru_cache(maxsize=256)
-def _epsilon(ledger: Ledger, delta: float) -> float:
-    if not ledger.private:
+def _epsilon(composition: Composition, delta: float) -> float:
+    if not composition.private:
         return math.inf
-    ideal = _ideal_epsilon(ledger, delta)
-    if math.isinf(ideal) or not ledger.has_residual:
+    ideal = _ideal_epsilon(composition, delta)
+    if math.isinf(ideal) or not composition.has_residual:
         return ideal
     # The curve of the sampler falls to a minimum a little to the right of the ideal
     # one, and then rises: look for its first passage through delta.
-    low = ideal + 2 * ledger.residual_epsilon
-    if _sampler_delta(ledger, low) <= delta:
+    low = ideal + 2 * composition.residual_epsilon
+    if _sampler_delta(composition, low) <= delta:
         return low
     for high in low + max(low, 1.0) * np.geomspace(1e-12, 4.0, 130):
-        if _sampler_delta(ledger, high) <= delta:
+        if _sampler_delta(composition, high) <= delta:
             break
         low = high
     else:
         return math.inf
     while high - low > 1e-13 * high + 1e-15:
         middle = (low + high) / 2
-        if _sampler_delta(ledger, middle) <= delta:
+        if _sampler_delta(composition, middle) <= delta:
             high = middle
         else:
             low = middle
@@ -120,49 +124,51 @@ def _epsilon(ledger: Ledger, delta: float) -> float:
 
 def event_delta(event: DpEvent, epsilon: float) -> float:
     """Smallest delta known to hold at `epsilon` >= 0."""
-    return max(_delta_at(ledger, epsilon) for ledger in read(event))
+    return max(_delta_at(composition, epsilon) for composition in read(event))
 
 
-def _delta_at(ledger: Ledger, epsilon: float) -> float:
-    if not ledger.private:
+def _delta_at(composition: Composition, epsilon: float) -> float:
+    if not composition.private:
         return 1.0
-    return min(1.0, ledger.revealed + ledger.hidden * _delta(ledger, epsilon))
+    return min(
+        1.0, composition.revealed + composition.hidden * _delta(composition, epsilon)
+    )
 
 
-def _delta(ledger: Ledger, epsilon: float) -> float:
+def _delta(composition: Composition, epsilon: float) -> float:
     """Delta at `epsilon` where nothing is shown outright."""
-    if not ledger.has_residual:
-        return _ideal_delta(ledger, epsilon)
-    start = 2 * ledger.residual_epsilon
+    if not composition.has_residual:
+        return _ideal_delta(composition, epsilon)
+    start = 2 * composition.residual_epsilon
     if epsilon < start:
         # (a, d)-DP is also (epsilon, d + e^a - e^epsilon)-DP for epsilon < a.
         growth = math.exp(epsilon) * math.expm1(start - epsilon)
-        return min(1.0, _sampler_delta(ledger, start) + growth)
-    if ledger.residual_delta:
+        return min(1.0, _sampler_delta(composition, start) + growth)
+    if composition.residual_delta:
         # The curve falls and then rises; from its minimum on, the minimum holds.
-        epsilon = min(epsilon, _lowest(ledger, start))
-    return _sampler_delta(ledger, epsilon)
+        epsilon = min(epsilon, _lowest(composition, start))
+    return _sampler_delta(composition, epsilon)
 
 
 @lru_cache(maxsize=256)
-def _lowest(ledger: Ledger, start: float) -> float:
+def _lowest(composition: Composition, start: float) -> float:
     """Epsilon at which the delta of a sampler is least, about."""
-    end = max(start, -math.log(min(ledger.residual_delta, 1.0))) + 1
+    end = max(start, -math.log(min(composition.residual_delta, 1.0))) + 1
     return float(
         minimize_scalar(
-            lambda e: math.log(_sampler_delta(ledger, e)),
+            lambda e: math.log(_sampler_delta(composition, e)),
             bounds=(start, end), method="bounded", options={"xatol": 1e-4},
         ).x
     )  # fmt: skip
 
 
-def _sampler_delta(ledger: Ledger, epsilon: float) -> float:
+def _sampler_delta(composition: Composition, epsilon: float) -> float:
     """Delta at `epsilon` >= 2 e1 by the triangle of sampler, ideal law and sampler.
 
     P <= e^e1 Q + d1 on both sides of Q's (epsilon - 2 e1, delta).
     """
-    e1, d1 = ledger.residual_epsilon, ledger.residual_delta
-    ideal = _ideal_delta(ledger, max(epsilon - 2 * e1, 0.0))
+    e1, d1 = composition.residual_epsilon, composition.residual_delta
+    ideal = _ideal_delta(composition, max(epsilon - 2 * e1, 0.0))
     if d1 == 0:
         return min(1.0, math.exp(min(e1, 700.0)) * ideal)
     if max(e1, epsilon - e1) > 700:
@@ -170,71 +176,71 @@ def _sampler_delta(ledger: Ledger, epsilon: float) -> float:
     return min(1.0, math.exp(e1) * ideal + d1 * (1 + math.exp(epsilon - e1)))
 
 
-def _ideal_epsilon(ledger: Ledger, delta: float) -> float:
+def _ideal_epsilon(composition: Composition, delta: float) -> float:
     """Epsilon at `delta` of the composition without its samplers' residuals."""
-    pure, mu = ledger.pure_epsilon, ledger.whole_mu
-    if ledger.closed_form and mu == 0 and (delta == 0 or not ledger.pure):
+    pure, mu = composition.pure_epsilon, composition.whole_mu
+    if composition.closed_form and mu == 0 and (delta == 0 or not composition.pure):
         return pure
     if delta == 0:
         return math.inf
     basic = _sum_above(pure, gaussian_epsilon(mu, delta) if mu else 0.0)
-    if ledger.closed_form and mu == 0:
-        basic = _optimal_epsilon(ledger, delta)
-        if ledger.pure.total() == 1:
+    if composition.closed_form and mu == 0:
+        basic = _optimal_epsilon(composition, delta)
+        if composition.pure.total() == 1:
             return basic
-    if ledger.curves:
-        if pure == mu == 0 and ledger.curves.total() == 1:
-            (event,) = ledger.curves
+    if composition.curves:
+        if pure == mu == 0 and composition.curves.total() == 1:
+            (event,) = composition.curves
             return _curve_epsilon(event, delta)
-        share = delta / (ledger.curves.total() + 1)
+        share = delta / (composition.curves.total() + 1)
         basic = _sum_above(pure, gaussian_epsilon(mu, share) if mu else 0.0)
-        for event, n in ledger.curves.items():
+        for event, n in composition.curves.items():
             basic = _sum_above(basic, n * _curve_epsilon(event, share))
-    if delta <= ledger.slack or (ledger.closed_form and not ledger.pure):
+    if delta <= composition.slack or (composition.closed_form and not composition.pure):
         return basic
-    composed = _composed_pld(ledger)
+    composed = _composed_pld(composition)
     if composed is None:
         return basic
-    return min(basic, float(composed.get_epsilon_for_delta(delta - ledger.slack)))
+    return min(basic, float(composed.get_epsilon_for_delta(delta - composition.slack)))
 
 
-def _ideal_delta(ledger: Ledger, epsilon: float) -> float:
+def _ideal_delta(composition: Composition, epsilon: float) -> float:
     """Delta at `epsilon` of the composition without its samplers' residuals."""
-    pure, mu = ledger.pure_epsilon, ledger.whole_mu
-    if ledger.closed_form:
-        if mu == 0 and (epsilon >= pure or ledger.pure.total() == 1):
-            return _optimal_delta(ledger, epsilon)
-        if not ledger.pure:
+    pure, mu = composition.pure_epsilon, composition.whole_mu
+    if composition.closed_form:
+        if mu == 0 and (epsilon >= pure or composition.pure.total() == 1):
+            return _optimal_delta(composition, epsilon)
+        if not composition.pure:
             return gaussian_delta_above(epsilon, mu)
     basic = gaussian_delta_above(epsilon - pure, mu) if mu and epsilon >= pure else 1.0
-    if ledger.closed_form and mu == 0:
-        basic = _optimal_delta(ledger, epsilon)
-    if ledger.curves:
-        if pure == mu == 0 and ledger.curves.total() == 1:
-            (event,) = ledger.curves
+    if composition.closed_form and mu == 0:
+        basic = _optimal_delta(composition, epsilon)
+    if composition.curves:
+        if pure == mu == 0 and composition.curves.total() == 1:
+            (event,) = composition.curves
             return _curve_above(event)(epsilon)
         basic = 1.0
-    if basic <= ledger.slack:
+    if basic <= composition.slack:
         return basic
-    composed = _composed_pld(ledger)
+    composed = _composed_pld(composition)
     if composed is None:
         return basic
     found = max(float(composed.get_delta_for_epsilon(epsilon)), 0.0)
-    return min(basic, found + ledger.slack)
+    return min(basic, found + composition.slack)
 
 
-def _optimal_delta(ledger: Ledger, epsilon: float) -> float:
+def _optimal_delta(composition: Composition, epsilon: float) -> float:
     """Delta at `epsilon` of pure releases: of one exactly, of more by the theorem."""
-    n_releases = ledger.pure.total()
-    if epsilon >= ledger.pure_epsilon:
+    n_releases = composition.pure.total()
+    if epsilon >= composition.pure_epsilon:
         return 0.0
     if n_releases == 1:
-        (event,) = ledger.pure
+        (event,) = composition.pure
         found = float(hockey_stick(event, np.array([epsilon]))[0])
         return min(1.0, _stick_above(event, found, epsilon))
     if n_releases > _MOST_TERMS:
         return 1.0
-    largest = max(pure_epsilon(event) for event in ledger.pure)
+    largest = max(pure_epsilon(event) for event in composition.pure)
     return optimal_composition_delta(largest, n_releases, epsilon)
 
 
@@ -242,7 +248,7 @@ def _stick_above(event: DpEvent, found: float, epsilon: float) -> float:
     """A divergence of one release, rounded up by more than it may have lost."""
     lost = 0.0
     if isinstance(event, RandomizedResponseDpEvent):
-        lost = 1e-15 * (event.law.n_levels + epsilon + 8)
+        lost = 1e-15 * (event.distribution.n_levels + epsilon + 8)
     elif isinstance(event, TableDpEvent):
         lost = 1e-15 * (len(event.weights[0]) + epsilon + 8)
     elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
@@ -254,16 +260,16 @@ def _sum_above(one: float, other: float) -> float:
     return math.nextafter(one + other, math.inf) if one and other else one + other
 
 
-def _optimal_epsilon(ledger: Ledger, delta: float) -> float:
+def _optimal_epsilon(composition: Composition, delta: float) -> float:
     """Inverse of that in `epsilon`, from above."""
-    low, high = 0.0, ledger.pure_epsilon
-    if _optimal_delta(ledger, low) <= delta:
+    low, high = 0.0, composition.pure_epsilon
+    if _optimal_delta(composition, low) <= delta:
         return low
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        if _optimal_delta(ledger, middle) > delta:
+        if _optimal_delta(composition, middle) > delta:
             low = middle
         else:
             high = middle
@@ -297,18 +303,18 @@ def _curve_epsilon(event: DpEvent, delta: float) -> float:
     return high
 
 
-def _composed_pld(ledger: Ledger) -> PrivacyLossDistribution | None:
+def _composed_pld(composition: Composition) -> PrivacyLossDistribution | None:
     """PLD of the composition of all that is not a residual; None if it is too wide."""
-    curves = sorted(ledger.curves.items(), key=repr)
+    curves = sorted(composition.curves.items(), key=repr)
     return composed_pld(
-        frozenset(ledger.pure.items()),
-        frozenset(ledger.sampled.items()),
+        frozenset(composition.pure.items()),
+        frozenset(composition.sampled.items()),
         tuple((curve_of(event), count) for event, count in curves),
-        ledger.mu,
+        composition.mu,
     )
 
 
-def read(event: DpEvent) -> tuple[Ledger, ...]:
+def read(event: DpEvent) -> tuple[Composition, ...]:
     """Ledgers of an event.
 
     Parameters
@@ -317,7 +323,7 @@ def read(event: DpEvent) -> tuple[Ledger, ...]:
 
     Returns
     -------
-    ledgers : tuple of Ledger
+    ledgers : tuple of Composition
         One for every combination of parts that a record may be in, but those that
         another one covers.
 
@@ -326,32 +332,34 @@ def read(event: DpEvent) -> tuple[Ledger, ...]:
     NotImplementedError
         For an event that is not known.
     """
-    ledgers = tuple(_read(event, 1))
-    for ledger in ledgers:
-        if ledger.whole_mu > _LARGEST_MU or ledger.revealed == 1:
-            ledger.private = False
-    return ledgers
+    compositions = tuple(_read(event, 1))
+    for composition in compositions:
+        if composition.whole_mu > _LARGEST_MU or composition.revealed == 1:
+            composition.private = False
+    return compositions
 
 
-def _read(event: DpEvent, count: int) -> list[Ledger]:
-    ledger = Ledger()
+def _read(event: DpEvent, count: int) -> list[Composition]:
+    composition = Composition()
     parallel: _Parallel = []
-    _add(ledger, parallel, event, count)
-    found = [ledger]
+    _add(composition, parallel, event, count)
+    found = [composition]
     for blocks, times in parallel:
         parts = [one for part in blocks.events for one in _read(part, 1)]
         found = _combined(found, _repeated(_undominated(parts), times))
     return found
 
 
-def _combined(ledgers: list[Ledger], others: list[Ledger]) -> list[Ledger]:
+def _combined(
+    compositions: list[Composition], others: list[Composition]
+) -> list[Composition]:
     """Ledgers in which one of each has happened."""
-    return _few([one + other for one in ledgers for other in others])
+    return _few([one + other for one in compositions for other in others])
 
 
-def _repeated(ledgers: list[Ledger], times: int) -> list[Ledger]:
+def _repeated(compositions: list[Composition], times: int) -> list[Composition]:
     """Ledgers of so many releases, each about any of the parts."""
-    found, power = [Ledger()], ledgers
+    found, power = [Composition()], compositions
     while times:
         if times % 2:
             found = _combined(found, power)
@@ -361,9 +369,9 @@ def _repeated(ledgers: list[Ledger], times: int) -> list[Ledger]:
     return found
 
 
-def _few(ledgers: list[Ledger]) -> list[Ledger]:
+def _few(compositions: list[Composition]) -> list[Composition]:
     """The same, or one in place of too many."""
-    found = _undominated(ledgers)
+    found = _undominated(compositions)
     if len(found) <= _MOST_LEDGERS:
         return found
     together = found[0]
@@ -372,55 +380,57 @@ def _few(ledgers: list[Ledger]) -> list[Ledger]:
     return [together]
 
 
-def _undominated(ledgers: list[Ledger]) -> list[Ledger]:
-    kept: list[Ledger] = []
-    for one in ledgers:
+def _undominated(compositions: list[Composition]) -> list[Composition]:
+    kept: list[Composition] = []
+    for one in compositions:
         if not any(other.covers(one) for other in kept):
             kept = [other for other in kept if not one.covers(other)] + [one]
     return kept
 
 
-def _add(ledger: Ledger, parallel: _Parallel, event: DpEvent, count: int) -> None:
+def _add(
+    composition: Composition, parallel: _Parallel, event: DpEvent, count: int
+) -> None:
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
     if isinstance(event, dp_event.ComposedDpEvent):
         for part in event.events:
-            _add(ledger, parallel, part, count)
+            _add(composition, parallel, part, count)
     elif isinstance(event, dp_event.SelfComposedDpEvent):
         refuse_negative(event.count)
-        _add(ledger, parallel, event.event, count * event.count)
+        _add(composition, parallel, event.event, count * event.count)
     elif isinstance(event, ParallelDpEvent):
         parallel.append((event, count))
     elif isinstance(event, dp_event.NonPrivateDpEvent):
-        ledger.private = False
+        composition.private = False
     elif isinstance(event, dp_event.GaussianDpEvent):
         refuse_negative(event.noise_multiplier)
         if event.noise_multiplier == 0:
-            ledger.private = False
+            composition.private = False
         elif not math.isinf(event.noise_multiplier):
             mu = max(math.sqrt(count) / event.noise_multiplier, _SMALLEST_MU)
-            ledger.mu = mu_of_both(ledger.mu, mu)
+            composition.mu = mu_of_both(composition.mu, mu)
     elif isinstance(event, dp_event.PoissonSampledDpEvent):
-        _add_sampled(ledger, parallel, event, count)
+        _add_sampled(composition, parallel, event, count)
     elif isinstance(event, SelectionDpEvent):
-        _add_selection(ledger, event, count)
+        _add_selection(composition, event, count)
     elif isinstance(event, ProjectionDpEvent):
-        ledger.curves[event] += count
+        composition.curves[event] += count
     elif isinstance(event, RevealingDpEvent):
         if event.probability == 1:
-            ledger.private = False
+            composition.private = False
         else:
-            ledger.log_hidden += count * math.log1p(-event.probability)
-            _add(ledger, parallel, event.event, count)
+            composition.log_hidden += count * math.log1p(-event.probability)
+            _add(composition, parallel, event.event, count)
     elif isinstance(event, SamplerResidualDpEvent):
-        ledger.residual_epsilon += count * event.epsilon
-        ledger.residual_delta += count * event.delta
+        composition.residual_epsilon += count * event.epsilon
+        composition.residual_delta += count * event.delta
     elif isinstance(event, PURE_EVENTS):
         epsilon = pure_epsilon(event)
         if math.isinf(epsilon):
-            ledger.private = False
+            composition.private = False
         elif epsilon > 0:
-            ledger.pure[event] += count
+            composition.pure[event] += count
     else:
         raise NotImplementedError(
             f"There is no privacy accounting for events of type {type(event).__name__}."
@@ -428,7 +438,7 @@ def _add(ledger: Ledger, parallel: _Parallel, event: DpEvent, count: int) -> Non
 
 
 def _add_sampled(
-    ledger: Ledger, parallel: _Parallel, event: DpEvent, count: int
+    composition: Composition, parallel: _Parallel, event: DpEvent, count: int
 ) -> None:
     """A release about a Poisson sample; neighbours add or remove one record.
 
@@ -451,12 +461,12 @@ def _add_sampled(
         )
     both = inner.mu and inner.pure
     if rate == 1 or others or not inner.private or both or inner.revealed:
-        _add(ledger, parallel, event.event, count)
+        _add(composition, parallel, event.event, count)
         return
-    ledger.residual_epsilon += count * inner.residual_epsilon
-    ledger.residual_delta += count * inner.residual_delta
+    composition.residual_epsilon += count * inner.residual_epsilon
+    composition.residual_delta += count * inner.residual_delta
     if inner.mu:
-        ledger.sampled[rate, inner.mu] += count
+        composition.sampled[rate, inner.mu] += count
     if inner.pure:
         epsilon = inner.pure_epsilon
         if epsilon < 700:
@@ -465,20 +475,22 @@ def _add_sampled(
             amplified = np.logaddexp(math.log1p(-rate), math.log(rate) + epsilon)
         amplified = math.nextafter(float(amplified) * (1 + 1e-12), math.inf)
         amplified = min(amplified, epsilon)
-        ledger.pure[PureDpEvent(amplified)] += count
+        composition.pure[PureDpEvent(amplified)] += count
 
 
-def _add_selection(ledger: Ledger, event: SelectionDpEvent, count: int) -> None:
+def _add_selection(
+    composition: Composition, event: SelectionDpEvent, count: int
+) -> None:
     """The best of releases that are pure is pure: what it shows of which is a shift."""
     curve = curve_of(event)
     if not curve.protects:
-        ledger.private = False
+        composition.private = False
         return
     epsilon = event_epsilon(event.event, 0.0) + curve.shift
     if math.isfinite(epsilon):
-        ledger.pure[PureDpEvent(epsilon)] += count
+        composition.pure[PureDpEvent(epsilon)] += count
     else:
-        ledger.curves[event] += count
+        composition.curves[event] += count
 
 
 @lru_cache(maxsize=64)
@@ -488,7 +500,7 @@ def curve_of(event: DpEvent) -> Any:
         return ProjectionCurve(event.n_projections, event.tau)
     one = event.event
     return SelectionCurve(
-        event.law, partial(event_epsilon, one), partial(event_delta, one)
+        event.distribution, partial(event_epsilon, one), partial(event_delta, one)
     )
 
 
@@ -503,10 +515,10 @@ def selection_residual(event: DpEvent, count: int) -> tuple[float, float]:
         return 0.0, 0.0
     found = [(one.residual_epsilon, one.residual_delta) for one in read(event.event)]
     e1, d1 = (max(values) for values in zip(*found, strict=True))
-    law = event.law
-    if law.eta is None:
-        shift = law.rate * (math.expm1(min(e1, 700.0)) + d1)
+    distribution = event.distribution
+    if distribution.eta is None:
+        shift = distribution.rate * (math.expm1(min(e1, 700.0)) + d1)
     else:
-        lost = law.rate / (1 - law.rate) * d1
-        shift = (1 + law.eta) * (e1 + math.log1p(lost * math.exp(-e1)))
-    return count * (e1 + shift), count * law.mean * d1
+        lost = distribution.rate / (1 - distribution.rate) * d1
+        shift = (1 + distribution.eta) * (e1 + math.log1p(lost * math.exp(-e1)))
+    return count * (e1 + shift), count * distribution.mean * d1

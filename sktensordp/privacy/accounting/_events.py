@@ -12,8 +12,8 @@ import attrs
 from attrs.validators import and_, deep_iterable, ge, gt, instance_of, le, min_len
 from dp_accounting import DpEvent, dp_event
 
-from ._randomized_response import LevelLaw
-from ._repetitions import RepetitionLaw
+from ._randomized_response import LevelDistribution
+from ._repetitions import RepetitionDistribution
 
 __all__ = [
     "LatticeLaplaceDpEvent",
@@ -90,13 +90,15 @@ class RandomizedResponseDpEvent(DpEvent):
 
     Attributes
     ----------
-    law : LevelLaw
+    law : LevelDistribution
         How it moves.
     keep : float
         Probability that it is kept instead, in [0, 1].
     """
 
-    law: LevelLaw = attrs.field(validator=instance_of(LevelLaw))
+    distribution: LevelDistribution = attrs.field(
+        validator=instance_of(LevelDistribution)
+    )
     keep: float = attrs.field(validator=and_(ge(0), le(1)))
 
 
@@ -150,12 +152,14 @@ class SelectionDpEvent(DpEvent):
     ----------
     event : DpEvent
         What one of the releases is, with its score.
-    law : RepetitionLaw
+    law : RepetitionDistribution
         Of their number, which stays secret.
     """
 
     event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=_hashable)
-    law: RepetitionLaw = attrs.field(validator=instance_of(RepetitionLaw))
+    distribution: RepetitionDistribution = attrs.field(
+        validator=instance_of(RepetitionDistribution)
+    )
 
 
 @attrs.frozen

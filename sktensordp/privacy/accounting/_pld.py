@@ -83,7 +83,7 @@ def pure_epsilon(event: DpEvent) -> float:
         rate = getattr(event, "rate", event.noise_parameter)
         return rounded_up(Fraction(rate) * Fraction(event.sensitivity))
     if isinstance(event, RandomizedResponseDpEvent):
-        return event.law.epsilon(event.keep) * (1 + 4e-15)
+        return event.distribution.epsilon(event.keep) * (1 + 4e-15)
     columns = list(zip(*event.weights, strict=True))
     if any(0 in column and any(column) for column in columns):
         return math.inf
@@ -115,7 +115,7 @@ def hockey_stick(event: DpEvent, epsilon: ArrayLike) -> NDArray[np.float64]:
     elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
         delta = _discrete_laplace_stick(event, inside)
     elif isinstance(event, RandomizedResponseDpEvent):
-        delta = event.law.hockey_stick(event.keep, inside)
+        delta = event.distribution.hockey_stick(event.keep, inside)
     else:
         delta = _table_stick(event, inside)
     delta = np.where(epsilon < -bound, -np.expm1(np.minimum(epsilon, 0)), delta)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["LevelLaw", "optimal_composition_delta"]
+__all__ = ["LevelDistribution", "optimal_composition_delta"]
 
 
 @dataclass(frozen=True)
-class LevelLaw:
+class LevelDistribution:
     """How a level that is not kept moves.
 
     Parameters
@@ -41,7 +41,7 @@ class LevelLaw:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without what was computed on the way: equal laws have equal pickles.
-        return LevelLaw, (self.noise, self.n_levels, self.rate)
+        return LevelDistribution, (self.noise, self.n_levels, self.rate)
 
     @staticmethod
     def span_of(noise: str, n_levels: int) -> int:

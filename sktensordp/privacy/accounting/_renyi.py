@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logsumexp
 
+from ._composition import Composition
 from ._curves import curve_of, read
 from ._events import ProjectionDpEvent, SelectionDpEvent
-from ._ledger import Ledger
 from ._pld import pure_epsilon
 
 if TYPE_CHECKING:
@@ -27,20 +27,22 @@ _LARGEST_REACH = 1e4
 
 def event_renyi(event: "DpEvent", order: float) -> float:
     """Renyi divergence between neighbours at `order` > 1; infinity if there is none."""
-    return max(_of_ledger(ledger, order) for ledger in read(event))
+    return max(_of_composition(composition, order) for composition in read(event))
 
 
-def _of_ledger(ledger: Ledger, order: float) -> float:
-    if not ledger.private or ledger.revealed:
+def _of_composition(composition: Composition, order: float) -> float:
+    if not composition.private or composition.revealed:
         return math.inf
-    parts = [n * _pure_renyi(pure_epsilon(e), order) for e, n in ledger.pure.items()]
-    parts += [n * _sampled_renyi(*e, order) for e, n in ledger.sampled.items()]
-    for event, n in ledger.curves.items():
+    parts = [
+        n * _pure_renyi(pure_epsilon(e), order) for e, n in composition.pure.items()
+    ]
+    parts += [n * _sampled_renyi(*e, order) for e, n in composition.sampled.items()]
+    for event, n in composition.curves.items():
         if isinstance(event, ProjectionDpEvent):
             parts.append(n * _projection_renyi(event, order))
         else:
             parts.append(n * _selection_renyi(event, order))
-    return math.fsum(parts) + (order * ledger.mu**2 / 2 if ledger.mu else 0.0)
+    return math.fsum(parts) + (order * composition.mu**2 / 2 if composition.mu else 0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -85,21 +87,21 @@ def _selection_renyi(event: SelectionDpEvent, order: float) -> float:
     Its proof needs of the law of the number what the laws here have: g(t) <= g(1), and
     the bound on g(t) / g(t'), for which any other order may be taken.
     """
-    law = event.law
+    distribution = event.distribution
     own = event_renyi(event.event, order)
-    if law.eta is None:
+    if distribution.eta is None:
         own += curve_of(event).shift
-        none = law.weights[0] / sum(law.weights)
-        tries = (order - 1) * own + math.log(law.mean)
+        none = distribution.weights[0] / sum(distribution.weights)
+        tries = (order - 1) * own + math.log(distribution.mean)
         return float(np.logaddexp(tries, math.log(none))) / (order - 1)
-    own += math.log(law.mean) / (order - 1)
+    own += math.log(distribution.mean) / (order - 1)
     tried = 1 + np.geomspace(1e-2, 1e4, 121)
-    log_gamma = math.log1p(-law.rate)
+    log_gamma = math.log1p(-distribution.rate)
     shift = min(
         (1 - 1 / other) * event_renyi(event.event, other) - log_gamma / other
         for other in tried
     )
-    return own + (1 + law.eta) * shift
+    return own + (1 + distribution.eta) * shift
 
 
 def _pure_renyi(epsilon: float, order: float) -> float:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-__all__ = ["RepetitionLaw", "negative_binomial", "poisson"]
+__all__ = ["RepetitionDistribution", "negative_binomial", "poisson"]
 
 # The sum of all weights stays below 2**63.
 _TOTAL = 2.0**62
@@ -35,7 +35,7 @@ _LARGEST_MEAN, _LARGEST_POISSON = 1000.0, 30.0
 
 
 @dataclass(frozen=True)
-class RepetitionLaw:
+class RepetitionDistribution:
     """A law of the number of tries.
 
     Parameters
@@ -59,7 +59,8 @@ class RepetitionLaw:
 
     def __repr__(self) -> str:
         return (
-            f"RepetitionLaw(mean={self.mean:.4g}, eta={self.eta}, rate={self.rate:.4g})"
+            f"RepetitionDistribution(mean={self.mean:.4g}, eta={self.eta}, "
+            f"rate={self.rate:.4g})"
         )
 
     def __post_init__(self) -> None:
@@ -112,7 +113,7 @@ class RepetitionLaw:
         return (self.eta + 1) * float(found) * (1 + 1e-14)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RepetitionLaw, (self.weights, self.eta, self.rate)
+        return RepetitionDistribution, (self.weights, self.eta, self.rate)
 
 
 def _log(value: float) -> float:
@@ -125,15 +126,17 @@ def _largest(weight: int, k: int, eta: float | None, rate: float) -> int:
     return weight * factor.numerator // (factor.denominator * (k + 1))
 
 
-def _law(first: tuple[int, int], eta: float | None, rate: float) -> RepetitionLaw:
+def _distribution(
+    first: tuple[int, int], eta: float | None, rate: float
+) -> RepetitionDistribution:
     weights = list(first)
     while weights[-1] and len(weights) < _MOST_TERMS:
         weights.append(_largest(weights[-1], len(weights) - 1, eta, rate))
-    return RepetitionLaw(tuple(weights[:-1]), eta, rate)
+    return RepetitionDistribution(tuple(weights[:-1]), eta, rate)
 
 
 @lru_cache(maxsize=64)
-def negative_binomial(mean: float, eta: float) -> RepetitionLaw:
+def negative_binomial(mean: float, eta: float) -> RepetitionDistribution:
     """Truncated negative binomial law of a number of tries, at least one.
 
     Papernot and Steinke (2022), Definition 1.
@@ -147,7 +150,7 @@ def negative_binomial(mean: float, eta: float) -> RepetitionLaw:
 
     Returns
     -------
-    law : RepetitionLaw
+    law : RepetitionDistribution
         Its mean is `mean` up to the rounding of the weights, and to the weights
         beyond 100,000 tries, which it has not.
 
@@ -172,11 +175,11 @@ def negative_binomial(mean: float, eta: float) -> RepetitionLaw:
     rate = -math.expm1(log_gamma)
     # Of one try: rate / log(1 / gamma), or eta rate / (gamma^-eta - 1).
     scale = math.expm1(-eta * log_gamma) / eta if eta else -log_gamma
-    return _law((0, int(_TOTAL * rate / scale)), eta, rate)
+    return _distribution((0, int(_TOTAL * rate / scale)), eta, rate)
 
 
 @lru_cache(maxsize=64)
-def poisson(mean: float) -> RepetitionLaw:
+def poisson(mean: float) -> RepetitionDistribution:
     """Poisson law of a number of tries, which may be none.
 
     Parameters
@@ -186,7 +189,7 @@ def poisson(mean: float) -> RepetitionLaw:
 
     Returns
     -------
-    law : RepetitionLaw
+    law : RepetitionDistribution
 
     Raises
     ------
@@ -199,4 +202,4 @@ def poisson(mean: float) -> RepetitionLaw:
             f"{_LARGEST_POISSON:g}, got {mean:g}."
         )
     first = int(_TOTAL * math.exp(-mean))
-    return _law((first, max(int(first * mean), 1)), None, float(mean))
+    return _distribution((first, max(int(first * mean), 1)), None, float(mean))

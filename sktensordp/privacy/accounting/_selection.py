@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._repetitions import RepetitionLaw
+from ._repetitions import RepetitionDistribution
 
 __all__ = ["SelectionCurve"]
 
@@ -29,13 +29,13 @@ class SelectionCurve:
 
     Parameters
     ----------
-    law : RepetitionLaw
+    law : RepetitionDistribution
         Of the number of tries.
     epsilon_of_one, delta_of_one : callable
         The curve of one try: epsilon at a delta, and delta at an epsilon.
     """
 
-    law: RepetitionLaw
+    distribution: RepetitionDistribution
     epsilon_of_one: Callable[[float], float]
     delta_of_one: Callable[[float], float]
 
@@ -59,7 +59,7 @@ class SelectionCurve:
     @cached_property
     def shift(self) -> float:
         """By how much a loss grows for the choice."""
-        return self.law.shift(self.delta_of_one, self.reach)
+        return self.distribution.shift(self.delta_of_one, self.reach)
 
     @property
     def losses(self) -> tuple[float, float]:
@@ -91,7 +91,9 @@ class SelectionCurve:
     def _directly(self, epsilon: float) -> float:
         if epsilon < self.shift:
             return 1.0
-        return min(1.0, self.law.mean * self.delta_of_one(epsilon - self.shift))
+        return min(
+            1.0, self.distribution.mean * self.delta_of_one(epsilon - self.shift)
+        )
 
     def delta(self, epsilon: ArrayLike) -> Any:
         """Delta at an epsilon, which may be negative, or at an array of them."""

@@ -8,7 +8,7 @@ from dp_accounting import DpEvent, dp_event
 
 from .._guarantee import PrivacyGuarantee
 from ..accounting._events import ParallelDpEvent
-from ._filter import Spending
+from ._filter import Totals
 
 __all__ = ["Account"]
 
@@ -20,13 +20,11 @@ class Account:
     # What was released by what, and how often in a row.
     releases: list[tuple[str, PrivacyGuarantee, int]] = field(default_factory=list)
     blocks: list[list["Account"]] = field(default_factory=list)
-    own: Spending = field(default_factory=Spending)
+    own: Totals = field(default_factory=Totals)
 
-    def record(
-        self, name: str, guarantee: PrivacyGuarantee, spending: Spending
-    ) -> None:
+    def record(self, name: str, guarantee: PrivacyGuarantee, totals: Totals) -> None:
         """One release more."""
-        self.own = self.own + spending
+        self.own = self.own + totals
         last = self.releases[-1] if self.releases else None
         if last and last[0] == name and last[1] == guarantee:
             self.releases[-1] = (name, guarantee, last[2] + 1)
@@ -34,14 +32,14 @@ class Account:
             self.releases.append((name, guarantee, 1))
 
     def total(
-        self, where: "Account | None" = None, more: Spending | None = None
-    ) -> Spending:
+        self, where: "Account | None" = None, more: Totals | None = None
+    ) -> Totals:
         """Sums for the record of which most is revealed, with `more` in one account."""
         found = self.own
         if self is where and more is not None:
             found = found + more
         for parts in self.blocks:
-            together = Spending()
+            together = Totals()
             for part in parts:
                 together |= part.total(where, more)
             found = found + together

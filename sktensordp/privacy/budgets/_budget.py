@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from ._account import Account
-    from ._filter import Spending
+    from ._filter import Totals
 
     # Where a release is recorded, its sums, and the rule of the filter.
-    _Admitted = tuple[Account, Spending, Any]
+    _Admitted = tuple[Account, Totals, Any]
 
 __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
 
@@ -112,10 +112,10 @@ def _record(
     unprotected: Iterable[str],
 ) -> None:
     admitted = [(budget, budget._admit(guarantee, name)) for budget in budgets]
-    for budget, (account, spending, rule) in admitted:
-        account.record(name, guarantee, spending)
+    for budget, (account, totals, limits) in admitted:
+        account.record(name, guarantee, totals)
         if budget._filter is not None:
-            budget._filter.settle(rule)
+            budget._filter.settle(limits)
         budget._left_out.update(dict.fromkeys(unprotected))
 
 
@@ -399,11 +399,11 @@ class PrivacyBudget:
     def _left(self) -> float:
         from ..accounting._curves import event_epsilon
         from ..accounting._events import PureDpEvent
-        from ._filter import Spending
+        from ._filter import Totals
 
         # What is pure adds up, and often nothing else may be kept.
         if self._filter is not None:
-            pure = self._account.total(self._here(), Spending()).pure
+            pure = self._account.total(self._here(), Totals()).pure
         else:
             event = self._account.event()
             pure = 0.0 if event is None else event_epsilon(event, 0.0)
@@ -482,7 +482,7 @@ class PrivacyBudget:
     def _room(self, event: "DpEvent") -> "_Admitted | None":
         """The same of what happens in a release, whatever the unit."""
         from ..accounting._curves import event_delta
-        from ._filter import Spending
+        from ._filter import Totals
 
         here = self._here()
         if self._filter is not None:
@@ -495,7 +495,7 @@ class PrivacyBudget:
             epsilon, delta = (x * (1 + 1e-12) for x in (self._epsilon, self._delta))
             if event_delta(together, epsilon) > delta:
                 return None
-        return here, Spending(), None
+        return here, Totals(), None
 
     def _ids_of_users(self, unit: str | int) -> bool:
         """Whether ids were published of those of whom everything is protected."""

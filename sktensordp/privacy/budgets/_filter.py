@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri_exp
 
+from ..accounting._composition import Composition
 from ..accounting._curves import (
     event_delta,
     event_epsilon,
@@ -35,14 +36,13 @@ from ..accounting._curves import (
     selection_residual,
 )
 from ..accounting._gaussian import gaussian_epsilon, gaussian_mu
-from ..accounting._ledger import Ledger
 from ..accounting._pld import pure_epsilon
 from ..accounting._renyi import event_renyi
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["AdaptiveFilter", "Spending"]
+__all__ = ["AdaptiveFilter", "Totals"]
 
 _ORDERS = tuple((1 + np.geomspace(0.02, 2e5, 100)).tolist())
 # Shares of epsilon and delta that are kept for what samplers are away from their laws.
@@ -52,7 +52,7 @@ _ALLOWANCE = 1 + Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
-class Spending:
+class Totals:
     """Sums over releases; all of them only grow.
 
     Attributes
@@ -76,17 +76,17 @@ class Spending:
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
 
-    def __add__(self, other: "Spending") -> "Spending":
+    def __add__(self, other: "Totals") -> "Totals":
         """Of both, about the same data."""
         return self._joined(other, lambda a, b: a + b)
 
-    def __or__(self, other: "Spending") -> "Spending":
+    def __or__(self, other: "Totals") -> "Totals":
         """Of both, about disjoint data: no less than either."""
         return self._joined(other, max)
 
-    def _joined(self, other: "Spending", how: Callable[[Any, Any], Any]) -> "Spending":
+    def _joined(self, other: "Totals", how: Callable[[Any, Any], Any]) -> "Totals":
         names = [field.name for field in fields(self)]
-        return Spending(*(how(getattr(self, n), getattr(other, n)) for n in names))
+        return Totals(*(how(getattr(self, n), getattr(other, n)) for n in names))
 
 
 class AdaptiveFilter:
@@ -102,11 +102,11 @@ class AdaptiveFilter:
 
     def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
-        self._rule: _Rule | None = None
+        self._limits: _Limits | None = None
 
     def admit(
-        self, event: "DpEvent", total_with: Callable[[Spending], Spending]
-    ) -> "tuple[Spending, _Rule] | None":
+        self, event: "DpEvent", total_with: Callable[[Totals], Totals]
+    ) -> "tuple[Totals, _Limits] | None":
         """Sums of a release if it fits, and the rule by which they were made.
 
         Parameters
@@ -119,25 +119,25 @@ class AdaptiveFilter:
 
         Returns
         -------
-        found : tuple of (Spending, rule) or None
+        found : tuple of (Totals, rule) or None
             None where it does not fit. The rule of the first release is to be kept, by
             `settle`.
         """
-        rule = self._rule or self._rule_for(event)
-        spending = rule.spending(event)
-        total = total_with(spending)
-        if not self._keeps(total, rule):
+        limits = self._limits or self._limits_for(event)
+        totals = limits.totals(event)
+        total = total_with(totals)
+        if not self._keeps(total, limits):
             alone = total.n_releases <= 1
             if not alone or event_delta(event, self.epsilon) > self.delta * (1 + 1e-12):
                 return None
-        return spending, rule
+        return totals, limits
 
-    def counted(self, total: Spending, event: "DpEvent") -> float:
+    def counted(self, total: Totals, event: "DpEvent") -> float:
         """The epsilon that is counted as spent, at the delta of the budget.
 
         Parameters
         ----------
-        total : Spending
+        total : Totals
             Of all releases; at least one.
         event : DpEvent
             All releases.
@@ -147,23 +147,23 @@ class AdaptiveFilter:
         epsilon : float
             The least of those that may be kept; one release counts by its own curve.
         """
-        rule, (epsilon, delta) = self._rule, self._left
+        limits, (epsilon, delta) = self._limits, self._left
         reserve = self.epsilon - epsilon
         found = [float(total.pure + _exact(2 * total.residual_epsilon))]
         if math.isfinite(total.squares):
             mu = math.sqrt(total.squares)
             found.append(reserve + (gaussian_epsilon(mu, delta) if mu else 0.0))
         if math.isfinite(total.renyi):
-            assert rule is not None
-            spare = _largest_renyi(0.0, delta, rule.order)
+            assert limits is not None
+            spare = _largest_renyi(0.0, delta, limits.order)
             found.append(reserve + max(total.renyi - spare, 0.0))
         if total.n_releases <= 1:
             found.append(event_epsilon(event, self.delta))
         return min(*found, self.epsilon)
 
-    def settle(self, rule: "_Rule") -> None:
+    def settle(self, limits: "_Limits") -> None:
         """Keep to a rule from now on."""
-        self._rule = rule
+        self._limits = limits
 
     @property
     def _left(self) -> tuple[float, float]:
@@ -172,20 +172,22 @@ class AdaptiveFilter:
         delta = self.delta * (1 - _SHARE_OF_DELTA) * math.exp(-reserve)
         return self.epsilon - 2 * reserve, delta
 
-    def _rule_for(self, event: "DpEvent") -> "_Rule":
+    def _limits_for(self, event: "DpEvent") -> "_Limits":
         left = self._left
         # At delta = 0 no sum may be kept in place of the pure one.
         if left[1] == 0:
-            return _Rule()
-        ledgers = read(event)
-        if all(ledger.mu and not ledger.pure for ledger in ledgers):
-            return _Rule(most_squares=gaussian_mu(*left) ** 2)
+            return _Limits()
+        compositions = read(event)
+        if all(composition.mu and not composition.pure for composition in compositions):
+            return _Limits(most_squares=gaussian_mu(*left) ** 2)
         most = {order: _largest_renyi(*left, order) for order in _ORDERS}
         found = {a: event_renyi(event, a) for a in most if most[a] > 0}
         order = min(found, key=lambda a: found[a] / most[a], default=None)
-        return _Rule() if order is None else _Rule(order=order, most_renyi=most[order])
+        return (
+            _Limits() if order is None else _Limits(order=order, most_renyi=most[order])
+        )
 
-    def _keeps(self, total: Spending, rule: "_Rule") -> bool:
+    def _keeps(self, total: Totals, limits: "_Limits") -> bool:
         # Once for the outcomes that keep the pure sum, and once for all others.
         residual = 2 * total.residual_delta
         growth = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
@@ -196,30 +198,36 @@ class AdaptiveFilter:
             return True
         if total.residual_epsilon > self.epsilon * _SHARE_OF_EPSILON:
             return False
-        return total.squares <= rule.most_squares or total.renyi <= rule.most_renyi
+        return total.squares <= limits.most_squares or total.renyi <= limits.most_renyi
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _Limits:
     """What is summed besides pure epsilons, and up to where; the rest is infinite."""
 
     most_squares: float = -1.0
     order: float = 2.0
     most_renyi: float = -1.0
 
-    def spending(self, event: "DpEvent") -> Spending:
-        together = Spending()
+    def totals(self, event: "DpEvent") -> Totals:
+        together = Totals()
         renyi = event_renyi(event, self.order) if self.most_renyi > 0 else math.inf
-        for ledger in read(event):
-            chosen = [selection_residual(one, n) for one, n in ledger.curves.items()]
-            together |= Spending(
+        for composition in read(event):
+            chosen = [
+                selection_residual(one, n) for one, n in composition.curves.items()
+            ]
+            together |= Totals(
                 1,
-                _exact(ledger.pure_epsilon) if ledger.only_pure else math.inf,
-                _squares(ledger) if self.most_squares > 0 else math.inf,
+                _exact(composition.pure_epsilon) if composition.only_pure else math.inf,
+                _squares(composition) if self.most_squares > 0 else math.inf,
                 renyi,
                 # Where nothing is shown, the law is the other one, renormalised.
-                ledger.residual_epsilon - ledger.log_hidden + sum(e for e, _ in chosen),
-                ledger.residual_delta + ledger.revealed + sum(d for _, d in chosen),
+                composition.residual_epsilon
+                - composition.log_hidden
+                + sum(e for e, _ in chosen),
+                composition.residual_delta
+                + composition.revealed
+                + sum(d for _, d in chosen),
             )
         return together
 
@@ -228,16 +236,16 @@ def _exact(value: float) -> Fraction | float:
     return Fraction(value) if math.isfinite(value) else value
 
 
-def _squares(ledger: Ledger) -> float:
+def _squares(composition: Composition) -> float:
     """mu^2 of the Gaussian noise that says no less than the ideal releases.
 
     A pure release says no more than randomised response, whose trade-off function
     is above that of Gaussian noise if it is at its corner, 1 / (1 + e^epsilon).
     """
-    if not ledger.private or ledger.curves:
+    if not composition.private or composition.curves:
         return math.inf
-    squares = [ledger.whole_mu**2]
-    for event, count in ledger.pure.items():
+    squares = [composition.whole_mu**2]
+    for event, count in composition.pure.items():
         epsilon = pure_epsilon(event)
         # Its limit at 0 is above, and has the digits that the corner loses.
         square = math.pi / 2 * epsilon**2

@@ -9,14 +9,14 @@ import numpy as np
 from .._guarantee import PrivacyGuarantee, neighbours
 from ._budget import process_name
 
-__all__ = ["covered", "current_cover"]
+__all__ = ["current_preauthorization", "run_preauthorized"]
 
-_COVER: contextvars.ContextVar["_Cover | None"] = contextvars.ContextVar(
-    "cover", default=None
+_CURRENT: contextvars.ContextVar["_Preauthorization | None"] = contextvars.ContextVar(
+    "preauthorization", default=None
 )
 
 
-class _Cover:
+class _Preauthorization:
     """What the releases of a function may reveal together, at most."""
 
     def __init__(self, planned: PrivacyGuarantee | None) -> None:
@@ -52,12 +52,12 @@ def _tried(planned: PrivacyGuarantee) -> Iterable[float]:
     return planned.epsilon * np.array([0.5, 0.9, 1.0, 1.1])
 
 
-def current_cover() -> _Cover | None:
-    """The cover that this thread's releases are under, if any."""
-    return _COVER.get()
+def current_preauthorization() -> _Preauthorization | None:
+    """The preauthorization under which this thread releases, if any."""
+    return _CURRENT.get()
 
 
-def covered(
+def run_preauthorized(
     planned: PrivacyGuarantee | None, function: Callable[..., Any], *args: Any
 ) -> Any:
     """Call a function whose releases, all together, are part of one recorded before.
@@ -77,5 +77,5 @@ def covered(
     """
     # In a context of its own, which no interruption leaves behind.
     context = contextvars.copy_context()
-    context.run(_COVER.set, _Cover(planned))
+    context.run(_CURRENT.set, _Preauthorization(planned))
     return context.run(function, *args)

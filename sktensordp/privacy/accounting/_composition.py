@@ -13,14 +13,14 @@ from ._pld import pure_fraction, rounded_up
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["Ledger", "mu_of_both"]
+__all__ = ["Composition", "mu_of_both"]
 
 # Added to a delta that comes out of a PLD, once and for every composed release.
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 
 
 @dataclass
-class Ledger:
+class Composition:
     """The leaves of an event; not changed once read."""
 
     pure: Counter["DpEvent"] = field(default_factory=Counter)
@@ -87,9 +87,9 @@ class Ledger:
         releases = self.pure + self.sampled + self.curves
         return _PLD_SLACK + _PLD_SLACK_EACH * releases.total()
 
-    def __add__(self, other: "Ledger") -> "Ledger":
+    def __add__(self, other: "Composition") -> "Composition":
         """Both happened."""
-        return Ledger(
+        return Composition(
             self.pure + other.pure,
             mu_of_both(self.mu, other.mu),
             self.sampled + other.sampled,
@@ -100,14 +100,14 @@ class Ledger:
             self.log_hidden + other.log_hidden,
         )
 
-    def __or__(self, other: "Ledger") -> "Ledger":
+    def __or__(self, other: "Composition") -> "Composition":
         """A ledger that says no less than either."""
         pure = self.pure | other.pure
         if self.only_pure and other.only_pure:
             # Randomised response says as much as any pure release of its epsilon.
             most = max(self.pure_epsilon, other.pure_epsilon)
             pure = min(Counter({PureDpEvent(most): 1}), pure, key=_total_epsilon)
-        return Ledger(
+        return Composition(
             pure,
             max(self.mu, other.mu),
             self.sampled | other.sampled,
@@ -118,7 +118,7 @@ class Ledger:
             min(self.log_hidden, other.log_hidden),
         )
 
-    def covers(self, other: "Ledger") -> bool:
+    def covers(self, other: "Composition") -> bool:
         """Whether everything in the other happened here, too."""
         return not self.private or (
             other.pure <= self.pure
