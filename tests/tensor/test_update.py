@@ -143,7 +143,7 @@ def test_rows_without_news_stay_as_they_are(dtype, smooth_modes):
     # The model that was given is left alone.
     assert_array_equal(model.means, copies[0])
     assert_array_equal(model.covariances, copies[1])
-    for name in ("held", "prior_mean", "precision", "tie", "noise_variance", "shape"):
+    for name in ("fixed", "prior_mean", "precision", "tie", "noise_variance", "shape"):
         assert_array_equal(getattr(updated, name), getattr(model, name))
 
 
