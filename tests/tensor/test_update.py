@@ -339,7 +339,7 @@ def test_going_on_converges_to_the_mean_field_equations(shape, rank, biases, den
     for row in (0, model.rows[0].stop - 1, model.rows[1].stop - 1):
         assert_allclose(found.means[row], prior.means[row], atol=1e-12)
         assert_allclose(found.covariances[row], prior.covariances[row], atol=1e-12)
-    for name in ("held", "prior_mean", "precision", "tie", "noise_variance", "shape"):
+    for name in ("fixed", "prior_mean", "precision", "tie", "noise_variance", "shape"):
         assert_array_equal(getattr(found, name), getattr(model, name))
     assert_array_equal(model.means, copies[0])
     assert_array_equal(model.covariances, copies[1])
