@@ -237,7 +237,7 @@ def test_a_row_without_information_but_its_prior():
     assert_allclose(moments, np.tile(expected, (3, 1)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("fixed", [(), (1,), (0, 3), (0, 1, 2)])
+@pytest.mark.parametrize("held", [(), (1,), (0, 3), (0, 1, 2)])
 def test_rows_are_solved_with_columns_that_are_held(held):
     rng = np.random.default_rng(0)
     free = np.setdiff1d(np.arange(5), held)
