@@ -1,4 +1,4 @@
-"""Dask arrays and frames of samples; Dask itself is imported by whoever passes one."""
+"""Samples in Dask arrays and frames. This module never imports Dask: callers have."""
 
 import math
 import sys
@@ -13,21 +13,24 @@ __all__ = ["check_lazy", "extremes", "is_dask", "loaded", "map_chunks", "named_c
 
 
 def is_dask(X: Any) -> bool:
-    """Whether these are samples in chunks: a Dask array, or a frame of Dask."""
-    return isinstance(X, (_kind("array", "Array"), _kind("dataframe", "DataFrame")))
+    """Whether the samples are in a Dask array or a Dask data frame."""
+    return isinstance(
+        X, (_dask_class("array", "Array"), _dask_class("dataframe", "DataFrame"))
+    )
 
 
-def _kind(module: str, name: str) -> Any:
+def _dask_class(module: str, name: str) -> Any:
+    """A class of Dask, or an empty tuple while its module is not imported."""
     return getattr(sys.modules.get(f"dask.{module}"), name, ())
 
 
 def named_columns(X: Any) -> Any:
-    """What tells the columns and their names: no row of a frame, or the array."""
-    return X._meta if isinstance(X, _kind("dataframe", "DataFrame")) else X
+    """The column names: an empty frame for a Dask frame, or the array itself."""
+    return X._meta if isinstance(X, _dask_class("dataframe", "DataFrame")) else X
 
 
 def loaded(*values: Any) -> tuple[Any, ...]:
-    """The same with all that is lazy computed, at once."""
+    """The values, with all Dask collections among them computed in one go."""
     base: Any = sys.modules.get("dask.base")
     if base is None or not any(map(base.is_dask_collection, values)):
         return values
@@ -35,14 +38,14 @@ def loaded(*values: Any) -> tuple[Any, ...]:
 
 
 def check_lazy(X: Any, name: str = "X") -> Any:
-    """A Dask array that holds numbers, as far as its shape and type tell.
+    """A Dask array of samples, after a check of its shape and data type.
 
     Parameters
     ----------
     X : dask.array.Array or dask.dataframe.DataFrame
-        No value is read.
+        Samples; no value is read.
     name : str, default="X"
-        For messages.
+        Name in messages.
 
     Returns
     -------
@@ -52,22 +55,22 @@ def check_lazy(X: Any, name: str = "X") -> Any:
     Raises
     ------
     ValueError
-        If it is not one of samples of a known shape.
+        If it does not hold real numbers, or the shape of a sample is not known.
     """
-    if isinstance(X, _kind("dataframe", "DataFrame")):
+    if isinstance(X, _dask_class("dataframe", "DataFrame")):
         X = X.to_dask_array()
     if X.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must hold numbers; its type is {X.dtype}.")
+        raise ValueError(f"{name} must hold numbers, but its data type is {X.dtype}.")
     if X.ndim < 2:
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: {name} holds samples."
         )
     if any(map(math.isnan, X.shape[1:])):
         raise ValueError(
-            f"The shape of a sample of {name} is not known; "
-            f"compute_chunk_sizes() makes it so."
+            f"The shape of a sample of {name} is not known. "
+            f"Call compute_chunk_sizes() on it first."
         )
     if X.shape[0] == 0:
         raise ValueError(
@@ -78,7 +81,7 @@ def check_lazy(X: Any, name: str = "X") -> Any:
 
 
 def extremes(X: Any) -> tuple[float, float]:
-    """Least and largest entry of an array; of a Dask array, by one computation."""
+    """Smallest and largest entry of an array; a Dask array is computed only once."""
     low, high = map(float, loaded(X.min(), X.max()))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise ValueError("Input X contains NaN or infinity.")
@@ -97,25 +100,25 @@ def map_chunks(
     Parameters
     ----------
     function : callable
-        Of the number of a chunk and the chunk. It is in the graph, which goes to the
-        scheduler and the workers.
+        Takes the number of a chunk and the chunk. It becomes part of the graph, which
+        the scheduler and the workers receive.
     X : dask.array.Array of shape (n_samples, ...)
-        Axes other than the first are put into one chunk.
+        Rechunked so that only the first axis is split.
     shape : tuple of int
-        Of what the function makes of a sample.
+        Shape of the result for one sample.
     dtype : dtype
-        Of that.
+        Data type of the result.
     name : str
-        What the tasks are called; a random number follows.
+        Name of the tasks; a random number is added to it.
 
     Returns
     -------
-    found : dask.array.Array of shape (n_samples, *shape)
-        A task reads one chunk, and its result depends on nothing but that, the chunk's
-        number and the function.
+    result : dask.array.Array of shape (n_samples, *shape)
+        Each task reads one chunk. Its result depends on nothing but the chunk, the
+        number of the chunk and the function.
     """
     whole = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-    # Not made from what the tasks hold: a hash of that would be seen everywhere.
+    # A random name: one derived from the tasks would show a hash of what they hold.
     name = f"{name}-{uuid.uuid4().hex}"
     return whole.map_blocks(
         _Task(function, shape, dtype, name),
@@ -129,7 +132,7 @@ def map_chunks(
 
 
 class _Task:
-    """A function of chunks that shows nothing of what it holds."""
+    """A function of chunks whose repr and token show nothing of what it holds."""
 
     def __init__(
         self,
@@ -143,17 +146,18 @@ class _Task:
 
     def __call__(self, chunk: NDArray[Any], block_info: Any) -> NDArray[Any]:
         start, stop = block_info[0]["array-location"][0]
-        # A stream is for these samples: of others, its noise would tell differences.
+        # The stream serves these samples alone: the same noise on other samples would
+        # reveal the difference between the two.
         if not math.isnan(stop - start) and len(chunk) != stop - start:
             raise RuntimeError(
-                f"This chunk of X has {len(chunk)} samples, and had {stop - start} "
-                f"when its release was recorded."
+                f"This chunk of X has {len(chunk)} samples, but had {stop - start} "
+                f"when its release was recorded: X has changed. Release it anew."
             )
         if not len(chunk):
             return np.empty((0, *self._shape), self._dtype)
-        found = self._function(block_info[0]["chunk-location"][0], chunk)
-        found = found.astype(self._dtype, copy=False)
-        return found.reshape(len(chunk), *self._shape)
+        result = self._function(block_info[0]["chunk-location"][0], chunk)
+        result = result.astype(self._dtype, copy=False)
+        return result.reshape(len(chunk), *self._shape)
 
     def __repr__(self) -> str:
         return self._name

@@ -1,10 +1,10 @@
-"""Randomness of releases: one key a release, one stream a block of the data.
+"""Random streams of releases: one key per release, one stream per block of the data.
 
-The key comes from the operating system, or, for tests and papers, from an integer
-seed and the number of releases that the object has made. The streams are those of
-AES-128 in counter mode: block b of a release reads the words whose 128-bit counter
-begins with b, so that the noise is a function of (key, block) alone and does not
-depend on the order, the chunks or the threads in which the blocks are computed.
+The key comes from the operating system or, for tests and papers, from an integer seed
+and the number of releases that the object has made. The streams are AES-128 in counter
+mode: block b of a release reads the words whose 128-bit counter begins with b. The
+noise is therefore a function of (key, block) alone, and does not depend on the order,
+chunks or threads in which the blocks are computed.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ _KEY_BYTES = 16
 
 
 class ReleaseCounter:
-    """How many releases an object has begun; threads never get the same number.
+    """Count of the releases that an object has begun; no two threads share a number.
 
     Parameters
     ----------
     count : int, default=0
+        Releases begun so far.
     seeded : bool, default=False
-        Whether one of them took its noise from an integer seed.
-
+        Whether any of them took its noise from an integer seed.
     """
 
     def __init__(self, count: int = 0, seeded: bool = False) -> None:
@@ -39,16 +39,16 @@ class ReleaseCounter:
 
     @property
     def lock(self) -> threading.RLock:
-        """Held by the thread that fits the object.
+        """Lock that a thread holds while it fits the object.
 
-        Another would leave a model of its own under the guarantee of this one. A
-        process that was forked has a lock of its own, which no thread of its parent
-        holds for good.
+        Without it, another thread could leave its model under the guarantee of this
+        one. Each forked process has its own lock, since a lock that a thread of the
+        parent held during the fork would never be freed.
         """
         return self._locks.setdefault(os.getpid(), threading.RLock())
 
     def next(self, seeded: bool = False) -> int:
-        """Number of releases before this one, which may be seeded."""
+        """Count one more release, perhaps a seeded one; return the number before it."""
         with self.lock:
             self._count += 1
             self.seeded = self.seeded or seeded
@@ -59,16 +59,16 @@ class ReleaseCounter:
 
 
 class NoiseStreams:
-    """The random streams of one release; closed when the release ends.
+    """Random streams of one release, closed when the release ends.
 
     Parameters
     ----------
     random_state : int or None
-        None takes a key from the operating system. An integer makes the key a
-        function of itself and `n_releases`: reproducible, hence no protection
-        against anybody who knows or guesses it.
+        None takes a key from the operating system. With an integer, the key is a
+        function of it and `n_releases`: reproducible, so no protection against anyone
+        who knows or guesses the integer.
     n_releases : int
-        How many releases the object has made before this one.
+        Number of releases that the object made before this one.
     """
 
     _key: bytes | None
@@ -77,11 +77,11 @@ class NoiseStreams:
         if random_state is None:
             self._key = secrets.token_bytes(_KEY_BYTES)
         else:
-            words = f"sktensordp release {operator.index(random_state)} {n_releases}"
-            self._key = hashlib.sha256(words.encode()).digest()[:_KEY_BYTES]
+            text = f"sktensordp release {operator.index(random_state)} {n_releases}"
+            self._key = hashlib.sha256(text.encode()).digest()[:_KEY_BYTES]
 
     def stream(self, block: int) -> np.random.BitGenerator:
-        """Bit generator of one block, at its beginning.
+        """Bit generator of one block, at the start of its stream.
 
         Parameters
         ----------
@@ -91,12 +91,14 @@ class NoiseStreams:
         Returns
         -------
         bits : randomgen.AESCounter
-            Yields 64-bit words by ``random_raw``.
+            Its ``random_raw`` returns 64-bit words.
         """
         from randomgen import AESCounter
 
         if self._key is None:
-            raise RuntimeError("This release has ended; its noise is drawn once.")
+            raise RuntimeError(
+                "This release has ended; its noise can be drawn only once."
+            )
         key = np.frombuffer(self._key, dtype="<u8").astype(np.uint64)
         counter = np.array([0, operator.index(block)], dtype=np.uint64)
         return AESCounter(key=key, counter=counter)
@@ -107,17 +109,17 @@ class NoiseStreams:
         Parameters
         ----------
         number : int
-            In [0, 2**32). A step uses fewer than 2**32 blocks.
+            Number of the step, in [0, 2**32). A step uses fewer than 2**32 blocks.
 
         Returns
         -------
         streams : object
-            Its ``stream`` takes the block within the step.
+            Its ``stream`` takes the number of the block within the step.
         """
         return _StepStreams(self, number)
 
     def sent(self) -> "SentStreams":
-        """The same streams for tasks elsewhere, after the release has been recorded.
+        """The same streams for tasks that run elsewhere, once the release is recorded.
 
         Returns
         -------
@@ -130,13 +132,15 @@ class NoiseStreams:
         self._key = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("The key of a release is not copied and does not outlive it.")
+        raise TypeError(
+            "The key of a release cannot be copied or pickled, and ends with it."
+        )
 
 
 class SentStreams(NoiseStreams):
-    """The streams of a release that is computed later, and maybe more than once.
+    """Streams of a release that is computed later, and perhaps more than once.
 
-    Whoever has it, or a pickle of it, can take the noise away.
+    Anyone who has this object or a pickle of it can remove the noise.
 
     Parameters
     ----------
@@ -151,7 +155,7 @@ class SentStreams(NoiseStreams):
 
 
 class _StepStreams:
-    """The streams of one step of a release."""
+    """Streams of one step of a release."""
 
     def __init__(self, streams: NoiseStreams, number: int) -> None:
         self._streams, self._number = streams, operator.index(number)

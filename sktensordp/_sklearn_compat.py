@@ -1,4 +1,4 @@
-"""The only import of private scikit-learn names; decorators that keep types."""
+"""All imports of private scikit-learn names, and decorators that keep types."""
 
 import sys
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metaestimators import available_if as _available_if
-from sklearn.utils.validation import _check_method_params as of_rows
+from sklearn.utils.validation import _check_method_params as check_method_params
 
 __all__ = [
     "Interval",
     "StrOptions",
     "available_if",
+    "check_method_params",
     "effective_n_threads",
     "fit_context",
     "has_callbacks",
-    "of_rows",
     "routing_enabled",
     "safe_indexing",
     "wants_frame",
@@ -35,27 +35,28 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
-    """scikit-learn's decorator of methods that are not always there."""
+    """scikit-learn's decorator of methods that exist only under a condition."""
     return _available_if(check)
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
-    """scikit-learn's decorator of methods that fit: parameters are checked first."""
+    """scikit-learn's decorator of `fit` methods, which checks parameters first."""
     return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
 
 class Interval(_Interval):
     """An interval of integers and floats, and no other numbers.
 
-    scikit-learn's stumbles over fractions, and lets integers pass that are no floats.
+    scikit-learn's interval fails on fractions, and accepts integers that exceed every
+    float.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether a value is in the interval."""
-        known = isinstance(val, float | np.floating)
+        """Whether the interval contains a value."""
+        is_number = isinstance(val, float | np.floating)
         if isinstance(val, Integral):
-            known = abs(int(val)) <= sys.float_info.max
-        return known and super().is_satisfied_by(val)
+            is_number = abs(int(val)) <= sys.float_info.max
+        return is_number and super().is_satisfied_by(val)
 
 
 def wants_frame(estimator: Any) -> bool:
@@ -64,5 +65,5 @@ def wants_frame(estimator: Any) -> bool:
 
 
 def has_callbacks(estimator: Any) -> bool:
-    """Whether callbacks are to hear of a fit."""
+    """Whether callbacks are set that a fit must call."""
     return bool(getattr(estimator, "_skl_callbacks", ()))

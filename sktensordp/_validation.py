@@ -1,4 +1,4 @@
-"""Checks of what callers pass; no message shows a value of the data."""
+"""Checks of input and parameters. No message shows a value of the data."""
 
 import math
 import re
@@ -31,16 +31,16 @@ __all__ = [
 _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
 _TIMES = np.datetime64, np.timedelta64
-# Names of columns that hold values.
-_VALUES = ("rating", "score", "value")
-# Of values: fourth powers of their range are numbers.
-_FARTHEST = 1e50
+# Names of data frame columns that hold values and not coordinates.
+_VALUE_COLUMNS = ("rating", "score", "value")
+# Largest magnitude of a value: fourth powers of the range stay finite.
+_LARGEST_VALUE = 1e50
 
 
 def check_columns(X: Any) -> None:
-    """Refuse a data frame that holds the values beside the coordinates."""
+    """Refuse a data frame with a column of values beside the coordinates."""
     for name in getattr(X, "columns", ()):
-        if isinstance(name, str) and name.strip().lower() in _VALUES:
+        if isinstance(name, str) and name.strip().lower() in _VALUE_COLUMNS:
             raise ValueError(
                 f"X has a column {name!r}, which would become a mode of the tensor. "
                 f"Pass the values as y: fit(X.drop(columns=[{name!r}]), X[{name!r}]). "
@@ -55,18 +55,18 @@ def check_coordinates(
     allow_unknown: bool = False,
     name: str = "estimator",
 ) -> NDArray[np.int32]:
-    """Coordinates of tensor entries as 32-bit integers, one column after the other.
+    """Coordinates of tensor entries as 32-bit integers in Fortran order.
 
     Parameters
     ----------
     X : ndarray of shape (n_entries, n_modes)
-        Integers, or floats that are integral.
+        Integers, or floats with integral values.
     shape : tuple of int, default=None
-        The tensor; coordinates outside it are refused.
+        Shape of the tensor. Coordinates outside it are refused.
     allow_unknown : bool, default=False
         Whether -1 may stand for an index that was never observed.
     name : str, default="estimator"
-        Who asks, for the message.
+        Name of the estimator in messages.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def check_coordinates(
         raise ValueError(
             f"Negative values in data passed to {name}: coordinates start at 0{hint}."
         )
-    # Not compared as float16, which does not reach so far.
+    # Compared as a float: float16 cannot represent the limit.
     if X.size and float(X.max()) >= _LARGEST_INDEX:
         raise ValueError(f"Coordinates passed to {name} must be below 2**31 - 1.")
     coordinates = X.astype(np.int32, order="F")
@@ -112,25 +112,27 @@ def check_coordinates(
 
 
 def check_numeric(values: Any, name: str) -> None:
-    """Refuse what are not numbers; messages of NumPy and others would quote them."""
+    """Refuse data that are not numbers, without quoting them as NumPy's errors do."""
+    if type(values) is np.ndarray and values.dtype.kind in "biuf":
+        return
     if issparse(values):
         raise TypeError(f"Sparse data was passed as {name}; dense data is required.")
     check_unmasked(values, name)
     values = as_numpy(values, name)
     numeric, reason = values.dtype.kind in "biuf", None
-    found_complex = is_complex(values)
-    known = not found_complex and not _has_any(values, _TIMES)
-    if values.dtype.kind in "OSU" and known:
+    complex_ = is_complex(values)
+    may_convert = not complex_ and not _has_any(values, _TIMES)
+    if values.dtype.kind in "OSU" and may_convert:
         try:
             values.astype(float)
             numeric = True
         except TypeError as error:
-            # It names a type.
+            # The message names a type and no value.
             reason = str(error)
         except (OverflowError, ValueError):
             pass
-    # Raised outside of the handler, which would keep that message as its context.
-    if found_complex:
+    # Raised outside the handlers, so that NumPy's error does not become the context.
+    if complex_:
         raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
     if reason:
         raise TypeError(f"{name} must hold numbers: {reason}.")
@@ -139,12 +141,15 @@ def check_numeric(values: Any, name: str) -> None:
 
 
 def as_numpy(values: Any, name: str) -> NDArray[Any]:
-    """An array; what other libraries hold elsewhere cannot be read."""
+    """Convert to a NumPy array; refuse arrays of other libraries that it cannot read.
+
+    One example is an array in the memory of a GPU.
+    """
     if isinstance(values, np.ndarray) or not hasattr(values, "__array_namespace__"):
         return np.asarray(values)
     try:
-        found = np.asarray(values)
-        readable = found.dtype != object
+        array = np.asarray(values)
+        readable = array.dtype != object
     except Exception:
         readable = False
     if not readable:
@@ -153,37 +158,40 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
             f"{name} is an array of {library}, which NumPy cannot read. Convert it to "
             f"a NumPy array first."
         )
-    return found
+    return array
 
 
 def is_complex(values: NDArray[Any]) -> bool:
-    """Whether an array holds complex numbers, also as objects."""
+    """Whether an array holds complex numbers, including those stored as objects."""
     return values.dtype.kind == "c" or _has_any(values, _COMPLEX)
 
 
 def _has_any(values: NDArray[Any], types: tuple[type, ...]) -> bool:
-    """Whether an array of objects holds one of some types, which pass for floats."""
+    """Whether an array of objects holds a value of one of some types.
+
+    NumPy would convert these types to floats without an error.
+    """
     if values.dtype != object:
         return False
-    return any(issubclass(found, types) for found in set(map(type, values.flat)))
+    return any(issubclass(kind, types) for kind in set(map(type, values.flat)))
 
 
 def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What one of scikit-learn's checks returns; it neither warns nor quotes data."""
+    """Call one of scikit-learn's checks, without its warnings or quotes of the data."""
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             return check(*arguments, **options)
         except ValueError as error:
             message = str(error)
-    # Raised outside of the handler, as above.
+    # Raised outside the handler, as above.
     quoted = r"(?s)\narray=.*?(?=\nReshape)|(?<=^Complex data not supported)\n.*"
-    # What scikit-learn advises instead are classifiers and trees.
+    # scikit-learn goes on to recommend classifiers and trees, which do not apply.
     quoted += r"|(?<=contains NaN\.)\n.*"
     raise ValueError(re.sub(quoted, "", message))
 
 
 def check_unmasked(values: Any, name: str) -> None:
-    """Refuse masked entries: as an array, these are the numbers beneath the mask."""
+    """Refuse masked entries: converted to an array, they would lose their mask."""
     if _has_masked(values):
         advice = f"Leave those rows out of X and {name}."
         if name == "X":
@@ -197,24 +205,24 @@ def check_unmasked(values: Any, name: str) -> None:
 def _has_masked(values: Any) -> bool:
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.is_masked(values))
-    parts = values.values() if isinstance(values, dict) else values
-    nests = dict, list, tuple, np.ma.MaskedArray
-    if not isinstance(parts, type({}.values()) | list | tuple):
+    items = values.values() if isinstance(values, dict) else values
+    nested = dict, list, tuple, np.ma.MaskedArray
+    if not isinstance(items, type({}.values()) | list | tuple):
         return False
-    # Numbers are many, and of few types.
-    if not any(issubclass(found, nests) for found in set(map(type, parts))):
+    # A long list of numbers has few types, and needs no look at each number.
+    if not any(issubclass(kind, nested) for kind in set(map(type, items))):
         return False
-    return any(map(_has_masked, parts))
+    return any(map(_has_masked, items))
 
 
 def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Shape of a tensor: a tuple of at least two positive integers."""
     sizes = tuple(shape)
-    known = (isinstance(n, Integral) and 1 <= n <= _LARGEST_INDEX for n in sizes)
-    if len(sizes) < 2 or not all(known):
+    valid = (isinstance(n, Integral) and 1 <= n <= _LARGEST_INDEX for n in sizes)
+    if len(sizes) < 2 or not all(valid):
         raise ValueError(
-            f"shape must hold at least two positive integers that a coordinate can "
-            f"reach (below 2**31), got {shape!r}."
+            f"shape must hold at least two positive integers below 2**31, "
+            f"got {shape!r}."
         )
     return tuple(int(n) for n in sizes)
 
@@ -229,12 +237,12 @@ def check_bounds(
         raise ValueError(f"{name} must be a pair (low, high) of numbers.") from error
     if not (math.isfinite(high - low) and low < high):
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
-    _check_reach((low, high), name)
+    _check_magnitude((low, high), name)
     return low, high
 
 
 def warn_of_two_levels(levels: Any) -> None:
-    """Warn where a range seems to have been passed as levels; no data are read."""
+    """Warn if `levels` looks like a range; this reads no data."""
     if isinstance(levels, tuple) and len(levels) == 2 and levels[1] - levels[0] > 2:
         low, high = (f"{level:g}" for level in levels)
         warnings.warn(
@@ -253,30 +261,32 @@ def check_levels(levels: ArrayLike) -> tuple[float, ...]:
         raise ValueError("levels must be a list of at least two finite numbers.")
     if np.any(np.diff(scale) <= 0):
         raise ValueError("levels must be strictly ascending.")
-    _check_reach(scale, "levels")
+    _check_magnitude(scale, "levels")
     return tuple(scale.tolist())
 
 
 def range_of(values: ArrayLike) -> tuple[float, float]:
-    """Range of values whose own is not declared; a unit or more if all are equal."""
+    """Range of values without declared bounds; at least 1 wide if all are equal."""
     low, high = float(np.min(values)), float(np.max(values))
     if not low < high:
-        half = max(0.5, abs(low) * 2**-40)
-        low, high = low - half, high + half
-    _check_reach((low, high), "The values")
+        half_width = max(0.5, abs(low) * 2**-40)
+        low, high = low - half_width, high + half_width
+    _check_magnitude((low, high), "The values")
     return low, high
 
 
-def _check_reach(numbers: ArrayLike, name: str) -> None:
-    """Refuse numbers whose powers would overflow or vanish where models are fitted."""
-    if np.max(np.abs(numbers)) > _FARTHEST or np.min(np.diff(numbers)) < 1 / _FARTHEST:
+def _check_magnitude(numbers: ArrayLike, name: str) -> None:
+    """Refuse numbers so large or close that powers overflow or vanish in a fit."""
+    largest, least_gap = np.max(np.abs(numbers)), np.min(np.diff(numbers))
+    if largest > _LARGEST_VALUE or least_gap < 1 / _LARGEST_VALUE:
         raise ValueError(
-            f"{name} must be within {_FARTHEST:g} and at least {1 / _FARTHEST:g} apart."
+            f"{name} must be at most {_LARGEST_VALUE:g} in magnitude and at least "
+            f"{1 / _LARGEST_VALUE:g} apart."
         )
 
 
 def check_level_prior(level_prior: ArrayLike, n_levels: int) -> tuple[float, ...]:
-    """Public probabilities of the levels; they sum to one."""
+    """Public probabilities of the levels, scaled to sum to exactly one."""
     prior = np.asarray(level_prior, dtype=float)
     if prior.shape != (n_levels,):
         raise ValueError(
@@ -291,13 +301,13 @@ def check_level_prior(level_prior: ArrayLike, n_levels: int) -> tuple[float, ...
 def check_modes(
     modes: Iterable[int] | None, n_modes: int, name: str
 ) -> tuple[int, ...]:
-    """Numbers of modes as a sorted tuple; negative ones count from the last."""
-    found = set()
+    """Numbers of modes as a sorted tuple; negative numbers count from the last mode."""
+    numbers = set()
     for mode in [] if modes is None else modes:
-        whole = isinstance(mode, Integral) and not isinstance(mode, bool)
-        if not whole or not -n_modes <= mode < n_modes:
+        is_integer = isinstance(mode, Integral) and not isinstance(mode, bool)
+        if not is_integer or not -n_modes <= mode < n_modes:
             raise ValueError(
                 f"{name} must hold numbers of modes, from {-n_modes} to {n_modes - 1}."
             )
-        found.add(int(mode) % n_modes)
-    return tuple(sorted(found))
+        numbers.add(int(mode) % n_modes)
+    return tuple(sorted(numbers))

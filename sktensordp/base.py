@@ -1,4 +1,4 @@
-"""What every private estimator shares: the one place through which releases pass."""
+"""Base classes of the estimators, and `_release`, through which every release goes."""
 
 import functools
 import pickle
@@ -19,20 +19,20 @@ from .privacy.budgets._preauthorized import current_preauthorization
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 
-# What is known of the input stays when a fit is forgotten.
+# Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
 
 _OLDEST = 0, 1
-"""Minor version whose pickles are the oldest that are read.
+"""Oldest minor version whose pickles this version loads.
 
-tests/test_stored.py loads one of each minor version since. Where it fails, mend
-`__setstate__`, or raise this.
+tests/test_stored.py loads one pickle of each minor version since then. If it fails,
+mend `__setstate__` or raise this version.
 """
 
 
 @functools.cache
 def _documentation() -> str:
-    """Address of the documentation, as the package's metadata have it; "" if not."""
+    """Address of the documentation from the package's metadata; "" if it has none."""
     from importlib import metadata
 
     with suppress(metadata.PackageNotFoundError):
@@ -44,7 +44,7 @@ def _documentation() -> str:
 
 
 class EstimatorMixin(CallbackSupportMixin):
-    """Mixin of what users fit: links in its diagram, and callbacks."""
+    """Mixin of everything users fit: documentation links in diagrams, and callbacks."""
 
     _doc_link_module = "sktensordp"
 
@@ -57,20 +57,22 @@ class EstimatorMixin(CallbackSupportMixin):
     def _progress(
         self, task: str = "step", max_tasks: int | None = 1
     ) -> Iterator[Callable[..., bool]]:
-        """Tell callbacks of a fit, until the block ends; data are never passed.
+        """Report the progress of a fit to callbacks until the block ends.
+
+        Callbacks never receive data.
 
         Parameters
         ----------
         task : str, default="step"
-            What the fit consists of.
+            Name of the tasks that make up the fit.
         max_tasks : int or None, default=1
-            How many of them at most; None where it is not known or told.
+            Largest number of tasks; None if it is unknown or must stay secret.
 
         Yields
         ------
         on_task : callable
-            To call at the end of each, with an argument or none. It returns whether a
-            callback asks for the fit to end.
+            Call it at the end of each task, with at most one argument, which it
+            ignores. It returns True if a callback asks the fit to stop.
         """
         if not has_callbacks(self):
             yield lambda _=None: False
@@ -79,48 +81,51 @@ class EstimatorMixin(CallbackSupportMixin):
         context.call_on_fit_task_begin(estimator=self)
 
         def on_task(_: Any = None) -> bool:
-            one = context.subcontext(task_name=task)
-            one.call_on_fit_task_begin(estimator=self)
-            return one.call_on_fit_task_end(estimator=self)
+            subcontext = context.subcontext(task_name=task)
+            subcontext.call_on_fit_task_begin(estimator=self)
+            return subcontext.call_on_fit_task_end(estimator=self)
 
         yield on_task
         context.call_on_fit_task_end(estimator=self)
 
 
 def _check_version(version: str, name: str) -> None:
-    """Refuse what another version stored and this one does not read; say what to do."""
-    made, here = (
+    """Refuse a pickle of a version that this one cannot load, and say what to do."""
+    stored_by, current = (
         tuple(map(int, re.findall(r"^(\d+)\.(\d+)", v)[0]))
         for v in (version, __version__)
     )
-    what = f"This {name} was stored by sktensordp {version}, and this is {__version__}"
-    if made > here:
+    reason = (
+        f"This {name} was stored by sktensordp {version}, and this is {__version__}"
+    )
+    if stored_by > current:
         raise pickle.UnpicklingError(
-            f"{what}: install that version, or a later one, to load it."
+            f"{reason}. Install {version} or a later version to load it."
         )
-    if made < _OLDEST:
+    if stored_by < _OLDEST:
         raise pickle.UnpicklingError(
-            f"{what}, which reads what {_OLDEST[0]}.{_OLDEST[1]} and later stored. "
-            f"Load it with sktensordp {made[0]}.{made[1]}, in an environment of its "
-            f"own. To fit it again to the same data would be a further release, which "
-            f"costs its epsilon once more."
+            f"{reason}, which loads pickles of {_OLDEST[0]}.{_OLDEST[1]} and later. "
+            f"Load it with sktensordp {stored_by[0]}.{stored_by[1]}, in a separate "
+            f"environment. Fitting it again to the same data would be another release "
+            f"and would cost its epsilon again."
         )
 
 
 class SentMixin:
-    """Mixin of estimators that are stored and sent to other processes.
+    """Mixin of estimators that can be stored or sent to other processes.
 
-    Their pickles carry the version that made them, and remember if they left a process
-    with an open budget.
+    Their pickles record the version that made them, and whether the sending process
+    had an open budget.
     """
 
     def _check_sent(self) -> None:
-        """Refuse what the budgets of the process that sent it would not learn of."""
+        """Refuse a release that the budgets of the sending process would not record."""
         if hasattr(self, "_sent_by"):
             raise RuntimeError(
                 f"This {type(self).__name__} was sent by a process with an open "
-                f"privacy budget, which would not learn of a release here. Release "
-                f"there, or in threads; or send it when no budget is open."
+                f"privacy budget, which cannot record a release made here. Release "
+                f"in that process, or in its threads; or send the estimator while no "
+                f"budget is open."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,7 +154,7 @@ class SentMixin:
         return self._passed_on(above.__sklearn_clone__())
 
     def _passed_on(self, other: Any) -> Any:
-        """Another object that releases the same, which has come as far."""
+        """Mark a copy or client of this object as sent by the same processes."""
         if hasattr(self, "_sent_by"):
             other._sent_by = self._sent_by
         return other
@@ -158,15 +163,15 @@ class SentMixin:
 class PrivateEstimatorMixin(SentMixin):
     """Mixin of estimators that release something computed from private data.
 
-    The estimator has a parameter ``random_state``: None for entropy of the
-    operating system, or an int, for tests and papers alone. With an int, the noise of
-    a release follows from it and the number of releases before: clones repeat that
-    from the first one on, and a copy or pickle goes on with the same noise as the
-    original. Whatever the estimator draws, it draws inside
+    The estimator has a parameter ``random_state``: None takes entropy from the
+    operating system; an int is for tests and papers only. An int and the number of
+    earlier releases determine the noise of a release: clones start again from the
+    first release, and a copy or pickle continues with the same noise as the original.
+    The estimator draws all its noise inside
     ``with self._release(guarantee) as streams``.
 
-    Threads may release with one object at once. Fits of one object wait for each
-    other; its parameters must not change meanwhile.
+    Several threads may release with one object at the same time. Fits of one object
+    wait for each other; its parameters must not change meanwhile.
     """
 
     random_state: int | None
@@ -186,26 +191,27 @@ class PrivateEstimatorMixin(SentMixin):
         Parameters
         ----------
         guarantee : PrivacyGuarantee
-            What the release reveals. It is recorded before anything is drawn, so
+            Guarantee of this release. It is recorded before any noise is drawn, so
             that an interrupted release counts.
         total : PrivacyGuarantee, default=None
-            What the object reveals with this release and earlier ones, where it keeps
-            what came of them.
+            Guarantee of this release and earlier ones together, if the object keeps
+            their results.
         anew : bool, default=False
-            Whether it is a fit, and what an earlier one left is forgotten: once the
-            release has been admitted, and before anything is drawn.
+            Whether this is a new fit, which discards the results of an earlier one.
+            They are discarded after the budgets admit the release and before any
+            noise is drawn.
 
         Yields
         ------
         streams : NoiseStreams
-            A fresh key: no two releases share one, also not two with the same int
-            as random state.
+            Streams with a fresh key. No two releases of an object share a key, even
+            if both have the same int as random state.
         """
         self._record(guarantee)
         if anew:
             self._forget()
         count = self._count_releases().next(seeded=self.random_state is not None)
-        # What other methods release, the fit has said.
+        # Otherwise `fit` has set the guarantee already.
         if self._released_by == "fit":
             self.privacy_guarantee_ = guarantee if total is None else total
         streams = NoiseStreams(self.random_state, count)
@@ -215,7 +221,7 @@ class PrivateEstimatorMixin(SentMixin):
             streams.close()
 
     def _record(self, guarantee: PrivacyGuarantee) -> None:
-        """Count a release in all open budgets; raise where one refuses it."""
+        """Record a release in all open budgets; raise if one of them refuses it."""
         authorized = current_preauthorization()
         if authorized is not None:
             authorized.admit(guarantee, self._released_by)
@@ -225,33 +231,33 @@ class PrivateEstimatorMixin(SentMixin):
         record(guarantee, name, self._unprotected())
 
     def _count_releases(self) -> ReleaseCounter:
-        # At once: two threads would count from 0 each.
+        # One atomic call: otherwise two threads could each count from 0.
         return vars(self).setdefault("_releases", ReleaseCounter())
 
-    def _forget(self, **found: Any) -> None:
-        """Remove what an earlier fit left, before its guarantee is replaced.
+    def _forget(self, **replacements: Any) -> None:
+        """Discard the results of an earlier fit before its guarantee is replaced.
 
-        An interrupted fit then leaves no model of an earlier release under the
-        guarantee of a later one. The count of releases stays: with an int as random
-        state, no later release repeats the noise of an earlier one.
+        An interrupted fit then never leaves an earlier model under a later guarantee.
+        The count of releases stays: with an int as random state, no later release
+        repeats the noise of an earlier one.
 
         Parameters
         ----------
-        **found : dict
-            Attributes that take the place of those.
+        **replacements : dict
+            Attributes to set in the same step.
         """
         self._count_releases()
-        left = {
+        kept = {
             name: value
             for name, value in vars(self).copy().items()
             if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
         }
-        # All at once, for threads and interruptions.
-        self.__dict__ = {**left, **found}
+        # One assignment, so that threads and interruptions see all of it or nothing.
+        self.__dict__ = {**kept, **replacements}
         self._releases.seeded = False
 
     _of_fit: tuple[str, ...] = ()
-    """What a fit leaves in names that do not end with an underscore."""
+    """Attributes set by a fit whose names do not end with an underscore."""
 
     def _validate_params(self: Any) -> None:
         above: Any = super()
@@ -260,7 +266,7 @@ class PrivateEstimatorMixin(SentMixin):
             check_unmasked(value, name)
 
     _released_by = "fit"
-    """The method that releases: "fit", or "transform" at every call."""
+    """Name of the method that releases, such as "fit", or "transform" at every call."""
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         """Guarantee of a release with the present parameters, before any data is seen.
@@ -268,17 +274,17 @@ class PrivateEstimatorMixin(SentMixin):
         Parameters
         ----------
         fitted : estimator, default=None
-            The same estimator with other parameters, fitted, for what depends on the
-            shape of the data.
+            Fitted estimator of the same kind, perhaps with other parameters, which
+            supplies the shape of the data.
         """
         raise NotImplementedError
 
     def _unprotected(self) -> list[str]:
-        """What the guarantee does not cover: a list of sentences."""
+        """Sentences that say what the guarantee does not cover."""
         releases = getattr(self, "_releases", None)
         if self.random_state is None and not (releases and releases.seeded):
             return []
         return [
-            "The noise follows from an integer random_state: whoever knows or guesses "
-            "it can take the noise away, and clones repeat it."
+            "The noise follows from an integer random_state: anyone who knows or "
+            "guesses that integer can remove the noise, and clones repeat it."
         ]

@@ -1,37 +1,37 @@
-"""Warnings and errors about privacy."""
+"""Errors and warnings about privacy."""
 
 __all__ = ["BudgetExceededError", "PrivacyLeakWarning", "UnsoundClaimWarning"]
 
 
 class BudgetExceededError(BaseException):
-    """A release would exceed an open privacy budget; nothing of it was drawn.
+    """A release would exceed an open privacy budget; no noise was drawn for it.
 
-    What was released before stays counted.
+    Earlier releases stay counted.
 
     Notes
     -----
-    ``except Exception`` does not catch it, as it does not catch
-    ``asyncio.CancelledError``: catch it by its name. scikit-learn's searches and
-    ``cross_val_score`` catch every ``Exception`` of a fit and go on with a score of
-    NaN, so that the candidates that came before the refusal would win. Workers of
-    joblib and ``concurrent.futures`` pass it on to whoever waits for them; a
+    Catch this error by its name: ``except Exception`` does not catch it, just as it
+    does not catch ``asyncio.CancelledError``. scikit-learn's searches and
+    ``cross_val_score`` catch every ``Exception`` of a fit and continue with a score of
+    NaN, so a search would choose among the candidates that came before the refusal.
+    joblib and ``concurrent.futures`` pass the error from a worker to its caller. A
     ``multiprocessing.pool.ThreadPool`` does not, and waits forever for such a worker:
-    catch it inside of the function that you pass to one.
+    catch the error inside the function that you pass to the pool.
     """
 
 
 class PrivacyLeakWarning(UserWarning):
     """A quantity that should have been declared was read off the private data.
 
-    Raised, for example, when the range of the values is not given and has to be
-    taken from the values themselves. Nothing that depends on such a quantity is
-    covered by a finite epsilon, and the guarantee of the fitted estimator says so.
+    For example, the range of the values was not given, so it is taken from the values
+    themselves. No finite epsilon covers anything that depends on such a quantity, and
+    the guarantee of the fitted estimator says so.
     """
 
 
 class UnsoundClaimWarning(UserWarning):
-    """A published calibration was asked for whose claim does not hold.
+    """The estimator uses a published calibration whose claim does not hold.
 
-    The guarantee of the fitted estimator says what is true, and, in ``claimed``, what
-    the paper claims.
+    The guarantee of the fitted estimator states what is true; its ``claimed`` states
+    what the paper claims.
     """

@@ -236,7 +236,7 @@ OF_NOISE = [
     Fault(
         "the hybrid mechanism shows the value itself where it draws near it",
         "noise/_piecewise.py",
-        "index[inside] + _below(bits, self.window, n_inside)",
+        "index[inside] + _uniform_below(bits, self.window, n_inside)",
         "index[inside]",
         ("noise/test_piecewise.py",),
     ),
@@ -309,7 +309,7 @@ OF_ACCOUNTING = [
     Fault(
         "of two Gaussian releases the larger one alone is counted",
         "privacy/accounting/_curves.py",
-        "composition.mu = mu_of_both(composition.mu, mu)",
+        "composition.mu = composed_mu(composition.mu, mu)",
         "composition.mu = max(composition.mu, mu)",
         ("privacy/test_accounting.py",),
     ),
@@ -337,8 +337,8 @@ OF_ACCOUNTING = [
     Fault(
         "a sum of two epsilons is rounded to the nearest",
         "privacy/accounting/_curves.py",
-        "math.nextafter(one + other, math.inf) if one and other else one + other",
-        "one + other",
+        "math.nextafter(total, math.inf) if first and second else total",
+        "total",
         ("hardening/test_float_edges.py", "privacy/test_accounting.py"),
     ),
     Fault(
@@ -358,8 +358,8 @@ OF_ACCOUNTING = [
     Fault(
         "the bound of rotated noise is as low as a heuristic finds it",
         "privacy/calibration/_gaussian.py",
-        "climbed + max(0.0, slack * climbed.max() - short)",
-        "climbed",
+        "candidates.append(multipliers + shift)",
+        "candidates.append(multipliers)",
         ("privacy/test_calibration.py",),
     ),
     Fault(
@@ -393,29 +393,29 @@ OF_ACCOUNTING = [
     Fault(
         "an adaptive budget admits twice the Gaussian releases",
         "privacy/budgets/_filter.py",
-        "total.squares <= limits.most_squares",
-        "total.squares <= 2 * limits.most_squares",
+        "total.squared_mu <= limits.max_squared_mu",
+        "total.squared_mu <= 2 * limits.max_squared_mu",
         ("privacy/test_filter.py",),
     ),
     Fault(
         "a budget that is fixed beforehand looks at each release alone",
         "privacy/budgets/_budget.py",
-        "together = self._account.event(here, event)",
-        "together = event",
+        "composed = self._account.event(account, event)",
+        "composed = event",
         ("privacy/test_budget.py",),
     ),
     Fault(
         "a budget admits releases about other neighbours",
         "privacy/budgets/_budget.py",
-        "neighbours([guarantee, *self._account.guarantees()])",
-        "neighbours([guarantee])",
+        "unit_and_relation([guarantee, *self._account.guarantees()])",
+        "unit_and_relation([guarantee])",
         ("privacy/test_budget.py",),
     ),
     Fault(
         "what a task releases after its part of the data has ended counts for the part",
         "privacy/budgets/_budget.py",
-        "for one in _PARTS.get() if one.is_open",
-        "for one in _PARTS.get()",
+        "for branch in _BRANCHES.get() if branch.is_open",
+        "for branch in _BRANCHES.get()",
         ("privacy/test_budget.py",),
     ),
     Fault(
@@ -435,8 +435,8 @@ OF_ACCOUNTING = [
     Fault(
         "a budget charges two calls once",
         "privacy/budgets/_account.py",
-        "self.own = self.own + totals",
-        "self.own = self.own | totals",
+        "self.direct_totals = self.direct_totals + totals",
+        "self.direct_totals = self.direct_totals | totals",
         ("privacy/test_budget.py",),
     ),
     Fault(
@@ -449,15 +449,15 @@ OF_ACCOUNTING = [
     Fault(
         "a fit may reveal more than was planned for it and charged",
         "privacy/budgets/_preauthorized.py",
-        "for epsilon in _tried(self._planned):",
+        "for epsilon in _checked_epsilons(self._planned):",
         "for epsilon in []:",
         ("model_selection/test_private_search_accounting.py",),
     ),
     Fault(
         "the best of several tries costs what one try does",
         "privacy/accounting/_selection.py",
-        "self.distribution.mean * self.delta_of_one(",
-        "self.delta_of_one(",
+        "self.distribution.mean * self.delta_of_try(",
+        "self.delta_of_try(",
         ("privacy/test_selection.py",),
     ),
     Fault(
@@ -484,8 +484,8 @@ OF_ACCOUNTING = [
     Fault(
         "projections are compared with one of two neighbours",
         "privacy/accounting/_projections.py",
-        "result[some] = np.maximum(result[some], masses)",
-        "result[some] = np.minimum(result[some], masses)",
+        "result[positive] = np.maximum(result[positive], masses)",
+        "result[positive] = np.minimum(result[positive], masses)",
         ("privacy/test_johnson_lindenstrauss.py",),
     ),
     Fault(
@@ -540,8 +540,8 @@ OF_ACCOUNTING = [
     Fault(
         "raw columns beside noisy ones are taken for noisy",
         "privacy/_parts.py",
-        "findings.noisy &= one.noisy",
-        "findings.noisy |= one.noisy",
+        "findings.noisy &= inner.noisy",
+        "findings.noisy |= inner.noisy",
         ("privacy/test_report.py",),
     ),
     Fault(
@@ -655,8 +655,8 @@ OF_MECHANISMS = [
     Fault(
         "the hybrid mechanism counts one of the entries that it shows",
         "mechanisms/_hybrid.py",
-        "SelfComposedDpEvent(one, plan.n_sampled)",
-        "SelfComposedDpEvent(one, 1)",
+        "SelfComposedDpEvent(entry_event, randomizer.n_sampled)",
+        "SelfComposedDpEvent(entry_event, 1)",
         ("mechanisms/test_hybrid.py",),
     ),
     Fault(
@@ -693,8 +693,8 @@ OF_MECHANISMS = [
     Fault(
         "the published response is said to show nothing as it is",
         "mechanisms/_randomized_response.py",
-        "reveals = max(-math.expm1(log_hidden), _LEAST_SHOWN)",
-        "reveals = 0.0",
+        "revealed = max(-math.expm1(log_hidden), _LEAST_REVEALED)",
+        "revealed = 0.0",
         ("mechanisms/test_randomized_response.py::TestPublished",),
     ),
     Fault(
@@ -724,8 +724,8 @@ OF_ENCODERS = [
     Fault(
         "the published encoder is said to be private",
         "encoding/_code_noise.py",
-        'CodeNoise("laplace", plan, event,',
-        'CodeNoise("laplace", plan, PureDpEvent(epsilon),',
+        'CodeNoise("laplace", added, event,',
+        'CodeNoise("laplace", added, PureDpEvent(epsilon),',
         ("encoding/test_encoders.py",),
     ),
     Fault(
@@ -759,8 +759,8 @@ OF_ENCODERS = [
         ("model_selection/test_private_search_candidates.py",),
     ),
     Fault(
-        "a client of an encoder draws with the key of the release before",
-        "encoding/_client.py",
+        "a client draws with the key of the release before",
+        "_client.py",
         "as streams:\n",
         "as streams:\n"
         "            streams = vars(self).setdefault('_sent', streams.sent())\n",
@@ -834,8 +834,8 @@ OF_COMPLETION = [
     Fault(
         "gradients are twice as long as the noise is for",
         "completion/solvers/_gradient.py",
-        "weights[part] = clipped / (2 * length)",
-        "weights[part] = clipped / length",
+        "weights[chunk] = clipped / (2 * length)",
+        "weights[chunk] = clipped / length",
         ("completion/test_gradient.py",),
     ),
     Fault(
@@ -848,15 +848,15 @@ OF_COMPLETION = [
     Fault(
         "all iterations share their noise",
         "completion/solvers/_gradient.py",
-        "descent.parts(residuals), part and part(step)",
-        "descent.parts(residuals), part and part(1)",
+        "descent.contributions(residuals), streams_of and streams_of(step)",
+        "descent.contributions(residuals), streams_of and streams_of(1)",
         ("completion/test_noisy_sums.py", "completion/test_gradient.py"),
     ),
     Fault(
         "residuals are not clipped",
         "completion/solvers/_blocks.py",
-        "return np.clip(left / self.clip, -1.0, 1.0)",
-        "return left / self.clip",
+        "return np.clip(residuals / self.clip, -1.0, 1.0)",
+        "return residuals / self.clip",
         ("completion/test_blocks.py",),
     ),
     Fault(
@@ -885,7 +885,7 @@ OF_COMPLETION = [
     Fault(
         "factors of the protected users are published",
         "completion/_fitted.py",
-        "found[self.unit] = None",
+        "factors[self.unit] = None",
         "pass",
         ("completion/test_units.py",),
     ),
@@ -913,7 +913,7 @@ OF_COMPLETION = [
     Fault(
         "the rows of protected users leave the process in a pickle",
         "completion/_unit_rows.py",
-        "return _rows_left_behind, ()",
+        "return _dropped_rows, ()",
         "return LocalRows, (self.units, self.rows, self.where)",
         ("completion/test_units.py",),
     ),
@@ -921,7 +921,7 @@ OF_COMPLETION = [
         "where protected users have entries is kept",
         "completion/_base.py",
         "decomposition=None, observed=(), local",
-        "decomposition=None, observed=(entries.where,), local",
+        "decomposition=None, observed=(entries.without_values(),), local",
         ("completion/test_units.py",),
     ),
     Fault(
@@ -941,15 +941,15 @@ OF_COMPLETION = [
     Fault(
         "clients randomise single values where users are to be protected",
         "completion/_base.py",
-        "if asked and self._unit is None:",
-        "if asked:",
+        'return is_input and self.calibration == "sound" and self._unit is None',
+        'return is_input and self.calibration == "sound"',
         ("completion/test_client.py",),
     ),
     Fault(
         "the sums of squares of a scaler are not accounted for",
         "completion/_biscaler.py",
-        "[each.guarantee.event for each in sums]",
-        "[sums[0].guarantee.event]",
+        "[r.guarantee.event for r in randomizers]",
+        "[randomizers[0].guarantee.event]",
         ("completion/test_biscaler.py",),
     ),
     Fault(
@@ -997,8 +997,8 @@ OF_COMPLETION = [
     Fault(
         "of two calls with different budgets the better one counts",
         "completion/_fitted.py",
-        "one if one.epsilon >= other.epsilon else other",
-        "one if one.epsilon <= other.epsilon else other",
+        "first if first.epsilon >= second.epsilon else second",
+        "first if first.epsilon <= second.epsilon else second",
         ("completion/test_streams.py",),
     ),
     Fault(
@@ -1011,7 +1011,7 @@ OF_COMPLETION = [
     Fault(
         "all partitions of Dask begin with the same noise",
         "completion/_distributed.py",
-        "values.randomize(raw, streams, own.start, first[-1])",
+        "values.randomize(raw, streams, start, first[-1])",
         "values.randomize(raw, streams, 0, first[-1])",
         ("with_dask/test_completion.py",),
     ),
@@ -1073,8 +1073,8 @@ OF_SEARCHES = [
     Fault(
         "a search keeps how many candidates it tried",
         "model_selection/_private_search.py",
-        "self.best_params_, noisy, kept = best",
-        "self.best_params_, noisy, kept = best; self.n_tries_ = n_tries",
+        "self.best_params_, noisy, fitted = best",
+        "self.best_params_, noisy, fitted = best; self.n_tries_ = n_tries",
         ("model_selection/test_private_search.py",),
     ),
     Fault(

@@ -11,14 +11,17 @@ import pytest
 import sktensordp
 
 ROOT = Path(sktensordp.__file__).parent
-LOWEST = {"exceptions", "_validation", "_random", "_sklearn_compat", "_dask"}
+LOWEST = {
+    "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings"
+}  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
-UPPER = MIDDLE | {"base", "mechanisms"}
+UPPER = MIDDLE | {"base", "_client", "mechanisms"}
 MAY_IMPORT = {
     "": set(),
     **dict.fromkeys(LOWEST, frozenset()),
     **dict.fromkeys(["tensor", "privacy", "noise"], LOWEST),
     "base": MIDDLE | {"__version__"},
+    "_client": MIDDLE | {"base"},
     "mechanisms": MIDDLE | {"base"},
     "encoding": UPPER,
     "completion": UPPER,

@@ -77,7 +77,7 @@ def test_every_minor_version_that_is_read_has_a_file():
     assert set(stored(FILES[versions.index((major, minor))])) == set(LABELS)
 
 
-@pytest.mark.filterwarnings("ignore:Pickling or copying")
+@pytest.mark.filterwarnings("ignore:This model was copied or pickled")
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_stored_estimators_work(path, label):
@@ -124,9 +124,9 @@ def test_every_pickle_carries_the_version(case):
     ("version", "message"),
     [
         ("0.0.9", r"stored by sktensordp 0\.0\.9.*Load it with sktensordp 0\.0, in"),
-        (None, "further release"),
-        ("0.2.0rc1", "install that version, or a later one"),
-        ("3.0", "install that version, or a later one"),
+        (None, "another release"),
+        ("0.2.0rc1", "or a later version to load it"),
+        ("3.0", "or a later version to load it"),
     ],
 )
 def test_what_is_not_read_says_what_to_do(case, version, message, monkeypatch):
@@ -156,7 +156,7 @@ def test_older_versions_of_the_same_minor_are_read(monkeypatch):
     monkeypatch.setattr(base, "__version__", "0.2.0")
     assert pickle.loads(pickled).transform(np.zeros((2, 3))).shape == (2, 3)
     monkeypatch.setattr(base, "_OLDEST", (0, 2))
-    with pytest.raises(pickle.UnpicklingError, match="further release"):
+    with pytest.raises(pickle.UnpicklingError, match="another release"):
         pickle.loads(pickled)
 
 
@@ -165,7 +165,7 @@ def test_joblib_too(tmp_path, monkeypatch):
     joblib.dump(model, tmp_path / "model")
     assert joblib.load(tmp_path / "model").predict([[1, 1]]) == model.predict([[1, 1]])
     monkeypatch.setattr(base, "__version__", "0.0.1")
-    with pytest.raises(pickle.UnpicklingError, match="install that version"):
+    with pytest.raises(pickle.UnpicklingError, match="or a later version to load it"):
         joblib.load(tmp_path / "model")
 
 

@@ -1,7 +1,7 @@
 """Empirical lower bounds on epsilon for anything that can be run many times.
 
-Nothing here knows how a mechanism was made or calibrated: it is called, and what
-comes out is looked at.
+An audit does not know how a mechanism was made or calibrated: it only calls the
+mechanism and looks at the outputs.
 """
 
 from ._audit import audit_estimator, audit_mechanism

@@ -1,6 +1,6 @@
-"""Audits by many runs on two neighbouring inputs."""
+"""Audits by many runs on each of two neighbouring inputs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from ._scores import Score, candidate_scores
 
 __all__ = ["audit_estimator", "audit_mechanism"]
 
-# Thresholds that are tried for a score: these quantiles of the outputs.
+# Quantiles of the scores that serve as candidate thresholds.
 _TAILS = np.geomspace(1e-4, 4e-3, 9)
 _QUANTILES = np.concatenate([_TAILS, np.linspace(0.005, 0.995, 199), 1 - _TAILS[::-1]])
 
@@ -33,39 +33,39 @@ def audit_mechanism(
 ) -> AuditReport:
     """Lower bound on the epsilon of anything that can be called many times.
 
-    The mechanism runs `n_trials` times on each of two neighbouring inputs. One part
-    of the outputs chooses an event that tells the inputs apart (a threshold on one
-    of many scores, in one of its four directions) by the bounds of Clopper and
-    Pearson, the other part certifies what that event proves, by an exact test on
-    the two binomial counts. Since one event is certified, choosing among many costs
-    no confidence.
+    The audit runs the mechanism `n_trials` times on each of two neighbouring inputs.
+    Some of the outputs choose an event that tells the inputs apart: a threshold on one
+    of many scores, in one of four directions, compared by the bounds of Clopper and
+    Pearson. The remaining outputs certify the bound that this event proves, by an
+    exact test on the two binomial counts. Only one event is certified, so the choice
+    among many costs no confidence.
 
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(x)`` is one output: an array-like of numbers, always of one
-        size. With `batched`, ``mechanism(x, n)`` is n of them, along the first
-        axis.
+        ``mechanism(x)`` returns one output: an array-like of numbers, always of the
+        same size. With `batched`, ``mechanism(x, n)`` returns n outputs along the
+        first axis.
     x, x_neighbour : array-like
-        Two inputs that the claim calls neighbours.
+        Two inputs that are neighbours in the sense of the claim.
     epsilon : float, default=None
-        The epsilon claimed at `delta`.
+        Claimed epsilon at `delta`.
     delta : float, default=0.0
-        The delta of the claim, in [0, 1).
+        Delta of the claim, in [0, 1).
     n_trials : int, default=100_000
-        Runs on each input, at least 40. No audit shows more than about
+        Number of runs on each input, at least 40. No audit can show more than about
         ln(`n_trials` / 6).
     confidence : float, default=0.95
         One minus the chance that the bound is above the truth, in (0, 1).
     log_likelihood_ratio : callable, default=None
-        Maps outputs, one a row of shape (n, size), to the logarithm of their density
-        on `x_neighbour` over that on `x`, where it is known; then nothing needs to
-        be learned, and three quarters of the outputs certify instead of half.
+        Maps outputs of shape (n, size) to the logarithm of the ratio of their
+        densities on `x_neighbour` and on `x`. Pass it if it is known: then nothing
+        needs to be learned, and three quarters of the outputs certify instead of half.
     gaussian : bool, default=False
-        Bound mu instead, and epsilon through it: tighter, and valid for Gaussian
-        noise alone.
+        Whether to bound mu, and epsilon through mu. This is tighter, but valid only
+        for Gaussian noise.
     batched : bool, default=False
-        Whether the mechanism makes many outputs in one call.
+        Whether one call of the mechanism makes many outputs.
 
     Returns
     -------
@@ -98,26 +98,30 @@ def audit_mechanism(
     zeros = _outputs(mechanism, x, n_trials, batched)
     ones = _outputs(mechanism, x_neighbour, n_trials, batched)
     if zeros.shape[1] != ones.shape[1]:
-        raise ValueError("The outputs on the two inputs differ in size.")
+        raise ValueError(
+            "The outputs of `mechanism` on the two inputs differ in size; all must "
+            "have the same size."
+        )
     quarter = n_trials // 4
     if log_likelihood_ratio is None:
-        old, new = _as_inputs(x, x_neighbour, zeros.shape[1])
-        scores = candidate_scores(zeros[:quarter], ones[:quarter], old, new)
+        vectors = _as_vectors(x, x_neighbour, zeros.shape[1])
+        scores = candidate_scores(zeros[:quarter], ones[:quarter], *vectors)
         choosing, certifying = slice(quarter, 2 * quarter), slice(2 * quarter, None)
     else:
         scores = [Score("log likelihood ratio", log_likelihood_ratio)]
         choosing, certifying = slice(0, quarter), slice(quarter, None)
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
-    event = max(
-        (_best_event(s, zeros[choosing], ones[choosing], claim, alpha) for s in scores),
-        key=lambda found: found[0],
-    )[1]
+    events = [
+        _best_event(score, zeros[choosing], ones[choosing], claim, alpha)
+        for score in scores
+    ]
+    _, event = max(events, key=lambda bound_and_event: bound_and_event[0])
     n = n_trials - certifying.start
     hits, false_hits = event.count(zeros[certifying], ones[certifying])
-    found = certified_bound(hits, false_hits, n, claim, alpha)
+    bound = certified_bound(hits, false_hits, n, claim, alpha)
     return AuditReport(
-        epsilon_lower=epsilon_of_mu(found, delta) if gaussian else found,
-        mu_lower=found if gaussian else None,
+        epsilon_lower=epsilon_of_mu(bound, delta) if gaussian else bound,
+        mu_lower=bound if gaussian else None,
         confidence=confidence,
         delta=delta,
         claimed=epsilon,
@@ -142,24 +146,24 @@ def audit_estimator(
 ) -> AuditReport:
     """Lower bound on the epsilon of an estimator, over everything that it releases.
 
-    Every trial fits a clone. A transformer (`y` is None) releases what it transforms
-    X to; anything else releases all numbers that a pickle would carry: those in its
-    attributes, private ones included, but for its parameters.
+    Every trial fits a clone. A transformer (`y` is None) releases the output of its
+    `transform`. Any other estimator releases all numbers that a pickle would carry:
+    those in its attributes, including private ones, except its parameters.
 
     Parameters
     ----------
     estimator : estimator
-        With a parameter ``random_state``.
+        Estimator with a parameter ``random_state``.
     X, X_neighbour : array-like
-        The inputs of two neighbouring data sets.
+        Inputs of two neighbouring data sets.
     y, y_neighbour : array-like, default=None
-        Their targets, where there are any; `y_neighbour` is `y` by default.
+        Targets of the two data sets, if any; `y_neighbour` is `y` by default.
     epsilon, delta : float, default=None
         The claim; by default that of the fitted ``privacy_guarantee_``.
     n_trials : int, default=1000
-        Fits on each data set.
+        Number of fits on each data set.
     release : callable, default=None
-        Maps a fitted estimator to the numbers that are released.
+        Maps a fitted estimator to the numbers that it releases.
     random_state : int, default=None
         Makes the audit reproducible: trial t gets the seed ``random_state`` + t.
     **options
@@ -195,7 +199,7 @@ def audit_estimator(
         model = fit(data)
         if release is not None:
             return release(model)
-        return model.transform(data[0]) if data[1] is None else released(model)
+        return model.transform(data[0]) if data[1] is None else _released(model)
 
     if epsilon is None:
         guarantee = fit((X, y)).privacy_guarantee_
@@ -212,8 +216,8 @@ def audit_estimator(
     )
 
 
-def released(estimator: Any) -> np.ndarray:
-    """All numbers in the attributes of an estimator that are not its parameters."""
+def _released(estimator: Any) -> np.ndarray:
+    """All numbers in the attributes of an estimator, except its parameters."""
     names = sorted(set(vars(estimator)) - set(estimator.get_params(deep=False)))
     return _numbers([getattr(estimator, name) for name in names])
 
@@ -230,7 +234,7 @@ class _Event:
     def count(
         self, zeros: NDArray[np.float64], ones: NDArray[np.float64]
     ) -> tuple[int, ...]:
-        """Times that the event happened in the arm that favours it, and the other."""
+        """How often the event happened in the arm that favours it, and in the other."""
         counts = [
             int(np.sum((self.score(arm) >= self.threshold) == self.above))
             for arm in (ones, zeros)
@@ -249,7 +253,7 @@ def _best_event(
     claim: Pure | Gaussian,
     alpha: float,
 ) -> tuple[float, _Event]:
-    """The threshold and direction of a score that prove most, and how much."""
+    """The largest bound from a score, and the event that proves it."""
     arms = [np.sort(score(arm)) for arm in (zeros, ones)]
     both = np.unique(np.concatenate(arms))
     if len(both) > 400:
@@ -261,30 +265,36 @@ def _best_event(
         zero, one = above if is_above else [n - a for a in above]
         for swapped in (False, True):
             hits, false_hits = (zero, one) if swapped else (one, zero)
-            found = quick_bound(hits, false_hits, n, claim, alpha)
-            i = int(np.argmax(found))
-            if found[i] > best[0]:
-                best = found[i], _Event(score, both[i], is_above, swapped)
+            bounds = quick_bound(hits, false_hits, n, claim, alpha)
+            i = int(np.argmax(bounds))
+            if bounds[i] > best[0]:
+                best = bounds[i], _Event(score, both[i], is_above, swapped)
     return best
 
 
 def _outputs(
     mechanism: Callable[..., Any], x: Any, n_trials: int, batched: bool
 ) -> NDArray[np.float64]:
-    """Outputs of the runs, one flattened row each."""
+    """Outputs of the runs, one flattened output per row."""
     if batched:
         runs = np.asarray(mechanism(np.asarray(x, dtype=float), n_trials), dtype=float)
         if len(runs) != n_trials:
-            raise ValueError(f"A batch of {n_trials} outputs has {len(runs)} rows.")
+            raise ValueError(
+                f"`mechanism` returned {len(runs)} rows for a batch of {n_trials} "
+                f"outputs; it must return one row per output."
+            )
         return runs.reshape(n_trials, -1)
     rows = [_numbers(mechanism(x)) for _ in range(n_trials)]
     if len({row.size for row in rows}) > 1:
-        raise ValueError("The outputs differ in size from run to run.")
+        raise ValueError(
+            "The outputs of `mechanism` differ in size from run to run; all must have "
+            "the same size."
+        )
     return np.stack(rows)
 
 
 def _numbers(value: Any) -> NDArray[np.float64]:
-    """All numbers in a value: arrays, containers and dataclasses, one after one."""
+    """All numbers in a value, one after another, also inside containers."""
     if isinstance(value, (str, bytes)) or value is None:
         return np.empty(0)
     if hasattr(value, "factors") and hasattr(value, "weights"):
@@ -301,17 +311,17 @@ def _numbers(value: Any) -> NDArray[np.float64]:
         return np.empty(0)
 
 
-def _as_inputs(
+def _as_vectors(
     x: Any, x_neighbour: Any, size: int
-) -> Sequence[NDArray[np.float64] | None]:
-    """The inputs as vectors, where they are numbers and as many as an output."""
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """The inputs as vectors; None unless they are numeric and of the output's size."""
     try:
-        pair = [np.asarray(v, dtype=float).ravel() for v in (x, x_neighbour)]
+        old, new = (np.asarray(v, dtype=float).ravel() for v in (x, x_neighbour))
     except (TypeError, ValueError):
         return None, None
-    if any(v.size != size for v in pair) or np.array_equal(pair[0], pair[1]):
+    if old.size != size or new.size != size or np.array_equal(old, new):
         return None, None
-    return pair
+    return old, new
 
 
 def _check(

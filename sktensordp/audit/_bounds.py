@@ -1,4 +1,4 @@
-"""Bounds on epsilon and mu from counts, valid at a stated confidence."""
+"""Lower bounds on epsilon and mu from counts, valid at a stated confidence."""
 
 import math
 from typing import Any
@@ -15,24 +15,25 @@ __all__ = [
     "Gaussian",
     "Pure",
     "certified_bound",
+    "curve_bound_of_guesses",
     "epsilon_of_mu",
     "lower_epsilon_of_guesses",
     "quick_bound",
 ]
 
 _NUISANCE_POINTS = 25
-# No number of trials proves more; beyond it a search for the bound has failed.
-_LARGEST = 1e3
+# No number of trials proves a larger bound; beyond it, the search has failed.
+_LARGEST_BOUND = 1e3
 
 
 def _lower(hits: ArrayLike, n: int, alpha: float) -> NDArray[np.float64]:
-    """Clopper-Pearson: the rate is at least this with probability 1 - alpha."""
+    """Clopper-Pearson lower bound on a rate, with confidence 1 - alpha."""
     hits = np.asarray(hits)
     return np.where(hits == 0, 0.0, beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1))
 
 
 def _upper(hits: ArrayLike, n: int, alpha: float) -> NDArray[np.float64]:
-    """Clopper-Pearson: the rate is at most this with probability 1 - alpha."""
+    """Clopper-Pearson upper bound on a rate, with confidence 1 - alpha."""
     hits = np.asarray(hits)
     bound = beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1))
     return np.where(hits == n, 1.0, bound)
@@ -45,18 +46,19 @@ def quick_bound(
     claim: "Pure | Gaussian",
     alpha: float,
 ) -> Any:
-    """Lower bound on a parameter from an event in two arms, for many events at once.
+    """Lower bound on a privacy parameter from counts of an event in two arms.
 
-    The rates of both arms are bounded by Clopper and Pearson, at alpha / 2 each.
+    The two rates are bounded as Clopper and Pearson do, at alpha / 2 each. Arrays of
+    counts give the bounds of many events at once.
 
     Parameters
     ----------
     hits, false_hits : int or ndarray
-        How often the event happened in the arms 1 and 0.
+        How often the event happened in arm 1 and in arm 0.
     n : int
-        Trials in each arm.
-    claim : Pure, or Gaussian
-        What is bounded.
+        Number of trials in each arm.
+    claim : Pure or Gaussian
+        The parameter to bound.
     alpha : float
         Chance that the bound is above the truth.
 
@@ -65,10 +67,10 @@ def quick_bound(
     bound : float or ndarray
         At least 0.
     """
-    return np.maximum(_quick(hits, false_hits, n, claim, alpha), 0.0)
+    return np.maximum(_signed_bound(hits, false_hits, n, claim, alpha), 0.0)
 
 
-def _quick(
+def _signed_bound(
     hits: ArrayLike,
     false_hits: ArrayLike,
     n: int,
@@ -81,15 +83,16 @@ def _quick(
 def certified_bound(
     hits: int, false_hits: int, n: int, claim: "Pure | Gaussian", alpha: float
 ) -> float:
-    """Lower bound on a parameter from an event in two arms, sharpened by exact tests.
+    """Lower bound on a privacy parameter from counts, sharpened by exact tests.
 
-    A parameter is refuted if counts that the quick bound ranks as high as these
-    have probability at most alpha under it (Buehler 1957), whatever the rate of the
-    arm 0 is within an interval of confidence 1 - alpha / 50, which is paid for
-    (Berger and Boos 1994). The probabilities are those of the two binomials. The
-    parameters are those of `quick_bound`.
+    A value of the parameter is refuted if, under that value, counts that the quick
+    bound ranks at least as high as the observed ones have probability at most alpha
+    (Buehler 1957). This must hold for every rate of arm 0 in an interval of confidence
+    1 - alpha / 50; the error of that interval is subtracted from alpha (Berger and
+    Boos 1994). The probabilities are exact, from the two binomials. The parameters are
+    those of `quick_bound`.
     """
-    observed = float(_quick(hits, false_hits, n, claim, alpha))
+    observed = float(_signed_bound(hits, false_hits, n, claim, alpha))
     if not np.isfinite(observed):
         return 0.0
     gamma = alpha / 50
@@ -97,8 +100,8 @@ def certified_bound(
     most = float(_upper(false_hits, n, gamma / 2))
     spread = 7 * math.sqrt(n * most * (1 - least)) + 7
     counts = np.arange(max(0, int(n * least - spread)), min(n, n * most + spread) + 1)
-    # The fewest hits that rank at least as high beside so many false hits; a little
-    # less than `observed`, so that these counts themselves are ranked so.
+    # For each number of false hits, the fewest hits that rank at least as high as the
+    # observed counts. The margin of 1e-7 ensures that those rank high enough too.
     boundary = claim.rate(_upper(counts, n, alpha / 2), observed - 1e-7)
     needed = binom.isf(alpha / 2, n, boundary) + 1
     grid = np.linspace(least, most, _NUISANCE_POINTS)
@@ -117,9 +120,9 @@ def certified_bound(
     if excess(0.0) >= 0:
         return 0.0
     high = max(observed, 0.0) + 0.1
-    while excess(high) < 0 and high < _LARGEST:
+    while excess(high) < 0 and high < _LARGEST_BOUND:
         high *= 2
-    if high >= _LARGEST:
+    if high >= _LARGEST_BOUND:
         return 0.0
     return float(brentq(excess, 0.0, high, xtol=1e-7))
 
@@ -131,19 +134,27 @@ class Pure:
         self.delta = delta
 
     def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
-        """Largest rate of arm 1, given that of arm 0."""
+        """Largest possible rate of arm 1, given the rate of arm 0."""
         return np.minimum(1.0, np.exp(parameter) * rate + self.delta)
 
     def corner(self, parameter: float) -> float:
-        """Rate of arm 0 from which that of arm 1 may be one."""
+        """Least rate of arm 0 at which the rate of arm 1 can be one."""
         return (1 - self.delta) * math.exp(-parameter)
 
     def parameter(
         self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
     ) -> Any:
-        """Least parameter that allows these two rates; minus infinity for any."""
+        """Least parameter that allows these rates; minus infinity if every one does."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(rate - self.delta, 0) / false_rate)
+
+    def least_false_rate(self, rate: float, parameter: float) -> float:
+        """Smallest rate of arm 0, given that of arm 1; in either order of the arms."""
+        return max(
+            0.0,
+            (rate - self.delta) * math.exp(-parameter),
+            1 - self.delta - (1 - rate) * math.exp(parameter),
+        )
 
 
 class Gaussian:
@@ -153,24 +164,28 @@ class Gaussian:
     """
 
     def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
-        """Largest rate of arm 1, given that of arm 0."""
+        """Largest possible rate of arm 1, given the rate of arm 0."""
         return ndtr(ndtri(rate) + parameter)
 
     def corner(self, parameter: float) -> float:
-        """Rate of arm 0 from which that of arm 1 may be one: there is none."""
+        """Least rate of arm 0 at which the rate of arm 1 can be one: one itself."""
         return 1.0
 
     def parameter(
         self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
     ) -> Any:
-        """Least parameter that allows these two rates; minus infinity for any."""
+        """Least parameter that allows these rates; minus infinity if every one does."""
         with np.errstate(invalid="ignore"):
             bound = ndtri(rate) - ndtri(false_rate)
         return np.where(np.isfinite(bound), bound, -np.inf)
 
+    def least_false_rate(self, rate: float, parameter: float) -> float:
+        """Smallest rate of arm 0, given that of arm 1."""
+        return float(ndtr(ndtri(rate) - parameter))
+
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Epsilon of mu-GDP at `delta`."""
+    """Epsilon at `delta` of mu-Gaussian differential privacy."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
     if delta == 0:
@@ -184,18 +199,18 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 def lower_epsilon_of_guesses(
     correct: int, guesses: int, n_canaries: int, delta: float, alpha: float
 ) -> float:
-    """Lower bound on epsilon from guesses of many canaries' bits in one run.
+    """Lower bound on epsilon from guesses of the bits of many canaries in one run.
 
-    Under (epsilon, delta)-DP the number of right guesses is dominated by a binomial
-    of success e^epsilon / (1 + e^epsilon), up to a term in delta (Steinke, Nasr and
-    Jagielski 2023, Theorem 5.2).
+    Under (epsilon, delta)-DP, a binomial with success probability
+    e^epsilon / (1 + e^epsilon) dominates the number of right guesses, up to a term in
+    delta (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
 
     Parameters
     ----------
     correct, guesses : int
-        Right guesses, and guesses made.
+        Numbers of right guesses and of all guesses.
     n_canaries : int
-        Canaries, guessed or not.
+        Number of canaries, guessed or not.
     delta : float
         The delta of the claim.
     alpha : float
@@ -224,3 +239,73 @@ def lower_epsilon_of_guesses(
         if high > 500:
             return 500.0
     return brentq(lambda e: p_value(e) - alpha, 0.0, high)
+
+
+def curve_bound_of_guesses(
+    correct: int,
+    guesses: int,
+    n_canaries: int,
+    claim: Pure | Gaussian,
+    alpha: float,
+) -> float:
+    """Lower bound on a parameter from guesses of many canaries' bits in one run.
+
+    The bound rejects trade-off functions. Let p_t be the chance that t guesses of g
+    are right, for m canaries and a mechanism with trade-off function f. Take a run with
+    at least i right guesses and flip the bit of a canary that is guessed rightly: this
+    guess is now wrong, and at least i - 1 are right. Averaged over the canaries, with f
+    convex, this gives for every i (Mahloujifar, Melis and Chaudhuri 2024)
+
+        sum_{t >= i} t / m p_t  <=  1 - f(sum_{t >= i - 1} (g - t) / m p_t).
+
+    Suppose that `correct` or more guesses are right with chance alpha. The inequalities
+    then demand some chance of `correct` - 1 right guesses, of `correct` - 2, and so on.
+    Moving chance from t to t - 1 tightens no later inequality, so the least total meets
+    each with as little as possible. If it exceeds one, the parameter is rejected.
+
+    Parameters
+    ----------
+    correct, guesses : int
+        Right guesses, and guesses made.
+    n_canaries : int
+        Number of canaries, guessed or not.
+    claim : Pure or Gaussian
+        The trade-off functions that are rejected, by their parameter.
+    alpha : float
+        Chance that the bound is above the truth.
+
+    Returns
+    -------
+    bound : float
+        At least 0.
+    """
+
+    def is_rejected(parameter: float) -> bool:
+        right = alpha * correct / n_canaries
+        wrong = alpha * (guesses - correct) / n_canaries
+        total = alpha
+        for i in range(correct, 0, -1):
+            share = (guesses - i + 1) / n_canaries
+            needed = claim.least_false_rate(min(right, 1.0), parameter)
+            chance = max(0.0, (needed - wrong) / share)
+            total += chance
+            if total > 1:
+                return True
+            wrong += share * chance
+            right += (i - 1) / n_canaries * chance
+        return False
+
+    if not is_rejected(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while is_rejected(high):
+        low, high = high, 2 * high
+        if high > _LARGEST_BOUND:
+            return low
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        if is_rejected(middle):
+            low = middle
+        else:
+            high = middle
+    return low

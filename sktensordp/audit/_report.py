@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""Result of an audit."""
 
 import html
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ __all__ = ["AuditReport"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What an audit found.
+    """Result of an audit: a lower bound on epsilon, and whether it refutes the claim.
 
     Parameters
     ----------
     epsilon_lower : float
-        The true epsilon at `delta` is at least this, at `confidence`.
+        Lower bound on the true epsilon at `delta`, valid at `confidence`.
     mu_lower : float or None
-        The same for the mu of a Gaussian mechanism; None where it was not asked.
+        Lower bound on the mu of a Gaussian mechanism; None if mu was not bounded.
     confidence : float
         One minus the chance that the bound is above the truth.
     delta : float
-        Where epsilon is bounded.
+        Delta at which epsilon is bounded.
     claimed : float or None
-        The epsilon that was claimed at `delta`.
+        Claimed epsilon at `delta`.
     event : str
-        What told the two inputs apart.
+        Event that tells the two inputs apart.
     n_trials : int
-        Runs on each of the two inputs, or canaries in one run.
+        Number of runs on each of the two inputs, or of canaries in one run.
 
     Attributes
     ----------
@@ -57,8 +57,8 @@ class AuditReport:
     violated: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        found = self.claimed is not None and self.epsilon_lower > self.claimed
-        object.__setattr__(self, "violated", found)
+        violated = self.claimed is not None and self.epsilon_lower > self.claimed
+        object.__setattr__(self, "violated", violated)
 
     def __str__(self) -> str:
         text = (
@@ -66,7 +66,8 @@ class AuditReport:
             f"{exact(self.delta)} with confidence {exact(self.confidence)}"
         )
         if self.mu_lower is not None:
-            text += f" (mu >= {shown_below(self.mu_lower)})"
+            mu = shown_below(self.mu_lower)
+            text += f" (mu >= {mu}, by the whole trade-off curve)"
         if self.claimed is not None:
             verdict = "VIOLATED" if self.violated else "not violated"
             text += f", against a claim of {shown(self.claimed)}: {verdict}"

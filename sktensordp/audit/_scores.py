@@ -1,8 +1,8 @@
 """Scores that may tell the outputs on two inputs apart.
 
-A score maps outputs, one a row, to numbers; the audit then looks for the threshold
-that tells most. Those that learn are fitted to a part of the outputs that is used
-for nothing else.
+A score maps outputs, one per row, to numbers. The audit then looks for the threshold
+that proves the most. Scores that learn are fitted to outputs that serve no other
+purpose.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 __all__ = ["Score", "candidate_scores"]
 
 _MOST_COLUMNS = 200
-_MOST_LESSONS = 20_000
+_MOST_TRAINING_ROWS = 20_000
 
 
 @dataclass(frozen=True)
 class Score:
-    """A named function of outputs: ndarray of shape (n, d) to ndarray of shape (n,)."""
+    """A named function from outputs of shape (n, d) to scores of shape (n,)."""
 
     name: str
     function: Any
@@ -44,7 +44,7 @@ def candidate_scores(
     zeros, ones : ndarray of shape (n, d)
         Outputs on `x` and on `x_neighbour`.
     x, x_neighbour : ndarray or None
-        The inputs, flattened, where they have the size of an output.
+        The inputs, flattened; None unless they have the size of an output.
 
     Returns
     -------
@@ -60,14 +60,16 @@ def candidate_scores(
     if zeros.shape[1] <= _MOST_COLUMNS:
         scores.append(_linear(zeros, ones))
     if x is not None and x_neighbour is not None:
-        scores += _of_inputs(x, x_neighbour)
-    scores += _repeated(zeros, ones)
-    scores.append(_learned(zeros, ones, list(scores)))
+        scores += _scores_of_inputs(x, x_neighbour)
+    scores += _frequency(zeros, ones)
+    scores.append(_classifier(zeros, ones, list(scores)))
     return scores
 
 
-def _of_inputs(x: NDArray[np.float64], x_neighbour: NDArray[np.float64]) -> list[Score]:
-    """Projection on the difference, equality with an input, and its float support."""
+def _scores_of_inputs(
+    x: NDArray[np.float64], x_neighbour: NDArray[np.float64]
+) -> list[Score]:
+    """Distances from the inputs, and whether an output can be an input plus noise."""
     changed = np.flatnonzero(x != x_neighbour)
     old, new = x[changed], x_neighbour[changed]
     direction = (new - old) / np.linalg.norm(new - old)
@@ -82,7 +84,7 @@ def _of_inputs(x: NDArray[np.float64], x_neighbour: NDArray[np.float64]) -> list
                 f"number of entries equal to {name}",
                 lambda y, v=value: (y[:, changed] == v).sum(axis=1),
             ),
-            # A sum of a float and noise, rounded, is not every float.
+            # Not every float is the rounded sum of the input and some noise.
             Score(
                 f"number of entries y with (y - {name}) + {name} != y in floats",
                 lambda y, v=value: ((y[:, changed] - v) + v != y[:, changed]).sum(1),
@@ -92,15 +94,15 @@ def _of_inputs(x: NDArray[np.float64], x_neighbour: NDArray[np.float64]) -> list
 
 
 def _lowest_bit(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Exponent of the lowest set bit, the least of all entries."""
+    """Exponent of the lowest set bit, minimum over the entries of an output."""
     fraction, exponent = np.frexp(outputs)
-    whole = np.abs(fraction * 2.0**53).astype(np.int64)
-    lowest = np.log2((whole & -whole).astype(float))
+    mantissa = np.abs(fraction * 2.0**53).astype(np.int64)
+    lowest = np.log2((mantissa & -mantissa).astype(float))
     return np.where(outputs == 0, np.inf, exponent - 53 + lowest).min(axis=1)
 
 
 def _linear(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> Score:
-    """Fisher's discriminant; its ridge keeps exact linear relations visible."""
+    """Fisher's discriminant; the tiny ridge keeps exact linear relations visible."""
     difference = ones.mean(axis=0) - zeros.mean(axis=0)
     centered = np.concatenate([zeros - zeros.mean(axis=0), ones - ones.mean(axis=0)])
     covariance = centered.T @ centered / len(centered)
@@ -111,16 +113,16 @@ def _linear(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> Score:
     return Score("linear discriminant", lambda y: y @ direction)
 
 
-def _repeated(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> list[Score]:
-    """Log ratio of the frequencies of outputs that repeat, for discrete outputs."""
+def _frequency(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> list[Score]:
+    """For discrete outputs, the log ratio of the frequencies of each exact output."""
     if len(np.unique(zeros[:1000], axis=0)) > 500:
         return []
     both = np.concatenate([zeros, ones])
     values, where = np.unique(both, axis=0, return_inverse=True)
     where = where.ravel()
     counts = [
-        np.bincount(part, minlength=len(values)) + 0.5
-        for part in (where[: len(zeros)], where[len(zeros) :])
+        np.bincount(arm, minlength=len(values)) + 0.5
+        for arm in (where[: len(zeros)], where[len(zeros) :])
     ]
     ratios = np.log(counts[1] / counts[0])
     table = {v.tobytes(): r for v, r in zip(values, ratios, strict=True)}
@@ -132,7 +134,7 @@ def _repeated(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> list[Sco
     return [Score("frequency of the exact output", function)]
 
 
-def _learned(
+def _classifier(
     zeros: NDArray[np.float64], ones: NDArray[np.float64], scores: Sequence[Score]
 ) -> Score:
     """A boosted classifier of the outputs and of the other scores."""
@@ -145,7 +147,7 @@ def _learned(
     classifier = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
     )
-    zeros, ones = zeros[:_MOST_LESSONS], ones[:_MOST_LESSONS]
+    zeros, ones = zeros[:_MOST_TRAINING_ROWS], ones[:_MOST_TRAINING_ROWS]
     labels = np.repeat([0, 1], [len(zeros), len(ones)])
     classifier.fit(features(np.concatenate([zeros, ones])), labels)
     return Score(

@@ -1,6 +1,6 @@
 """`BaseCompletion`: the estimator, from `fit` to `recommend`.
 
-Everything that a fit leaves is in one attribute, `_fitted`; see ``_fitted.py``.
+The result of a fit is one attribute, `_fitted`; see ``_fitted.py``.
 """
 
 import math
@@ -36,7 +36,6 @@ from .._validation import (
     check_shape,
     check_unmasked,
     checked,
-    range_of,
     warn_of_two_levels,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
@@ -63,12 +62,12 @@ from .solvers._solver import Outcome, Solver
 
 __all__ = ["USUAL_RANK", "BaseCompletion"]
 
-# Of `rank=None`, where the shape carries as much.
+# The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
-_OF_UNITS = [
-    "Which indices every mode has (the vocabulary and the shape) is public.",
-    "What is predicted for a unit follows from its own entries too: it is for that "
-    "unit alone.",
+_UNPROTECTED_WITH_UNITS = [
+    "The indices of every mode (the vocabulary and the shape) are public.",
+    "Predictions for a unit are also computed from its own entries: show them to that "
+    "unit only.",
 ]
 _PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
 
@@ -80,7 +79,7 @@ class BaseCompletion(
     RegressorMixin,
     BaseEstimator,
 ):
-    """Base of completions; a subclass says what its decomposition is."""
+    """Base class of completions; a subclass defines the decomposition."""
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -160,7 +159,7 @@ class BaseCompletion(
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        # The published descent starts at random.
+        # The published descent starts from random factors.
         tags.non_deterministic = (
             math.isfinite(self.epsilon) or self.calibration == "published"
         )
@@ -174,16 +173,17 @@ class BaseCompletion(
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N), or sparse
-            With `y`, coordinates of the observed entries: integers, or integral
-            floats. Without `y`, the tensor itself: an array of floats, NaN where
-            nothing was observed, or a sparse array of SciPy or of `sparse`, whose
-            stored entries were observed, zeros included. Of a frame or array of Dask,
-            with `y`, the values are randomised in their partitions, and the model is
-            fitted where these are.
+            With `y`: coordinates of the observed entries, as integers or integral
+            floats. Without `y`: the tensor itself, as an array of floats with NaN where
+            nothing was observed, or as a sparse array of SciPy or of `sparse`, whose
+            stored entries are the observed ones, zeros included. A Dask frame or array
+            needs `y`; the fit then randomises the values and fits the model in the
+            partitions.
         y : array-like of shape (n_observed,), default=None
-            The observed values, finite. Of Dask if `X` is, in the same partitions.
+            The observed values, finite. A Dask collection with the same partitions if
+            `X` is one.
         **unsupported : dict
-            Anything else, such as `sample_weight`, raises a TypeError.
+            Any other argument, such as `sample_weight`, raises a TypeError.
 
         Returns
         -------
@@ -192,12 +192,12 @@ class BaseCompletion(
         Raises
         ------
         TypeError
-            If anything else is passed.
+            If another argument is passed.
         ValueError
-            Before anything is drawn: if coordinates are fractional, negative or
-            outside `shape`, values are NaN or infinite, the range or the levels
-            are out of order, or the rank exceeds what the shape can carry. If `y` is
-            missing and `X` holds integers, which cannot mark a missing entry.
+            Before noise is drawn: if a coordinate is fractional, negative or outside
+            `shape`; if a value is NaN or infinite; if the range or the levels are out
+            of order; if the rank is larger than the shape admits; or if `y` is missing
+            and `X` holds integers, which cannot mark a missing entry.
         """
         if unsupported:
             raise TypeError(
@@ -205,21 +205,22 @@ class BaseCompletion(
                 f"{', '.join(unsupported)}. Weights are not supported: a weight would "
                 f"change how much its entry reveals."
             )
-        with self._same_if_refused():
+        with self._keeping_names_if_refused():
             return self._fit(observed_entries(self, X, y, self._declared_shape()))
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
-        """Fit to entries that come in batches, as from a file that is read in chunks.
+        """Fit to entries that come in batches, as from a file read in chunks.
 
-        The same as `fit` to all batches, one below the other, with the same noise.
-        Nothing is drawn before the last batch has been read and checked. What is kept
-        of each is 4 bytes a coordinate, and the values in their type.
+        The result, noise included, is that of `fit` on all batches concatenated. Noise
+        is drawn only after the last batch has been read and checked. Until then the
+        batches take 4 bytes a coordinate, and the values keep their type.
 
         Parameters
         ----------
         batches : iterable of (X, y)
-            Coordinates of shape (n_i, n_modes) and values of shape (n_i,); read once.
+            Coordinates of shape (n_i, n_modes) and values of shape (n_i,). Iterated
+            over once.
 
         Returns
         -------
@@ -228,43 +229,42 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            As `fit`, and if there is no batch, or none that holds an entry.
+            As `fit`, and if no batch holds an entry.
         """
-        with self._same_if_refused():
+        with self._keeping_names_if_refused():
             return self._fit(entries_of_batches(self, batches, self._declared_shape()))
 
     @contextmanager
-    def _same_if_refused(self) -> Iterator[None]:
-        """Names of features stay those of an earlier fit, unless a new one begins."""
-        names, own = {"n_features_in_", "feature_names_in_"}, self.__dict__
-        before = {name: own[name] for name in names & own.keys()}
-        fitted = own.get("_fitted")
+    def _keeping_names_if_refused(self) -> Iterator[None]:
+        """Restore the feature names of an earlier fit if the new fit is refused."""
+        names, attributes = {"n_features_in_", "feature_names_in_"}, self.__dict__
+        before = {name: attributes[name] for name in names & attributes.keys()}
+        fitted = attributes.get("_fitted")
         try:
             yield
         finally:
-            # Once a release has been admitted, the earlier fit is forgotten.
-            if fitted is not None and self.__dict__.get("_fitted") is fitted:
+            # An admitted release has already replaced or deleted `_fitted`.
+            if fitted is not None and attributes.get("_fitted") is fitted:
                 for name in names - before.keys():
-                    self.__dict__.pop(name, None)
-                self.__dict__.update(before)
+                    attributes.pop(name, None)
+                attributes.update(before)
 
     def _fit(
         self, entries: Entries, *, streaming: bool = False, received: bool = False
     ) -> Self:
-        """Fit to entries, their values randomised if `received`."""
+        """Fit to entries; if `received`, clients have randomised their values."""
         problem = self._problem(entries)
         solver = choose_solver(
             problem, self.perturbation, unit=self._unit, calibration=self.calibration,
             streaming=streaming,
         )  # fmt: skip
-        self._warn_of_what_was_asked(solver)
+        self._warn_of_parameters(solver)
         progress = self._progress("sweep", solver.n_sweeps)
-        # Another thread would leave its model under the guarantee of this one.
+        # Locked, or another thread might store its model under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
             with self._noise_for(solver, received) as noise:
                 released = solver.release(entries.values, noise, on_sweep)
-            # From here on nothing that is published touches the values: all is
-            # post-processing.
+            # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
         return self
@@ -273,9 +273,10 @@ class BaseCompletion(
     def _noise_for(
         self, solver: Solver, received: bool
     ) -> Iterator[NoiseStreams | None]:
-        """Streams for a solver, its release recorded; None where it draws nothing.
+        """Record the solver's release and yield its streams, or None if it draws none.
 
-        An earlier fit is then forgotten at the end, unless this one was refused.
+        In the second case, an earlier fit is forgotten at the end, unless this one was
+        refused.
         """
         if not received and (math.isfinite(self.epsilon) or solver.starts_at_random):
             with self._release(solver.guarantee, anew=True) as noise:
@@ -294,10 +295,10 @@ class BaseCompletion(
         outcome: Outcome,
         received: bool,
     ) -> None:
-        """Keep what answers from now on, all at once."""
+        """Store the result of the fit, in one assignment."""
         perturbation, guarantee = outcome.perturbation or solver.name, solver.guarantee
         if perturbation != solver.name:
-            # What was chosen follows from what was released.
+            # The solver made this choice from released values.
             guarantee = self.privacy_guarantee_ = solver.guarantee_of(perturbation)
         randomizer = problem.values
         kept: dict[str, Any] = {
@@ -317,57 +318,65 @@ class BaseCompletion(
             "single": guarantee,
         }
         if self._unit is None:
-            # Entries of Dask stay where they are.
-            observed = None if entries.is_distributed else (entries.where,)
-            made = self._decomposition(outcome.model)
-            self._fitted = Fitted(decomposition=made, observed=observed, **kept)
+            # Entries in Dask collections are not stored.
+            observed = None if entries.is_distributed else (entries.without_values(),)
+            decomposition = self._decomposition(outcome.model)
+            self._fitted = Fitted(
+                decomposition=decomposition, observed=observed, **kept
+            )
             return
-        # Where a unit is protected, so is which entries it has.
+        # The coordinates of a protected unit are private too.
         fitted = FittedToUnits(
             decomposition=None, observed=(), local=LocalRows(), **kept
         )
-        made = self._decomposition(fitted.answering)
-        fitted = replace(fitted, decomposition=made)
+        decomposition = self._decomposition(fitted.answering)
+        fitted = replace(fitted, decomposition=decomposition)
         values = randomizer.clip(entries.values.astype(float))
         self._fitted = fitted.with_rows_of(entries.coordinates, values)
 
     def _can_partial_fit(self) -> bool:
-        asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
-        asked = asked and self._unit is None
         fitted = vars(self).get("_fitted")
-        # Every sound fit to randomised values has a residual variance, and no other.
+        # Of all fits, only sound ones to randomised values have a residual variance.
         can_go_on = fitted is None or not (
             fitted.residual_variance is None or fitted.observed is None
         )
-        if not asked or not can_go_on:
+        if not self._randomizes_single_values or not can_go_on:
             raise AttributeError(
-                "partial_fit goes on with values that were randomised one by one: "
-                'fit with perturbation="input" and calibration="sound".'
+                "partial_fit can only continue a fit to values, in memory, that were "
+                'randomised one by one: fit with perturbation="input", '
+                'calibration="sound" and unit="entry".'
             )
         return True
+
+    @property
+    def _randomizes_single_values(self) -> bool:
+        """Whether the parameters admit sound input perturbation of entries."""
+        is_input = self.perturbation in ("auto", "input")
+        return is_input and self.calibration == "sound" and self._unit is None
 
     @available_if(_can_partial_fit)
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Randomise the values of new entries and take them into the model.
+        """Randomise the values of new entries and update the model with them.
 
-        With ``perturbation="auto"``, a stream that begins here takes "input", since
-        that alone can go on; what else `fit` has taken cannot.
+        Only "input" can be continued. With ``perturbation="auto"``, a first call of
+        this method therefore uses "input"; after `fit`, it works only if `fit` chose
+        "input".
 
-        The posterior of the model so far is the prior of what follows; only the rows
-        of the factors that the new entries touch change, and the learned precisions
-        and the variance do not. Fitting to all entries at once is more accurate.
+        The posterior of the current model is the prior of the update. The update
+        changes only the rows of factors that have new entries; the learned precisions
+        and the variance stay. Fitting to all entries at once is more accurate.
 
-        **Guarantee.** Every value is randomised in the call that it is passed to, once
-        under `epsilon`, so that values of different entries do not add up. Coordinates
-        that come back in a later call may be of the same value again: then
-        `privacy_guarantee_` counts all the calls that had them.
+        **Guarantee.** Each call randomises its values once, under `epsilon`, so the
+        budgets of different entries do not add up. If coordinates recur in a later
+        call, they may come with the same value: `privacy_guarantee_` then composes all
+        the calls that had them.
 
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes)
-            Coordinates of the new entries. Where `shape` is not declared, new indices
-            make the tensor larger. Or a sparse array, as for `fit`.
+            Coordinates of the new entries, or a sparse array, as for `fit`. If `shape`
+            is not declared, new indices enlarge the tensor.
         y : array-like of shape (n_observed,)
             Their values, finite; None for a sparse array.
 
@@ -378,27 +387,27 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            Before anything is drawn: as `fit`, and if parameters of the model or the
-            range of the values are not those of the fit.
+            Before noise is drawn: as `fit`, and if the parameters of the model or the
+            range of the values differ from those of the fit.
         """
         is_first = not self.__sklearn_is_fitted__()
         if y is None and not is_sparse(X):
             raise ValueError(
                 "y is missing. Call partial_fit(X, y) with coordinates and their "
-                "values; only a sparse X goes without y."
+                "values, or partial_fit(X) with a sparse array."
             )
         entries = entries_at(self, X, y, self._declared_shape(), reset=is_first)
         if is_first:
             return self._fit(entries, streaming=True)
         self._validate_params()
         self._check_unchanged()
-        # One call after the other: each goes on with the model of the one before.
+        # Calls run one after the other: each updates the model of the previous one.
         with self._count_releases().lock:
             fitted = self._fitted
-            randomizer = self._plan(bounds=fitted.domain.bounds)
+            randomizer = self._randomizer(bounds=fitted.domain.bounds)
             if (randomizer.bounds, randomizer.levels) != fitted.domain[:2]:
                 raise ValueError("value_bounds and levels must be those of the fit.")
-            fitted = fitted.with_call(entries.where, randomizer.guarantee)
+            fitted = fitted.with_call(entries, randomizer.guarantee)
             if math.isinf(self.epsilon):
                 self._record(randomizer.guarantee)
                 self.privacy_guarantee_ = fitted.guarantee
@@ -406,7 +415,7 @@ class BaseCompletion(
                 randomized = randomizer.clip(entries.values)
             else:
                 with self._release(randomizer.guarantee, fitted.guarantee) as noise:
-                    # Before anything is drawn, so that an interrupted call counts.
+                    # Before noise is drawn, so that an interrupted call counts.
                     self._fitted = fitted
                     randomized = randomizer.randomize(entries.values, noise)
             del entries
@@ -418,7 +427,7 @@ class BaseCompletion(
         return self
 
     def _check_unchanged(self) -> None:
-        """Refuse to go on with a model that has other columns than declared."""
+        """Refuse to update a model whose columns are not those of the parameters."""
         fitted = self._fitted
         n_modes = len(fitted.shape)
         smooth_modes = check_modes(self.smooth_modes, n_modes, "smooth_modes")
@@ -434,23 +443,23 @@ class BaseCompletion(
     def _can_fold_in(self) -> bool:
         if self._unit is None:
             raise AttributeError(
-                "fold_in needs a protected unit: pass unit=0, or the number of another "
-                "mode."
+                "fold_in needs protected units: set unit=0, or another mode."
             )
         return True
 
     @available_if(_can_fold_in)
     def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Give units their own rows, from all of their entries; nothing is released.
+        """Compute the rows of units from all of their entries; release nothing.
 
-        A unit that is new, or that comes back after the model was copied or stored,
-        is predicted as any other from then on. Its row is computed from its entries
-        and from what was released, stays in this process, and replaces an older one.
+        Call it for units that are new, or whose rows were lost when the model was
+        copied or stored; `predict` then knows them. A unit's row is computed from its
+        entries and the released factors, replaces an earlier row of that unit, and
+        stays in this process.
 
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes)
-            Coordinates of all entries of these units, within `shape_`. Or a sparse
+            Coordinates of all entries of these units, within `shape_`, or a sparse
             array of shape `shape_`, as for `fit`.
         y : array-like of shape (n_observed,)
             Their values, finite; None for a sparse array.
@@ -462,50 +471,49 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If coordinates are outside the tensor, or values are not finite, or if
-            `unit` or the domain of the values are not those of the fit.
+            If a coordinate is outside the tensor, a value is not finite, or `unit` or
+            the domain of the values differ from those of the fit.
         """
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
-            randomizer = self._plan(bounds=fitted.domain.bounds)
-            asked = self._unit, randomizer.bounds, randomizer.levels
-            if asked != (fitted.unit, *fitted.domain[:2]):
+            randomizer = self._randomizer(bounds=fitted.domain.bounds)
+            declared = self._unit, randomizer.bounds, randomizer.levels
+            if declared != (fitted.unit, *fitted.domain[:2]):
                 raise ValueError(
                     "unit, value_bounds and levels must be those of the fit."
                 )
             entries = entries_at(self, X, y, fitted.shape, reset=False)
             values = randomizer.clip(entries.values.astype(float))
-            self._fitted = fitted.with_rows_of(entries.where, values)
+            self._fitted = fitted.with_rows_of(entries.coordinates, values)
         return self
 
     def _has_client(self) -> bool:
-        asked = self.perturbation in ("auto", "input") and self.calibration == "sound"
-        if asked and self._unit is None:
-            return True
-        raise AttributeError(
-            'Values are randomised elsewhere with perturbation="auto" or "input", '
-            'calibration="sound" and unit="entry" alone.'
-        )
+        if not self._randomizes_single_values:
+            raise AttributeError(
+                'Clients need perturbation="input" or "auto", calibration="sound" and '
+                'unit="entry".'
+            )
+        return True
 
     @available_if(_has_client)
     def client(self, random_state: int | None = None) -> CompletionClient:
-        """What randomises values where they are, for shipping.
+        """Make a client, which randomises values where they are.
 
-        With ``perturbation="auto"`` it is "input", which alone needs no sums over
-        values of others.
+        It uses "input" (also with ``perturbation="auto"``), the only perturbation that
+        randomises each value without the others.
 
         Parameters
         ----------
         random_state : int or None, default=None
-            Of the client. An int is for tests and papers alone, and no two clients
-            may have the same: their noise would be the same.
+            Seed of the client. An int is for tests and papers only. Clients with equal
+            seeds draw equal noise: give each its own.
 
         Returns
         -------
         client : CompletionClient
-            With `privatize`. It follows from `epsilon`, `levels`, `level_prior` and
-            `value_bounds`; the completion need not be fitted.
+            Its `privatize` randomises values. It depends on `epsilon`, `levels`,
+            `level_prior` and `value_bounds` only; the completion need not be fitted.
 
         Raises
         ------
@@ -514,27 +522,27 @@ class BaseCompletion(
         """
         self._validate_params()
         self._check_declared()
-        return self._passed_on(CompletionClient(self._plan(), random_state))
+        return self._passed_on(CompletionClient(self._randomizer(), random_state))
 
     @available_if(_has_client)
     @fit_context(prefer_skip_nested_validation=True)
     def fit_randomized(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the model to values that clients have randomised.
 
-        The same as `fit` with ``perturbation="input"`` to all the clients' values. It
-        draws nothing and spends nothing, so that it may be called as often as there
-        are new values, or other ranks to try.
+        The model is that of `fit` with ``perturbation="input"`` on all the clients'
+        values. The call draws no noise and spends no budget: repeat it whenever new
+        values arrive, or to try other ranks.
 
-        **Guarantee.** That of every value's one pass through `privatize` of a client
-        with the same `epsilon`, `levels`, `level_prior` and `value_bounds`; budgets
-        count it there. `privacy_guarantee_` states it, and trusts that it was so.
+        **Guarantee.** `privacy_guarantee_` assumes that a client with the same
+        `epsilon`, `levels`, `level_prior` and `value_bounds` passed each value through
+        `privatize` once. Budgets count the release there.
 
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes)
-            Coordinates, as for `fit`; also of Dask.
+            Coordinates, as for `fit`; a Dask collection too.
         y : array-like of shape (n_observed,)
-            What `privatize` returned for the values there.
+            The output of `privatize` for the values at these coordinates.
 
         Returns
         -------
@@ -543,30 +551,30 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            As `fit`; if neither `value_bounds` nor `levels` is declared; if values are
-            not of the table that clients draw from; and, where there is no table, if
-            so many values are within the range that they can hardly have noise (with
-            noise, at most one set in 1e9 is refused). A few raw values, or noise of
-            another epsilon, cannot be told.
+            As `fit`; if neither `value_bounds` nor `levels` is declared; or if the
+            values look raw. Where clients draw from a table, that is any value outside
+            the table. Otherwise it is many values all within the range, which noise
+            leaves there with probability at most 1e-9. A few raw values, or noise of
+            another epsilon, go unnoticed.
         """
         self._check_declared()
         check = observed_entries if is_dask(X) else entries_at
-        with self._same_if_refused():
+        with self._keeping_names_if_refused():
             entries = check(self, X, y, self._declared_shape())
             return self._fit(entries, streaming=True, received=True)
 
     def _check_declared(self) -> None:
         if self.value_bounds is self.levels is None:
             raise ValueError(
-                "Declare levels or value_bounds: clients randomise values of a range "
-                "that all of them know beforehand."
+                "Declare `levels` or `value_bounds`: all clients must know the range "
+                "beforehand."
             )
 
     def _can_transform(self) -> bool:
         if not self._dense:
             raise AttributeError(
-                "transform completes the tensor of the fit. After fit(X, y) with "
-                "coordinates, use predict."
+                "transform needs a fit to a tensor. After fit(X, y) with coordinates, "
+                "use predict."
             )
         return True
 
@@ -585,9 +593,9 @@ class BaseCompletion(
         Parameters
         ----------
         X : array-like of shape (I_1, ..., I_N)
-            NaN where nothing was observed.
+            The tensor, NaN where nothing was observed.
         y : None
-            Coordinates and their values are for `fit` and `predict`.
+            Must be None. With coordinates, use `fit` and `predict`.
 
         Returns
         -------
@@ -596,7 +604,7 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If `y` is passed, and as `fit`.
+            As `fit`, and if `y` is passed.
         """
         if y is not None:
             raise ValueError(
@@ -612,18 +620,18 @@ class BaseCompletion(
 
     @available_if(_can_transform)
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The model everywhere, after a fit to a tensor.
+        """Predict every value of the tensor, after a fit to a tensor.
 
         Parameters
         ----------
         X : array-like of shape (I_1, ..., I_N)
-            Its shape is checked; no value of it is read, so that nothing observed
-            gets into the output but through the fit.
+            Only its shape is read: observed values are predicted too, never copied to
+            the output.
 
         Returns
         -------
         completed : ndarray of shape (I_1, ..., I_N)
-            Within `value_bounds_`.
+            Predictions within `value_bounds_`.
 
         Raises
         ------
@@ -634,7 +642,8 @@ class BaseCompletion(
         self._fitted.warn_of_lost_rows(np.zeros((1, len(self.shape_))))
         if np.shape(X) != self.shape_:
             raise ValueError(
-                f"X has shape {np.shape(X)}, but the tensor of the fit {self.shape_}."
+                f"X has shape {np.shape(X)}, but the tensor of the fit has shape "
+                f"{self.shape_}."
             )
         return self._fitted.dense()
 
@@ -651,37 +660,37 @@ class BaseCompletion(
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Values of the model at coordinates.
+        """Predict values at coordinates.
 
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates inside `shape_`; -1 stands for an index that is not known,
-            and is predicted from what is known of the others.
+            Coordinates inside `shape_`. -1 stands for an unknown index; the other
+            indices and the means of the model then determine the prediction.
         return_std : bool, default=False
-            Whether to return how far the values are expected from the predictions.
+            Whether to return standard deviations too.
 
         Returns
         -------
         y : ndarray of shape (n_entries,)
             Within `value_bounds_`.
         std : ndarray of shape (n_entries,)
-            With `return_std`: standard deviation of a value, before it is randomised,
-            around its prediction. Its square is the posterior variance of the model
-            plus `residual_variance_`, and it is at most the distance to the farther
-            of `value_bounds_`.
+            Returned with `return_std`: standard deviation of a value, before it is
+            randomised, around its prediction. Its square is the posterior variance of
+            the model plus `residual_variance_`; it is capped at the distance from the
+            prediction to the farther of `value_bounds_`.
 
         Raises
         ------
         ValueError
-            If a coordinate is fractional, below -1 or outside `shape_`, or if standard
-            deviations are not known.
+            If a coordinate is fractional, below -1 or outside `shape_`, or if the
+            perturbation gives no standard deviations.
         """
         check_is_fitted(self)
-        found = check_input(self, X, reset=False)
         coordinates = check_coordinates(
-            found, shape=self.shape_, allow_unknown=True, name=type(self).__name__
-        )
+            check_input(self, X, reset=False),
+            shape=self.shape_, allow_unknown=True, name=type(self).__name__,
+        )  # fmt: skip
         fitted = self._fitted
         fitted.warn_of_lost_rows(coordinates)
         mean = fitted.predict(coordinates)
@@ -692,48 +701,49 @@ class BaseCompletion(
     def recommend(
         self, units: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """The items with the largest predictions, without those already observed.
+        """Recommend the items with the largest predictions among unobserved ones.
 
-        Items are indices of mode 1. They are ranked for indices of mode 0, usually
-        users, or for pairs of these with a context.
+        Items are the indices of mode 1. They are ranked for each given index of mode 0,
+        usually a user, in a context if one is given.
 
         Parameters
         ----------
         units : int or array-like of shape (n_units,)
-            Indices of mode 0; -1 stands for one that is not known.
+            Indices of mode 0; -1 stands for an unknown index.
         k : int, default=10
             Number of items.
         context : array-like of shape (n_modes - 2,), default=None
-            Indices of the other modes; -1, the default, for what is not known. An
-            item that was observed in any context is left out. Where `unit` is one of
-            these modes, its index is the unit that asks, and only its own entries
-            count: an item is left out if that unit has an entry of it at the same
-            index of mode 0. For an unknown unit nothing is left out.
+            Indices of the other modes; -1, the default, stands for an unknown index.
+            An item is left out if it was observed at that index of mode 0, in any
+            context. If `unit` is one of the modes of the context, its index there is
+            the unit that asks, and only that unit's entries count: an item is left out
+            if the unit has an entry with it at the same index of mode 0. For an
+            unknown unit no item is left out.
 
         Returns
         -------
         items : ndarray of shape (k,) or (n_units, k)
-            Best first. -1 where there is no further item.
+            Best first, padded with -1 if fewer than `k` items are left.
 
         Raises
         ------
         ValueError
             If an index is outside the tensor, `k` is not positive, or the items are
-            the protected units (``unit=1``): their order would tell whoever asks
-            about the entries of others.
+            the protected units (``unit=1``): a ranking would reveal one unit's entries
+            to another.
         """
         check_is_fitted(self)
         if self._fitted.unit == 1:
             raise ValueError(
                 "recommend ranks the indices of mode 1, but unit=1 protects them: the "
-                "ranking would reveal the entries of the ranked units to whoever asks. "
-                "Put the items into mode 1 and the protected units into another mode."
+                "ranking would reveal the entries of the ranked units. Put the items "
+                "into mode 1 and the protected units into another mode."
             )
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}.")
         check_numeric(units, "units")
-        wanted = np.atleast_1d(units)
-        if wanted.ndim != 1:
+        first = np.atleast_1d(units)
+        if first.ndim != 1:
             raise ValueError("units must be an index or a list of indices.")
         n_others = len(self.shape_) - 2
         rest = np.full(n_others, -1)
@@ -742,40 +752,40 @@ class BaseCompletion(
             rest = np.asarray(context)
         if rest.shape != (n_others,):
             raise ValueError(f"context must hold {n_others} indices.")
-        # In which every integer and every fraction stays what it is.
-        asked = np.empty((len(wanted), len(self.shape_)), dtype=np.longdouble)
-        asked[:, 0], asked[:, 1], asked[:, 2:] = wanted, -1, rest
-        asked = check_coordinates(
-            checked(check_array, asked, estimator=self, input_name="units"),
+        # A type that holds every integer and every fraction exactly.
+        rows = np.empty((len(first), len(self.shape_)), dtype=np.longdouble)
+        rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
+        coordinates = check_coordinates(
+            checked(check_array, rows, estimator=self, input_name="units"),
             shape=self.shape_, allow_unknown=True, name="recommend",
         )  # fmt: skip
         fitted = self._fitted
-        fitted.warn_of_lost_rows(asked)
-        return fitted.recommend(asked, k).reshape(*np.shape(units), k)
+        fitted.warn_of_lost_rows(coordinates)
+        return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Coefficient of determination of the predictions, as ``r2_score`` has it.
+        """Coefficient of determination of the predictions, by ``r2_score``.
 
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
             Coordinates, as for `predict`.
         y : array-like of shape (n_entries,)
-            The values there. The score is a raw statistic of them.
+            The values there. The score is not private: it is computed from them.
         sample_weight : array-like of shape (n_entries,), default=None
             Weights of the entries.
 
         Returns
         -------
         score : float
-            1 where all predictions are exact, 0 for those of the mean of `y`.
+            1 if all predictions are exact, 0 if all are the mean of `y`.
 
         Raises
         ------
         ValueError
-            As `predict`, and if `y` does not hold one number for every entry.
+            As `predict`, and if `y` does not hold one number per entry.
         """
         from sklearn.metrics import r2_score
 
@@ -784,9 +794,9 @@ class BaseCompletion(
         values = checked(column_or_1d, y, dtype=float)
         if not np.all(np.isfinite(values)):
             raise ValueError("Some values in y are NaN or infinite.")
-        # By a power of two, the same score: squares neither vanish nor overflow.
+        # Scaling by a power of two leaves the score as it is, and squares finite.
         exponent = -int(np.frexp(np.max(np.abs(values), initial=0.0))[1])
-        # Of values that are nearly equal, the score may be -inf.
+        # The score may be -inf if the values are nearly equal.
         with np.errstate(over="ignore"):
             predicted = np.ldexp(self.predict(X), exponent).clip(-1e300, 1e300)
             values = np.ldexp(values, exponent)
@@ -802,12 +812,12 @@ class BaseCompletion(
 
     @property
     def factors_(self) -> list[Any]:
-        """Factors by mode; None for the rows of protected units."""
+        """Factors by mode; None at the mode of protected units."""
         return self._fitted.factors
 
     @property
     def offset_(self) -> float:
-        """What all predictions have in common."""
+        """Constant that all predictions share."""
         return self._fitted.offset
 
     @property
@@ -822,40 +832,44 @@ class BaseCompletion(
 
     @property
     def perturbation_(self) -> str:
-        """The perturbation taken."""
+        """The perturbation used."""
         return self._fitted.perturbation
 
     @property
     def n_iter_(self) -> int:
-        """Sweeps that were run."""
+        """Number of sweeps or iterations that were run."""
         return self._fitted.n_iter
 
     @property
     def noise_variance_(self) -> float:
-        """Variance of what was fitted around the model."""
-        found = self._fitted.noise_variance
-        if math.isnan(found):
-            raise AttributeError("noise_variance_ is not known of this perturbation.")
-        return found
+        """Variance of the fitted values around the model."""
+        variance = self._fitted.noise_variance
+        if math.isnan(variance):
+            raise AttributeError(
+                f"noise_variance_ is not estimated by perturbation="
+                f"{self.perturbation_!r} with calibration={self.calibration!r}."
+            )
+        return variance
 
     @property
     def residual_variance_(self) -> float:
         """Variance of the values, before they were randomised, around the model."""
-        found = self._fitted.residual_variance
-        if found is None:
+        variance = self._fitted.residual_variance
+        if variance is None:
             raise AttributeError(
-                "residual_variance_ is not known of this perturbation."
+                'residual_variance_ needs a fit with perturbation="input" and '
+                'calibration="sound".'
             )
-        return found
+        return variance
 
     @property
     def _dense(self) -> bool:
-        """Whether X held the values, as a tensor."""
+        """Whether the model was fitted to a tensor."""
         return self.__sklearn_is_fitted__() and self._fitted.is_dense
 
     @property
     def _unit(self) -> int | None:
-        """The mode of the units to protect; None where entries are."""
+        """The mode of the protected units; None if entries are protected."""
         return None if self.unit == "entry" else int(self.unit)
 
     def _declared_shape(self) -> tuple[int, ...] | None:
@@ -864,33 +878,30 @@ class BaseCompletion(
     def _form(
         self, order: Iterable[int], shape: tuple[int, ...]
     ) -> CPForm | TuckerForm:
-        """The form of the decomposition of a shape, its modes in an order."""
+        """Form of the decomposition for a shape, with its modes in the given order."""
         raise NotImplementedError
 
     def _decomposition(self, model: Any) -> Any:
-        """A model in TensorLy's form."""
+        """Convert a model to TensorLy's form."""
         raise NotImplementedError
 
     def _check_rank(self, shape: tuple[int, ...]) -> None:
-        """Refuse a rank that is larger than can be fitted to a shape."""
+        """Refuse a rank that is too large for a shape."""
         raise NotImplementedError
 
     def _problem(self, entries: Entries) -> Problem:
-        """All that a solver has to know, but the values; the unit's mode first."""
+        """Collect what a solver needs besides the values; a unit's mode comes first."""
         shape = entries.shape
         self._check_rank(shape)
         is_public = self._check_unit(len(shape))
         first = self._unit or 0
         order = [first, *(k for k in range(len(shape)) if k != first)]
         features = side_features(self.side_information, shape, order[1])
-        make, where = Problem, entries.where
+        make = Problem
         if entries.is_distributed:
             from ._distributed_problem import DistributedProblem as make
-        elif self._unit is not None:
-            where = entries.coordinates[:, order]
         return make(
-            where=where, shape=tuple(shape[k] for k in order),
-            values=self._plan(entries.values),
+            observed=entries.without_values(order), values=self._randomizer(entries),
             declared=is_public and not (self.value_bounds is self.levels is None),
             epsilon=float(self.epsilon), delta=float(self.delta),
             form=self._form(order, shape), side_information=features,
@@ -904,7 +915,7 @@ class BaseCompletion(
         )  # fmt: skip
 
     def _check_unit(self, n_modes: int) -> bool:
-        """Whether the shape is public as far as it has to be; refuse what is not there.
+        """Check `unit`; return whether the shape is public wherever it must be.
 
         Raises
         ------
@@ -914,17 +925,20 @@ class BaseCompletion(
         if self._unit is None:
             return True
         if self._unit >= n_modes:
-            raise ValueError(f"unit = {self.unit}, but there are {n_modes} modes.")
+            raise ValueError(
+                f"unit = {self.unit} is not a mode: the tensor has modes 0 to "
+                f"{n_modes - 1}."
+            )
         if (
             self.perturbation not in _PERTURBATIONS_OF_UNITS
             or self.calibration != "sound"
         ):
             raise ValueError(
-                f"At unit = {self.unit}, perturbation must be one of "
-                f'{_PERTURBATIONS_OF_UNITS} and calibration "sound".'
+                f"With unit = {self.unit}, perturbation must be one of "
+                f'{_PERTURBATIONS_OF_UNITS} and calibration must be "sound".'
             )
         if self.perturbation == "sums" and not self.biases:
-            raise ValueError("Sums determine biases; there are none.")
+            raise ValueError('perturbation="sums" fits biases alone: set biases=True.')
         if self.shape is None and math.isfinite(self.epsilon):
             warnings.warn(
                 "`shape` is not declared, so it is read off the private coordinates, "
@@ -936,7 +950,7 @@ class BaseCompletion(
             )
         return self.shape is not None
 
-    def _warn_of_what_was_asked(self, solver: Solver) -> None:
+    def _warn_of_parameters(self, solver: Solver) -> None:
         warn_of_two_levels(self.levels)
         if solver.unsound and math.isfinite(self.epsilon):
             guarantee = solver.guarantee
@@ -946,22 +960,23 @@ class BaseCompletion(
                 stacklevel=5,
             )
 
-    def _plan(
-        self, values: Any = None, bounds: tuple[float, float] | None = None
+    def _randomizer(
+        self, entries: Any = None, bounds: tuple[float, float] | None = None
     ) -> EntryRandomizer:
-        """Randomiser for the present parameters.
+        """The randomizer of a single value for the current parameters.
 
-        Where these declare no range it is that of the `values`, or `bounds`, which a
-        fit has read off earlier ones.
+        If the parameters declare no range, it is `bounds`, which an earlier fit used,
+        or else the range of the values of `entries`.
         """
         levels = None if self.levels is None else check_levels(self.levels)
         prior = None
         if self.level_prior is not None:
             if levels is None:
-                raise ValueError("level_prior is about levels; declare them too.")
+                raise ValueError("level_prior needs levels: declare them too.")
             if len(levels) > LARGEST_TABLE:
                 raise ValueError(
-                    f"level_prior serves tables of up to {LARGEST_TABLE} levels."
+                    f"level_prior needs at most {LARGEST_TABLE} levels, got "
+                    f"{len(levels)}. Leave level_prior=None."
                 )
             prior = check_level_prior(self.level_prior, len(levels))
         declared, earlier = True, bounds
@@ -976,13 +991,13 @@ class BaseCompletion(
             bounds = levels[0], levels[-1]
         else:
             declared = False
-            bounds = earlier or self._inferred_bounds(values)
+            bounds = earlier or self._inferred_bounds(entries)
         return plan_entry_randomizer(
             self.epsilon, bounds, levels, prior, declared=declared
         )
 
-    def _inferred_bounds(self, values: Any) -> tuple[float, float]:
-        if values is None:
+    def _inferred_bounds(self, entries: Any) -> tuple[float, float]:
+        if entries is None or entries.values is None:
             return 0.0, 1.0
         if math.isfinite(self.epsilon):
             warnings.warn(
@@ -992,31 +1007,31 @@ class BaseCompletion(
                 PrivacyLeakWarning,
                 stacklevel=7,
             )
-        return range_of(getattr(values, "limits", values))
+        return entries.value_range
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         return planned_guarantee(
-            self._plan(), self.perturbation, epsilon=float(self.epsilon),
+            self._randomizer(), self.perturbation, epsilon=float(self.epsilon),
             delta=float(self.delta), unit=self._unit, calibration=self.calibration,
             has_shape=self.shape is not None,
         )  # fmt: skip
 
     @fit_context(prefer_skip_nested_validation=True)
     def _error_by_epsilon(self, X: ArrayLike, y: Any) -> Callable[[float], float]:
-        """Expected error as a function of epsilon; no value is read.
+        """Expected error as a function of epsilon.
 
-        Of `X` the coordinates are read; where a unit is protected, how many they are.
-        `y` is for estimators that learn from it.
+        It reads the coordinates `X` or, if a unit is protected, only their number. `y`
+        is not read.
         """
         return error_by_epsilon(self, X)
 
     def _unprotected(self) -> list[str]:
-        found = super()._unprotected()
+        sentences = super()._unprotected()
         if self._unit is not None:
-            return [*found, *_OF_UNITS]
+            return [*sentences, *_UNPROTECTED_WITH_UNITS]
         if self.__sklearn_is_fitted__() and self._fitted.was_received:
-            found.append(
-                "The values came randomised: that clients did so, once, and with these "
-                "parameters, is taken for granted."
+            sentences.append(
+                "The guarantee assumes that clients randomised each value once, with "
+                "these parameters."
             )
-        return [*found, PUBLIC_COORDINATES]
+        return [*sentences, PUBLIC_COORDINATES]

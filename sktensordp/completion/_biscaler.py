@@ -1,10 +1,11 @@
-"""Rows and columns standardised to mean zero and variance one, under a budget.
+"""`BiScaler`: rows and columns standardised to mean zero and variance one, privately.
 
-Guarantee. Coordinates are public. Two data sets that differ in the value of one entry
-differ in the sum of the values of one row and of one column, by at most the range of
-the values. These sums get discrete Laplace noise, and the means are computed from them.
-Given the means, the squared residuals, clipped to a public range, differ in one entry,
-and their sums in one row and one column. Two sums of each kind compose.
+Guarantee. Coordinates are public. If two data sets differ in the value of one entry,
+the sums of values differ in one row and in one column, by at most the range of the
+values. These sums get discrete Laplace noise, and the means are computed from the noisy
+sums. Given the means, the squared residuals, clipped to a public range, differ in one
+entry; so their sums differ in one row and one column, and get noise too. The guarantee
+composes the four releases: rows and columns, of values and of squares.
 """
 
 import math
@@ -29,6 +30,7 @@ from .._validation import (
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
+from ._client import PUBLIC_COORDINATES
 from ._entries import (
     AnyFrameMixin,
     Entries,
@@ -54,45 +56,47 @@ _SOURCE = (
     "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for rows and columns, for "
     "values and squares"
 )
-# The share of epsilon that the sums of values have; those of squares have the rest.
+# Share of epsilon for the sums of values; the sums of squares have the rest.
 _SHARE = 0.8
-# The squares of greater values are no numbers.
+# The squares of larger values overflow.
 _LARGEST = 1e152
 
 
 class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimator):
     """Standardise the rows and the columns of a sparse tensor, under a budget.
 
-    The value of an entry in row i and column j is taken apart as ::
+    The value of an entry in row i and column j is written as ::
 
         y = offset + a_i + b_j + tau_i * gamma_j * z
 
-    and z, the standardised value, has about mean zero and variance one in every row and
-    every column, over the observed entries. Rows and columns are the indices of two
-    modes; entries that differ in other modes alone are in the same row and column.
+    The standardised value z has mean about zero and variance about one over the
+    observed entries of every row and every column. Rows and columns are the indices of
+    two modes; entries that differ only in other modes share their row and column.
 
-    Without a budget this is the bi-scaling of [1]_ that precedes the completions of
-    [2]_. Its means and scales are statistics of the raw values: no guarantee of what
-    follows holds. With a budget they are computed from noisy sums.
+    With a budget, the means and scales are computed from noisy sums. Without one, this
+    is the bi-scaling of [1]_ that precedes the completions of [2]_: its means and
+    scales are statistics of the raw values, which voids the guarantee of any later
+    step.
 
     **Who is protected.** Neighbouring data sets differ in the value of one observed
     entry. Which entries are observed (the coordinates) is public. The guarantee covers
-    the means and the scales; the standardised values are as private as the values, and
-    what follows has to protect them, within `value_bounds_`, under its own epsilon.
+    the means and the scales only. The standardised values are as private as the values:
+    a later step must protect them, within `value_bounds_`, under its own epsilon.
 
     Parameters
     ----------
     epsilon : float, default=None
-        Budget of one entry. None is the published procedure, on the raw values, with a
-        ``PrivacyLeakWarning``. ``float("inf")`` is the private procedure without noise.
+        Budget of one entry. None runs the published procedure on the raw values, with
+        a ``PrivacyLeakWarning``. ``float("inf")`` runs the private procedure without
+        noise.
     value_bounds : tuple of (float, float), default=None
-        Public range of the values, to which they are clipped. If `epsilon` is finite
-        and there is none, it is read off the values with a ``PrivacyLeakWarning``, and
-        the guarantee is void.
+        Public range, to which values are clipped. If it is None and `epsilon` is
+        finite, the range is read off the values with a ``PrivacyLeakWarning``, and the
+        guarantee is void.
     shape : tuple of int, default=None
-        Sizes of the modes; one more than the largest coordinates by default.
+        Sizes of the modes. By default they are the largest coordinates plus one.
     modes : tuple of (int, int), default=(0, 1)
-        The modes that are rows and columns.
+        The modes of the rows and of the columns.
     clip : float, default=3.0
         Largest magnitude of a standardised value.
     random_state : int or None, default=None
@@ -103,20 +107,20 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of the means and the scales together.
+        Guarantee of the means and the scales together.
     offset_ : float
         Mean of all values.
     means_ : list of two ndarrays of shape (shape_[mode],)
-        Of the rows and of the columns, from `offset_`; zero where nothing was observed.
-        The lower mode comes first.
+        Means of the rows and of the columns, less `offset_`; zero where nothing was
+        observed. The lower mode comes first.
     scale_ : float
-        The common scale, of an entry whose row and column were not observed.
+        The common scale: that of an entry whose row and column have no observed value.
     scales_ : list of two ndarrays of shape (shape_[mode],)
-        Positive. The scale of an entry is the product of its row's and its column's;
-        those of which nothing was observed are the root of `scale_`.
+        Scales of the rows and of the columns, positive. The scale of an entry is the
+        product of the two; where nothing was observed, each is the root of `scale_`.
     value_bounds_ : tuple of (float, float)
-        Public range of the standardised values, ``(-clip, clip)``: what a completion
-        of them declares.
+        Public range of the standardised values, ``(-clip, clip)``. Pass it to the
+        completion that follows.
     shape_ : tuple of int
         Sizes of the modes.
     n_features_in_ : int
@@ -128,15 +132,16 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     ``CPCompletion(perturbation="sums")``. Squared residuals around them are clipped at
     the square of half the range. The logarithms of the variances of rows and columns
     have a normal prior, whose width and centre, the common scale, are learned from the
-    noisy sums of squares: the larger the noise, the closer all scales come to the
-    common one. Nothing but the four sets of sums reads the values.
+    noisy sums of squares: the larger the noise, the closer all scales are to the
+    common one. Only the four sets of sums read the values.
 
-    The published procedure repeats that the means of all rows, of all columns, and then
-    their variances are solved for, until nothing changes, or with a
-    ``ConvergenceWarning`` after 1000 times. A row or column with fewer than two values,
-    or whose values the means explain, keeps the common scale. Where there are such
-    ones, the variances of all others cannot be one together; those of the columns then
-    are. Where most have one or two values, no scales give variances of one.
+    The published procedure solves for the means of all rows, then of all columns, and
+    then for their variances. It repeats this until nothing changes, but at most 1000
+    times, when it ends with a ``ConvergenceWarning``. A row or column with fewer than
+    two values, or whose values the means explain, keeps the common scale. If there are
+    such rows or columns, the variances of the others cannot all be one: those of the
+    columns are. If most rows or columns have one or two values, no scales give
+    variances of one.
 
     References
     ----------
@@ -181,8 +186,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     shape_: tuple[int, ...]
     n_features_in_: int
 
-    # Kept from the fit: rows and columns, the declared range of the values, and whether
-    # it was to a tensor.
+    # Kept from the fit: the modes of rows and columns, the declared range of the
+    # values, and whether the input was a tensor.
     _modes: tuple[int, ...]
     _domain: tuple[float, float] | None
     _dense: bool
@@ -209,7 +214,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
         tags.non_deterministic = self._has_noise
-        # It keeps them; scikit-learn would check that after a fit with y.
+        # dtypes are preserved, but scikit-learn would check that after a fit with y.
         tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
 
@@ -220,8 +225,9 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes) or (I_1, ..., I_N)
-            With `y`, coordinates of the observed entries: integers, or integral
-            floats. Without, the tensor itself: floats, NaN where nothing was observed.
+            With `y`: coordinates of the observed entries, as integers or integral
+            floats. Without `y`: the tensor itself, as floats with NaN where nothing was
+            observed.
         y : array-like of shape (n_observed,), default=None
             The observed values, finite.
 
@@ -232,10 +238,10 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            Before anything is drawn: if coordinates are fractional, negative or
-            outside `shape`, values are NaN or infinite, the range is out of order, or
-            `modes` are not two of the modes. If `y` is missing and `X` holds integers,
-            which may be coordinates.
+            Before noise is drawn: if a coordinate is fractional, negative or outside
+            `shape`; if a value is NaN or infinite; if the range is out of order; if
+            `modes` are not two of the modes; or if `y` is missing and `X` holds
+            integers, which may be coordinates.
         """
         entries = self._observed(X, y)
         return self._fit(
@@ -250,7 +256,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         X : array-like of shape (I_1, ..., I_N)
             NaN where nothing was observed.
         y : None
-            Ignored. Coordinates and their values are for `fit`.
+            Ignored. Pass coordinates and their values to `fit` instead.
 
         Returns
         -------
@@ -259,12 +265,12 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self.fit(X).transform(X)
 
     def scale_values(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.floating]:
-        """Standardised values of entries.
+        """Standardise the values of entries.
 
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates inside `shape_`; -1 stands for an index that is not known.
+            Coordinates inside `shape_`; -1 stands for an unknown index.
         y : array-like of shape (n_entries,)
             The values, finite.
 
@@ -287,12 +293,12 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self._scaled(y, center, scale)
 
     def unscale_values(self, X: ArrayLike, z: ArrayLike) -> NDArray[np.floating]:
-        """Values of entries from standardised ones, such as predictions.
+        """Convert standardised values, such as predictions, to the original scale.
 
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates inside `shape_`; -1 stands for an index that is not known.
+            Coordinates inside `shape_`; -1 stands for an unknown index.
         z : array-like of shape (n_entries,)
             The standardised values, finite.
 
@@ -314,17 +320,17 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self._unscaled(z, center, scale)
 
     def _can_transform(self) -> bool:
-        # Before a fit as well: a Pipeline asks for it then.
+        # Also before a fit, when a Pipeline looks for the method.
         if not getattr(self, "_dense", True):
             raise AttributeError(
                 "transform needs a fit to a tensor. After a fit to coordinates, use "
-                "scale_values."
+                "scale_values(X, y)."
             )
         return True
 
     @available_if(_can_transform)
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """A standardised tensor, after a fit to a tensor.
+        """Standardise a tensor, after a fit to a tensor.
 
         Parameters
         ----------
@@ -339,14 +345,15 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If `X` has another shape than the tensor in the fit, or infinite values.
+            If the shape of `X` is not that of the tensor in the fit, or a value is
+            infinite.
         """
         check_is_fitted(self)
         return self._scaled(check_tensor(self, X, self.shape_), *self._everywhere())
 
     @available_if(_can_transform)
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """The tensor of a standardised one, such as its completion.
+        """Convert a standardised tensor, such as its completion, to the original scale.
 
         Parameters
         ----------
@@ -366,7 +373,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self._unscaled(check_tensor(self, X, self.shape_), *self._everywhere())
 
     def _observed(self, X: ArrayLike, y: ArrayLike | None) -> Entries:
-        """The observed entries."""
+        """Check the input of `fit`."""
         shape = None if self.shape is None else check_shape(self.shape)
         if y is None:
             return entries_of_tensor(self, X, shape)
@@ -375,7 +382,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     def _fit(
         self,
-        where: NDArray[np.int32],
+        where: NDArray[np.integer],
         values: NDArray[np.floating],
         shape: tuple[int, ...],
         dense: bool,
@@ -383,32 +390,32 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         """Fit to values at checked coordinates."""
         modes = check_modes(self.modes, len(shape), "modes")
         if len(modes) != 2 or len(self.modes) != 2:
-            raise ValueError(f"modes must be two modes, got {self.modes!r}.")
+            raise ValueError(f"modes must be two different modes, got {self.modes!r}.")
         where, sizes = where[:, modes], tuple(shape[mode] for mode in modes)
         values = values.astype(float)
-        guarantee, domain, sums = self._plan(where, sizes, values)
+        guarantee, domain, randomizers = self._planned_release(where, sizes, values)
         domain = None if self.value_bounds is None else domain
         progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
-        # Another thread would leave its statistics under the guarantee of this one.
+        # Locked, or another thread might store its statistics under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
             if self._has_noise:
-                means, squares = sums
+                means, squares = randomizers
                 with self._release(guarantee, anew=True) as streams:
-                    found = private_statistics(means, squares, values, streams)
+                    statistics = private_statistics(means, squares, values, streams)
             else:
                 self._record(guarantee)
                 self._forget(privacy_guarantee_=guarantee)
                 if self.epsilon is not None:
-                    means, squares = sums
-                    found = private_statistics(means, squares, values)
+                    means, squares = randomizers
+                    statistics = private_statistics(means, squares, values)
                 else:
                     if domain is not None:
                         values = np.clip(values, *domain)
-                    found = published_statistics(where.T, values, sizes, on_sweep)
+                    statistics = published_statistics(where.T, values, sizes, on_sweep)
             if self.epsilon is not None:
                 on_sweep()
             self._modes, self._dense, self._domain = modes, dense, domain
-            self.offset_, self.means_, self.scale_, self.scales_ = found
+            self.offset_, self.means_, self.scale_, self.scales_ = statistics
             self.value_bounds_ = -float(self.clip), float(self.clip)
             self.shape_ = shape
         return self
@@ -423,7 +430,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self.epsilon is not None and math.isfinite(self.epsilon)
 
     def _at(self, indices: list[NDArray[np.integer]]) -> tuple[Any, Any]:
-        """Centre and scale at indices of rows and columns; -1 is not known."""
+        """Centre and scale at indices of rows and columns; -1 is an unknown index."""
         center, scale = self.offset_, 1.0
         for index, mean, root in zip(indices, self.means_, self.scales_, strict=True):
             center = center + np.append(mean, 0.0)[index]
@@ -450,27 +457,29 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
                 unscaled = np.clip(unscaled, *self._domain)
             unscaled = unscaled.astype(values.dtype)
         if np.any(np.isinf(unscaled)):
-            raise ValueError("Some standardised values are too large.")
+            raise ValueError(
+                "Some standardised values are so large that the values overflow."
+            )
         return unscaled
 
-    def _plan(
+    def _planned_release(
         self,
         where: NDArray[np.integer],
         sizes: tuple[int, ...],
         values: NDArray[np.floating] | None = None,
     ) -> tuple[PrivacyGuarantee, tuple[float, float] | None, Sequence[SumsRandomizer]]:
-        """Guarantee, range of the values, and randomisers of both kinds of sums."""
+        """Guarantee, range of the values, and randomizers of sums and of squares."""
         from dp_accounting import dp_event
 
         bounds = None if self.value_bounds is None else check_bounds(self.value_bounds)
-        nothing = dp_event.NonPrivateDpEvent(), "not private"
+        event, source = dp_event.NonPrivateDpEvent(), "not private"
         if self.epsilon is None:
             if values is not None:
                 _warn("epsilon is None, so the means and scales are raw statistics")
                 if np.max(np.abs(values)) > _LARGEST:
                     raise ValueError(f"The values must be within {_LARGEST:g}.")
             statement = "The means and scales are statistics of the raw values."
-            return entry_guarantee(nothing[0], statement, nothing[1]), bounds, ()
+            return entry_guarantee(event, statement, source), bounds, ()
         void_for = None
         if bounds is None:
             bounds = (0.0, 1.0) if values is None else range_of(values)
@@ -478,12 +487,12 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
                 void_for = float(self.epsilon)
                 if values is not None:
                     _warn(
-                        "value_bounds is not given, so the range is read off the "
+                        "`value_bounds` is not given, so the range is read off the "
                         "values; declare it to protect them"
                     )
         share = _SHARE * self.epsilon
         shares = share, (self.epsilon - share if self._has_noise else share)
-        sums = [
+        randomizers = [
             plan_sums_randomizer(
                 plan_entry_randomizer(share, domain, None, None, declared=True),
                 share, where, sizes, declared=True,
@@ -492,24 +501,23 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         ]  # fmt: skip
         if not self._has_noise:
             statement = f"{_SUMS} were used without noise (epsilon = inf)."
-            return entry_guarantee(nothing[0], statement, nothing[1]), bounds, sums
-        event = dp_event.ComposedDpEvent([each.guarantee.event for each in sums])
+            return entry_guarantee(event, statement, source), bounds, randomizers
+        event = dp_event.ComposedDpEvent([r.guarantee.event for r in randomizers])
         guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
-        return guarantee, bounds, sums
+        return guarantee, bounds, randomizers
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
-        return self._plan(np.zeros((1, 2), dtype=int), (1, 1))[0]
+        return self._planned_release(np.zeros((1, 2), dtype=int), (1, 1))[0]
 
     def _unprotected(self) -> list[str]:
         return [
             *super()._unprotected(),
-            "The standardised values are as private as the values: BiScaler protects "
-            "its means and scales, and what follows has to protect them.",
-            "Which entries are observed (the coordinates) is public: it is published "
-            "who rated what, not how.",
+            "BiScaler protects its means and scales only. The standardised values are "
+            "as private as the values: a later step must protect them.",
+            PUBLIC_COORDINATES,
         ]
 
 
-def _warn(why: str) -> None:
-    message = f"{why}. No finite epsilon holds for this fit."
+def _warn(reason: str) -> None:
+    message = f"{reason}. No finite epsilon holds for this fit."
     warnings.warn(message, PrivacyLeakWarning, stacklevel=6)

@@ -1,10 +1,10 @@
-"""Values that are randomised where they are, and a model of what comes from there.
+"""The client that randomises values where they are, before they leave.
 
-Guarantee. Whoever holds values randomises each of them, once, before it leaves: two
-data sets that differ in the value of one observed entry, at the same coordinates, give
-what leaves probabilities within e^epsilon of each other, whatever is asked for, done or
-computed elsewhere (see ``_values.py``, which makes the draws). A model is
-computed from what has come: when, how often and of whose values is post-processing.
+Guarantee. The client randomises each value once and independently. Take two data sets
+that differ in the value of one observed entry, at the same coordinates. Whatever the
+client sends has probabilities within e^epsilon of each other under the two, whatever is
+computed elsewhere (`_values.py` draws the values). A model is fitted to what was sent:
+when, how often and to whose values is post-processing.
 """
 
 from typing import Any
@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
+from .._client import Client
 from .._validation import check_numeric, checked
-from ..base import PrivateEstimatorMixin
 from ..privacy._numbers import shown
 
 __all__ = ["PUBLIC_COORDINATES", "CompletionClient", "check_values"]
 
 PUBLIC_COORDINATES = (
-    "Which entries are observed (the coordinates) is public: it is published who rated "
-    "what, not how."
+    "Which entries are observed (the coordinates) is public: anyone may learn who "
+    "rated what, but not the ratings."
 )
 
 
 def check_values(y: Any) -> NDArray[np.floating]:
-    """Finite numbers, in single precision if they came so, otherwise in double."""
+    """Return `y` as finite floats: float32 if it already is, otherwise float64."""
     check_numeric(y, "y")
     y = checked(column_or_1d, y)
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
@@ -35,15 +35,16 @@ def check_values(y: Any) -> NDArray[np.floating]:
     return y
 
 
-class CompletionClient(PrivateEstimatorMixin):
-    """What runs where the values are: it randomises them, each for itself.
+class CompletionClient(Client):
+    """Randomises values where they are, each one independently.
 
-    A completion's `client` makes it, from parameters alone; pickle it to ship it.
+    Get one from a completion's `client` method, which needs parameters alone, and
+    pickle it to ship it.
 
     Parameters
     ----------
     randomizer : EntryRandomizer
-        What is done with a value.
+        Randomises a value.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
@@ -63,22 +64,17 @@ class CompletionClient(PrivateEstimatorMixin):
     (3,)
     """
 
-    _released_by = "privatize"
-
     def __init__(self, randomizer: Any, random_state: int | None = None) -> None:
-        self.randomizer = randomizer
-        self.random_state = random_state
-        self.privacy_guarantee_ = randomizer.guarantee
-        self._count_releases()
+        super().__init__(randomizer, randomizer.guarantee, random_state)
 
     def __repr__(self) -> str:
         return f"CompletionClient(epsilon={shown(self.privacy_guarantee_.epsilon)})"
 
     def privatize(self, y: ArrayLike) -> NDArray[np.floating]:
-        """Randomised values, with fresh noise at every call.
+        """Randomise values, with fresh noise at every call.
 
-        Keep what it returns, and send that again if it is asked for again: a second
-        call for the same values spends their epsilon again.
+        Keep the result, and send it again if you are asked again: a second call for
+        the same values spends their epsilon again.
 
         Parameters
         ----------
@@ -93,16 +89,21 @@ class CompletionClient(PrivateEstimatorMixin):
         Raises
         ------
         ValueError
-            Before anything is drawn: if values are NaN, infinite or no numbers.
+            If a value is NaN, infinite or not a number; nothing has been drawn then.
         """
-        values = check_values(y)
-        if not len(values):
-            return values.copy()
-        if self.randomizer.mechanism is None:
+        return self._privatize(y)
+
+    def _privatize(self, data: Any) -> NDArray[np.floating]:
+        if self.randomizer.mechanism is not None:
+            return super()._privatize(data)
+        values = self._checked(data)
+        if len(values):
+            # Without noise, the values are a release all the same.
             self._record(self.privacy_guarantee_)
-            return self.randomizer.clip(values)
-        with self._release(self.privacy_guarantee_) as streams:
-            return self.randomizer.randomize(values, streams)
+        return self.randomizer.clip(values)
+
+    def _checked(self, data: Any) -> NDArray[np.floating]:
+        return check_values(data)
 
     def _unprotected(self) -> list[str]:
         return [*super()._unprotected(), PUBLIC_COORDINATES]

@@ -16,7 +16,7 @@ __all__ = ["CPCompletion"]
 
 @with_shared_text
 class CPCompletion(BaseCompletion):
-    """Differentially private completion of a sparse tensor by biases and a CP.
+    """Differentially private completion of a tensor by biases and a CP decomposition.
 
     $summary
 
@@ -24,20 +24,20 @@ class CPCompletion(BaseCompletion):
     ----------
     rank : int, default=None
         Number of CP terms; 0 fits biases alone. None takes 10, or the largest rank
-        that the shape carries if that is smaller.
+        that the shape admits if that is smaller.
     $parameters
     $random_state
 
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of everything that the fitted object reveals.
+        Guarantee of everything that the fitted object reveals.
     decomposition_ : tensorly.cp_tensor.CPTensor
-        The fitted model without its offset: the bias columns, one a mode, come
-        first, then the CP terms, then features with their weights. Where `unit` is a
-        mode, it has one row there: of a unit of which nothing is known.
+        The fitted model without its offset. Its columns are the biases, one for each
+        mode, then the CP terms, then the features with their weights. If `unit` is a
+        mode, the factor of that mode has a single row: that of an unknown unit.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
-        The factors of `decomposition_`; where `unit` is a mode, None there.
+        The factors of `decomposition_`. If `unit` is a mode, that factor is None.
     $attributes
 
     Notes
@@ -82,6 +82,6 @@ class CPCompletion(BaseCompletion):
         largest = max_cp_rank(shape)
         if self.rank is not None and self.rank > largest:
             raise ValueError(
-                f"rank = {self.rank} is larger than can be fitted: a tensor of shape "
-                f"{shape} has rank at most {largest}."
+                f"rank = {self.rank} is too large: a tensor of shape {shape} has rank "
+                f"at most {largest}."
             )

@@ -1,11 +1,12 @@
-"""Completion of entries that lie in the partitions of Dask collections.
+"""Observed entries in the partitions of Dask collections.
 
-Partitions are checked and randomised where they lie. What travels between workers are
-coordinates, which are public, and randomised values: they are brought together by the
-rows of one of the first two modes, whose factor is fitted there (see
-``tensor/_distributed.py``). What is computed of a partition is a function of the
-partition, its place among all entries and the key of the release: computed again, by
-whichever worker, it is the same.
+Each worker checks and randomises its own partitions. Between workers, only coordinates,
+which are public, and randomised values travel. Sums over a partition go to the process
+that calls `fit`, which adds the noise. Randomised entries are regrouped into shards: a
+shard holds all entries of some rows of one of the first two modes, and the factor of
+these rows is fitted there (see ``tensor/_distributed.py``). Every result is a function
+of the partition, its place among all entries and the key of the release, so any worker
+that computes it again gets the same result.
 """
 
 import math
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._random import NoiseStreams
-from .._validation import check_coordinates, check_numeric, checked
+from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._sums import shared_entries
 from ._client import check_values
@@ -32,62 +33,61 @@ from ._values import EntryRandomizer
 
 __all__ = ["Observed", "coordinates_of", "observed_of", "values_of"]
 
-# Column of a frame that has values beside coordinates.
+# Name of the column of values in a frame that also holds the coordinates.
 _VALUE = "value that is observed"
-# Parts that what is observed is brought into, at most.
-_MOST_PARTS = 256
+# Largest number of shards.
+_MOST_SHARDS = 256
 
 
 def observed_of(X: Any, y: Any, shape: tuple[int, ...] | None, name: str) -> "Observed":
-    """What is observed in Dask collections, once all of it has been checked.
+    """Check all entries of Dask collections, and count them.
 
     Parameters
     ----------
     X : dask.dataframe.DataFrame or dask.array.Array of shape (n, n_modes)
     y : dask.dataframe.Series or dask.array.Array of shape (n,)
-        With the partitions of `X`.
+        With the same partitions as `X`.
     shape : tuple of int or None
-        None for that which the coordinates have.
+        None takes the smallest shape that holds the coordinates.
     name : str
-        Who asks, for messages.
+        Name of the estimator, for messages.
 
     Returns
     -------
     observed : Observed
     """
     partitions = _partitions(X, y)
-    found = computed(*_of_each(partitions, _described, (shape, name)))
-    lengths = [one[0] for one in found]
+    described = computed(*_map_partitions(partitions, _described, (shape, name)))
+    lengths, partition_counts, dtypes, lows, highs = zip(*described, strict=True)
     if not sum(lengths):
         raise ValueError("There is nothing to fit: X holds no entry.")
-    n_modes = len(found[0][1])
-    counts = [_total([one[1][mode] for one in found]) for mode in range(n_modes)]
+    counts = [_total(of_mode) for of_mode in zip(*partition_counts, strict=True)]
     if shape is not None:
         counts = [
             np.pad(c, (0, n - len(c))) for c, n in zip(counts, shape, strict=True)
         ]
-    low, high = min(one[3] for one in found), max(one[4] for one in found)
-    dtype = np.result_type(*(one[2] for one in found if one[0]))
-    spans = [[_span(own) for own in one[1][:2]] for one in found]
-    return Observed(partitions, lengths, spans, counts, dtype, (low, high), name)
+    dtype = np.result_type(*(d for d, n in zip(dtypes, lengths, strict=True) if n))
+    spans = [[_span(mode_counts) for mode_counts in c[:2]] for c in partition_counts]
+    limits = min(lows), max(highs)
+    return Observed(partitions, list(lengths), spans, counts, dtype, limits, name)
 
 
 def _partitions(X: Any, y: Any) -> Any:
-    """Partitions of coordinates and values: a frame of both, or delayed pairs."""
+    """Pair the partitions: a frame of coordinates and values, or delayed pairs."""
     if not dask.is_dask_collection(y):
-        raise ValueError("y must be a collection of Dask, as X is.")
+        raise ValueError("X is a Dask collection, so y must be one too.")
     if hasattr(X, "assign") and hasattr(y, "to_frame"):
         return X.assign(**{_VALUE: y})
-    places, values = map(_chunks, (X, y))
-    if len(places) != len(values):
+    coordinates, values = map(_delayed_partitions, (X, y))
+    if len(coordinates) != len(values):
         raise ValueError(
-            f"X has {len(places)} partitions and y has {len(values)}; rechunk or "
-            f"repartition one as the other."
+            f"X has {len(coordinates)} partitions and y has {len(values)}; rechunk or "
+            f"repartition one like the other."
         )
-    return [list(pair) for pair in zip(places, values, strict=True)]
+    return [list(pair) for pair in zip(coordinates, values, strict=True)]
 
 
-def _chunks(collection: Any) -> list[Delayed]:
+def _delayed_partitions(collection: Any) -> list[Delayed]:
     """The partitions of a collection, each a delayed array or frame."""
     if not hasattr(collection, "rechunk"):
         return collection.to_delayed()
@@ -95,25 +95,25 @@ def _chunks(collection: Any) -> list[Delayed]:
     return whole.to_delayed().ravel()
 
 
-def _of_each(
+def _map_partitions(
     partitions: Any, function: Callable[..., Any], *arguments: Any
 ) -> list[Delayed]:
-    """A function of every partition and its number: a list of delayed.
+    """Apply a function to every partition and its number, lazily.
 
-    Of a frame, what reads a partition and the function are one task, so that it does
-    not leave the worker that reads it.
+    For a frame, one task reads a partition and applies the function, so the partition
+    does not leave the worker that reads it.
     """
     task = _Task(function, arguments)
     if isinstance(partitions, list):
         task = dask.delayed(task, pure=False, traverse=False)
         return [task(pair, {"number": k}) for k, pair in enumerate(partitions)]
     options = {"enforce_metadata": False, "align_dataframes": False}
-    found = partitions.map_partitions(task, meta=(None, object), **options)
-    return list(found.to_delayed())
+    results = partitions.map_partitions(task, meta=(None, object), **options)
+    return list(results.to_delayed())
 
 
 class _Task:
-    """A function of partitions; what it holds is not in its name."""
+    """A function of partitions, whose name does not show its arguments."""
 
     def __init__(
         self, function: Callable[..., Any], arguments: tuple[Any, ...]
@@ -132,23 +132,23 @@ class _Task:
         return self._name
 
 
-def _apart(partition: Any) -> Sequence[Any]:
-    """Coordinates and values of a partition."""
+def _coordinates_and_values(partition: Any) -> Sequence[Any]:
+    """Split a partition into its coordinates and its values."""
     if isinstance(partition, list):
         return partition
     return partition.drop(columns=_VALUE), partition[_VALUE]
 
 
-def _total(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Sum of counts of different lengths."""
+def _total(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Sum of arrays of counts with different lengths."""
     total = np.zeros(max(map(len, counts)), dtype=np.int64)
-    for own in counts:
-        total[: len(own)] += own
+    for partition_counts in counts:
+        total[: len(partition_counts)] += partition_counts
     return total
 
 
 def _span(counts: NDArray[np.int64]) -> tuple[int, int] | None:
-    """The first row with an entry, and the one after the last; None without entries."""
+    """First row with an entry, and one past the last; None without entries."""
     seen = np.flatnonzero(counts)
     return (int(seen[0]), len(counts)) if len(seen) else None
 
@@ -156,11 +156,12 @@ def _span(counts: NDArray[np.int64]) -> tuple[int, int] | None:
 def _described(
     partition: Any, _: int, checks: tuple[tuple[int, ...] | None, str]
 ) -> tuple[int, list[NDArray[np.int64]], np.dtype, float, float]:
-    """Length, counts by mode, type and range of a partition that is as it should be."""
+    """Check a partition; return its length, counts, dtype, least and largest value."""
     where, values = coordinates_of(partition, checks), values_of(partition)
     if len(where) != len(values):
         raise ValueError(
-            f"A partition of X has {len(where)} entries, and that of y {len(values)}."
+            f"A partition of X has {len(where)} entries, but its partition of y has "
+            f"{len(values)}."
         )
     counts = [np.bincount(column) for column in where.T]
     low, high = (values.min(), values.max()) if len(values) else (math.inf, -math.inf)
@@ -171,39 +172,42 @@ def coordinates_of(
     partition: Any, checks: tuple[tuple[int, ...] | None, str]
 ) -> NDArray[np.int32]:
     """Checked coordinates of a partition."""
-    X, (shape, name) = _apart(partition)[0], checks
+    X, (shape, name) = _coordinates_and_values(partition)[0], checks
     check_numeric(X, "X")
     X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
     if X.shape[1] < 2:
-        raise ValueError(f"X has {X.shape[1]} feature(s); a tensor has two or more.")
+        raise ValueError(
+            f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
+        )
     return check_coordinates(X, shape=shape, name=name)
 
 
 def values_of(partition: Any) -> NDArray[np.floating]:
     """Checked values of a partition."""
-    return check_values(_apart(partition)[1])
+    return check_values(_coordinates_and_values(partition)[1])
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Entries in partitions, and what is known of all of them.
+    """Observed entries in partitions, with their counts; see `Entries`.
 
     Attributes
     ----------
     partitions : dask.dataframe.DataFrame or list of pairs of Delayed
-        Of coordinates and values.
+        Coordinates and values.
     lengths : list of int
+        Number of entries of every partition.
     spans : list of pairs of (int, int) or None
-        For the first two modes, the first row of a partition and the one after the
-        last; None where it has no entries.
+        For every partition and each of the first two modes, the first row with an
+        entry and one past the last; None without entries.
     counts : list by mode of ndarray of shape (size of the mode,), int
-        Entries of every row.
+        Number of entries of every row.
     dtype : dtype
-        Of the values.
+        Type of the values.
     limits : tuple of float
         Least and largest value; private.
     name : str
-        Who asked, for messages.
+        Name of the estimator, for messages.
     """
 
     partitions: Any
@@ -214,6 +218,22 @@ class Observed:
     limits: tuple[float, float]
     name: str
 
+    is_dense, is_distributed = False, True
+
+    @property
+    def values(self) -> "Observed":
+        """What a solver's `release` takes: partitions hold values and coordinates."""
+        return self
+
+    def without_values(self, _: Sequence[int] | None = None) -> "Observed":
+        """These entries; see `Entries`. Their values stay in the partitions."""
+        return self
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Least and largest value; private."""
+        return range_of(self.limits)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the modes."""
@@ -221,159 +241,160 @@ class Observed:
 
     @property
     def n_entries(self) -> int:
-        """Of all partitions."""
+        """Number of entries in all partitions."""
         return sum(self.lengths)
 
     @cached_property
     def mode(self) -> int:
-        """The mode whose rows are brought together: the larger of the first two."""
+        """The mode whose rows are divided among shards: the larger of the first two."""
         return int(np.argmax(self.shape[:2]))
 
     @cached_property
     def cuts(self) -> NDArray[np.int64]:
-        """Part k has the rows cuts[k] to cuts[k + 1].
+        """Boundaries of the shards: shard k has the rows cuts[k] to cuts[k + 1].
 
-        Where all entries of a row are in one partition, in the order of the rows, a
-        part is a partition, whose entries stay where they are; otherwise, parts have
-        about as many entries.
+        If the partitions are sorted by row and none shares a row with another, shards
+        follow the partitions, so that entries stay on their workers. Otherwise, shards
+        have about equal numbers of entries.
         """
-        own, size = self.counts[self.mode], self.shape[self.mode]
-        spans = [one for one in self._own_spans if one]
-        if all(one[1] <= other[0] for one, other in pairwise(spans)):
+        counts, size = self.counts[self.mode], self.shape[self.mode]
+        spans = [span for span in self._mode_spans if span]
+        if all(before[1] <= after[0] for before, after in pairwise(spans)):
             starts = [first for first, _ in spans[1:]]
-            return np.array([0, *starts[:: len(starts) // _MOST_PARTS + 1], size])
-        n = min(len(self.lengths), _MOST_PARTS, size)
+            return np.array([0, *starts[:: len(starts) // _MOST_SHARDS + 1], size])
+        n = min(len(self.lengths), _MOST_SHARDS, size)
         ends = np.linspace(0, self.n_entries, n + 1)[1:-1]
-        return np.unique([0, *np.searchsorted(np.cumsum(own), ends), size])
+        return np.unique([0, *np.searchsorted(np.cumsum(counts), ends), size])
 
     @property
-    def _own_spans(self) -> list[tuple[int, int] | None]:
-        return [one[self.mode] for one in self.spans]
+    def _mode_spans(self) -> list[tuple[int, int] | None]:
+        """Spans of the partitions in the mode that is divided among shards."""
+        return [pair[self.mode] for pair in self.spans]
 
     @cached_property
     def coordinates(self) -> tuple[Delayed, ...]:
-        """Coordinates by part, in memory; rows of the mode are numbered by part."""
-        found = self._of_each(_split_coordinates, self.cuts, self.mode)
-        return self._brought_together(found)
+        """Coordinates by shard, in memory; rows of the mode count from each cut."""
+        pieces = self._map(_split_coordinates, self.cuts, self.mode)
+        return self._joined_by_shard(pieces)
 
-    def _of_each(self, function: Callable[..., Any], *arguments: Any) -> list[Delayed]:
+    def _map(self, function: Callable[..., Any], *arguments: Any) -> list[Delayed]:
         checks = self.shape, self.name
-        return _of_each(self.partitions, function, checks, *arguments)
+        return _map_partitions(self.partitions, function, checks, *arguments)
 
     def randomized(
         self, values: EntryRandomizer, streams: NoiseStreams | None, every: int
     ) -> tuple[Delayed, ...]:
-        """Randomised values by part, in memory, in the order of the coordinates.
+        """Randomised values by shard, in memory, in the order of the coordinates.
 
         Parameters
         ----------
         values : EntryRandomizer
-        source : object
-            Of streams that is passed to the workers; None takes values as they came.
+        streams : NoiseStreams or None
+            Sent to the workers; None takes the values as given.
         every : int
-            Every so manieth of all values is compared with the model.
+            One in `every` values is compared with the model.
 
         Returns
         -------
-        parts : list of Delayed of (ndarray of float, ndarray of int8)
-            Values, and signs, which are doubled where a value is compared.
+        shards : tuple of Delayed of (ndarray of float, ndarray of int8)
+            Values, and signs, which are doubled for values to compare.
         """
         first = np.cumsum([0, *self.lengths]).tolist()
         noise = values, streams, every, first
-        found = self._of_each(_split_values, self.cuts, self.mode, noise)
-        return self._brought_together(found)
+        pieces = self._map(_split_values, self.cuts, self.mode, noise)
+        return self._joined_by_shard(pieces)
 
     def __len__(self) -> int:
         return self.n_entries
 
     def row_sums(
-        self, weigh: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None
+        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None
     ) -> NDArray[Any]:
-        """Sums over the entries of every row of every mode, one after the other.
+        """Sums over the entries of every row, one mode after the other.
 
         Parameters
         ----------
-        weigh : callable or None
-            Of values; exact numbers are summed exactly. None counts entries.
+        summands_of : callable or None
+            Maps values to summands; integers are summed exactly. None counts entries.
 
         Returns
         -------
         sums : ndarray of shape (sum of shape,)
         """
-        if weigh is None:
+        if summands_of is None:
             return np.concatenate(self.counts)
         totals = [np.zeros(size) for size in self.shape]
-        for found in self.of_partitions(_row_sums, weigh):
-            for total, (rows, sums) in zip(totals, found, strict=True):
+        for partition_sums in self.of_partitions(_row_sums, summands_of):
+            for total, (rows, sums) in zip(totals, partition_sums, strict=True):
                 total[rows] += sums
         return np.concatenate(totals)
 
     def of_partitions(
         self, function: Callable[..., Any], *arguments: Any
     ) -> tuple[Any, ...]:
-        """A function of coordinates and values, partition by partition."""
-        return computed(*self._of_each(function, *arguments))
+        """Compute a function of every partition."""
+        return computed(*self._map(function, *arguments))
 
     @cached_property
     def _gram(self) -> tuple[Delayed, ...]:
-        """How often two rows share an entry, part by part, in memory."""
+        """Numbers of entries that two rows share, shard by shard, in memory."""
         make = dask.delayed(_shared, pure=False)
-        pairs = zip(self.coordinates, self.part_shapes, strict=True)
+        pairs = zip(self.coordinates, self.shard_shapes, strict=True)
         return in_memory(*(make(*pair) for pair in pairs))
 
     @property
-    def part_shapes(self) -> Iterator[tuple[int, ...]]:
-        """Sizes of the modes in every part."""
+    def shard_shapes(self) -> Iterator[tuple[int, ...]]:
+        """Sizes of the modes in every shard."""
         for size in np.diff(self.cuts).tolist():
             yield *self.shape[: self.mode], size, *self.shape[self.mode + 1 :]
 
     def diagonal(self) -> NDArray[np.float64]:
-        """Of what `shared_entries` is of all coordinates."""
+        """Diagonal of the matrix `shared_entries` of all coordinates."""
         return np.concatenate(self.counts).astype(float)
 
     def __matmul__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Product of that with a vector or matrix."""
+        """Product of the matrix `shared_entries` with a vector or matrix."""
         multiply = dask.delayed(_shared_product, nout=2, pure=False)
-        parts: list[Any] = np.split(x, np.cumsum(self.shape)[:-1])
-        own = np.split(parts[self.mode], self.cuts[1:-1])
-        parts[self.mode] = None
-        others = dask.delayed(parts, traverse=False)
-        pairs = zip(self._gram, own, strict=True)
-        found = [multiply(gram, part, others) for gram, part in pairs]
+        by_mode: list[Any] = np.split(x, np.cumsum(self.shape)[:-1])
+        by_shard = np.split(by_mode[self.mode], self.cuts[1:-1])
+        by_mode[self.mode] = None
+        others = dask.delayed(by_mode, traverse=False)
+        pairs = zip(self._gram, by_shard, strict=True)
+        products = [multiply(gram, shard_rows, others) for gram, shard_rows in pairs]
         rows, total = computed(
-            [one[0] for one in found], tree_sum(one[1] for one in found)
+            [shard for shard, _ in products], tree_sum(other for _, other in products)
         )
         product = list(total)
         product.insert(self.mode, np.concatenate(rows))
         return np.concatenate(product)
 
-    def _brought_together(self, found: list[Any]) -> tuple[Delayed, ...]:
-        """Parts of what was made of every partition, in memory."""
-        join, parts = dask.delayed(_joined, pure=False), []
+    def _joined_by_shard(self, pieces: list[Any]) -> tuple[Delayed, ...]:
+        """Join the pieces of all partitions, which are split by shard, in memory."""
+        join, shards = dask.delayed(_joined, pure=False), []
         for k, (first, last) in enumerate(pairwise(self.cuts.tolist())):
-            pieces = [
-                pieces[k]
-                for pieces, span in zip(found, self._own_spans, strict=True)
+            overlapping = [
+                partition_pieces[k]
+                for partition_pieces, span in zip(pieces, self._mode_spans, strict=True)
                 if span and span[0] < last and first < span[1]
             ]
-            parts.append(join(*(pieces or [found[0][k]])))
-        return in_memory(*parts)
+            shards.append(join(*(overlapping or [pieces[0][k]])))
+        return in_memory(*shards)
 
 
 def _row_sums(
     partition: Any,
     _: int,
     checks: tuple[tuple[int, ...] | None, str],
-    weigh: Callable[[NDArray[np.floating]], NDArray[np.floating]],
+    summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]],
 ) -> list[tuple[NDArray[np.int32], NDArray[Any]]]:
-    """Rows of every mode that a partition has, and the sums of its entries there."""
+    """For every mode, the rows of a partition and the sums over their entries."""
     where = coordinates_of(partition, checks)
-    weights = weigh(values_of(partition))
-    found = []
+    summands = summands_of(values_of(partition))
+    row_sums = []
     for column in where.T:
         rows, index = np.unique(column, return_inverse=True)
-        found.append((rows, np.bincount(index, weights=weights)))
-    return found
+        row_sums.append((rows, np.bincount(index, weights=summands)))
+    return row_sums
 
 
 def _shared(
@@ -385,14 +406,14 @@ def _shared(
 
 def _shared_product(
     shared: tuple[Any, NDArray[np.int64]],
-    own: NDArray[np.float64],
+    shard_rows: NDArray[np.float64],
     others: list[NDArray[np.float64] | None],
 ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], ...]]:
-    """Rows of the mode that is cut into parts, and those of the others."""
+    """Product for the rows of a shard, and its terms for rows of the other modes."""
     gram, ends = shared
-    x = [own if other is None else other for other in others]
+    x = [shard_rows if rows is None else rows for rows in others]
     product = np.split(gram @ np.concatenate(x), ends)
-    mode = next(m for m, other in enumerate(others) if other is None)
+    mode = next(m for m, rows in enumerate(others) if rows is None)
     return product.pop(mode), tuple(product)
 
 
@@ -403,11 +424,11 @@ def _split_coordinates(
     cuts: NDArray[np.int64],
     mode: int,
 ) -> tuple[tuple[NDArray[np.int32]], ...]:
-    """Coordinates of a partition, by the part that they belong to."""
+    """Coordinates of a partition, split by shard."""
     where = coordinates_of(partition, checks)
     order, ends = _order(where[:, mode], cuts)
-    where[:, mode] -= cuts[:-1].astype(np.int32)[_part_of(where[:, mode], cuts)]
-    return tuple((own,) for own in np.split(where[order], ends))
+    where[:, mode] -= cuts[:-1].astype(np.int32)[_shard_numbers(where[:, mode], cuts)]
+    return tuple((piece,) for piece in np.split(where[order], ends))
 
 
 def _split_values(
@@ -418,35 +439,40 @@ def _split_values(
     mode: int,
     noise: tuple[EntryRandomizer, NoiseStreams | None, int, list[int]],
 ) -> tuple[tuple[NDArray[np.floating], NDArray[np.int8]], ...]:
-    """Randomised values of a partition, and their signs, by part."""
+    """Randomised values of a partition, and their signs, split by shard."""
     values, streams, every, first = noise
-    own = slice(*first[number : number + 2])
+    start, end = first[number : number + 2]
     where, raw = coordinates_of(partition, checks), values_of(partition)
-    # Of other values than were here before, the same noise would tell differences.
-    if not len(where) == len(raw) == own.stop - own.start:
-        raise RuntimeError("A partition has other entries than when it was checked.")
+    # The same noise on other values would reveal differences.
+    if not len(where) == len(raw) == end - start:
+        raise RuntimeError(
+            "A partition has other entries than when it was checked. Pass Dask "
+            "collections that give the same data each time."
+        )
     if streams is None:
         noisy = values.taken(raw)
     else:
-        noisy = values.randomize(raw, streams, own.start, first[-1])
-    tags = signs(own.start, own.stop)
-    tags[-own.start % every :: every] *= 2
+        noisy = values.randomize(raw, streams, start, first[-1])
+    tags = signs(start, end)
+    tags[-start % every :: every] *= 2
     order, ends = _order(where[:, mode], cuts)
-    pieces = (np.split(own[order], ends) for own in (noisy, tags))
+    pieces = (np.split(column[order], ends) for column in (noisy, tags))
     return tuple(zip(*pieces, strict=True))
 
 
-def _part_of(rows: NDArray[np.int32], cuts: NDArray[np.int64]) -> NDArray[np.intp]:
+def _shard_numbers(
+    rows: NDArray[np.int32], cuts: NDArray[np.int64]
+) -> NDArray[np.intp]:
     return np.searchsorted(cuts, rows, side="right") - 1
 
 
 def _order(
     rows: NDArray[np.int32], cuts: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Order of entries by their part, and where parts end."""
-    parts = _part_of(rows, cuts)
-    ends = np.cumsum(np.bincount(parts, minlength=len(cuts) - 1))[:-1]
-    return np.argsort(parts, kind="stable"), ends
+    """Order of entries by shard, and the ends of the shards in that order."""
+    numbers = _shard_numbers(rows, cuts)
+    ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) - 1))[:-1]
+    return np.argsort(numbers, kind="stable"), ends
 
 
 def _joined(*pieces: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:

@@ -1,4 +1,4 @@
-"""Raw columns of a table of observations to coordinates of a tensor."""
+"""`CoordinateEncoder`: columns of a table to coordinates of a tensor."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,26 +35,25 @@ class CoordinateEncoder(
 ):
     """Encode user ids, item ids and times as coordinates of a tensor.
 
-    Every column becomes one mode. A column of ids gets one index for each id that
-    `fit` has seen, in sorted order, and those that only `partial_fit` has seen come
-    after them. If `time_bins` or `freq` is given, the last
-    column is time and is binned.
+    Every column becomes one mode. In a column of ids, every id that `fit` has seen gets
+    one index, in sorted order; ids that only `partial_fit` has seen follow. If
+    `time_bins` or `freq` is given, the last column holds times, which are binned.
 
     Parameters
     ----------
     time_bins : int, default=None
-        Number of time bins, up to 2**20, with about equal numbers of rows (quantiles
-        of the times that `fit` has seen; fewer where times coincide). Earlier and
-        later times fall into the first and the last bin.
+        Number of time bins, up to 2**20. Bins hold about equal numbers of rows: their
+        edges are quantiles of the times in `fit`, and there are fewer bins if times
+        coincide. Earlier and later times fall into the first and the last bin.
     freq : {"h", "D", "W", "M", "Y"}, default=None
         Calendar bins: hours, days, weeks from Monday, months or years, in UTC. Times
-        are seconds since 1970 or datetimes. A bin before the first or after the
-        last one that `fit` has seen is unknown.
+        are seconds since 1970 or datetimes. Bins before the first or after the last
+        one that `fit` has seen are unknown.
     categories : list of (array-like of shape (n_ids,) or None), default=None
-        For every column of ids, those that there are, by index: a public catalogue,
-        such as all films on offer and all numbers of accounts. `fit` then learns
-        nothing of the column, and refuses other ids. None learns it from the data.
-        Where all columns are declared, so is the shape: pass it on as
+        For every column of ids, a public catalogue of all ids, in the order of their
+        indices, such as all films on offer. `fit` then learns nothing from that column
+        and refuses other ids. None learns the ids from the data. If all columns are
+        declared, so is the shape: pass it on as
         ``CPCompletion(unit=0, shape=encoder.declared_shape)``.
 
     Attributes
@@ -64,21 +63,21 @@ class CoordinateEncoder(
     shape_ : tuple of int
         Sizes of the modes.
     time_edges_ : ndarray
-        With `time_bins`: the first times of all bins but the first.
+        Set with `time_bins`: the first times of all bins but the first.
     time_start_ : int
-        With `freq`: number of the first bin, counted from 1970.
+        Set with `freq`: number of the first bin, counted from 1970.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of str
-        Names of the columns, where they have any.
+        Names of the columns, if the input has any.
 
     Notes
     -----
-    What the encoder learns is not private: the ids and the times that occur, the
-    vocabulary and the edges of the bins, are published with it. That suits the
-    protection of values at public coordinates, the unit "entry". Where everything of a
-    user is protected, declare `categories`; if not, ``privacy_of`` of a pipeline finds
-    that nothing is.
+    What the encoder learns is not private: it publishes the ids that occur (its
+    vocabulary) and the times (the edges of its bins). This suits the unit "entry",
+    which protects values at public coordinates. If all entries of a user are protected,
+    declare `categories`; otherwise ``privacy_of`` reports that the pipeline protects
+    nobody.
 
     Examples
     --------
@@ -133,7 +132,7 @@ class CoordinateEncoder(
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            Ids (integers or strings); the last column times, if they are binned.
+            Ids (integers or strings); times in the last column if they are binned.
         y : None
             Ignored.
 
@@ -144,8 +143,8 @@ class CoordinateEncoder(
         Raises
         ------
         ValueError
-            If both `time_bins` and `freq` are given, if something is missing, if the
-            last column cannot be read as times, or if an id is not among `categories`.
+            If both `time_bins` and `freq` are given, an id or a time is missing, the
+            last column cannot be read as times, or an id is not among `categories`.
         """
         with self._progress() as on_step:
             self._learn(X, first=True)
@@ -154,12 +153,12 @@ class CoordinateEncoder(
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: None = None) -> Self:
-        """Learn further ids and later calendar bins; known ones keep their index.
+        """Learn further ids and later calendar bins; known ones keep their indices.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            As for `fit`. Quantiles, and the first calendar bin, are those of the first
+            As for `fit`. Quantiles and the first calendar bin stay those of the first
             call.
         y : None
             Ignored.
@@ -170,23 +169,30 @@ class CoordinateEncoder(
         """
         first = not hasattr(self, "shape_")
         if not first and self._binning != (self.time_bins, self.freq):
-            raise ValueError("time_bins and freq must be those of the first call.")
+            raise ValueError(
+                "time_bins and freq must stay those of the first call; call fit to "
+                "change them."
+            )
         return self._learn(X, first=first)
 
     def _learn(self, X: ArrayLike, first: bool) -> Self:
         if self.time_bins is not None and self.freq is not None:
-            raise ValueError("Give time_bins or freq, not both.")
+            raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
-        # All that may fail comes before anything is changed.
+        # Everything that may fail comes first, so that a failed call changes nothing.
         declared = self._declared(ids.shape[1])
         learned = []
         for k, (catalogue, column) in enumerate(zip(declared, ids.T, strict=True)):
             if catalogue is None:
-                own = _distinct(column)
-                learned.append(own if first else _extended(self.categories_[k], own))
+                ids_seen = _distinct(column)
+                learned.append(
+                    ids_seen if first else _extended(self.categories_[k], ids_seen)
+                )
             elif np.any(_index_of(catalogue, column) == _UNKNOWN):
-                raise ValueError(f"Some ids of column {k} are not among categories.")
+                raise ValueError(
+                    f"Some ids of column {k} are not among categories[{k}]."
+                )
             else:
                 learned.append(catalogue)
         shape = tuple(map(len, learned))
@@ -212,7 +218,7 @@ class CoordinateEncoder(
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Coordinates of the rows.
+        """Encode rows as coordinates.
 
         Parameters
         ----------
@@ -221,13 +227,13 @@ class CoordinateEncoder(
         Returns
         -------
         coordinates : ndarray of shape (n_rows, n_columns), int64
-            -1 for an id, or a calendar bin, that `fit` has not seen.
+            -1 for an id or a calendar bin that is unknown.
 
         Raises
         ------
         ValueError
-            If an id or a time is missing, or ids are floats so large that they stand
-            for several integers, or times are none.
+            If an id or a time is missing, ids are floats too large to represent
+            integers exactly, or the last column cannot be read as times.
         """
         check_is_fitted(self)
         ids, times = self._split(X, reset=False)
@@ -244,7 +250,7 @@ class CoordinateEncoder(
         return np.column_stack(columns)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.object_]:
-        """Ids and times of coordinates.
+        """Decode coordinates to ids and times.
 
         Parameters
         ----------
@@ -254,8 +260,8 @@ class CoordinateEncoder(
         Returns
         -------
         rows : ndarray of shape (n_rows, n_columns), object
-            Ids; None for -1. A binned time is the start of its bin: seconds since 1970
-            with `time_bins` (-inf for the first bin), a datetime with `freq`.
+            Ids; None for -1. A time is the start of its bin: in seconds since 1970 with
+            `time_bins` (-inf for the first bin), a datetime with `freq`.
 
         Raises
         ------
@@ -274,7 +280,7 @@ class CoordinateEncoder(
         return rows
 
     def indices_of(self, ids: ArrayLike, column: int) -> NDArray[np.int64]:
-        """Coordinates of ids of one column.
+        """Encode ids of one column.
 
         Parameters
         ----------
@@ -284,7 +290,7 @@ class CoordinateEncoder(
         Returns
         -------
         indices : ndarray of shape (n,), int64
-            -1 for an id that is not known.
+            -1 for an unknown id.
 
         Raises
         ------
@@ -300,23 +306,25 @@ class CoordinateEncoder(
         return _index_of(self.categories_[column], np.asarray(ids))
 
     def ids_at(self, indices: ArrayLike, column: int) -> NDArray[Any]:
-        """Ids, or first times of the bins, at coordinates of one column.
+        """Decode indices of one column to ids, or to the first times of bins.
 
         Parameters
         ----------
         indices : array-like of int, of any shape
-            Within the mode; -1 for what is not known.
+            Indices within the mode; -1 is unknown.
         column : int
 
         Returns
         -------
         ids : ndarray of the same shape
-            Where some indices are -1, of objects, None there.
+            If some indices are -1, an array of objects with None there.
         """
         check_is_fitted(self)
         names, indices = self._names(column), np.asarray(indices)
         if np.any((indices < -1) | (indices >= len(names))):
-            raise ValueError(f"Some indices are outside of column {column}.")
+            raise ValueError(
+                f"Some indices are outside the {len(names)} of column {column}."
+            )
         if np.any(indices == _UNKNOWN):
             names = np.append(names.astype(object), np.array([None]))
         return names[indices]
@@ -324,7 +332,10 @@ class CoordinateEncoder(
     def _names(self, column: int) -> NDArray[Any]:
         """The id, or the first time, of every index of a column."""
         if not 0 <= column < len(self.shape_):
-            raise ValueError(f"column = {column}, but there are {len(self.shape_)}.")
+            raise ValueError(
+                f"column = {column} is not a column; there are columns 0 to "
+                f"{len(self.shape_) - 1}."
+            )
         if column < len(self.categories_):
             return self.categories_[column]
         if self.time_bins is not None:
@@ -336,35 +347,35 @@ class CoordinateEncoder(
 
     @property
     def declared_shape(self) -> tuple[int, ...]:
-        """Sizes of the modes by `categories` alone: a public shape, before any fit.
+        """Public sizes of the modes, from `categories`; needs no fit.
 
         Raises
         ------
         AttributeError
-            If something of the shape is learned from the data.
+            If part of the shape is learned from the data.
         """
         if self.categories is None or self._publishes_ids:
             raise AttributeError(
-                "The shape is public only where `categories` declares every column and "
-                "no times are binned. Pass CoordinateEncoder(categories=[user_ids, "
-                "item_ids])."
+                "The shape is public only if `categories` declares every column and no "
+                "times are binned. Pass categories=[user_ids, item_ids], without "
+                "time_bins and freq."
             )
         return tuple(len(_catalogue(ids)) for ids in self.categories)
 
     def _declared(self, n_columns: int) -> Sequence[NDArray[Any] | None]:
-        """The catalogue of every column of ids, or None where it is learned."""
+        """The catalogue of every column of ids; None if its ids are learned."""
         if self.categories is None:
             return [None] * n_columns
         if len(self.categories) != n_columns:
             raise ValueError(
-                f"categories must have one item for each of {n_columns} columns of "
+                f"categories must have one item for each of the {n_columns} columns of "
                 f"ids, got {len(self.categories)}."
             )
-        return [None if one is None else _catalogue(one) for one in self.categories]
+        return [None if ids is None else _catalogue(ids) for ids in self.categories]
 
     @property
     def _publishes_ids(self) -> bool:
-        """Whether something is learned from the data, and published."""
+        """Whether `fit` learns ids or times from the data, and so publishes them."""
         learned = self.categories is None or any(c is None for c in self.categories)
         return learned or self._has_time
 
@@ -373,7 +384,7 @@ class CoordinateEncoder(
         return self.time_bins is not None or self.freq is not None
 
     def _split(self, X: Any, **options: Any) -> tuple[NDArray[Any], Any]:
-        """Columns of ids, and times as seconds since 1970 (None without them)."""
+        """Split `X` into columns of ids and times in seconds since 1970, or None."""
         check_unmasked(X, "X")
         check_columns(X)
         try:
@@ -395,7 +406,7 @@ class CoordinateEncoder(
 
     def _unprotected(self) -> list[str]:
         if not self._publishes_ids:
-            return ["The catalogue of ids that was declared is public."]
+            return ["The declared catalogue of ids is public."]
         return [
             "The ids and times that occur are public: CoordinateEncoder publishes "
             "them as its vocabulary and its bins."
@@ -403,7 +414,7 @@ class CoordinateEncoder(
 
 
 def _with_one_type(X: Any) -> Any:
-    """A data frame of times and other columns as one of objects."""
+    """Convert a data frame that mixes times with other columns to objects."""
     kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())]
     if "M" in kinds and set(kinds) != {"M"} and hasattr(X, "iloc"):
         return X.astype(object)
@@ -411,14 +422,14 @@ def _with_one_type(X: Any) -> Any:
 
 
 def _check_distinct(ids: NDArray[Any]) -> None:
-    """Refuse floats so large that they stand for several integers."""
+    """Refuse floats too large to represent integers exactly."""
     if ids.dtype.kind == "f" and ids.size:
         largest = 2 / np.finfo(ids.dtype).eps
         if np.max(np.abs(ids)) >= largest:
             raise ValueError(
-                f"Ids of 2**{math.log2(largest):.0f} and more cannot be told apart as "
-                f"floats, and a table of numbers some of which are floats becomes one "
-                f"of floats: pass integers, or strings."
+                f"Ids from 2**{math.log2(largest):.0f} on cannot be told apart as "
+                f"floats, and one float column makes a whole array float. Pass "
+                f"integers or strings."
             )
 
 
@@ -438,19 +449,21 @@ def _distinct(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _catalogue(ids: Any) -> NDArray[Any]:
-    """Declared ids, by index."""
+    """Check a declared list of ids."""
     check_unmasked(ids, "categories")
     ids = np.asarray(ids)
     _check_distinct(ids)
     if ids.ndim != 1 or not len(ids) or len(_distinct(ids)) != len(ids):
-        raise ValueError("A catalogue in categories is a list of distinct ids.")
+        raise ValueError("Each catalogue in categories must list distinct ids.")
     return ids
 
 
 def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
-    """Known ids, and behind them those of others that are new."""
+    """Known ids, followed by the new ones."""
     if (known.dtype.kind in "iufb") != (ids.dtype.kind in "iufb"):
-        raise ValueError("The ids of a column must stay numbers, or stay others.")
+        raise ValueError(
+            "The ids of a column must stay numbers, or stay of another type."
+        )
     new = ids[_index_of(known, ids) == _UNKNOWN]
     if not len(new):
         return known
@@ -460,7 +473,7 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
 
 
 def _index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of every id among the known ones; -1 where it is none of them."""
+    """Index of every id among the known ones; -1 if it is not known."""
     kinds = {known.dtype.kind, column.dtype.kind}
     # Signed and unsigned integers would be compared as floats.
     if kinds <= set("iubf") and kinds != {"i", "u"}:
@@ -469,20 +482,20 @@ def _index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
         nearest = order[np.minimum(place, len(order) - 1)]
         return np.where(known[nearest] == column, nearest, _UNKNOWN)
     index = {id_: k for k, id_ in enumerate(known.tolist())}
-    found: list[int] | None
+    indices: list[int] | None
     try:
-        found = [index.get(id_, _UNKNOWN) for id_ in column.tolist()]
+        indices = [index.get(id_, _UNKNOWN) for id_ in column.tolist()]
     except TypeError:
-        found = None
-    # Raised outside of the handler, whose message would be its context.
-    if found is None:
+        indices = None
+    # Raised outside of the handler, or the TypeError would be its context.
+    if indices is None:
         raise ValueError("Some ids are neither numbers nor strings.")
-    return np.array(found, dtype=np.int64)
+    return np.array(indices, dtype=np.int64)
 
 
 def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:
     """Times as seconds since 1970."""
-    times, found_complex = None, is_complex(column)
+    times, has_complex = None, is_complex(column)
     try:
         if column.dtype == object and any(getattr(t, "tzinfo", None) for t in column):
             # NumPy has no time zones; NaT differs from itself.
@@ -494,10 +507,10 @@ def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:
             column = column.astype("datetime64[s]").astype(np.int64)
             column = np.where(missing, np.nan, column)
         with np.errstate(over="ignore"):
-            times = None if found_complex else column.astype(float)
+            times = None if has_complex else column.astype(float)
     except (AttributeError, OverflowError, TypeError, ValueError):
         pass
-    # Raised outside of the handler, which would keep a message that shows a time.
+    # Raised outside of the handler, or the context would show a time.
     if times is None:
         raise ValueError(
             "The last column must hold times: seconds since 1970 or datetimes."
@@ -508,7 +521,7 @@ def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _quantiles(times: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
-    """First times of all bins but the first, which hold about as many each."""
+    """First times of all bins but the first; bins hold about equal numbers."""
     edges = np.unique(np.quantile(times, np.linspace(0, 1, n_bins + 1)[1:-1]))
     return edges[edges > times.min()]
 
@@ -517,7 +530,7 @@ def _calendar_bin(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:
     """Number of the calendar bin of each time, counted from 1970, in UTC."""
     if np.max(np.abs(times)) >= _LAST_TIME:
         raise ValueError(
-            "Some times are beyond the year 9999: times are seconds since 1970."
+            "Some times are beyond the year 9999. Pass seconds since 1970 or datetimes."
         )
     moments = np.floor(times).astype(np.int64).astype("datetime64[s]")
     if freq == "W":

@@ -1,13 +1,13 @@
-"""What was observed of a tensor: checked once, and of one type from there on.
+"""What was observed of a tensor, checked once.
 
-Users pass coordinates with values, a tensor with NaN, a sparse array or collections of
-Dask. These functions check them for an estimator, which learns the names and the number
-of features; everything after them meets `Entries` alone.
+Users pass coordinates with values, a tensor with NaN, a sparse array or Dask
+collections. The functions here check the input on behalf of an estimator, which learns
+the feature names and their number. All later code sees one type: `Entries`, or for Dask
+its counterpart `Observed`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,8 +23,9 @@ from .._validation import (
     check_numeric,
     check_unmasked,
     checked,
+    range_of,
 )
-from ..tensor import as_coordinates
+from ..tensor import DenseEntries, SparseEntries, as_coordinates
 from ._sparse import entries_from_sparse, is_sparse
 
 __all__ = [
@@ -40,59 +41,87 @@ __all__ = [
     "observed_entries",
 ]
 
+# From this share of observed entries on, sums over all entries of an array are faster
+# than sums over coordinates.
+_LEAST_DENSITY = 0.05
+
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The observed entries of a tensor.
+    """The observed entries of a tensor, in memory.
 
-    Attributes
+    `Observed` in ``_distributed.py`` answers the same questions for the partitions of
+    Dask collections.
+
+    Parameters
     ----------
     where : ndarray of shape (n, n_modes), int32, or of the shape of the tensor, bool
-        Coordinates, or a mask that marks them; of Dask, an `Observed` that has both
-        coordinates and values in partitions.
-    values : ndarray of shape (n,), the same Observed, or None
-        None where coordinates alone are asked about.
+        Coordinates, or a mask of the observed entries. Only this class tells the two
+        apart.
+    values : ndarray of shape (n,) or None
+        None if only the coordinates are of interest.
     shape : tuple of int
-        Of the tensor.
+        Shape of the tensor.
+    is_dense : bool, default=False
+        Whether the user passed a tensor.
     """
 
-    where: Any
+    where: NDArray[Any]
     values: Any
     shape: tuple[int, ...]
+    is_dense: bool = False
+
+    is_distributed = False
 
     @property
-    def is_distributed(self) -> bool:
-        """Whether they are in partitions of Dask, and stay there."""
-        return not isinstance(self.where, np.ndarray)
+    def n_entries(self) -> int:
+        """Number of observed entries."""
+        is_mask = self.where.dtype == bool
+        return int(np.count_nonzero(self.where)) if is_mask else len(self.where)
 
     @property
-    def is_dense(self) -> bool:
-        """Whether a tensor was passed, of which a mask is left."""
-        return not self.is_distributed and bool(self.where.dtype == bool)
-
-    @cached_property
-    def coordinates(self) -> Any:
-        """Coordinates, also of what a mask marks."""
+    def coordinates(self) -> NDArray[np.integer]:
+        """Coordinates of the entries; a mask is converted at every call."""
         return as_coordinates(self.where)
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Least and largest value; private."""
+        return range_of(self.values)
+
+    def without_values(self, order: Sequence[int] | None = None) -> Self:
+        """The same places without their values, the modes in another order if given."""
+        if order is None or list(order) == sorted(order):
+            return replace(self, values=None)
+        shape = tuple(self.shape[mode] for mode in order)
+        return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
+
+    def with_values(self, values: NDArray[np.floating]) -> SparseEntries | DenseEntries:
+        """Store values at these places, in the form whose sums are fastest."""
+        if self.where.dtype != bool:
+            return SparseEntries(self.where, values, self.shape)
+        tensor = np.zeros(self.shape, dtype=values.dtype)
+        tensor[self.where] = values
+        return DenseEntries(tensor, self.where)
 
 
 def observed_entries(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
-) -> Entries:
-    """Checked entries of whatever `fit` is given.
+) -> Any:
+    """Check the input of `fit`, in whichever form it comes.
 
     Parameters
     ----------
     estimator : estimator
-        That learns names and number of features, and is named in messages.
+        Learns the feature names and their number; error messages name it.
     X, y : array-like
         See `BaseCompletion.fit`.
     shape : tuple of int or None
-        As declared; None for that which the coordinates have.
+        The declared shape; None takes the smallest that holds the coordinates.
 
     Returns
     -------
-    entries : Entries
+    entries : Entries or Observed
     """
     if is_dask(X):
         return _distributed_entries(estimator, X, y, shape)
@@ -104,7 +133,7 @@ def observed_entries(
 def entries_at(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None, *, reset: bool = True
 ) -> Entries:
-    """Checked entries of coordinates with values, or of a sparse array."""
+    """Check coordinates with values, or a sparse array."""
     if is_sparse(X):
         if y is not None:
             raise ValueError(
@@ -113,48 +142,51 @@ def entries_at(
             )
         if shape is not None and X.shape != shape:
             raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
-        found, shape = entries_from_sparse(X), X.shape
-        X, y = found
+        shape = X.shape
+        X, y = entries_from_sparse(X)
     where, values = check_entries(estimator, X, y, shape, reset=reset)
     return Entries(where, values, shape or extent(where))
 
 
 def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
-    """The shape that coordinates have."""
+    """The smallest shape that holds these coordinates."""
     return tuple((where.max(axis=0) + 1).tolist())
 
 
 def entries_of_batches(
     estimator: Any, batches: Iterable[tuple[Any, Any]], shape: tuple[int, ...] | None
 ) -> Entries:
-    """Checked entries of batches of coordinates and values, one below the other."""
-    found: list[tuple[Any, Any]] = []
+    """Check batches of coordinates and values, and join them in their order."""
+    checked_batches: list[tuple[Any, Any]] = []
     for batch in batches:
         try:
             X, y = batch
         except (TypeError, ValueError):
-            raise ValueError("A batch is a pair of X and y.") from None
+            raise ValueError("Each batch must be a pair of X and y.") from None
         check_unmasked(y, "y")
         if np.size(y):
-            where, values = check_entries(estimator, X, y, shape, reset=not found)
-            # A copy: the source may use its memory again.
-            found.append((where, values.copy()))
-    if not found:
-        raise ValueError("There is nothing to fit: no batch came.")
-    end, n_modes = sum(len(values) for _, values in found), found[0][0].shape[1]
+            where, values = check_entries(
+                estimator, X, y, shape, reset=not checked_batches
+            )
+            # A copy, since the caller may reuse the memory.
+            checked_batches.append((where, values.copy()))
+    if not checked_batches:
+        raise ValueError("There is nothing to fit: no batch holds an entry.")
+    end = sum(len(values) for _, values in checked_batches)
+    n_modes = checked_batches[0][0].shape[1]
     where = np.empty((end, n_modes), dtype=np.int32, order="F")
-    values = np.empty(end, np.result_type(*(v for _, v in found)))
-    while found:
-        # From the last one on, so that each is let go when it has been copied.
-        part_where, part = found.pop()
-        where[end - len(part) : end] = part_where
-        values[end - len(part) : end] = part
-        end -= len(part)
+    values = np.empty(end, np.result_type(*(v for _, v in checked_batches)))
+    while checked_batches:
+        # From the last to the first, so that each batch is freed once it is copied.
+        batch_where, batch_values = checked_batches.pop()
+        start = end - len(batch_values)
+        where[start:end], values[start:end] = batch_where, batch_values
+        end = start
     return Entries(where, values, shape or extent(where))
 
 
 def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> Entries:
-    """Entries of a tensor that are not NaN."""
+    """Check a tensor; the entries that are not NaN are observed."""
     if as_numpy(X, "X").dtype.kind in "biu":
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is "
@@ -164,15 +196,18 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
         )
     X = check_tensor(estimator, X, shape)
     mask = ~np.isnan(X)
-    if not mask.any():
+    values = X[mask]
+    if not values.size:
         raise ValueError("No entry of the tensor is observed: all are NaN.")
     vars(estimator).pop("feature_names_in_", None)
     estimator.n_features_in_ = X.ndim
-    return Entries(mask, X[mask], mask.shape)
+    is_mask_best = values.size >= _LEAST_DENSITY * mask.size
+    where = mask if is_mask_best else as_coordinates(mask)
+    return Entries(where, values, mask.shape, is_dense=True)
 
 
 def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
-    """`X`, or `X` and `y`, as arrays of finite numbers."""
+    """Return `X`, or `X` and `y`, as arrays of finite numbers."""
     check_columns(X)
     if is_sparse(X):
         raise TypeError(
@@ -181,7 +216,7 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         )
     if _holds_text(X):
         raise ValueError(
-            f"X must hold numbers, but some of it is text. Encode ids first: "
+            f"X must hold numbers, but it holds text. Encode ids first: "
             f"make_pipeline(CoordinateEncoder(), {type(estimator).__name__}(...))."
         )
     check_numeric(X, "X")
@@ -190,6 +225,7 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         return checked(validate_data, estimator, X, *y, dtype="numeric", **options)
     except ValueError as error:
         message = str(error)
+    # Raised outside of the handler, whose error may show data.
     if message.startswith("Input X contains NaN"):
         message = (
             "Input X contains NaN, so a coordinate is missing. Leave the row out, "
@@ -209,7 +245,7 @@ def check_entries(
     reset: bool = True,
     allow_unknown: bool = False,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-    """Coordinates within `shape`, if there is one, and their finite values."""
+    """Return coordinates, inside `shape` if it is given, and their finite values."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, got None."
@@ -223,7 +259,7 @@ def check_entries(
         X, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
     )
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
-    # None is not NaN to scikit-learn.
+    # scikit-learn does not take None for NaN.
     if not np.all(np.isfinite(y)):
         raise ValueError("Some values in y are NaN, infinite or missing.")
     return where, y
@@ -232,7 +268,7 @@ def check_entries(
 def check_tensor(
     estimator: Any, X: Any, shape: tuple[int, ...] | None
 ) -> NDArray[np.floating]:
-    """A tensor, NaN for the unobserved, of the shape where there is one."""
+    """Return a tensor, of the given shape if any, with NaN for the unobserved."""
     if is_sparse(X):
         raise TypeError(
             "X is sparse, but a dense tensor is expected here. Pass coordinates "
@@ -240,7 +276,7 @@ def check_tensor(
         )
     if _holds_text(X):
         raise ValueError(
-            f"X must hold numbers, but some of it is text. Encode ids first, and "
+            f"X must hold numbers, but it holds text. Encode ids first, and "
             f"pass the values as y: make_pipeline(CoordinateEncoder(), "
             f"{type(estimator).__name__}(...)).fit(ids, values)."
         )
@@ -262,19 +298,19 @@ def check_tensor(
 
 def _distributed_entries(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
-) -> Entries:
-    """Checked entries of Dask collections."""
+) -> Any:
+    """Check Dask collections: an `Observed`."""
     from ._distributed import observed_of
 
-    wanting = {
+    unsupported = {
         f"unit={estimator.unit!r}": estimator.unit != "entry",
         f"calibration={estimator.calibration!r}": estimator.calibration != "sound",
         f"perturbation={estimator.perturbation!r}": estimator.perturbation
         in ("gradient", "output"),
     }
-    for what, asked in wanting.items():
-        if asked:
-            raise ValueError(f"{what} is not supported for Dask input.")
+    for setting, is_set in unsupported.items():
+        if is_set:
+            raise ValueError(f"{setting} is not supported for Dask input.")
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed with coordinates of "
@@ -284,29 +320,30 @@ def _distributed_entries(
         raise ValueError("Expected a 2-D collection of coordinates.")
     options = {"reset": True, "skip_check_array": True}
     checked(validate_data, estimator, named_columns(X), **options)
-    observed = observed_of(X, y, shape, type(estimator).__name__)
-    return Entries(observed, observed, observed.shape)
+    return observed_of(X, y, shape, type(estimator).__name__)
 
 
 def _holds_text(X: Any) -> bool:
-    """Whether some of it is text that does not spell a number; no value is shown."""
+    """Whether `X` holds text that is not a number."""
     X = as_numpy(X, "X")
     if X.dtype.kind not in "OSU":
         return False
-    for one in X.flat:
+    for item in X.flat:
         try:
-            if isinstance(one, (str, bytes)):
-                float(one)
+            if isinstance(item, (str, bytes)):
+                float(item)
         except ValueError:
             return True
     return False
 
 
 class AnyFrameMixin:
-    """Mixin of transformers of tensors, which are no data frames."""
+    """Mixin of transformers whose output is a tensor, not a data frame."""
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Ignored: a tensor is no data frame. It lets a pipeline set its other steps.
+        """Do nothing: the output is a tensor, not a data frame.
+
+        The method lets a pipeline set the output of its other steps.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The error that is expected of a completion, before there are values."""
+"""Expected error of a completion, computed without reading any value."""
 
 import functools
 from collections.abc import Callable
@@ -22,13 +22,14 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     Parameters
     ----------
     estimator : BaseCompletion
-        Its epsilon is set by the function.
+        The returned function sets its epsilon.
     X : array-like of shape (n, n_modes)
-        Coordinates; where a unit is protected, only how many they are is read.
+        Coordinates. If a unit is protected, only their number is read.
 
     Returns
     -------
     error : callable
+        Takes epsilon; returns the expected RMSE.
     """
     _check_expectation(estimator)
     expected: Callable[..., float]
@@ -54,39 +55,39 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     }
 
     def error(epsilon: float) -> float:
-        values = estimator.set_params(epsilon=epsilon)._plan()
+        values = estimator.set_params(epsilon=epsilon)._randomizer()
         return expected(problem.with_budget(float(epsilon), values), **options)
 
     return error
 
 
 def _check_expectation(estimator: Any) -> None:
-    """Refuse what has no expectation, and what would be read off private data."""
+    """Refuse estimators with no known expectation, or with undeclared quantities."""
     name = type(estimator).__name__
     if estimator.perturbation not in _PERTURBATIONS or estimator.calibration != "sound":
         raise ValueError(
-            f"The expected error of {name} is known of perturbation in "
+            f"The expected error of {name} is known only for perturbation in "
             f'{_PERTURBATIONS} with calibration="sound".'
         )
     if not estimator.biases or estimator.smooth_modes:
         raise ValueError(
-            f"The expected error of {name} is known with biases and without smooth "
-            f"modes."
+            f"The expected error of {name} is known only with biases=True and "
+            f"smooth_modes=None."
         )
     if estimator.value_bounds is estimator.levels is None:
         raise ValueError(
-            f"The domain of {name} is not declared: the error would be that of a "
-            f"range read off the values. Declare value_bounds or levels."
+            f"The domain of {name} is not declared, and the expected error depends on "
+            f"it. Declare value_bounds or levels."
         )
     if estimator.unit != "entry" and estimator.shape is None:
         raise ValueError(
-            "Where everything of a unit is protected, shape must be declared: the "
-            "coordinates are private there."
+            "`shape` is not declared, and at this `unit` the coordinates are private. "
+            "Pass shape=(n_users, n_items)."
         )
 
 
 def _declared_variance(estimator: Any, levels: Any) -> float | None:
-    """Variance of the values, if `level_prior` says how often levels are."""
+    """Variance of the values under `level_prior`; None without one."""
     if estimator.level_prior is None:
         return None
     prior, levels = np.asarray(estimator.level_prior, dtype=float), np.asarray(levels)

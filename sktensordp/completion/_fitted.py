@@ -1,8 +1,8 @@
-"""What a fit leaves: one frozen object, which answers everything that is asked later.
+"""The result of a fit: one frozen object, which answers all later calls.
 
-Nothing in it is a value of the data: a model, computed from what was released, the
-declared domain, and which entries were observed, where that is public. A further batch,
-or a unit's own row, makes a new one.
+It holds no value of the data. It has a model, computed from the released values, the
+declared domain and, where the coordinates are public, which entries were observed. A
+further batch, or new rows of units, make a new object.
 """
 
 import math
@@ -17,22 +17,22 @@ from .._sklearn_compat import effective_n_threads
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
     StructuredTucker,
-    as_coordinates,
     times_recurring,
     update_structured_cp,
     update_structured_tucker,
 )
 from ..tensor._unit_entries import UnitEntries
+from ._entries import Entries
 from ._unit_rows import LocalRows, UnitModel
 
 __all__ = ["Domain", "Fitted", "FittedToUnits"]
 
-# Rows of scores that are ranked at once.
+# Number of rows of scores that are ranked at once.
 _N_RANKED = 256
 
 
 class Domain(NamedTuple):
-    """Where values lie, and the least variance of the noise that each was given."""
+    """Range and levels of the values, and the least variance of a value's noise."""
 
     bounds: tuple[float, float]
     levels: tuple[float, ...] | None
@@ -46,7 +46,7 @@ class Fitted:
     Attributes
     ----------
     model : StructuredCP or StructuredTucker
-        Without the offset.
+        The model without the offset.
     decomposition : CPTensor or TuckerTensor
         The model in TensorLy's form.
     offset : float
@@ -54,21 +54,21 @@ class Fitted:
     domain : Domain
     form : CPForm or TuckerForm
     perturbation : str
-        The one taken.
+        The perturbation used.
     n_iter : int
     residual_variance : float or None
-        Of the values around the model, where it was found.
+        Variance of the values around the model, if the solver estimates it.
     is_dense : bool
-        Whether the fit was to a tensor.
+        Whether the model was fitted to a tensor.
     was_received : bool
-        Whether values came randomised.
-    observed : tuple of ndarray or None
-        Coordinates or masks of what was observed, call by call; None where it is with
-        Dask.
+        Whether clients had randomised the values.
+    observed : tuple of Entries or None
+        The observed entries of each call, without their values. Empty where they are
+        private; None if they are in Dask collections.
     n_uses : int
-        How many calls had the same coordinates, at most.
+        Largest number of calls with entries at the same coordinates.
     single : PrivacyGuarantee
-        Of one call.
+        Guarantee of one call.
     """
 
     model: Any
@@ -82,12 +82,12 @@ class Fitted:
     residual_variance: float | None
     is_dense: bool
     was_received: bool
-    observed: tuple[Any, ...] | None
+    observed: tuple[Entries, ...] | None
     n_uses: int
     single: PrivacyGuarantee
 
     unit = None
-    """The mode of the protected units; None where entries are protected."""
+    """The mode of the protected units; None if entries are protected."""
 
     @property
     def answering(self) -> Any:
@@ -96,63 +96,63 @@ class Fitted:
 
     @property
     def factors(self) -> list[Any]:
-        """Factors that were released, by mode; None for those of units."""
+        """The released factors by mode; None at the mode of protected units."""
         return self.decomposition.factors
 
     @property
     def noise_variance(self) -> float:
-        """Variance of what was fitted around the model; NaN where it is not known."""
+        """Variance of the fitted values around the model; NaN if it is not known."""
         return self.model.noise_variance
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """Of all calls together."""
+        """Guarantee of all calls together."""
         return _repeated(self.single, self.n_uses)
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
-        """Nothing is lost with a model of entries."""
+        """Do nothing: copies lose no rows if entries are protected."""
 
     def predict(self, coordinates: np.ndarray) -> np.ndarray:
-        """Values at coordinates, within the bounds; -1 for an unknown index."""
+        """Predict values at coordinates, within the bounds; -1 is an unknown index."""
         mean = self.offset + self.answering.predict(coordinates)
         return np.clip(mean, *self.domain.bounds, out=mean)
 
     def standard_deviation(self, coordinates: np.ndarray, mean: np.ndarray) -> Any:
-        """Of values, before they are randomised, around their predictions."""
+        """Standard deviation of a value, before randomisation, around `mean`."""
         if self.residual_variance is None:
             raise ValueError(
-                "This model gives no standard deviations; they are known after the "
-                'sound perturbation="input" alone.'
+                'return_std=True needs a fit with perturbation="input" and '
+                'calibration="sound"; this model gives no standard deviations.'
             )
         variance, _ = self.model.variance(coordinates)
         std = np.sqrt(variance + self.residual_variance)
-        # No value is farther from its prediction than the farther bound.
+        # A value is at most as far from its prediction as the farther bound.
         low, high = self.domain.bounds
         std = np.minimum(std, np.maximum(mean - low, high - mean))
         return std.astype(mean.dtype)
 
     def dense(self) -> np.ndarray:
-        """Values everywhere, within the bounds."""
+        """Predict all values of the tensor, within the bounds."""
         return np.clip(self.offset + self.answering.dense(), *self.domain.bounds)
 
-    def recommend(self, asked: np.ndarray, k: int) -> np.ndarray:
-        """Best indices of mode 1 for coordinates, without those observed there.
+    def recommend(self, coordinates: np.ndarray, k: int) -> np.ndarray:
+        """Rank the indices of mode 1 at coordinates, leaving out observed ones.
 
         Parameters
         ----------
-        asked : ndarray of shape (n, n_modes), int
-            That of mode 1 is not read.
+        coordinates : ndarray of shape (n, n_modes), int
+            Those of mode 1 are not read.
         k : int
 
         Returns
         -------
         items : ndarray of shape (n, k), int
-            Best first; -1 where there is no further item.
+            Best first, padded with -1 if fewer than `k` items are left.
         """
         n_items = self.shape[1]
-        best = np.full((len(asked), k), -1, dtype=np.int64)
-        for start in range(0, len(asked), _N_RANKED):
-            rows = asked[start : start + _N_RANKED]
+        best = np.full((len(coordinates), k), -1, dtype=np.int64)
+        for start in range(0, len(coordinates), _N_RANKED):
+            rows = coordinates[start : start + _N_RANKED]
             scores = self.answering.slices(rows, 1)
             for row, item in self._seen_items(rows):
                 scores[row, item] = -np.inf
@@ -167,28 +167,29 @@ class Fitted:
             )
         return best
 
-    @property
-    def _seen(self) -> tuple[Any, ...]:
-        """Where values were observed: coordinates or masks."""
+    def _seen(self) -> Iterator[np.ndarray]:
+        """Yields coordinates of observed entries, call by call."""
         if self.observed is None:
             raise ValueError(
-                "After a fit to Dask collections, which items a unit has values of is "
-                "known where the data are. predict is supported, recommend is not."
+                "recommend is not supported after a fit to Dask collections: the "
+                "observed items, which it leaves out, are not stored. Use predict."
             )
-        return self.observed
+        for entries in self.observed:
+            yield entries.coordinates
 
-    def _seen_items(self, asked: np.ndarray) -> Iterator[tuple[np.intp, np.ndarray]]:
-        """Yields positions in `asked` with the items that were observed there.
+    def _seen_items(
+        self, coordinates: np.ndarray
+    ) -> Iterator[tuple[np.intp, np.ndarray]]:
+        """Yields a row of `coordinates` with the items that were observed there.
 
-        Where a unit is protected, those that the asking unit has observed itself.
+        Where a unit is protected, these are the items that this unit has observed.
         """
         keys = sorted({0, self.unit or 0})
-        asked, sizes = asked[:, keys], [self.shape[k] for k in keys]
-        known = np.flatnonzero(np.all(asked >= 0, axis=1))
-        wanted = np.ravel_multi_index(tuple(asked[known].T), sizes)
-        for where in self._seen:
-            where = as_coordinates(where)
-            # An interrupted `partial_fit` may have had others.
+        rows, sizes = coordinates[:, keys], [self.shape[k] for k in keys]
+        known = np.flatnonzero(np.all(rows >= 0, axis=1))
+        wanted = np.ravel_multi_index(tuple(rows[known].T), sizes)
+        for where in self._seen():
+            # An interrupted `partial_fit` may have had entries outside the shape.
             where = where[np.all(where < self.shape, axis=1)]
             places = np.ravel_multi_index(tuple(where[:, keys].T), sizes)
             chosen = np.isin(places, wanted)
@@ -197,33 +198,47 @@ class Fitted:
             places, items = places[order], items[order]
             first = np.searchsorted(places, wanted)
             last = np.searchsorted(places, wanted, side="right")
-            for position, *ends in zip(known, first, last, strict=True):
-                yield position, items[slice(*ends)]
+            for row, *ends in zip(known, first, last, strict=True):
+                yield row, items[slice(*ends)]
 
-    def with_call(self, where: np.ndarray, guarantee: PrivacyGuarantee) -> Self:
-        """The same model, with one call more whose release is about to be made."""
-        observed = (*(self.observed or ()), where)
-        recurring = times_recurring([*map(as_coordinates, observed)])
+    def with_call(self, entries: Entries, guarantee: PrivacyGuarantee) -> Self:
+        """The same model after one more call, whose release is about to happen."""
+        observed = (*(self.observed or ()), entries.without_values())
+        recurring = times_recurring([each.coordinates for each in observed])
         return replace(
             self,
             observed=observed,
             n_uses=max(self.n_uses, recurring),
-            single=_together(self.single, guarantee),
+            single=_worse(self.single, guarantee),
         )
 
     def updated(
         self, randomized: np.ndarray, noise_variance: float, max_iter: int
     ) -> Any:
-        """The model with the entries of the last call, whose values are overwritten."""
+        """Update the model with the last call's entries.
+
+        Parameters
+        ----------
+        randomized : ndarray of shape (n,)
+            Their randomised values, which are overwritten.
+        noise_variance : float
+            Least variance of a value's noise.
+        max_iter : int
+
+        Returns
+        -------
+        model : StructuredCP or StructuredTucker
+        """
         randomized -= self.offset
         noise = self.noise_variance
         if noise_variance != self.domain.noise_variance:
-            # Another epsilon than in the fit.
+            # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
         is_tucker = isinstance(self.model, StructuredTucker)
         update = update_structured_tucker if is_tucker else update_structured_cp
+        entries = (self.observed or ())[-1]
         return update(
-            self.model, (self.observed or ())[-1], randomized,
+            self.model, entries.coordinates, randomized,
             noise_variance=noise, max_iter=max_iter,
             n_threads=effective_n_threads(),
         )  # fmt: skip
@@ -231,14 +246,14 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedToUnits(Fitted):
-    """A fitted completion that protects everything of a unit.
+    """A fitted completion that protects all entries of a unit.
 
     Attributes
     ----------
     model : SharedModel
-        What was released.
+        The released part of the model.
     local : LocalRows
-        Rows of units, which are not released.
+        The rows of units, which are not released.
     """
 
     local: LocalRows
@@ -250,7 +265,7 @@ class FittedToUnits(Fitted):
 
     @property
     def answering(self) -> Any:
-        """The model of all units, put together on first use."""
+        """The model of all units, built on first use."""
         local = self.local
         if local.model is None:
             low, high = self.domain.bounds
@@ -261,10 +276,10 @@ class FittedToUnits(Fitted):
 
     @property
     def factors(self) -> list[Any]:
-        """Factors that were released, by mode; None for those of units."""
-        found = list(self.decomposition.factors)
-        found[self.unit] = None
-        return found
+        """The released factors by mode; None at the mode of protected units."""
+        factors = list(self.decomposition.factors)
+        factors[self.unit] = None
+        return factors
 
     @property
     def noise_variance(self) -> float:
@@ -272,31 +287,37 @@ class FittedToUnits(Fitted):
         low, high = self.domain.bounds
         return self.model.noise * ((high - low) / 2) ** 2
 
-    @property
-    def _seen(self) -> tuple[Any, ...]:
-        return () if self.local.where is None else (self.local.where,)
+    def _seen(self) -> Iterator[np.ndarray]:
+        if self.local.where is not None:
+            yield self.local.where
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
-        """Warn once that the rows of the units there did not travel with the model."""
+        """Warn once if the rows of units at these coordinates were lost in a copy."""
         if not self.local.lost or not np.any(coordinates[:, self.unit] >= 0):
             return
         self.local.lost = False
         warnings.warn(
-            "Pickling or copying this model dropped the units' own rows, since rows of "
-            "units do not travel. All units are treated as unknown. To restore them, "
-            "call fold_in(X, y) with all of their entries.",
+            "This model was copied or pickled. The rows of units are never pickled or "
+            "copied, so all units are treated as unknown. To restore their rows, call "
+            "fold_in(X, y) with all of their entries.",
             UserWarning,
             stacklevel=3,
         )
 
     def with_rows_of(self, where: np.ndarray, values: np.ndarray) -> Self:
-        """The same, with rows of the units that have these entries.
+        """Compute the rows of the units that have these entries.
 
         Parameters
         ----------
         where : ndarray of shape (n, n_modes), int
+            Coordinates of all entries of these units.
         values : ndarray of shape (n,)
-            Clipped to the domain.
+            Their values, clipped to the domain.
+
+        Returns
+        -------
+        fitted : FittedToUnits
+            The same model with these rows.
         """
         others = [mode for mode in range(len(self.shape)) if mode != self.unit]
         low, high = self.domain.bounds
@@ -307,21 +328,21 @@ class FittedToUnits(Fitted):
         return replace(self, local=local)
 
 
-def _together(one: PrivacyGuarantee, other: PrivacyGuarantee) -> PrivacyGuarantee:
-    """What releases of disjoint entries reveal: no more than the worse of the two."""
+def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarantee:
+    """Guarantee of two releases of disjoint entries: that of the worse release."""
     from ..privacy.accounting._events import PureDpEvent
 
-    if one.event == other.event:
-        return one
-    worse = one if one.epsilon >= other.epsilon else other
+    if first.event == second.event:
+        return first
+    worse = first if first.epsilon >= second.epsilon else second
     if math.isinf(worse.epsilon):
         return worse
-    # Below its epsilon, the worse one need not have the larger delta.
+    # At a smaller epsilon, the other release may have the larger delta.
     return replace(worse, event=PureDpEvent(worse.epsilon))
 
 
 def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
-    """What `times` releases with a guarantee reveal together."""
+    """Guarantee of `times` releases, each with the given guarantee."""
     from dp_accounting import dp_event
 
     if times == 1:
@@ -331,7 +352,7 @@ def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
         unit=guarantee.unit,
         statement=(
             f"{guarantee.statement} Some coordinates were passed in {times} calls, "
-            "each of which drew a value for them."
+            "each of which released a randomised value for them."
         ),
         source=f"{guarantee.source}; sequential composition",
         claimed=guarantee.claimed,

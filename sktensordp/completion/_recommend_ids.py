@@ -1,4 +1,4 @@
-"""Recommendations in the ids that users and items have outside of the tensor."""
+"""Recommendations by the ids of users and items instead of their indices."""
 
 from typing import Any
 
@@ -31,12 +31,13 @@ def recommend_ids(
     Returns
     -------
     items : ndarray of shape (n_users, k)
-        Ids of the second column, best first; None where there is no further item.
+        Ids of the second column, best first, padded with None if fewer than `k` items
+        are left.
 
     Raises
     ------
     ValueError
-        If the pipeline is not of these two steps, or where `recommend` raises one.
+        If the pipeline does not consist of these two steps, and as `recommend`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scores of completions on units that they were not fitted to."""
+"""Scores of completions on held-out units."""
 
 import copy
 from collections.abc import Callable
@@ -16,28 +16,28 @@ def make_fold_in_scorer(
     history: float = 0.8,
     random_state: int = 0,
 ) -> Callable[[Any, ArrayLike, ArrayLike], float]:
-    """Scorer of models that protect units, on units that the model has not seen.
+    """Make a scorer for models that protect units, evaluated on held-out units.
 
-    Of the entries of held-out units, some are their history: they are folded in, and
-    the others are predicted. So a search with whole units held out, such as
-    ``GridSearchCV(..., cv=GroupKFold(), scoring=make_fold_in_scorer())`` with
-    ``groups=X[:, 0]``, measures what a new unit gets. The scorer itself is not private:
-    scores are computed from raw values.
+    The scorer folds in a random share of the held-out units' entries, their history,
+    and scores the predictions of the others. With whole units held out, as by
+    ``GridSearchCV(..., cv=GroupKFold(), scoring=make_fold_in_scorer())`` and
+    ``groups=X[:, 0]``, the score is what a new unit can expect. The scorer is not
+    private: it computes scores from raw values.
 
     Parameters
     ----------
     scoring : str, default="neg_root_mean_squared_error"
-        Name of one of scikit-learn's scorers.
+        Name of a scikit-learn scorer.
     history : float, default=0.8
         Share of the entries to fold in, between 0 and 1.
     random_state : int, default=0
-        Which entries these are.
+        Seed for the choice of these entries.
 
     Returns
     -------
     scorer : callable
         Takes a fitted estimator, or a pipeline that ends with one, coordinates and
-        values. It leaves the estimator as it is.
+        values. It does not change the estimator.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def make_fold_in_scorer(
 
 
 class _FoldInScorer:
-    """A scorer that processes can be sent."""
+    """A scorer that can be pickled."""
 
     def __init__(self, scoring: str, history: float, random_state: int) -> None:
         from sklearn.metrics import get_scorer
@@ -88,8 +88,8 @@ class _FoldInScorer:
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
         X, y = np.asarray(X), np.asarray(y)
-        drawn = np.random.default_rng(self._random_state).random(len(y))
-        known = drawn < self._history
-        # A copy has rows of its own, and shares what was released.
-        model = copy.copy(model).fold_in(X[known], y[known])
-        return self._scorer(model, X[~known], y[~known])
+        uniform = np.random.default_rng(self._random_state).random(len(y))
+        is_history = uniform < self._history
+        # A shallow copy: folding in leaves the rows of the original alone.
+        model = copy.copy(model).fold_in(X[is_history], y[is_history])
+        return self._scorer(model, X[~is_history], y[~is_history])

@@ -1,7 +1,7 @@
-"""A model of which the rows of one mode, a unit's own, are not released.
+"""The released part of a model that protects units: all but the units' rows.
 
-What is released serves every unit to compute its own row from its own entries. The
-mode of the unit comes first here, the others after it in their order.
+From it, each unit's row can be computed from that unit's entries. The mode of the units
+comes first here, then the other modes in their order.
 """
 
 from dataclasses import dataclass
@@ -25,26 +25,27 @@ __all__ = ["SharedModel"]
 
 @dataclass(eq=False)
 class SharedModel:
-    """What is released: all but the rows of units; on the scale of half the range.
+    """All of a model but the rows of units, with half the range as the unit of values.
 
     Attributes
     ----------
     form : CPForm or TuckerForm
-        Of the decomposition, the unit's mode first.
+        Form of the decomposition, with the units' mode first.
     sizes : tuple of int
-        Of the other modes.
+        Sizes of the other modes.
     offset : float
     biases : list of ndarray of shape (size + 1,) or None
-        Of the other modes; last, of an unknown row.
+        Biases of the other modes; the last is that of an unknown index.
     factors : list of ndarray
-        The blocks of the form after that of the unit.
+        The blocks of the form after that of the units.
     features : ndarray of shape (sizes[0] + 1, n_features)
-        Of the rows of the first other mode, centred and of unit variance; last, zeros.
+        Features of the rows of the first other mode, centred and of unit variance; the
+        last row is zeros.
     noise : float
         Variance of a value around the model.
     bias_variance, weights_variance : float
-        Prior variances of a unit's bias and of what its weights for all features
-        explain; that of each of its factors is one.
+        Prior variances of a unit's bias, and of what its weights for all features
+        explain together. The prior variance of each of its factors is one.
     unit : int
         The mode of the units in the tensor.
     """
@@ -66,7 +67,7 @@ class SharedModel:
 
     @property
     def _precision(self) -> NDArray[np.float64]:
-        """Of the prior of a unit's row: its bias, weights and factors."""
+        """Prior precisions of a unit's row: its bias, weights and factors."""
         n_features = self.features.shape[1]
         return np.concatenate([
             np.full(int(self.biases is not None), 1 / self.bias_variance),
@@ -75,24 +76,24 @@ class SharedModel:
         ])  # fmt: skip
 
     def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
-        """What is known of values without their units: an array of shape (n,)."""
-        found = np.full(len(others), self.offset)
+        """Offset plus the biases of the other modes: an array of shape (n,)."""
+        values = np.full(len(others), self.offset)
         for rows, bias in zip(others.T, self.biases or [], strict=False):
-            found += bias[rows]
-        return found
+            values += bias[rows]
+        return values
 
     def regressors(self, others: NDArray[np.integer]) -> NDArray[np.floating]:
-        """Coefficients of a unit's row: its bias, weights and factors."""
+        """Regressors of entries for a unit's bias, weights and factors."""
         rows = [np.zeros(len(others), dtype=np.intp), *others.T]
         n_biases = int(self.biases is not None)
-        parts: list[NDArray[np.floating]] = [np.ones((len(others), n_biases))]
-        parts.append(self.features[others[:, 0]])
+        blocks: list[NDArray[np.floating]] = [np.ones((len(others), n_biases))]
+        blocks.append(self.features[others[:, 0]])
         if self.form:
-            parts.append(self.form.regressors(0, [None, *self.factors], rows))
-        return np.concatenate(parts, axis=1)
+            blocks.append(self.form.regressors(0, [None, *self.factors], rows))
+        return np.concatenate(blocks, axis=1)
 
     def solve(self, entries: UnitEntries) -> tuple[NDArray[np.float64], ...]:
-        """Rows of units from their own entries, and how well they fit.
+        """Compute the rows of units from their own entries, and their fit.
 
         Parameters
         ----------
@@ -102,11 +103,11 @@ class SharedModel:
         -------
         rows : ndarray of shape (n_units, n_columns)
         shares : ndarray of shape (n_units, n_columns)
-            Variances of the rows, as shares of those of the prior.
+            Posterior variances of the rows, as shares of the prior variances.
         spread : ndarray of shape (n_units, F (F + 1) / 2)
-            Covariances of the factors among these columns, as upper triangles.
+            Posterior covariances of the F factors, as upper triangles.
         squares, freedom : ndarray of shape (n_units,)
-            Sum of squared residuals, and by what to divide it.
+            Sums of squared residuals, and the divisors that make them variances.
         """
         from ..tensor.kernels._units import solve_units
 
@@ -120,25 +121,25 @@ class SharedModel:
             spread, squares, freedom,
         )  # fmt: skip
         diagonal = np.flatnonzero(np.equal(*np.triu_indices(size)))
-        # The factors come last.
-        own = spread[:, spread.shape[1] - _n_pairs(self._n_factors) :]
-        return rows, spread[:, diagonal] * precision, own, squares, freedom
+        # The factors are the last columns.
+        of_factors = spread[:, spread.shape[1] - _n_pairs(self._n_factors) :]
+        return rows, spread[:, diagonal] * precision, of_factors, squares, freedom
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Biases, weights and factors of units: a list of three arrays."""
+        """Split rows of units into biases, weights and factors."""
         n_biases = int(self.biases is not None)
         ends = [n_biases, n_biases + self.features.shape[1]]
         return np.split(rows, ends, axis=1)
 
     @property
     def no_rows(self) -> NDArray[np.float64]:
-        """Rows of no unit."""
+        """The rows array for no units at all."""
         return np.empty((0, len(self._precision)))
 
     def with_rows(
         self, rows: NDArray[np.float64], scale: float
     ) -> StructuredCP | StructuredTucker:
-        """A model of some units, and last of one of which nothing is known.
+        """Build a model of these units; its last row is that of an unknown unit.
 
         Parameters
         ----------
@@ -151,21 +152,22 @@ class SharedModel:
         model : StructuredCP or StructuredTucker
         """
         rows = np.concatenate([rows, np.zeros((1, len(self._precision)))])
-        bias, weights, own = self.split(rows)
+        bias, weights, unit_factors = self.split(rows)
         shape = len(rows), *self.sizes
-        parts: dict[str, Any] = {}
+        terms: dict[str, Any] = {}
         if self.biases is not None:
             biases = [np.append(bias[:, 0], 0.0), *self.biases]
-            parts["biases"] = [scale * b for b in biases]
+            terms["biases"] = [scale * b for b in biases]
         if self.form:
-            parts["factors"] = [scale * own, *self.factors[: len(self.sizes)]]
+            factors = [scale * unit_factors, *self.factors[: len(self.sizes)]]
+            terms["factors"] = factors
         if self.features.shape[1]:
-            parts.update(features=self.features, weights=scale * weights)
+            terms.update(features=self.features, weights=scale * weights)
         variance = self.noise * scale**2
         if isinstance(self.form, CPForm) or not self.form:
-            return point_model(shape, variance, float, **parts)
+            return point_model(shape, variance, float, **terms)
         core = self.factors[-1].reshape(self.form.ranks)
-        return point_tucker_model(shape, variance, float, core=core, **parts)
+        return point_tucker_model(shape, variance, float, core=core, **terms)
 
 
 def _n_pairs(n: int) -> int:

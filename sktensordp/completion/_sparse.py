@@ -1,4 +1,4 @@
-"""Sparse arrays as coordinates and values: what is stored was observed."""
+"""Sparse arrays as coordinates and values of their stored entries."""
 
 from typing import Any
 
@@ -8,27 +8,26 @@ from scipy.sparse import issparse
 
 __all__ = ["entries_from_sparse", "is_sparse"]
 
-# Their blocks and diagonals hold zeros that nobody stored.
+# Formats whose blocks and diagonals are padded with zeros.
 _PADDED = ("bsr", "dia")
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether this is a sparse array of SciPy or of pydata's sparse."""
+    """Whether `X` is a sparse array of SciPy or of the package sparse."""
     return issparse(X) or type(X).__module__.split(".")[0] == "sparse"
 
 
 def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Coordinates and values of what a sparse array stores.
+    """Convert a sparse array to the coordinates and values of its stored entries.
 
-    Completions take sparse arrays as they are in `fit`, `partial_fit` and `fold_in`.
-    Cross-validation and clients need coordinates and values apart, as this returns
-    them.
+    The `fit`, `partial_fit` and `fold_in` of completions accept sparse arrays directly.
+    Cross-validation and clients need separate coordinates and values.
 
     Parameters
     ----------
     X : scipy.sparse array or matrix, or sparse.COO
-        Every stored entry was observed, stored zeros included; an absent one was not.
-        Duplicates stay separate observations.
+        Every stored entry, stored zeros included, counts as observed; absent entries do
+        not. Duplicates stay separate observations.
 
     Returns
     -------
@@ -42,7 +41,7 @@ def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     TypeError
         If `X` is not sparse.
     ValueError
-        If its format holds zeros that nobody stored ("bsr", "dia"), its `fill_value`
+        If its format is padded with zeros ("bsr", "dia"), its `fill_value`
         is not 0, or it has fewer than two modes.
 
     Examples
@@ -63,12 +62,12 @@ def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     if issparse(X):
         if X.format in _PADDED:
             raise ValueError(
-                f"A sparse array in the format {X.format!r} holds zeros that nobody "
-                f"stored. Build it as a coo_array or csr_array."
+                f"X has the sparse format {X.format!r}, whose padding zeros would "
+                f"count as observed. Build X as a coo_array or csr_array."
             )
         X = X.tocoo()
     elif not (hasattr(X, "coords") and hasattr(X, "fill_value")):
-        raise ValueError("X has no coordinates in this format. Pass X.asformat('coo').")
+        raise ValueError("X has no coordinates in its format. Pass X.asformat('coo').")
     elif X.fill_value != 0:
         raise ValueError(
             "X has a fill_value other than 0, which gives absent entries a value. Only "

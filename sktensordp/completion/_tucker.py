@@ -18,27 +18,28 @@ from ._problem import Problem
 
 __all__ = ["TuckerCompletion"]
 
-# Of `rank=None`, by the number of modes: time grows with the square of the core.
+# Ranks that `rank=None` takes, by the number of modes: the time of a fit grows with the
+# square of the size of the core.
 _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 
 
 @with_shared_text
 class TuckerCompletion(BaseCompletion):
-    """Differentially private completion of a tensor by biases and a Tucker.
+    """Differentially private tensor completion by biases and a Tucker decomposition.
 
-    A Tucker decomposition has a factor for each mode, and a core that tells how much
-    every combination of their columns weighs. Modes may have ranks of their own: few
-    for bins of time, more for users and items.
+    A Tucker decomposition has a factor for each mode, and a core with the weight of
+    every combination of their columns. Each mode may have its own rank: a small one for
+    bins of time, a larger one for users and items.
 
     $summary
 
     Parameters
     ----------
     rank : int or sequence of int, default=None
-        Rank of every mode, or one rank for all; 0 fits biases alone. None takes 10 for
-        up to three modes, 3 for four and 1 for five, and no more than the size of the
-        mode or the product of the other ranks. With more modes, None fits biases alone,
-        or rank 1 with ``biases=False``.
+        One rank for each mode, or one for all; 0 fits biases alone. None takes 10 for
+        up to three modes, 3 for four and 1 for five, but at most the size of the mode
+        and the product of the other ranks. With more modes, None fits biases alone, or
+        rank 1 with ``biases=False``.
     $parameters
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the published algorithms.
@@ -47,28 +48,29 @@ class TuckerCompletion(BaseCompletion):
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of everything that the fitted object reveals.
+        Guarantee of everything that the fitted object reveals.
     decomposition_ : tensorly.tucker_tensor.TuckerTensor
-        The fitted model without its offset. Where it has biases, its core is larger
-        than the ranks: every factor has, in this order, a column of ones, the bias of
-        the mode, the columns of the Tucker and, in the first two modes, weights and
-        features. Where `unit` is a mode, it has one row there: of a unit of which
-        nothing is known.
+        The fitted model without its offset. With biases, its core is larger than the
+        ranks: every factor has a column of ones, then the bias of the mode, then the
+        columns of the Tucker decomposition and, in the first two modes, weights and
+        features. If `unit` is a mode, the factor of that mode has a single row: that of
+        an unknown unit.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
-        The factors of `decomposition_`; where `unit` is a mode, None there.
+        The factors of `decomposition_`. If `unit` is a mode, that factor is None.
     $attributes
 
     See Also
     --------
-    CPCompletion : Terms that are products, with less to learn and faster to fit.
+    CPCompletion : A simpler model, with fewer parameters and faster to fit.
 
     Notes
     -----
-    Where a fiftieth or more of a tensor of three or more modes is observed, and noise
-    is less than four fifths of the values' variance, "input" starts at a truncated
-    higher-order singular value decomposition of the randomised values; otherwise, near
-    a matrix factorisation of the first two modes, which the others modulate. Its time
-    grows with the square of the product of all ranks but one.
+    "input" starts from a truncated higher-order singular value decomposition of the
+    randomised values if the tensor has three or more modes, at least a fiftieth of it
+    is observed, and noise is less than four fifths of the values' variance. Otherwise
+    it starts near a matrix factorisation of the first two modes, which the other modes
+    modulate. The time of the fit grows with the square of the product of all ranks but
+    one.
 
     $notes
 
@@ -141,7 +143,7 @@ class TuckerCompletion(BaseCompletion):
         return TuckerForm(tuple(ranks[mode] for mode in order))
 
     def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The rank of every mode; 0 for all or for none."""
+        """The rank of every mode; all are 0, or none is."""
         n_modes = len(shape)
         if self.rank is None:
             return _usual_ranks(shape, least=0 if self.biases else 1)
@@ -150,12 +152,13 @@ class TuckerCompletion(BaseCompletion):
         ranks = np.asarray(self.rank)
         if ranks.shape != (n_modes,) or ranks.dtype.kind not in "iu":
             raise ValueError(
-                f"rank must be an integer or one for each of the {n_modes} modes, got "
-                f"{self.rank!r}."
+                f"rank must be an integer, or one integer for each of the {n_modes} "
+                f"modes, got {self.rank!r}."
             )
         if np.any(ranks < 0) or (np.any(ranks == 0) and np.any(ranks > 0)):
             raise ValueError(
-                f"The ranks must be positive, or all 0, got {self.rank!r}."
+                f"rank must be positive for every mode, or 0 for all, got "
+                f"{self.rank!r}."
             )
         return tuple(ranks.tolist())
 
@@ -185,18 +188,18 @@ class TuckerCompletion(BaseCompletion):
             others = math.prod(ranks) // rank
             if rank > size:
                 raise ValueError(
-                    f"The rank {rank} of mode {mode} is larger than the mode: the "
+                    f"rank = {rank} of mode {mode} is larger than the mode: the "
                     f"tensor has shape {shape}."
                 )
             if rank > others and len(shape) > 1:
                 raise ValueError(
-                    f"The rank {rank} of mode {mode} is larger than the product "
-                    f"{others} of the others: some of its columns would be of no use."
+                    f"rank = {rank} of mode {mode} is larger than the product "
+                    f"{others} of the other ranks, so some columns would be redundant."
                 )
 
 
 def _usual_ranks(shape: tuple[int, ...], least: int) -> tuple[int, ...]:
-    """What `rank=None` takes: no more than the sizes of the modes can use."""
+    """The ranks that `rank=None` takes: the usual ones, if the shape admits them."""
     usual = max(_USUAL_RANKS.get(len(shape), 0), least)
     ranks = [min(usual, size) for size in shape]
     for mode in np.argsort(ranks, kind="stable").tolist():
@@ -208,16 +211,16 @@ def _usual_ranks(shape: tuple[int, ...], least: int) -> tuple[int, ...]:
 def _as_tucker(
     factors: list[NDArray[np.floating]],
 ) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
-    """The core and the factors of a CP, whose columns of ones are one column."""
+    """Convert a CP to a Tucker core and factors; columns of ones become one column."""
     n_columns = factors[0].shape[1]
-    places, own = [], []
+    places, tucker_factors = [], []
     for factor in factors:
         kept = np.flatnonzero(np.any(factor != 1, axis=0))
         place = np.zeros(n_columns, dtype=int)
         place[kept] = 1 + np.arange(len(kept))
         places.append(place)
         ones = np.ones(len(factor), factor.dtype)
-        own.append(np.column_stack([ones, factor[:, kept]]))
-    core = np.zeros([f.shape[1] for f in own], dtype=factors[0].dtype)
+        tucker_factors.append(np.column_stack([ones, factor[:, kept]]))
+    core = np.zeros([f.shape[1] for f in tucker_factors], dtype=factors[0].dtype)
     np.add.at(core, tuple(places), 1.0)
-    return core, own
+    return core, tucker_factors

@@ -1,7 +1,7 @@
-"""Rows of units: computed from their own entries, in this process alone.
+"""Rows of units, which stay in this process.
 
-What is released is shared by all. A unit's own row serves its predictions, and leaves
-with no deep copy or pickle.
+All units share the released part of the model. A unit's row is computed from its own
+entries, serves its predictions, and is never pickled or deep-copied.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ __all__ = ["LocalRows", "UnitModel"]
 
 
 class LocalRows:
-    """Rows of units and where they have entries: kept in this process alone.
+    """Rows of units and the coordinates of their entries, for this process only.
 
-    Deep copies and pickles are empty, so that nothing of a unit leaves with a model.
+    Deep copies and pickles are empty, so that a model takes nothing of a unit along.
 
     Parameters
     ----------
     units : ndarray of shape (n_units,), int, default=None
-        Ascending.
+        Indices of the units, ascending.
     rows : ndarray of shape (n_units, n_columns), default=None
     where : ndarray of shape (n, n_modes), int, default=None
-        Coordinates of their entries.
+        Coordinates of the units' entries.
 
     Attributes
     ----------
     model : UnitModel or None
         The prediction model, built on first use.
     lost : bool
-        Whether these are a copy, or come out of a pickle, and nobody was told so.
+        Whether a copy or a pickle dropped the rows and no warning has said so yet.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LocalRows:
         where: NDArray[np.integer],
         unit: int,
     ) -> "LocalRows":
-        """These rows, with those of some units in the place of older ones."""
+        """Add rows of units, in place of any earlier rows of these units."""
         if self.rows is None:
             return LocalRows(units, rows, where)
         keep = ~np.isin(self.units, units)
@@ -67,29 +67,30 @@ class LocalRows:
         return LocalRows(units[order], rows[order], where)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rows_left_behind, ()
+        return _dropped_rows, ()
 
     def __repr__(self) -> str:
         return "LocalRows()"
 
 
-def _rows_left_behind() -> LocalRows:
-    """What a pickle and a copy of `LocalRows` become."""
+def _dropped_rows() -> LocalRows:
+    """Stand in for `LocalRows` in copies and pickles."""
     return LocalRows(lost=True)
 
 
 @dataclass(eq=False)
 class UnitModel:
-    """A model of all units: those with rows of their own, and the others.
+    """A model of all units; those without a row share one.
 
     Attributes
     ----------
     inner : StructuredCP or StructuredTucker
-        The unit's mode first; its last row is that of all other units.
+        The model with the mode of the units first. The last row of that mode is the
+        one of all units without a row.
     units : ndarray of shape (n_units,), int
-        Those of the first rows, ascending.
+        The units of the other rows, ascending.
     shape : tuple of int
-        Of the tensor.
+        Shape of the tensor.
     unit : int
         The mode of the units.
     """
@@ -99,45 +100,47 @@ class UnitModel:
     shape: tuple[int, ...]
     unit: int
 
-    def _moved(self, coordinates: NDArray[np.integer]) -> NDArray[np.integer]:
+    def _inner_coordinates(
+        self, coordinates: NDArray[np.integer]
+    ) -> NDArray[np.integer]:
         moved = np.roll(coordinates[:, : self.unit + 1], 1, axis=1)
         moved = np.concatenate([moved, coordinates[:, self.unit + 1 :]], axis=1)
         moved[:, 0] = self._position(moved[:, 0])
         return moved
 
     def _position(self, units: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Row of every unit in the inner model."""
-        found = np.searchsorted(self.units, units)
-        known = np.append(self.units, -2)[found] == units
-        return np.where(known, found, len(self.units))
+        """Rows of units in the inner model."""
+        rows = np.searchsorted(self.units, units)
+        has_row = np.append(self.units, -2)[rows] == units
+        return np.where(has_row, rows, len(self.units))
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """See `StructuredCP.predict`."""
-        return self.inner.predict(self._moved(coordinates))
+        return self.inner.predict(self._inner_coordinates(coordinates))
 
     def slices(
         self, coordinates: NDArray[np.integer], mode: int
     ) -> NDArray[np.floating]:
         """See `StructuredCP.slices`."""
         inner = mode if mode > self.unit else (mode + 1) * (mode != self.unit)
-        found = self.inner.slices(self._moved(coordinates), inner)
+        scores = self.inner.slices(self._inner_coordinates(coordinates), inner)
         if mode != self.unit:
-            return found
-        return found[:, self._position(np.arange(self.shape[mode]))]
+            return scores
+        return scores[:, self._position(np.arange(self.shape[mode]))]
 
     def dense(self) -> NDArray[np.floating]:
         """See `StructuredCP.dense`."""
-        found = self.inner.dense()[self._position(np.arange(self.shape[self.unit]))]
-        return np.moveaxis(found, 0, self.unit)
+        values = self.inner.dense()[self._position(np.arange(self.shape[self.unit]))]
+        return np.moveaxis(values, 0, self.unit)
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
-        """Factors for one unit, of which nothing is known, by mode."""
-        own, *others = self.inner.factors
-        others.insert(self.unit, own[-1:])
+        """Factors by mode; that of the units has the row of an unknown unit only."""
+        unit_rows, *others = self.inner.factors
+        others.insert(self.unit, unit_rows[-1:])
         return others
 
     @property
     def core(self) -> NDArray[np.floating]:
-        """Of a Tucker model, its modes in the order of the tensor."""
+        """Core of a Tucker model, with its modes in the order of the tensor."""
         return np.moveaxis(self.inner.core, 0, self.unit)

@@ -1,10 +1,10 @@
-"""The domain of a value, and how one value is randomised alone.
+"""The domain of a value, and the randomizer of a single value.
 
-Guarantee. Two data sets that differ in the value of one observed entry, at the same
-coordinates, give the randomised values, and with them all that is computed from
-them, probabilities within e^epsilon of each other (Wei et al. 2022, Theorem 1, for
-a public range of the values). One draw depends on the changed value, so that the
-guarantee does not depend on how many entries there are.
+Guarantee. Take two data sets that differ in the value of one observed entry, at the
+same coordinates. Under the two, the randomised values, and all that is computed from
+them, have probabilities within e^epsilon of each other (Wei et al. 2022, Theorem 1, for
+a public range of the values). Only one draw depends on the changed value, so the
+guarantee holds for any number of entries.
 """
 
 import math
@@ -37,30 +37,31 @@ __all__ = [
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 _BLOCK = 2**16
 LARGEST_TABLE = 20
-# Levels that a statement names one by one.
+# A statement lists up to this many levels in full.
 _MOST_NAMED = 12
-# Fewer steps than these would be seen in sums.
+# A range with fewer steps would round values so coarsely that sums show it.
 _LEAST_STEPS = 2**10
-# How far a value that comes from elsewhere may be from what was drawn.
+# Largest rounding of a received value, as a share of the range of the table's outputs.
 _ROUNDED = 1e-6
-# Log of the probability at which values are taken for raw ones.
+# Values whose noise is less likely than this are taken for raw values.
 _LEAST_LIKELY = math.log(1e-9)
 
 
 @dataclass(frozen=True)
 class EntryRandomizer:
-    """How each observed value is clipped and randomised, and what that reveals.
+    """Clips and randomises each observed value, and states the guarantee.
 
     Attributes
     ----------
     bounds : tuple of (float, float)
         Range to which values are clipped.
     guarantee : PrivacyGuarantee
-        Of all the randomised values together.
+        Guarantee of all randomised values together.
     noise_variance : float
-        Least variance of a randomised value around the value.
+        Variance of a randomised value around the value; where it depends on the value,
+        the least one.
     mechanism : LaplaceLattice, LevelTable or None
-        None leaves the clipped values as they are.
+        None only clips the values.
     levels : tuple of float or None
         Scale to which values are rounded.
     """
@@ -73,32 +74,32 @@ class EntryRandomizer:
 
     @property
     def mean_variance(self) -> float:
-        """Variance of a randomised value around the value, the mean over the levels."""
+        """Variance of a randomised value around the value, averaged over the levels."""
         if self.has_table:
             return float(np.mean(self.mechanism.level_variances))
         return self.noise_variance
 
     @property
     def has_table(self) -> bool:
-        """Whether values are drawn from a table, instead of being given noise."""
+        """Whether values are randomised by a table; otherwise noise is added."""
         return hasattr(self.mechanism, "weights")
 
     def clip(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Values moved into the declared domain, of their own type."""
+        """Clip values to the range and round them to the levels; keep their type."""
         clipped = np.clip(values, *self.bounds)
         if self.levels is not None:
             clipped = np.array(self.levels)[self._level_index(clipped)]
         return clipped.astype(values.dtype, copy=False)
 
     def taken(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Values that were randomised elsewhere, or have no noise, in an array of ours.
+        """Check and copy values that clients randomised; without noise, clip them.
 
         Raises
         ------
         ValueError
-            If a value is not of the table, where there is one; otherwise, if so many
-            values are all within the range as noise would leave there with a
-            probability of 1e-9 at most.
+            If there is a table and a value is not in it; or if there is none and all
+            values are within the range, although noise leaves as many there with
+            probability at most 1e-9.
         """
         if self.mechanism is None:
             return self.clip(values)
@@ -107,19 +108,19 @@ class EntryRandomizer:
             inside = len(values) and np.all((values >= low) & (values <= high))
             if inside and len(values) * self._log_stay < _LEAST_LIKELY:
                 raise ValueError(
-                    "No value in y is outside the range, where noise moves some: these "
-                    "values have not been randomised. Pass what privatize of a client "
-                    "returned."
+                    "All values in y are within the range, but noise would move some "
+                    "outside: they have not been randomised. Pass the output of a "
+                    "client's privatize."
                 )
             return values.copy()
         outputs = np.sort(self.mechanism.outputs)
         nearest = outputs[np.searchsorted((outputs[1:] + outputs[:-1]) / 2, values)]
-        # Rounded on the way, they are what they were.
+        # Values may have been rounded on their way here.
         if np.any(np.abs(nearest - values) > _ROUNDED * (outputs[-1] - outputs[0])):
             raise ValueError(
-                "Some values in y are not of the table that a client with the same "
-                "epsilon, levels and level_prior draws from; pass what its privatize "
-                "returned."
+                "Some values in y are not in the table that a client with the same "
+                "epsilon, levels and level_prior draws from. Pass the output of its "
+                "privatize."
             )
         return nearest.astype(values.dtype)
 
@@ -127,9 +128,9 @@ class EntryRandomizer:
     def _log_stay(self) -> float:
         """Log of the largest probability that noise leaves a value in the range."""
         rate, n_steps = self.mechanism.rate, self.mechanism.n_steps
-        # Least for a value in the middle: half of the steps to either side.
-        leaves = 2 * math.exp(-rate * (n_steps / 2 + 1)) / (1 + math.exp(-rate))
-        return math.log1p(-leaves)
+        # A value in the middle is the least likely to leave: half the steps each way.
+        p_leave = 2 * math.exp(-rate * (n_steps / 2 + 1)) / (1 + math.exp(-rate))
+        return math.log1p(-p_leave)
 
     def randomize(
         self,
@@ -138,17 +139,17 @@ class EntryRandomizer:
         first: int = 0,
         n_all: int | None = None,
     ) -> NDArray[np.floating]:
-        """Randomised values, block by block, each from its own stream.
+        """Randomise values block by block, each block from its own stream.
 
         Parameters
         ----------
         values : ndarray of shape (n,), float32 or float64
-            Randomised in double precision; rounding the outcome is post-processing.
+            Randomised in double precision; rounding the result is post-processing.
         streams : NoiseStreams
         first, n_all : int
-            Where the values begin among all that are released, and how many these
-            are; by default, the values are all. Their noise does not depend on which
-            of them are randomised together.
+            Position of the first value among all values of the release, and the number
+            of all. By default these values are all. The noise of a value depends on its
+            position only, not on which values are randomised in one call.
 
         Returns
         -------
@@ -160,14 +161,14 @@ class EntryRandomizer:
 
         def run(block: int) -> None:
             begin, end = block * _BLOCK, min((block + 1) * _BLOCK, n_all)
-            own = slice(max(begin, first), min(end, last))
-            here = slice(own.start - first, own.stop - first)
-            # Others have the rest of the block's noise.
+            start, stop = max(begin, first), min(end, last)
+            in_values = slice(start - first, stop - first)
+            in_block = slice(start - begin, stop - begin)
+            # The rest of the block's noise belongs to values of other calls.
             clipped = np.full(end - begin, self.bounds[0], dtype=float)
-            within = slice(own.start - begin, own.stop - begin)
-            clipped[within] = self.clip(values[here].astype(float))
-            drawn = self._randomize_block(clipped, streams.stream(block))
-            noisy[here] = drawn[within]
+            clipped[in_block] = self.clip(values[in_values].astype(float))
+            randomized = self._randomize_block(clipped, streams.stream(block))
+            noisy[in_values] = randomized[in_block]
 
         with ThreadPoolExecutor(effective_n_threads()) as pool:
             list(pool.map(run, range(first // _BLOCK, math.ceil(last / _BLOCK))))
@@ -195,12 +196,12 @@ def plan_entry_randomizer(
     *,
     declared: bool,
 ) -> EntryRandomizer:
-    """Randomiser of the values for one fit.
+    """Build the randomizer of the values for one fit.
 
     Parameters
     ----------
     epsilon : float
-        Budget of one entry; infinity for none.
+        Budget of one entry; infinity for no noise.
     bounds : tuple of (float, float)
         Range of the values.
     levels : tuple of float or None
@@ -208,8 +209,8 @@ def plan_entry_randomizer(
     level_prior : tuple of float or None
         Public probabilities of the levels.
     declared : bool
-        Whether the range was declared. If it was read off the values, nothing
-        finite holds, and the guarantee says so.
+        Whether the range was declared. If it was read off the values, no finite
+        epsilon holds, and the guarantee says so.
 
     Returns
     -------
@@ -230,14 +231,14 @@ def plan_entry_randomizer(
         mechanism: Any = level_table(levels, float(epsilon), level_prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
-        what = "randomised by a public table for these levels"
+        method = "randomised by a public table for these levels"
     else:
         mechanism = domain_lattice(epsilon, bounds, levels)
         event = LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)
         variance = mechanism.noise_variance
-        what = "given discrete Laplace noise on a public lattice"
+        method = "given discrete Laplace noise on a public lattice"
     statement = (
-        f"{rounded(levels)}Each observed value was {what}; all else is computed from "
+        f"{rounded(levels)}Each observed value was {method}; all else is computed from "
         f"these draws and the coordinates."
     )
     void_for = None if declared else float(epsilon)
@@ -246,14 +247,14 @@ def plan_entry_randomizer(
 
 
 def rounded(levels: tuple[float, ...] | None) -> str:
-    """What becomes of values where levels are declared: the start of a statement."""
+    """First sentence of a statement, on rounding; empty without levels."""
     if levels is None:
         return ""
     names = [f"{level:.12g}" for level in levels]
     if len(names) > _MOST_NAMED:
         names = [*names[:2], "...", names[-2], names[-1]]
-    said = f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"Values were rounded to the {len(levels)} levels {said}. "
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Values were rounded to the {len(levels)} levels {listed}. "
 
 
 def domain_lattice(
@@ -262,9 +263,10 @@ def domain_lattice(
     levels: Sequence[float] | None,
     n_values: int = 1,
 ) -> LaplaceLattice:
-    """Lattice for values of a range, with the step of levels that are evenly spaced.
+    """Lattice for values of a range.
 
-    Its steps are large enough for sums of `n_values` to be exact.
+    Its step is that of the levels if they are evenly spaced; otherwise it is large
+    enough for sums of `n_values` values to be exact.
     """
     if levels is not None:
         steps = np.diff(levels)
@@ -272,10 +274,10 @@ def domain_lattice(
         if np.allclose(steps, steps.mean(), rtol=1e-6, atol=0):
             return laplace_lattice(*bounds, float(epsilon), step=float(steps.mean()))
     lattice: Any = laplace_lattice(*bounds, float(epsilon))
-    most = 2**52 // n_values
-    if lattice.n_steps <= most or most < _LEAST_STEPS:
+    most_steps = 2**52 // n_values
+    if lattice.n_steps <= most_steps or most_steps < _LEAST_STEPS:
         return lattice
-    step = (bounds[1] - bounds[0]) / most
+    step = (bounds[1] - bounds[0]) / most_steps
     return laplace_lattice(*bounds, float(epsilon), step=step)
 
 
@@ -295,12 +297,12 @@ def entry_guarantee(
     event : dp_accounting.DpEvent
     statement, source : str
     delta : float, default=0.0
-        Where to state the epsilon.
+        The delta at which to state epsilon.
     void_for : float, default=None
-        The epsilon that was asked for, if the range of the values was read off the
-        values themselves: nothing finite holds then.
+        The requested epsilon, if the range was read off the values themselves, so that
+        no finite epsilon holds.
     claimed : tuple of (float, float), default=None
-        What a paper claims, where the truth differs.
+        The (epsilon, delta) that a paper claims, if the claim is false.
 
     Returns
     -------
@@ -311,8 +313,8 @@ def entry_guarantee(
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
         statement += (
-            " The range of the values was read off the values themselves, which "
-            "protects nobody; declare value_bounds or levels."
+            " The range was read off the values themselves, so nobody is protected; "
+            "declare value_bounds or levels."
         )
     return PrivacyGuarantee.of(
         event, delta=delta, unit="entry", statement=statement, source=source,

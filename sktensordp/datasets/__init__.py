@@ -1,4 +1,4 @@
-"""Data sets: ratings to fetch and to make, tensors of low rank to make."""
+"""Data sets: ratings to download or generate, and low-rank tensors to generate."""
 
 from sktensordp.datasets._low_rank import make_low_rank_tensor
 from sktensordp.datasets._movielens import fetch_movielens

@@ -1,14 +1,14 @@
-"""Weighted draws of distinct cells of a matrix."""
+"""Weighted random draws of distinct cells of a matrix."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["draw_cells"]
 
-# A batch of draws is at least this long, so that the share of new cells in it is a
-# reliable figure and the last few cells do not need a batch each.
+# Least length of a batch of draws, so that its share of new cells is a reliable
+# estimate and the last few cells do not need a batch each.
 _MIN_BATCH = 4096
-# A draw costs about as much as a look at this many cells.
+# One draw takes about as long as a look at this many cells.
 _COST_OF_DRAW = 4
 
 
@@ -18,10 +18,10 @@ def draw_cells(
     item_weights: NDArray[np.float64],
     rng: np.random.RandomState,
 ) -> NDArray[np.int64]:
-    """Draw distinct cells one after the other, given logarithms of the weights.
+    """Draw distinct cells one after another, given the logarithms of the weights.
 
-    To draw with replacement and pass over what was drawn before is to draw without
-    replacement, as long as the first `n_draws` distinct cells are the ones kept.
+    Drawing with replacement and skipping repeated cells is the same as drawing without
+    replacement, as long as the first `n_draws` distinct cells are kept.
     """
     n_items = len(item_weights)
     n_cells = len(user_weights) * n_items
@@ -35,13 +35,13 @@ def draw_cells(
         n_batch = max(min(int(missing / share_new), n_draws), _MIN_BATCH)
         batch = rng.choice(len(user_p), n_batch, p=user_p) * n_items
         batch += rng.choice(n_items, n_batch, p=item_p)
-        new, place = np.unique(batch, return_index=True)
+        new, first_draw = np.unique(batch, return_index=True)
         is_new = np.append(cells, -1)[np.searchsorted(cells, new)] != new
-        new, place = new[is_new], place[is_new]
+        new, first_draw = new[is_new], first_draw[is_new]
         share_new = max(len(new), 1) / n_batch
         if len(new) > missing:
-            new = new[np.argpartition(place, missing - 1)[:missing]]
-        # The stable sort is quick to merge the cells, which are sorted already.
+            new = new[np.argpartition(first_draw, missing - 1)[:missing]]
+        # Both parts are sorted already, and the stable sort merges them quickly.
         cells = np.sort(np.concatenate([cells, new]), kind="stable")
     if missing:
         rest = _draw_other_cells(missing, cells, user_weights, item_weights, rng)
@@ -59,13 +59,13 @@ def _draw_other_cells(
 ) -> NDArray[np.int64]:
     """Draw distinct cells that are not in the sorted `taken`, in one pass over all.
 
-    The largest sums of a logarithm of weight and a standard Gumbel variable are
-    distributed like a weighted draw without replacement. Blocks of users keep the
-    memory proportional to `n_draws`.
+    Adding a standard Gumbel variable to each log weight and keeping the cells with the
+    largest sums is a weighted draw without replacement. Working in blocks of users
+    keeps the memory proportional to `n_draws`.
     """
     n_users, n_items = len(user_weights), len(item_weights)
     n_rows = max(1, max(n_draws, _MIN_BATCH) // n_items)
-    best = np.empty(0)
+    best_sums = np.empty(0)
     cells = np.empty(0, dtype=np.int64)
     for first in range(0, n_users, n_rows):
         rows = user_weights[first : first + n_rows]
@@ -74,9 +74,9 @@ def _draw_other_cells(
         sums = sums.ravel()
         low, high = np.searchsorted(taken, (start, stop))
         sums[taken[low:high] - start] = -np.inf
-        best = np.concatenate([best, sums])
+        best_sums = np.concatenate([best_sums, sums])
         cells = np.concatenate([cells, np.arange(start, stop)])
-        if len(best) > n_draws:
-            kept = np.argpartition(best, -n_draws)[-n_draws:]
-            best, cells = best[kept], cells[kept]
+        if len(best_sums) > n_draws:
+            kept = np.argpartition(best_sums, -n_draws)[-n_draws:]
+            best_sums, cells = best_sums[kept], cells[kept]
     return cells

@@ -1,4 +1,4 @@
-"""The editions of the MovieLens data sets and what is known of them."""
+"""Editions of the MovieLens data sets: sizes, checksums and descriptions."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ _DESCR = """\
 to {high:g} stars, given on https://movielens.org and published by GroupLens, a group
 of the University of Minnesota, at https://grouplens.org/datasets/movielens/.
 
-The data belong to GroupLens and are not part of this package. They may be used for
-research; commercial use needs the permission of GroupLens. So does passing them on,
-unless the edition allows it under the same terms. The terms that hold are those in
-the README of the archive.
+The data belong to GroupLens and are not part of this package. You may use them for
+research. Commercial use needs the permission of GroupLens, and so does redistribution,
+unless the edition allows it under the same terms. The README of the archive states
+the binding terms.
 
-Published work that uses the data should cite
+Please cite the data in published work as
 
     F. Maxwell Harper and Joseph A. Konstan (2015). The MovieLens Datasets: History
     and Context. ACM Transactions on Interactive Intelligent Systems 5 (4), 19:1-19.
@@ -38,17 +38,17 @@ class Edition:
     Parameters
     ----------
     name, edition : str
-        The data set, and the edition of it.
+        Name of the data set, and of its edition.
     member : str
-        The file of ratings in the archive.
+        Path of the ratings file in the archive.
     levels : tuple of float
-        The values a rating can take.
+        Values that a rating can take.
     counts : tuple of int
-        The numbers of users, rated items and ratings.
+        Numbers of users, rated items and ratings.
     zip_checksum : str or None
-        Algorithm, colon and digest of the archive, None if unknown.
+        Checksum of the archive, as "algorithm:digest"; None if unknown.
     ratings_checksum : str or None, default=None
-        The same of the file of ratings, with LF line endings.
+        Checksum of the ratings file with LF line endings, in the same form.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Edition:
     ratings_checksum: str | None = None
 
     def describe(self) -> str:
-        """Return a text on the data, the terms of use and what to cite."""
+        """Describe the data, the terms of use and how to cite them."""
         title = f"MovieLens {self.name}"
         if self.edition != self.name:
             title += f", edition of {self.edition}"
@@ -77,14 +77,14 @@ class Edition:
 
 
 def file_checksum(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file."""
+    """Checksum of a file, as "algorithm:digest"."""
     new = partial(hashlib.new, algorithm, usedforsecurity=False)
     with path.open("rb") as file:
         return f"{algorithm}:{hashlib.file_digest(file, new).hexdigest()}"
 
 
 def ratings_checksum(raw: bytes) -> str:
-    """Return the checksum of a file of ratings, whatever its line endings."""
+    """Checksum of a ratings file, independent of its line endings."""
     return "sha256:" + hashlib.sha256(raw.replace(b"\r\n", b"\n")).hexdigest()
 
 

@@ -18,8 +18,8 @@ Synthetic tensor of low rank
 
 A tensor of shape {shape}, made by a {decomposition} decomposition of rank {rank}, with
 Gaussian noise at a signal-to-noise ratio of {snr:g}. {n_observed} of its {size}
-entries are observed. It is the simulation study of Wei, Li, Mao and Wang (2022),
-Section 5.1.
+entries are observed. The design follows the simulation study of Wei, Li, Mao and Wang
+(2022), Section 5.1.
 """
 
 
@@ -33,34 +33,33 @@ def make_low_rank_tensor(
     scaled: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    """Generate a tensor of low rank, of which some entries are observed with noise.
+    """Generate a low-rank tensor with some entries observed, with noise.
 
-    It is the simulation study of [1]_. A CP has factors of standard normals, whose
-    columns are then brought to unit length. A Tucker decomposition has factors with
-    orthonormal columns, uniformly distributed but for signs, and a core of standard
-    normals. The tensor is scaled to the range [0, 1], noise is added, and entries are
-    observed at random, each set of them being equally likely.
+    The design is the simulation study of [1]_. A CP has factors of standard normal
+    numbers whose columns are scaled to unit length. A Tucker decomposition has factors
+    with orthonormal columns, uniformly distributed up to their signs, and a core of
+    standard normal numbers. The tensor is scaled to the range [0, 1], noise is added,
+    and a random set of entries is observed; all sets are equally likely.
 
     Parameters
     ----------
     shape : sequence of int, default=(20, 20, 20)
-        Sizes of the modes, at least two.
+        Sizes of at least two modes.
     rank : int or sequence of int, default=3
-        Number of CP terms; or the shape of the core, an int for the same size in
-        every mode. A core is not larger than the tensor in any mode.
+        Number of CP terms, or shape of the Tucker core (an int for the same size in
+        every mode). The core may not be larger than the tensor in any mode.
     decomposition : {"cp", "tucker"}, default="cp"
-        How the tensor is made.
+        Decomposition that generates the tensor.
     missing_ratio : float, default=0.5
         Share of the entries that are not observed, in [0, 1). Exactly
-        ``round((1 - missing_ratio) * size)`` entries are observed, and at least one.
+        ``round((1 - missing_ratio) * size)`` entries are observed, but at least one.
     snr : float, default=1.0
-        Signal-to-noise ratio: the variance of the noise-free tensor (scaled, if it
-        is) over all its entries, divided by the variance of the noise. Infinity for
-        no noise.
+        Signal-to-noise ratio: the variance over all entries of the noise-free tensor
+        (after scaling, if `scaled`), divided by the variance of the noise. Infinity
+        for no noise.
     scaled : bool, default=True
-        Whether the noise-free tensor is moved to the range [0, 1] by its smallest and
-        its largest entry. That adds a constant, so that its ranks are at most one
-        larger than `rank`.
+        Whether to map the noise-free tensor to the range [0, 1], by its smallest and
+        largest entry. This adds a constant, so its ranks can exceed `rank` by one.
     random_state : int, RandomState instance or None, default=None
         Seed of the generation. Pass an int for the same tensor at every call.
 
@@ -72,15 +71,15 @@ def make_low_rank_tensor(
         data : ndarray of shape (n_observed, n_modes), dtype int64
             Coordinates of the observed entries, in random order.
         target : ndarray of shape (n_observed,), dtype float64
-            Their values, with noise.
+            Values of the observed entries, with noise.
         tensor : ndarray of shape `shape`
-            The same values in their places, and NaN in all others.
+            The same values at their coordinates, and NaN everywhere else.
         truth : ndarray of shape `shape`
-            The tensor without noise, everywhere.
+            The complete tensor without noise.
         shape : tuple of int
             Sizes of the modes.
         DESCR : str
-            A description of the data.
+            Description of the data.
 
     Raises
     ------
@@ -155,16 +154,16 @@ def make_low_rank_tensor(
 
 def _check_sizes(sizes: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Positive integers as a tuple."""
-    found = tuple(sizes) if isinstance(sizes, Iterable) else ()
-    if not found or not all(isinstance(n, Integral) and n >= 1 for n in found):
+    values = tuple(sizes) if isinstance(sizes, Iterable) else ()
+    if not values or not all(isinstance(n, Integral) and n >= 1 for n in values):
         raise ValueError(f"{name} must hold positive integers, got {sizes!r}.")
-    return tuple(int(n) for n in found)
+    return tuple(int(n) for n in values)
 
 
 def _check_ranks(
     rank: int | Sequence[int], sizes: tuple[int, ...], decomposition: str
 ) -> tuple[int, ...]:
-    """One rank for each mode, all the same for a CP."""
+    """One rank per mode, all equal for a CP."""
     if isinstance(rank, Integral):
         if rank < 1:
             raise ValueError(f"rank must be at least 1, got {rank!r}.")
@@ -177,12 +176,12 @@ def _check_ranks(
         return ranks
     if len(ranks) != len(sizes):
         raise ValueError(
-            f"rank must be an integer or have one for each of the {len(sizes)} modes, "
-            f"got {rank!r}."
+            f"rank must be an integer, or hold one integer for each of the "
+            f"{len(sizes)} modes, got {rank!r}."
         )
     if any(r > n for r, n in zip(ranks, sizes, strict=True)):
         raise ValueError(
-            f"rank = {rank!r} is larger than a mode of a tensor of shape {sizes}."
+            f"rank = {rank!r} must not exceed the shape {sizes} in any mode."
         )
     return ranks
 
@@ -190,7 +189,7 @@ def _check_ranks(
 def _draw_cp(
     sizes: tuple[int, ...], ranks: tuple[int, ...], rng: np.random.RandomState
 ) -> NDArray[np.floating]:
-    """A sum of outer products of random unit vectors."""
+    """Sum of outer products of random unit vectors."""
     factors = [rng.standard_normal((n, r)) for n, r in zip(sizes, ranks, strict=True)]
     return cp_to_dense([f / np.linalg.norm(f, axis=0) for f in factors])
 
@@ -198,7 +197,7 @@ def _draw_cp(
 def _draw_tucker(
     sizes: tuple[int, ...], ranks: tuple[int, ...], rng: np.random.RandomState
 ) -> NDArray[np.floating]:
-    """A core of standard normals in random orthonormal directions of every mode."""
+    """Core of standard normals, with random orthonormal factors."""
     core = rng.standard_normal(ranks)
     factors = [
         np.linalg.qr(rng.standard_normal((n, r)))[0]

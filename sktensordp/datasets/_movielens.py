@@ -1,4 +1,4 @@
-"""The MovieLens ratings of GroupLens."""
+"""Download and verification of the MovieLens ratings of GroupLens."""
 
 import io
 import os
@@ -29,7 +29,7 @@ __all__ = ["fetch_movielens"]
 _URL = "https://files.grouplens.org/datasets/movielens/ml-{name}.zip"
 _TIMEOUT = 60  # seconds
 
-# What zipfile raises, depending on which bytes of an archive are damaged.
+# Errors that zipfile raises, depending on which bytes of an archive are damaged.
 _UNREADABLE = (OSError, EOFError, LookupError, RuntimeError, BadZipFile, zlib.error)
 _NOT_VERIFIED = "{} fails the verification: expected {}, found {}."
 _COUNTS = "{} users, {} items and {} ratings, all on the scale"
@@ -42,31 +42,31 @@ def fetch_movielens(
     *,
     as_frame: bool = False,
 ) -> Bunch:
-    """Load the ratings of a MovieLens data set, downloading them if necessary.
+    """Load the ratings of a MovieLens data set, and download them if necessary.
 
-    A file that is already there is used: first ``movielens/ml-{name}.zip`` in the
-    data home, then the unpacked folder ``movielens/ml-{name}``, then the same two
-    right in the data home. Otherwise the archive is downloaded to the first place.
+    The function uses the first of these that exists: ``movielens/ml-{name}.zip`` in
+    the data home, the unpacked folder ``movielens/ml-{name}``, and the same two
+    directly in the data home. If none exists, it downloads the archive to the first
+    place.
 
-    No file is used unverified. An archive must have the checksum published for it,
-    or hold ratings with a known checksum. Ratings in an unpacked folder must have a
-    known checksum too; for most editions none is known, and then the numbers of
-    users, rated items and ratings must be those published, and all ratings must be
-    on the scale. That finds a truncated or mistaken file but not a subtle change.
+    It verifies every file. An archive must have its published checksum, or hold
+    ratings with a known checksum. Ratings in an unpacked folder must have a known
+    checksum too. For most editions none is known; then the numbers of users, rated
+    items and ratings must be the published ones, and all ratings must be on the scale.
+    This detects a truncated or wrong file, but not a subtle change.
 
     Parameters
     ----------
     name : {"100k", "1m", "10m", "20m", "25m", "32m", "latest-small"}, \
             default="latest-small"
-        The data set. "latest-small" is downloaded in its edition of 2018; a file
-        of the edition of 2016 is recognized.
+        Name of the data set. "latest-small" is downloaded in its edition of 2018; an
+        existing file of the 2016 edition is recognised.
     data_home : str or path-like, default=None
-        The data folder of scikit-learn, see :func:`sklearn.datasets.get_data_home`.
+        Data folder of scikit-learn, see :func:`sklearn.datasets.get_data_home`.
     download_if_missing : bool, default=True
-        If False, raise an OSError when the data are not there instead of
-        downloading them.
+        Whether to download the data if they are missing. If False, raise an OSError.
     as_frame : bool, default=False
-        If True, `data` and `target` are pandas objects and there is a `frame`.
+        Whether `data` and `target` are pandas objects, with an additional `frame`.
 
     Returns
     -------
@@ -74,28 +74,28 @@ def fetch_movielens(
         Dictionary-like object, with the following attributes.
 
         data : ndarray or DataFrame of shape (n_ratings, 3), dtype int64
-            The user, the item and the time (seconds since 1970) of each rating, in
-            the order and with the identifiers of the file.
+            User, item and time (seconds since 1970) of each rating, with the
+            identifiers and in the order of the file.
         target : ndarray or Series of shape (n_ratings,), dtype float64
-            The value of each rating, in stars.
+            Value of each rating, in stars.
         levels : ndarray of shape (n_levels,)
-            The public scale: the values a rating can take.
+            Public scale: the values that a rating can take.
         edition : str
             "2016" or "2018" for "latest-small", otherwise the name.
         feature_names : list of str
-            The names of the columns of `data`.
+            Names of the columns of `data`.
         target_names : list of str
-            The name of the target.
+            Name of the target.
         frame : DataFrame of shape (n_ratings, 4)
-            `data` and `target` together. Only present when `as_frame=True`.
+            `data` and `target` together. Only present if `as_frame=True`.
         DESCR : str
-            A description of the data, with terms of use and what to cite.
+            Description of the data, with terms of use and how to cite them.
 
     Raises
     ------
     OSError
-        If the data are not there and were not to be or could not be downloaded, or
-        if the file that is there fails the verification.
+        If the data are missing and must not or cannot be downloaded, or if an existing
+        file fails the verification.
 
     See Also
     --------
@@ -114,7 +114,9 @@ def fetch_movielens(
     home = Path(get_data_home(data_home))
     path = _find(editions[0], home)
     if path is None and not download_if_missing:
-        raise OSError("Data not found and `download_if_missing` is False")
+        raise OSError(
+            f"MovieLens {name} is not in {home}, and `download_if_missing` is False."
+        )
     path = path or _download(editions, home / "movielens")
     read = _read_archive if path.suffix == ".zip" else _read_unpacked
     edition, data, target = read(path, editions)
@@ -138,7 +140,7 @@ def fetch_movielens(
 
 
 def _find(edition: Edition, home: Path) -> Path | None:
-    """Find the archive or the unpacked file of ratings."""
+    """Path of the archive or the unpacked ratings file, if either exists."""
     unpacked_as, file = edition.member.split("/")
     for folder in (home / "movielens", home):
         for path in (
@@ -152,18 +154,18 @@ def _find(edition: Edition, home: Path) -> Path | None:
 
 
 def _download(editions: Sequence[Edition], folder: Path) -> Path:
-    """Download the archive, which gets its place only when it is verified."""
+    """Download the archive, and move it to its final path once it is verified."""
     url = _URL.format(name=editions[0].name)
     path = folder / f"ml-{editions[0].name}.zip"
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as temporary:
         download = Path(temporary) / path.name
         try:
-            with urlopen(url, timeout=_TIMEOUT) as answer, download.open("wb") as file:
-                shutil.copyfileobj(answer, file)
+            with urlopen(url, timeout=_TIMEOUT) as reply, download.open("wb") as file:
+                shutil.copyfileobj(reply, file)
         except (OSError, HTTPException) as error:
             raise OSError(
-                f"Could not download {url} ({error}). Try again later, or get this "
+                f"Could not download {url} ({error}). Try again later, or get the "
                 f"file in another way, save it as {path}, and call fetch_movielens "
                 "again with the same data_home."
             ) from error
@@ -173,17 +175,17 @@ def _download(editions: Sequence[Edition], folder: Path) -> Path:
 
 
 def _identify_archive(
-    path: Path, editions: Sequence[Edition], called: str | Path
+    path: Path, editions: Sequence[Edition], name: str | Path
 ) -> Edition:
-    """Return the edition that has the checksum of the archive or of its ratings."""
-    expected, found = [], []
+    """Edition whose checksum the archive has; `name` is its name in error messages."""
+    expected, actual = [], []
     for edition in editions:
         if edition.zip_checksum is not None:
             checksum = file_checksum(path, edition.zip_checksum.partition(":")[0])
             if checksum == edition.zip_checksum:
                 return edition
             expected.append(edition.zip_checksum)
-            found.append(checksum)
+            actual.append(checksum)
         if edition.ratings_checksum is not None:
             try:
                 with ZipFile(path) as archive:
@@ -193,8 +195,8 @@ def _identify_archive(
             if checksum == edition.ratings_checksum:
                 return edition
             expected.append(f"{edition.ratings_checksum} in {edition.member}")
-            found.append(f"{checksum} in {edition.member}")
-    raise OSError(_NOT_VERIFIED.format(called, " or ".join(expected), ", ".join(found)))
+            actual.append(f"{checksum} in {edition.member}")
+    raise OSError(_NOT_VERIFIED.format(name, " or ".join(expected), ", ".join(actual)))
 
 
 def _read_archive(
@@ -209,14 +211,14 @@ def _read_archive(
 def _read_unpacked(
     path: Path, editions: Sequence[Edition]
 ) -> tuple[Edition, NDArray[np.int64], NDArray[np.float64]]:
-    """Read and verify an unpacked file of ratings."""
+    """Read and verify an unpacked ratings file."""
     raw = path.read_bytes()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             data, target = _parse(raw, path.name)
     except (ValueError, Warning) as error:
-        raise OSError(f"{path} is not a file of MovieLens ratings: {error}") from error
+        raise OSError(f"{path} is not a MovieLens ratings file: {error}") from error
     checksum = ratings_checksum(raw)
     counts = (len(np.unique(data[:, 0])), len(np.unique(data[:, 1])), len(data))
     expected = []
@@ -229,12 +231,12 @@ def _read_unpacked(
         if verified:
             return edition, data, target
         expected.append(edition.ratings_checksum or _COUNTS.format(*edition.counts))
-    found = f"{checksum}, {_COUNTS.format(*counts)}"
-    raise OSError(_NOT_VERIFIED.format(path, " or ".join(expected), found))
+    actual = f"{checksum}, {_COUNTS.format(*counts)}"
+    raise OSError(_NOT_VERIFIED.format(path, " or ".join(expected), actual))
 
 
 def _parse(raw: bytes, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Parse a file of ratings, the format of which its name tells."""
+    """Parse a ratings file, in the format of its file name extension."""
     suffix = Path(name).suffix
     table = np.loadtxt(
         io.BytesIO(raw),
@@ -242,7 +244,7 @@ def _parse(raw: bytes, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64
         comments=None,
         delimiter={".data": "\t", ".dat": ":", ".csv": ","}[suffix],
         skiprows=1 if suffix == ".csv" else 0,
-        # The double colon separates like a colon, with an empty column in between.
+        # A double colon reads as two separators with an empty column between them.
         usecols=(0, 2, 4, 6) if suffix == ".dat" else (0, 1, 2, 3),
         ndmin=1,
     )

@@ -1,4 +1,4 @@
-"""Synthetic explicit ratings."""
+"""Synthetic explicit ratings of any size."""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -11,10 +11,10 @@ from sktensordp.datasets._cells import draw_cells
 
 __all__ = ["make_ratings"]
 
-# The location of the mean and the standard deviations of the parts, as fractions
-# of the range of the levels. With the default levels and noise, the ratings then
-# have the spread of MovieLens latest-small, and biases explain as much of it; what
-# a low rank explains on top is a little more, so that there is something to learn.
+# Mean, and standard deviations of the user biases, item biases and interaction, as
+# fractions of the range of the levels. With the default levels and noise, the ratings
+# have the spread of MovieLens latest-small, and biases explain as much of it. The
+# interaction explains a little more than in MovieLens, so there is something to learn.
 _MEAN = 0.69
 _USER_SCALE = 0.095
 _ITEM_SCALE = 0.105
@@ -26,10 +26,10 @@ Synthetic explicit ratings
 
 {n_ratings} ratings of {n_items} items by {n_users} users, on the scale {levels}.
 
-The rating of a user for an item is a mean, plus a bias of the user, plus a bias of
-the item, plus an interaction of rank {rank}, plus a Gaussian residual, rounded to
-the nearest level. Activity of the users and popularity of the items follow power
-laws with exponents {user_exponent} and {item_exponent}. No real person is involved.
+The rating of an item by a user is a mean, plus a bias of the user, a bias of the
+item, an interaction of rank {rank} and a Gaussian residual, rounded to the nearest
+level. The activity of users and the popularity of items follow power laws with
+exponents {user_exponent} and {item_exponent}. No real person is involved.
 """
 
 
@@ -47,14 +47,14 @@ def make_ratings(
 ) -> Bunch:
     """Generate explicit ratings of items by users.
 
-    The observed (user, item) pairs are distinct and are drawn one after the other,
-    each with a probability proportional to the activity of the user times the
-    popularity of the item, both of which follow a power law. The value of a rating
-    is a mean, plus a bias of the user, plus a bias of the item, plus an interaction
-    of low rank, plus a Gaussian residual, rounded to the nearest level.
+    Distinct (user, item) pairs are drawn one after another, each with a probability
+    proportional to the activity of the user times the popularity of the item. Both
+    follow power laws. The value of a rating is a mean, plus a bias of the user, a bias
+    of the item, an interaction of low rank and a Gaussian residual, rounded to the
+    nearest level.
 
     With the defaults, the standard deviation of the ratings is about 1.05. Biases
-    fitted to nine tenths of them predict the others with an error of about 0.91,
+    fitted to nine tenths of the ratings predict the others with an RMSE of about 0.91,
     and an interaction of rank 5 lowers it to about 0.85. The first two figures are
     close to those of the MovieLens latest-small data.
 
@@ -67,14 +67,14 @@ def make_ratings(
     n_ratings : int, default=60_000
         Number of ratings, at most ``n_users * n_items``.
     rank : int, default=5
-        Rank of the interaction of users and items. With 0 there is none.
+        Rank of the interaction of users and items; 0 for no interaction.
     levels : array-like of shape (n_levels,), default=(0.5, 1.0, ..., 5.0)
-        The values a rating can take, at least two, in increasing order.
+        At least two values that a rating can take, in increasing order.
     user_exponent : float, default=0.7
-        The user in place `k` by activity, from 0, has weight
-        ``(k + 1) ** -user_exponent``. With 0 all users are equally active.
+        The `k`-th most active user, counted from 0, has weight
+        ``(k + 1) ** -user_exponent``. With 0, all users are equally active.
     item_exponent : float, default=0.8
-        The same for the popularity of the items.
+        Exponent of the popularity of items, used likewise.
     noise : float, default=0.175
         Standard deviation of the residual, before rounding, as a fraction of the
         range of the levels.
@@ -87,17 +87,17 @@ def make_ratings(
         Dictionary-like object, with the following attributes.
 
         data : ndarray of shape (n_ratings, 2), dtype int64
-            The user and the item of each rating, in random order.
+            User and item of each rating, in random order.
         target : ndarray of shape (n_ratings,), dtype float64
-            The value of each rating.
+            Value of each rating.
         shape : tuple of int
             ``(n_users, n_items)``.
         levels : ndarray of shape (n_levels,)
-            The values a rating can take.
+            Values that a rating can take.
         feature_names : list of str
-            The names of the columns of `data`.
+            Names of the columns of `data`.
         DESCR : str
-            A description of the data.
+            Description of the data.
 
     See Also
     --------
@@ -106,8 +106,8 @@ def make_ratings(
     Notes
     -----
     The time grows with the number of ratings. It grows with the number of pairs
-    ``n_users * n_items`` where the ratings fill a good part of them, or where large
-    exponents concentrate the ratings so much that the few likely pairs run out.
+    ``n_users * n_items`` if the ratings fill a large share of the pairs, or if large
+    exponents concentrate them so much that the few likely pairs run out.
 
     Examples
     --------
@@ -118,15 +118,15 @@ def make_ratings(
     >>> float(ratings.target.min()), float(ratings.target.max())
     (0.5, 5.0)
     """
-    for name, value, smallest in (
+    for name, count, least in (
         ("n_users", n_users, 1),
         ("n_items", n_items, 1),
         ("n_ratings", n_ratings, 1),
         ("rank", rank, 0),
     ):
-        if not isinstance(value, Integral) or value < smallest:
+        if not isinstance(count, Integral) or count < least:
             raise ValueError(
-                f"{name} must be an integer of at least {smallest}, got {value!r}."
+                f"{name} must be an integer of at least {least}, got {count!r}."
             )
     for name, number in (
         ("user_exponent", user_exponent),
@@ -145,15 +145,15 @@ def make_ratings(
         or (np.diff(scale) <= 0).any()
     ):
         raise ValueError(
-            "levels must be at least two finite numbers in increasing order, "
+            "levels must hold at least two finite numbers in increasing order, "
             f"got {levels!r}."
         )
     n_users, n_items, n_ratings = int(n_users), int(n_items), int(n_ratings)
     n_cells = n_users * n_items
     if n_ratings > n_cells:
         raise ValueError(
-            f"n_ratings={n_ratings} is more than the n_users * n_items = {n_cells} "
-            "distinct pairs."
+            f"n_ratings={n_ratings} must be at most n_users * n_items = {n_cells}, "
+            "the number of distinct pairs."
         )
     if n_cells > np.iinfo(np.int64).max:
         raise ValueError(f"n_users * n_items = {n_cells} must be below 2**63.")
@@ -193,7 +193,7 @@ def _draw_values(
     noise: float,
     rng: np.random.RandomState,
 ) -> NDArray[np.float64]:
-    """Draw the values of the ratings, with a range of levels of length one."""
+    """Draw the values of the ratings on a scale whose levels span 1."""
     users, items = data.T
     values = _MEAN + noise * rng.standard_normal(len(data))
     values += _USER_SCALE * rng.standard_normal(n_users)[users]

@@ -1,8 +1,8 @@
 """Encoders that keep what a task needs and randomise only that.
 
-A sample is encoded and randomised where it was recorded, which is local privacy, and
-decoded where it is used. Encoder and decoder are learned on public data, or on data of
-people who consent; what is learned is not private towards them.
+This is local privacy: a sample is encoded and randomised where it was recorded, and
+decoded where it is used. Encoder and decoder are learned from public data or from
+people who consent, and do not protect those people.
 """
 
 from ._benchmarks import PrivacyAgnosticEncoder, TaskAgnosticEncoder

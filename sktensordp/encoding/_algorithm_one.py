@@ -1,4 +1,4 @@
-"""The paper's learning for general tasks, with the noise that it claims suffices."""
+"""The paper's learning for general tasks, with the noise that it claims to suffice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..tensor._blas import one_blas_thread
 from ._channels import OpenChannel
-from ._learned import LearnedEncoder, trainer_of
+from ._learned import LearnedEncoder, make_trainer
 from ._maps import CodeMap, MapShape
 from ._published import l1_diameter
 from ._training import Model, Sample
@@ -35,11 +35,11 @@ def published_encoder(
     n_epochs: int = N_EPOCHS,
     on_epoch: Callable[[], bool] | None = None,
 ) -> LearnedEncoder:
-    """Algorithm 1 of Cheng, Tang and Chinchali (2022).
+    """Learn encoder and decoder by Algorithm 1 of Cheng, Tang and Chinchali (2022).
 
     Encoder and decoder have one hidden layer of logistic units, or none. In every
-    epoch, both take steps of Adam on the loss with fixed noise; then the L1 diameter
-    of the training data's codes is computed anew, and with it the noise is drawn.
+    epoch, both take steps of Adam on the loss with fixed noise. Then the L1 diameter
+    of the training data's codes is computed again, and noise is drawn for it.
 
     Parameters
     ----------
@@ -48,11 +48,10 @@ def published_encoder(
     X : ndarray of shape (n_samples, n)
         Training data.
     epsilon : float
-        That is claimed. It does not hold for others' samples, whose codes may be
-        farther apart than the training data's.
+        Claimed by the paper. It does not hold for samples of other people, whose codes
+        may be farther apart than those of the training data.
     targets : ndarray of shape (n_samples, ...) or None
-        What the task compares estimates with. None for ``task.outputs(X)``; the
-        paper takes labels.
+        Targets of the task. None for ``task.outputs(X)``; the paper takes labels.
     n_components : int
         Z; 3 in the paper.
     n_hidden : int
@@ -63,20 +62,20 @@ def published_encoder(
         The result is a function of the arguments.
     n_epochs : int, default=2000
     on_epoch : callable, default=None
-        Called after each epoch; a true answer ends them.
+        Called after each epoch; a true result ends the training.
 
     Returns
     -------
     learned : LearnedEncoder
-        Its channel says which Laplace noise.
+        Its channel holds the sensitivity and epsilon of the Laplace noise.
 
     Raises
     ------
     TypeError, ValueError
-        As `learned_encoder`.
+        As in `learned_encoder`.
     """
     rng = np.random.default_rng(seed)
-    trainer, white = trainer_of(task, X, targets)
+    trainer, white = make_trainer(task, X, targets)
     rows, n_columns = trainer.rows, len(trainer.columns)
     encoder = _Logistic(MapShape(n_columns, n_hidden, n_components))
     decoder = _Logistic(MapShape(n_components, n_hidden, n_columns))
@@ -85,7 +84,8 @@ def published_encoder(
     pull = np.concatenate([np.full(split, 2 * penalty), np.zeros(decoder.shape.size)])
     moments = np.zeros((2, len(theta)))
 
-    def drawn() -> tuple[Model, Sample]:
+    def draw() -> tuple[Model, Sample]:
+        """The model and its training sample, with noise for the present codes."""
         codes = CodeMap(encoder.shape, encoder.vector(theta[:split]))(rows)
         channel = OpenChannel(n_components, l1_diameter(codes), epsilon)
         noise = channel.draw(len(rows), rng)
@@ -93,27 +93,29 @@ def published_encoder(
         return model, Sample(rows, trainer.targets, noise)
 
     with one_blas_thread:
-        model, sample = drawn()
+        model, sample = draw()
         for epoch in range(n_epochs):
             for step in range(_N_STEPS):
-                first, second = theta[:split], theta[split:]
-                vector = np.concatenate([encoder.vector(first), decoder.vector(second)])
+                vectors = encoder.vector(theta[:split]), decoder.vector(theta[split:])
+                vector = np.concatenate(vectors)
                 slopes = trainer.value_and_gradient(model, vector, sample)[1]
                 slopes[:split] = encoder.gradient(slopes[:split])
                 slopes[split:] = decoder.gradient(slopes[split:])
                 slopes += pull * theta
                 _adam(theta, moments, slopes, epoch * _N_STEPS + step + 1)
-            model, sample = drawn()
+            model, sample = draw()
             if on_epoch is not None and on_epoch():
                 break
-    first, second = encoder.vector(theta[:split]), decoder.vector(theta[split:])
-    loss = trainer.value_and_gradient(model, np.concatenate([first, second]), sample)[0]
+    theta_e, theta_d = encoder.vector(theta[:split]), decoder.vector(theta[split:])
+    loss = trainer.value_and_gradient(
+        model, np.concatenate([theta_e, theta_d]), sample
+    )[0]
     return LearnedEncoder(
         white.mean,
         white.scale,
         trainer.columns,
-        CodeMap(encoder.shape, first),
-        CodeMap(decoder.shape, second),
+        CodeMap(encoder.shape, theta_e),
+        CodeMap(decoder.shape, theta_d),
         model.channel,
         loss,
     )
@@ -138,32 +140,33 @@ def _adam(
 
 @dataclass(frozen=True)
 class _Logistic:
-    """b + logistic(x V + c) B, or x A + b, by the parameters of a `MapShape`.
+    """The map b + logistic(x V + c) B, or x A + b without hidden units.
 
-    The units of a `MapShape` are tanh, and logistic(z) = (1 + tanh(z / 2)) / 2.
+    It is expressed as a `MapShape`, whose units are tanh, by
+    logistic(z) = (1 + tanh(z / 2)) / 2.
     """
 
     shape: MapShape
 
     def random(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Uniform within 1 / sqrt(inputs), as PyTorch does it."""
+        """Parameters uniform within 1 / sqrt(inputs), as in PyTorch."""
         sizes = [self.shape.n_inputs] * 4 + [self.shape.n_hidden]
         if self.shape.n_hidden:
             sizes[1] = self.shape.n_hidden
-        parts = [
+        arrays = [
             rng.uniform(-1, 1, shape) / np.sqrt(max(size, 1))
             for shape, size in zip(self.shape.shapes, sizes, strict=True)
         ]
         if self.shape.n_hidden:
-            parts[0][:] = 0
-        return np.concatenate([part.ravel() for part in parts])
+            arrays[0][:] = 0
+        return np.concatenate([array.ravel() for array in arrays])
 
     def vector(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Parameters of the same map as a `MapShape`."""
+        """Parameters of the `MapShape` that equals this map."""
         if not self.shape.n_hidden:
             return theta
         vector = theta.copy()
-        _, b, V, c, B = self.shape.parts(vector)
+        _, b, V, c, B = self.shape.split(vector)
         V *= 0.5
         c *= 0.5
         B *= 0.5
@@ -171,11 +174,11 @@ class _Logistic:
         return vector
 
     def gradient(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Gradient in the logistic parameters, given the one in `vector`."""
+        """Gradient in the logistic parameters, given the gradient in `vector`."""
         if not self.shape.n_hidden:
             return slopes
         gradient = slopes.copy()
-        A, b, V, c, B = self.shape.parts(gradient)
+        A, b, V, c, B = self.shape.split(gradient)
         A[:] = 0
         B += b
         V *= 0.5

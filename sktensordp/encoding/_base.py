@@ -1,4 +1,4 @@
-"""The shell of the encoders: fit on consenting data, privatise, decode."""
+"""The base of the encoders: learn from consenting people, privatise, decode."""
 
 import functools
 import math
@@ -26,23 +26,24 @@ from ..tensor._blas import one_blas_thread
 from ._client import ClientRandomizer, EncoderClient
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
-from ._linear import LinearCode, LinearProblem, linear_problem, plain_code, whitening
+from ._linear import LinearCode, LinearProblem, linear_problem, unclipped_code
 from ._published import published_code
 from ._search import best_clip, clip_levels
 from ._task import task_matrix
+from ._whitening import whitening
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-__all__ = ["FittedCode", "LinearEncoder", "warn_of_published"]
+__all__ = ["FittedCode", "LinearEncoder", "warn_published"]
 
 
-def warn_of_published(stacklevel: int) -> None:
-    """Say that no finite epsilon holds."""
+def warn_published(stacklevel: int) -> None:
+    """Warn that no finite epsilon holds for the published calibration."""
     warnings.warn(
         "calibration='published' takes the sensitivity from the fitting data. No "
-        "finite epsilon holds for samples that lie elsewhere; calibration='sound' "
-        "bounds the code, and loses less.",
+        "finite epsilon holds for samples outside their range. "
+        "calibration='sound' bounds the code, and loses less.",
         UnsoundClaimWarning,
         stacklevel=stacklevel,
     )
@@ -50,7 +51,7 @@ def warn_of_published(stacklevel: int) -> None:
 
 @dataclass(frozen=True)
 class AffineDecoder:
-    """Estimates of samples: matrix y + offset, for a noisy code y.
+    """Estimates a sample from its noisy code y, as matrix y + offset.
 
     Attributes
     ----------
@@ -62,32 +63,34 @@ class AffineDecoder:
     offset: NDArray[np.float64]
 
     def decode(self, code: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Estimates, of shape (n_samples, n)."""
+        """Estimates of shape (n_samples, n)."""
         return code @ self.matrix.T + self.offset
 
 
 @dataclass(frozen=True)
 class FittedCode:
-    """What a fit finds.
+    """Everything that a fit learns.
 
     Attributes
     ----------
-    plan : ClientRandomizer or LearnedRandomizer
-        The person's half.
+    randomizer : ClientRandomizer or LearnedRandomizer
+        The client's half: encodes, clips and randomises.
     decoder : AffineDecoder or LearnedEncoder
         The server's half.
     noise : CodeNoise
     n_components : int
-        Entries of a code.
+        Number of entries of a code.
     radius : float
-        Of the ball that codes are clipped to.
-    loss, variance : float
-        Expected task loss, and that of the mean in place of every sample.
+        Of the ball to which codes are clipped.
+    loss : float
+        Expected task loss.
+    variance : float
+        Task loss if every sample is estimated by the mean.
     task : ndarray of shape (m, n) or None
         K of a linear task.
     """
 
-    plan: Any
+    randomizer: Any
     decoder: Any
     noise: CodeNoise
     n_components: int
@@ -102,7 +105,7 @@ class LinearEncoder(
 ):
     """A linear encoder for a linear task, noise on the code, and the best decoder.
 
-    A subclass says in `_encoder` which encoder is taken.
+    A subclass defines the encoder in `_encoding_matrix`.
     """
 
     n_components_: int
@@ -127,28 +130,29 @@ class LinearEncoder(
     }
 
     _learns_in_fit = True
-    """What `fit` learns from samples is published without noise."""
+    """Whether `fit` publishes what it learns from samples, without noise."""
 
     def __sklearn_clone__(self) -> Self:
         copy = super().__sklearn_clone__()
-        # A fitted model that is the task stays fitted.
+        # A model that is the task stays fitted; cloning would unfit it.
         is_model = hasattr(self.task, "get_params")
         copy.task = deepcopy(self.task) if is_model else self.task
         return copy
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn encoder and decoder from data of people who consent, or public data.
+        """Learn encoder and decoder from public data or from people who consent.
 
-        What is learned is not private towards these people. Nothing is drawn.
+        `fit` adds no noise to what it learns, so that the people in `X` are not
+        protected.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            At least two samples; finite. Those of Dask are loaded.
+            At least two samples; finite. A Dask array or frame is loaded into memory.
         y : array-like of shape (n_samples,) or (n_samples, m), default=None
-            What the task predicts, numbers or labels. Read only if `task` is None, or
-            has no outputs of its own.
+            Targets of the task, numbers or labels. Read only if `task` is None or has
+            no `outputs`.
 
         Returns
         -------
@@ -157,8 +161,8 @@ class LinearEncoder(
         Raises
         ------
         ValueError
-            If the task is not linear, does not fit the samples or does not vary, or
-            the mechanism cannot keep epsilon and delta.
+            If the task cannot be used, does not fit the samples or does not vary, or
+            if the mechanism cannot keep epsilon and delta.
         """
         X, y = loaded(X, y)
         array = self._validated(X, reset=True, ensure_min_samples=2)
@@ -167,31 +171,31 @@ class LinearEncoder(
             self.mechanism not in ("laplace", "auto") or self.clip != "auto"
         ):
             raise ValueError(
-                "calibration='published' is Laplace noise on a code that is not "
-                "clipped; mechanism must be 'laplace' or 'auto', and clip 'auto'."
+                "calibration='published' adds Laplace noise to a code that is not "
+                "clipped. Pass mechanism='laplace' or 'auto', and clip='auto'."
             )
         rows = array.reshape(len(array), -1)
         with self._progress(max_tasks=self._n_steps) as on_step:
-            found = self._fitted(rows, y, on_step)
-        guarantee = self._guarantee(found.noise.name, found.noise.event)
+            code = self._learn(rows, y, on_step)
+        guarantee = self._guarantee(code.noise.name, code.noise.event)
         self._forget(
-            _plan=found.plan,
-            _decoder=found.decoder,
+            _randomizer=code.randomizer,
+            _decoder=code.decoder,
             _fitted_shape=array.shape[1:],
             sample_shape_=shape,
-            task_=found.task,
-            n_components_=found.n_components,
-            mechanism_=found.noise.name,
-            clip_=found.radius,
-            noise_variance_=found.noise.variance,
-            expected_task_loss_=found.loss,
-            task_variance_=found.variance,
+            task_=code.task,
+            n_components_=code.n_components,
+            mechanism_=code.noise.name,
+            clip_=code.radius,
+            noise_variance_=code.noise.variance,
+            expected_task_loss_=code.loss,
+            task_variance_=code.variance,
             privacy_guarantee_=guarantee,
         )
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Estimates of the samples from their noisy codes, fresh at every call.
+        """Release noisy codes and decode them, with fresh noise at every call.
 
         Parameters
         ----------
@@ -201,26 +205,26 @@ class LinearEncoder(
 
         Returns
         -------
-        estimates : ndarray of the shape of `X`, or dask.array.Array for one of Dask
-            What `decode` makes of `privatize`; with ``output="code"`` the code
-            itself, of shape (n_samples, n_components). Of the type of `X`, if that
-            is float32 or float64; else float64.
+        estimates : ndarray of the shape of `X`, or dask.array.Array
+            ``decode(privatize(X))``; with ``output="code"`` the noisy code, of shape
+            (n_samples, n_components). float32 if `X` is, otherwise float64. Dask input
+            gives a Dask array.
 
         Raises
         ------
         ValueError
-            Before anything is drawn: if `X` has another shape, or NaN or infinite
-            values.
+            If `X` has another shape, or holds NaN or infinity; nothing has been drawn
+            then.
         """
-        array = self._samples(X)
-        decoded = self.output == "decoded"
-        shape = array.shape[1:] if decoded else (self.n_components_,)
-        self._check_framed(array, shape)
-        code = self._released(array, (self.n_components_,))
-        return self._decoded(code, shape) if decoded else code
+        samples = self._samples(X)
+        decodes = self.output == "decoded"
+        shape = samples.shape[1:] if decodes else (self.n_components_,)
+        self._check_output_container(samples, shape)
+        code = self._released(samples, (self.n_components_,))
+        return self._decoded(code, shape) if decodes else code
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
-        """The person's half: noisy codes, with fresh noise at every call.
+        """Release noisy codes, the client's half, with fresh noise at every call.
 
         Parameters
         ----------
@@ -231,29 +235,29 @@ class LinearEncoder(
         Returns
         -------
         code : ndarray of shape (n_samples, n_components), or dask.array.Array
-            In units of the clip radius, as `decode` takes it.
+            In units of the clip radius; pass it to `decode`.
 
         Raises
         ------
         ValueError
-            Before anything is drawn: if `X` has another shape, or NaN or infinite
-            values.
+            If `X` has another shape, or holds NaN or infinity; nothing has been drawn
+            then.
         """
         return self._released(self._samples(X), (self.n_components_,))
 
     def decode(self, Z: ArrayLike) -> NDArray[np.floating]:
-        """The server's half: estimates of samples from noisy codes.
+        """Estimate samples from noisy codes, the server's half.
 
         Parameters
         ----------
         Z : array-like of shape (n_samples, n_components)
-            What `privatize` returned. Of Dask, it stays lazy.
+            Noisy codes from `privatize`. A Dask array stays lazy.
 
         Returns
         -------
         estimates : ndarray of shape (n_samples, ...), or dask.array.Array
-            The linear estimates with the least expected task loss, in the shape of
-            the samples passed to `fit`.
+            In the shape of the samples passed to `fit`. For a linear task, the linear
+            estimates with the least expected task loss.
         """
         check_is_fitted(self)
         if is_dask(Z):
@@ -263,19 +267,19 @@ class LinearEncoder(
             code = checked(check_array, Z, dtype=DTYPES, order="C", input_name="Z")
         if code.shape[1:] != (self.n_components_,):
             raise ValueError(
-                f"Codes have {self.n_components_} components, got {code.shape[1]}."
+                f"Z must have {self.n_components_} components, got {code.shape[1]}."
             )
         return self._decoded(code, self._fitted_shape)
 
     def _decoded(self, code: Any, shape: tuple[int, ...]) -> Any:
-        """Estimates of samples, each of a shape."""
+        """Estimates of samples, each of shape `shape`; lazy for a Dask array."""
         decode = self._decoder.decode
-        if is_dask(code):
+        if not isinstance(code, np.ndarray):
             return in_chunks(decode, code, shape, self, input_name="Z")
         return decode(code.astype(float)).astype(code.dtype).reshape(-1, *shape)
 
     def client(self, random_state: int | None = None) -> EncoderClient:
-        """What runs at a person's side, for shipping: it privatises on its own.
+        """The client's half alone, to ship to people's devices.
 
         Parameters
         ----------
@@ -285,14 +289,19 @@ class LinearEncoder(
         Returns
         -------
         client : EncoderClient
-            With `privatize`; of a size that depends on the shape of a sample and the
-            number of components alone.
+            Offers `privatize`. Its size depends only on the shape of a sample and the
+            number of components.
         """
         check_is_fitted(self)
+        # A copy belongs to one fit, even if another thread fits meanwhile.
         fitted = vars(self).copy()
-        names = "_plan", "sample_shape_", "privacy_guarantee_"
-        plan, shape, guarantee = (fitted[name] for name in names)
-        return self._passed_on(EncoderClient(plan, shape, guarantee, random_state))
+        client = EncoderClient(
+            fitted["_randomizer"],
+            fitted["sample_shape_"],
+            fitted["privacy_guarantee_"],
+            random_state,
+        )
+        return self._passed_on(client)
 
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
@@ -302,13 +311,13 @@ class LinearEncoder(
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the input; those seen in `fit` by default.
+            Names of the input; by default those seen in `fit`.
 
         Returns
         -------
         names : ndarray of str
-            Those of the input, or of the class and the component where the output
-            is the code.
+            The input's names, or for ``output="code"`` the class name with the number
+            of the component.
 
         Raises
         ------
@@ -317,12 +326,13 @@ class LinearEncoder(
         """
         check_is_fitted(self)
         if self.output == "code":
-            own = ClassNamePrefixFeaturesOutMixin.get_feature_names_out
-            return own(self, input_features)
+            return ClassNamePrefixFeaturesOutMixin.get_feature_names_out(
+                self, input_features
+            )
         if self._fitted_shape != (self.n_features_in_,):
             raise ValueError(
-                f"Samples of shape {self._fitted_shape} have no feature names; pass "
-                f"rows of features and tensor_shape to have them."
+                f"Samples of shape {self._fitted_shape} have no feature names. Pass "
+                f"rows of features, and their shape as `tensor_shape`."
             )
         return super().get_feature_names_out(input_features)
 
@@ -333,7 +343,7 @@ class LinearEncoder(
     _error_name = "expected task loss, as a share of the task's variance"
 
     def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
-        """Expected error as a function of epsilon; it is fitted to `X` and `y`."""
+        """Function from epsilon to the expected error; each call fits to `X`, `y`."""
 
         def error(epsilon: float) -> float:
             self.set_params(epsilon=epsilon).fit(X, y)
@@ -343,24 +353,24 @@ class LinearEncoder(
 
     @property
     def _n_steps(self) -> int:
-        """How many steps a fit takes at most."""
+        """Largest number of steps of a fit."""
         return 1
 
-    def _fitted(
+    def _learn(
         self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
     ) -> FittedCode:
-        """Encoder, decoder and noise for the task, from the fitting data."""
+        """Learn encoder, decoder and noise for the task from the fitting data."""
         white = whitening(rows)
         task = task_matrix(self.task, rows, y, white)
         problem = linear_problem(rows, task, white)
-        # Small products: threads would cost more than they save.
+        # The products are small: threads would cost more than they save.
         with one_blas_thread:
-            code, noise = self._designed(problem)
+            code, noise = self._choose_code(problem)
         on_step()
         matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
         encoder = code.encoder @ white.inverse / code.unit
         return FittedCode(
-            ClientRandomizer(white.mean, white.scale, encoder, noise.plan),
+            ClientRandomizer(white.mean, white.scale, encoder, noise.randomizer),
             AffineDecoder(matrix, white.mean - matrix @ code.centre),
             noise,
             len(code.encoder),
@@ -370,14 +380,17 @@ class LinearEncoder(
             task,
         )
 
-    def _encoder(self, problem: LinearProblem, ratio: float) -> NDArray[np.float64]:
-        """The encoder for noise of so much more variance than all of the code has.
+    def _encoding_matrix(
+        self, problem: LinearProblem, ratio: float
+    ) -> NDArray[np.float64]:
+        """Encoder for a given ratio of noise to signal.
 
         Parameters
         ----------
         problem : LinearProblem
         ratio : float
-            c; 0 for no noise.
+            c, the variance of the noise in an entry over the sum of the squared
+            scalings of the code; 0 for no noise.
 
         Returns
         -------
@@ -385,60 +398,62 @@ class LinearEncoder(
         """
         raise NotImplementedError
 
-    def _searched(
+    def _search_code(
         self,
         problem: LinearProblem,
-        noise: Callable[[int], CodeNoise],
+        noise_for: Callable[[int], CodeNoise],
         level: float | None,
     ) -> tuple[LinearCode, CodeNoise]:
-        """Code and noise, with what is free in the encoder searched for.
+        """The best code for one mechanism, and its noise.
 
         Parameters
         ----------
         problem : LinearProblem
-        noise : callable
+        noise_for : callable
             Maps a number of components to a CodeNoise.
         level : float or None
             Clip level; None to search for it.
         """
-        encoder = self._encoder(problem, 0.0)
-        chosen = noise(len(encoder))
-        return best_clip(problem, encoder, chosen, clip_levels(level)), chosen
+        encoder = self._encoding_matrix(problem, 0.0)
+        noise = noise_for(len(encoder))
+        return best_clip(problem, encoder, noise, clip_levels(level)), noise
 
-    def _improved(
+    def _refined(
         self, problem: LinearProblem, code: LinearCode, noise: CodeNoise
     ) -> LinearCode:
-        """The code, with less loss if what the search left out can lessen it."""
+        """The code after refining parameters that the search left out."""
         return code
 
-    def _designed(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
-        """Code and noise, chosen by the expected loss."""
+    def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
+        """The code and noise with the least expected loss."""
         epsilon = float(self.epsilon)
         level = None if self.clip == "auto" else float(self.clip)
         if math.isinf(epsilon):
-            encoder = self._encoder(problem, 0.0)
-            none = no_noise(len(encoder), clipped=level is not None)
+            encoder = self._encoding_matrix(problem, 0.0)
+            noise = no_noise(len(encoder), clipped=level is not None)
             if level is None:
-                return plain_code(problem, encoder, 0.0), none
-            return best_clip(problem, encoder, none, clip_levels(level)), none
+                return unclipped_code(problem, encoder, 0.0), noise
+            return best_clip(problem, encoder, noise, clip_levels(level)), noise
         if self.calibration == "published":
-            warn_of_published(stacklevel=5)
-            return published_code(problem, self._encoder, epsilon)
-        found, refusal = [], None
+            warn_published(stacklevel=5)
+            return published_code(problem, self._encoding_matrix, epsilon)
+        candidates, refusal = [], None
         for name in PURE if self.mechanism == "auto" else (self.mechanism,):
-            noise = functools.partial(
+            noise_for = functools.partial(
                 code_noise, name, epsilon=epsilon, delta=float(self.delta)
             )
             try:
-                found.append(self._searched(problem, functools.cache(noise), level))
+                candidates.append(
+                    self._search_code(problem, functools.cache(noise_for), level)
+                )
             except ValueError as error:
                 refusal = error
-        if refusal is not None and not found:
+        if refusal is not None and not candidates:
             raise refusal
-        code, chosen = min(found, key=lambda pair: pair[0].loss)
+        code, noise = min(candidates, key=lambda pair: pair[0].loss)
         if level is None:
-            code = self._improved(problem, code, chosen)
-        return code, chosen
+            code = self._refined(problem, code, noise)
+        return code, noise
 
     def _guarantee(self, mechanism: str, event: "DpEvent") -> PrivacyGuarantee:
         return encoder_guarantee(
@@ -460,15 +475,15 @@ class LinearEncoder(
             return self._guarantee(self.mechanism, PureDpEvent(float(self.epsilon)))
         if not hasattr(fitted, "sample_shape_"):
             return super()._planned_guarantee(fitted)
-        # The number of components is chosen in the fit: the most noise is that of
-        # the most, and so is the residual.
+        # `fit` chooses the number of components. The event that covers every choice
+        # has the noise of one component and the residual of the largest number.
         epsilon, delta = float(self.epsilon), float(self.delta)
-        few, many = (
+        fewest, most = (
             code_noise("gaussian", n, epsilon, delta).event.events
             for n in (1, math.prod(fitted.sample_shape_))
         )
-        planned = self._guarantee("gaussian", dp_event.ComposedDpEvent(many))
-        event = dp_event.ComposedDpEvent([few[0], many[1]])
+        planned = self._guarantee("gaussian", dp_event.ComposedDpEvent(most))
+        event = dp_event.ComposedDpEvent([fewest[0], most[1]])
         return PrivacyGuarantee.of(
             event, delta=delta, unit=planned.unit, relation=planned.relation,
             statement=planned.statement, source=planned.source,
@@ -477,7 +492,7 @@ class LinearEncoder(
     def _unprotected(self) -> list[str]:
         return [
             *super()._unprotected(),
-            f"What {type(self).__name__} learned in its fit (encoder, decoder, clip "
-            f"radius, expected loss): fit it to public data or to those of people who "
-            f"consent.",
+            f"{type(self).__name__} does not protect its fitting data: encoder, "
+            f"decoder, clip radius and expected loss are learned from them without "
+            f"noise. Fit it to public data, or to data of people who consent.",
         ]

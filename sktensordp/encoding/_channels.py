@@ -1,8 +1,8 @@
-"""Channels: the noise that codes meet, as functions of draws, with gradients.
+"""Channels: how training adds noise to codes, with gradients.
 
-Training needs noise that is a smooth function of the code. Plain floats will do:
-the training data's codes are not released. What is released at a person's side is
-randomised by the package's mechanisms.
+A channel computes a noisy code as a smooth function of the code and of drawn noise, so
+that training can differentiate it. It uses plain floats, because training releases no
+codes; the client randomises with the package's mechanisms instead.
 """
 
 import math
@@ -19,19 +19,19 @@ from ._linear import code_norms
 
 __all__ = ["BallChannel", "OpenChannel", "SphereChannel", "code_channel", "cosines"]
 
-# Logarithm of the least share of the sphere whose inverse is within floats.
+# Below this log share of the sphere, its inverse is out of reach of floats.
 _LEAST_LOG_MASS = -600.0
 
 
 def _strata(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Uniform variates in (0, 1), one in each of `size` parts, in random order."""
+    """Uniform variates in (0, 1), one in each of `size` strata, in random order."""
     return (rng.permutation(size) + rng.uniform(1e-12, 1.0, size)) / size
 
 
 def cosines(
     design: PrivUnitDesign, size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines <u, v> as PrivUnit draws them, stratified, and their sines.
+    """Stratified draws of PrivUnit's cosine <u, v>, with their sines.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ def cosines(
     half = (design.dimension - 1) / 2
     inside = _strata(size, rng) < expit(design.log_odds)
     uniform = _strata(size, rng)
-    # Share of the sphere's area beyond the cosine.
     mass = math.exp(design.log_mass)
+    # Share of the sphere's area beyond the cosine that is drawn.
     beyond = np.where(inside, uniform * mass, mass + uniform * (1 - mass))
     below = beyond > 0.5
     square = betaincinv(
@@ -63,16 +63,16 @@ def cosines(
 
 @dataclass(frozen=True)
 class SphereChannel:
-    """PrivUnit: a code e is the unit vector u = e / |e|, and v / m is released.
+    """PrivUnit: a code e becomes the unit vector u = e / |e|, and v / m is released.
 
-    A draw x around an anchor a is turned to one around u by the reflection that
-    takes a to u, which moves nothing orthogonal to both but its sign:
-    (a + u) (a + u)^T x / (1 + <a, u>) - x.
+    Noise is drawn around a random anchor a. A reflection takes a to u, and so turns a
+    draw x around a into one around u. It only changes the sign of vectors orthogonal to
+    both: (a + u) (a + u)^T x / (1 + <a, u>) - x.
 
     Attributes
     ----------
     design : PrivUnitDesign
-        Of the dimension of e.
+        Its dimension is that of e.
     """
 
     design: PrivUnitDesign
@@ -80,38 +80,40 @@ class SphereChannel:
 
     @property
     def n_outputs(self) -> int:
-        """Numbers in a code and in what is released."""
+        """Number of entries of a code and of its release."""
         return self.design.dimension
 
     @property
     def n_components(self) -> int:
-        """Dimension of the sphere that codes are on."""
+        """Dimension of the sphere on which codes lie."""
         return self.design.dimension - 1
 
     @property
     def variance(self) -> float:
-        """Variance of each released number."""
+        """Variance of each released entry."""
         return self.design.variance
 
     @property
     def spread(self) -> float:
-        """Root mean square of a released number, over all units."""
+        """Root mean square of a released entry, over all unit vectors."""
         return math.sqrt(self.variance + 1 / self.n_outputs)
 
     def draw(
         self, size: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Noise for codes (size, D): anchors, and draws around them."""
-        cosine, sine = (part[:, np.newaxis] for part in cosines(self.design, size, rng))
-        anchor, other = rng.normal(size=(2, size, self.n_outputs))
+        """Noise for codes of shape (size, D): anchors, and draws around them."""
+        cosine, sine = (
+            column[:, np.newaxis] for column in cosines(self.design, size, rng)
+        )
+        anchor, orthogonal = rng.normal(size=(2, size, self.n_outputs))
         anchor /= code_norms(anchor, 2)[:, np.newaxis]
-        other -= np.sum(anchor * other, axis=1, keepdims=True) * anchor
-        other /= code_norms(other, 2)[:, np.newaxis]
-        drawn = (cosine * anchor + sine * other) / self.design.scale
-        return anchor, drawn
+        orthogonal -= np.sum(anchor * orthogonal, axis=1, keepdims=True) * anchor
+        orthogonal /= code_norms(orthogonal, 2)[:, np.newaxis]
+        draws = (cosine * anchor + sine * orthogonal) / self.design.scale
+        return anchor, draws
 
     def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
-        """U = e / |e|; the last axis for the code zero."""
+        """Unit vectors u = e / |e|; the last axis for the code zero."""
         largest = np.abs(codes).max(axis=1, keepdims=True)
         units = codes / np.where(largest > 0, largest, 1.0)
         units[largest[:, 0] == 0, -1] = 1.0
@@ -123,42 +125,42 @@ class SphereChannel:
         codes: NDArray[np.float64],
         noise: tuple[NDArray[np.float64], NDArray[np.float64]],
     ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], ...]]:
-        """What is released, and what `backward` needs of it."""
-        anchor, drawn = noise
+        """Released codes, and the intermediate results that `backward` needs."""
+        anchor, draws = noise
         units = self.inputs(codes)
         middle = anchor + units
-        room = np.maximum(1 + np.sum(anchor * units, axis=1, keepdims=True), 1e-12)
-        share = np.sum(middle * drawn, axis=1, keepdims=True) / room
-        return share * middle - drawn, (units, middle, room, share)
+        scale = np.maximum(1 + np.sum(anchor * units, axis=1, keepdims=True), 1e-12)
+        weight = np.sum(middle * draws, axis=1, keepdims=True) / scale
+        return weight * middle - draws, (units, middle, scale, weight)
 
     def backward(
         self,
         codes: NDArray[np.float64],
         noise: tuple[NDArray[np.float64], NDArray[np.float64]],
-        kept: Any,
+        saved: Any,
         slopes: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Gradient with respect to the codes, given the one of what is released."""
-        anchor, drawn = noise
-        units, middle, room, share = kept
-        along = np.sum(slopes * middle, axis=1, keepdims=True) / room
-        moved = share * slopes + along * (drawn - share * anchor)
-        moved -= np.sum(moved * units, axis=1, keepdims=True) * units
-        return moved / np.maximum(code_norms(codes, 2), 1e-150)[:, np.newaxis]
+        """Gradient in the codes, given `slopes`, the gradient in the released codes."""
+        anchor, draws = noise
+        units, middle, scale, weight = saved
+        along = np.sum(slopes * middle, axis=1, keepdims=True) / scale
+        gradient = weight * slopes + along * (draws - weight * anchor)
+        gradient -= np.sum(gradient * units, axis=1, keepdims=True) * units
+        return gradient / np.maximum(code_norms(codes, 2), 1e-150)[:, np.newaxis]
 
 
 @dataclass(frozen=True)
 class BallChannel:
-    """Added noise: codes are scaled into the unit ball of a norm.
+    """Added noise, after codes are scaled into the unit ball of a norm.
 
     Attributes
     ----------
     name : {"laplace", "l2", "gaussian", "none"}
-        Law of the noise; "l2" has density exp(-|y| / s).
+        Distribution of the noise; "l2" has density exp(-|y| / s).
     n_outputs : int
-        Numbers in a code.
+        Number of entries of a code.
     variance : float
-        Of the noise in each.
+        Of the noise in each entry.
     order : {1, 2}
         Of the norm.
     """
@@ -170,16 +172,16 @@ class BallChannel:
 
     @property
     def n_components(self) -> int:
-        """Dimension of the ball that codes are in."""
+        """Dimension of the ball that holds the codes."""
         return self.n_outputs
 
     @property
     def spread(self) -> float:
-        """Root mean square of a released number, at most."""
+        """Largest root mean square of a released entry."""
         return math.sqrt(self.variance + 1 / self.n_outputs)
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Noise for codes (size, Z)."""
+        """Noise for codes of shape (size, Z)."""
         full = (size, self.n_outputs)
         if self.name == "laplace":
             return rng.laplace(size=full) * math.sqrt(self.variance / 2)
@@ -191,23 +193,23 @@ class BallChannel:
         return noise * math.sqrt(self.variance)
 
     def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Codes in the ball."""
+        """Codes moved into the ball."""
         return codes / np.maximum(code_norms(codes, self.order), 1.0)[:, np.newaxis]
 
     def forward(
         self, codes: NDArray[np.float64], noise: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], None]:
-        """What is released, and what `backward` needs of it."""
+        """Released codes, and None since `backward` needs nothing else."""
         return self.inputs(codes) + noise, None
 
     def backward(
         self,
         codes: NDArray[np.float64],
         noise: NDArray[np.float64],
-        kept: Any,
+        saved: Any,
         slopes: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Gradient with respect to the codes, given that of what is released."""
+        """Gradient in the codes, given `slopes`, the gradient in the released codes."""
         norms = code_norms(codes, self.order)[:, np.newaxis]
         size = np.maximum(norms, 1.0)
         normal = np.sign(codes) if self.order == 1 else codes / size
@@ -217,16 +219,16 @@ class BallChannel:
 
 @dataclass(frozen=True)
 class OpenChannel:
-    """Laplace noise added to codes that nothing bounds, as published.
+    """Added Laplace noise on codes without a bound, as published.
 
     Attributes
     ----------
     n_outputs : int
-        Numbers in a code.
+        Number of entries of a code.
     sensitivity : float
-        L1 distance of two codes that the noise stands for.
+        L1 distance of two codes for which the noise is calibrated.
     epsilon : float
-        That it is to keep, for such codes.
+        That the noise keeps for codes within that distance.
     """
 
     n_outputs: int
@@ -237,55 +239,55 @@ class OpenChannel:
 
     @property
     def n_components(self) -> int:
-        """Dimension of the space that codes are in."""
+        """Dimension of the space of codes."""
         return self.n_outputs
 
     @property
     def variance(self) -> float:
-        """Variance of the noise in each number."""
+        """Variance of the noise in each entry."""
         return 2 * (self.sensitivity / self.epsilon) ** 2
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Noise for codes (size, Z)."""
+        """Noise for codes of shape (size, Z)."""
         scale = self.sensitivity / self.epsilon
         return rng.laplace(scale=scale, size=(size, self.n_outputs))
 
     def inputs(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Codes as they are."""
+        """Codes, unchanged."""
         return codes
 
     def forward(
         self, codes: NDArray[np.float64], noise: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], None]:
-        """What is released; nothing else is needed by `backward`."""
+        """Released codes, and None since `backward` needs nothing else."""
         return codes + noise, None
 
     def backward(
         self,
         codes: NDArray[np.float64],
         noise: NDArray[np.float64],
-        kept: Any,
+        saved: Any,
         slopes: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Gradient with respect to the codes: that of what is released."""
+        """Gradient in the codes, equal to that in the released codes."""
         return slopes
 
 
 def code_channel(noise: CodeNoise, n_components: int) -> SphereChannel | BallChannel:
-    """The channel of a mechanism that codes are released by.
+    """The channel that imitates a mechanism in training.
 
     Parameters
     ----------
     noise : CodeNoise
-        Of codes with `n_components` entries.
+        For codes with `n_components` entries.
     n_components : int
-        Z; PrivUnit's codes have one number more.
+        Z; PrivUnit's codes have one entry more.
 
     Returns
     -------
     channel : SphereChannel or BallChannel
     """
     if noise.name == "privunit":
-        plan: Any = noise.plan
-        return SphereChannel(plan.cap.design)
+        lifted: Any = noise.randomizer
+        return SphereChannel(lifted.cap.design)
     return BallChannel(noise.name, n_components, noise.variance, noise.order)

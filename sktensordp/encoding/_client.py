@@ -1,4 +1,4 @@
-"""The part of a fitted encoder that runs where a person's data are."""
+"""The client half of a fitted encoder, which runs where a person's data are."""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._client import Client
 from .._random import NoiseStreams
 from .._validation import check_numeric
-from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
 from ._whitening import standardized
@@ -19,12 +19,12 @@ __all__ = ["ClientRandomizer", "EncoderClient"]
 
 @dataclass(frozen=True)
 class ClientRandomizer:
-    """Encode, clip and randomise: all that is done with a sample.
+    """Encodes, clips and randomises samples.
 
     Attributes
     ----------
     mean, scale : ndarray of shape (n,)
-        What standardises the entries of a sample.
+        Standardise the entries of a sample.
     matrix : ndarray of shape (Z, n)
         Encoder of a standardised sample, in units of the clip radius.
     noise : object
@@ -51,22 +51,23 @@ class ClientRandomizer:
         -------
         noisy : ndarray of shape (n_samples, Z), of the type of `rows`
         """
-        # Numbers however large end in the ball: no product is NaN.
+        # `standardized` limits entries, so that the product has no NaN.
         codes = standardized(rows, self.mean, self.scale) @ self.matrix.T
         noisy = self.noise.randomize(codes, streams)
         return noisy.astype(rows.dtype, copy=False)
 
 
-class EncoderClient(PrivateEstimatorMixin):
-    """What runs at a person's side: from samples to what may leave the device.
+class EncoderClient(Client):
+    """Turns samples into noisy codes on a person's device.
 
-    An encoder's `client` makes it. It holds the encoding matrix, the clip radius and
-    the noise, and neither fitting data nor the decoder; pickle it to ship it.
+    Get one from an encoder's `client` method, and pickle it to ship it. It holds the
+    encoding matrix, the clip radius and the noise, but neither fitting data nor the
+    decoder.
 
     Parameters
     ----------
-    plan : ClientRandomizer
-        What is done with a sample.
+    randomizer : ClientRandomizer or LearnedRandomizer
+        Encodes, clips and randomises a sample.
     sample_shape : tuple of int
         Shape of a sample.
     guarantee : PrivacyGuarantee
@@ -91,20 +92,15 @@ class EncoderClient(PrivateEstimatorMixin):
     (1, 1)
     """
 
-    _released_by = "privatize"
-
     def __init__(
         self,
-        plan: ClientRandomizer,
+        randomizer: Any,
         sample_shape: tuple[int, ...],
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
-        self.plan = plan
+        super().__init__(randomizer, guarantee, random_state)
         self.sample_shape = sample_shape
-        self.random_state = random_state
-        self.privacy_guarantee_ = guarantee
-        self._count_releases()
 
     def __repr__(self) -> str:
         guarantee = self.privacy_guarantee_
@@ -114,12 +110,12 @@ class EncoderClient(PrivateEstimatorMixin):
         )
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Noisy codes of samples, with fresh noise at every call.
+        """Release noisy codes of samples, with fresh noise at every call.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples as the encoder's `fit` took them, or as rows; finite.
+            Finite samples, in the shape that the encoder's `fit` took or as rows.
 
         Returns
         -------
@@ -128,11 +124,14 @@ class EncoderClient(PrivateEstimatorMixin):
         Raises
         ------
         ValueError
-            Before anything is drawn: if `X` has another shape, or NaN or infinite
-            values.
+            If `X` has another shape, or holds NaN or infinity; nothing has been drawn
+            then.
         """
-        check_numeric(X, "X")
-        array = np.asarray(X, order="C")
+        return self._privatize(X)
+
+    def _checked(self, data: Any) -> NDArray[np.floating]:
+        check_numeric(data, "X")
+        array = np.asarray(data, order="C")
         if array.dtype != np.float32:
             with np.errstate(over="ignore"):
                 array = array.astype(float)
@@ -144,5 +143,4 @@ class EncoderClient(PrivateEstimatorMixin):
             )
         if not np.all(np.isfinite(array)):
             raise ValueError("X must not contain NaN or infinity.")
-        with self._release(self.privacy_guarantee_) as streams:
-            return self.plan.randomize(array.reshape(len(array), -1), streams)
+        return array.reshape(len(array), -1)

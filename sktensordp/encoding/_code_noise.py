@@ -1,4 +1,4 @@
-"""The mechanisms that a code in the unit ball is released by."""
+"""The mechanisms that release a code in the unit ball."""
 
 import math
 from dataclasses import dataclass
@@ -17,18 +17,25 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._knorm import KNormLattice, knorm_lattice
 from ._linear import code_norms
 
-__all__ = ["PURE", "BallNoise", "CodeNoise", "code_noise", "fixed_noise", "no_noise"]
+__all__ = [
+    "PURE",
+    "BallNoise",
+    "CodeNoise",
+    "code_noise",
+    "no_noise",
+    "published_noise",
+]
 
 PURE = ("laplace", "l2", "privunit")
 
 _EPS = float(np.finfo(float).eps)
-# Entries of a code beyond this are moved to it, so that no square overflows.
+# Entries of a code are clipped to this, so that no square overflows.
 _HUGE = 1e140
 
 
 @dataclass(frozen=True)
 class BallNoise:
-    """Codes moved into the unit ball of a norm, plus noise on a lattice.
+    """Moves codes into the unit ball of a norm and adds noise on a lattice.
 
     Attributes
     ----------
@@ -48,7 +55,7 @@ class BallNoise:
         Parameters
         ----------
         samples : ndarray of shape (n_samples, Z), float64
-            Any numbers, also infinite ones; not NaN.
+            Any numbers including infinity, but not NaN.
         streams : NoiseStreams
 
         Returns
@@ -69,30 +76,30 @@ class BallNoise:
 
 @dataclass(frozen=True)
 class CodeNoise:
-    """One way to release codes, and what it does.
+    """A mechanism for codes in the unit ball.
 
     Attributes
     ----------
     name : str
-    plan : BallNoise, AddedNoise, LiftedRelease or Clipping
-        Its `randomize` releases codes.
+    randomizer : BallNoise, AddedNoise, LiftedRelease or Clipping
+        Its `randomize` clips codes and releases them.
     event : dp_accounting.DpEvent
-        What one release of a code is, for accounting.
+        Of the release of one code, for accounting.
     variance : float
-        Of the noise in an entry, whatever the code; the ball has radius 1.
+        Of the noise in an entry, the same for every code; the ball has radius 1.
     order : {1, 2}
-        Of the norm that codes are clipped by.
+        Of the norm in which codes are clipped.
     """
 
     name: str
-    plan: BallNoise | AddedNoise | LiftedRelease | Clipping
+    randomizer: BallNoise | AddedNoise | LiftedRelease | Clipping
     event: Any
     variance: float
     order: int
 
 
 def code_noise(name: str, n_entries: int, epsilon: float, delta: float) -> CodeNoise:
-    """A mechanism for codes in the unit ball.
+    """A mechanism for codes in the unit ball that keeps epsilon and delta.
 
     Parameters
     ----------
@@ -100,7 +107,7 @@ def code_noise(name: str, n_entries: int, epsilon: float, delta: float) -> CodeN
     n_entries : int
         Z.
     epsilon, delta : float
-        To keep; only "gaussian" makes use of delta.
+        Budget of a release; only "gaussian" uses delta.
 
     Returns
     -------
@@ -109,39 +116,40 @@ def code_noise(name: str, n_entries: int, epsilon: float, delta: float) -> CodeN
     Raises
     ------
     ValueError
-        If the mechanism cannot keep them.
+        If the mechanism cannot keep the budget.
     """
     from ..privacy.accounting._events import PureDpEvent
 
-    plan: BallNoise | AddedNoise | LiftedRelease
     ball = SensitivitySet(n_entries, norm_bound=1.0)
     if name == "gaussian":
         if not delta > 0:
-            raise ValueError("mechanism='gaussian' needs a delta > 0.")
+            raise ValueError("mechanism='gaussian' needs delta > 0; pass `delta`.")
         sigma = ball.l2 / gaussian_mu(epsilon, delta)
-        found = diagonal_noise(ball, sigma, epsilon, delta, rescale=True)
-        variance = float(found.lattice.sigma) ** 2
-        plan = AddedNoise(ball, found.lattice)
-        return CodeNoise(name, plan, found.event, variance, 2)
+        gaussian = diagonal_noise(ball, sigma, epsilon, delta, rescale=True)
+        variance = float(gaussian.lattice.sigma) ** 2
+        added = AddedNoise(ball, gaussian.lattice)
+        return CodeNoise(name, added, gaussian.event, variance, 2)
     if name == "laplace":
         laplace = laplace_lattice(
             -math.inf, math.inf, epsilon, n_cells=n_entries, l1=ball.diameter
         )
         event = PureDpEvent(laplace.epsilon)
-        plan = BallNoise(1, laplace)
-        return CodeNoise(name, plan, event, laplace.noise_variance, 1)
+        return CodeNoise(name, BallNoise(1, laplace), event, laplace.noise_variance, 1)
     if name == "l2":
         knorm = knorm_lattice(n_entries, epsilon)
         event = PureDpEvent(knorm.epsilon)
         return CodeNoise(name, BallNoise(2, knorm), event, knorm.variance, 2)
     cap = _largest_cap(n_entries + 1, epsilon)
-    plan = LiftedRelease(ball, 0.0, 1.0, cap)
     event = PureDpEvent(cap.epsilon)
-    return CodeNoise(name, plan, event, cap.design.variance, 2)
+    lifted = LiftedRelease(ball, 0.0, 1.0, cap)
+    return CodeNoise(name, lifted, event, cap.design.variance, 2)
 
 
 def _largest_cap(dimension: int, epsilon: float) -> CalibratedCap:
-    """PrivUnit; in few dimensions it cannot spend a very large epsilon."""
+    """PrivUnit with the largest epsilon that it can spend, at most `epsilon`.
+
+    In few dimensions PrivUnit cannot spend a very large epsilon.
+    """
     while True:
         try:
             return calibrated_cap(dimension, epsilon)
@@ -151,33 +159,33 @@ def _largest_cap(dimension: int, epsilon: float) -> CalibratedCap:
         epsilon *= 0.8
 
 
-def fixed_noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
-    """Laplace noise for codes that are not clipped, as published.
+def published_noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
+    """The paper's Laplace noise, for codes that are not clipped.
 
     Parameters
     ----------
     n_entries : int
     epsilon : float
     sensitivity : float
-        L1 distance of two codes that the noise stands for.
+        L1 distance of two codes for which the noise is calibrated.
 
     Returns
     -------
     noise : CodeNoise
-        Of no finite epsilon for arbitrary codes.
+        No finite epsilon holds for arbitrary codes.
     """
     from dp_accounting import dp_event
 
     lattice = laplace_lattice(
         -math.inf, math.inf, epsilon, n_cells=n_entries, l1=sensitivity
     )
-    plan = AddedNoise(SensitivitySet(n_entries), lattice)
+    added = AddedNoise(SensitivitySet(n_entries), lattice)
     event = dp_event.NonPrivateDpEvent()
-    return CodeNoise("laplace", plan, event, lattice.noise_variance, 1)
+    return CodeNoise("laplace", added, event, lattice.noise_variance, 1)
 
 
 def no_noise(n_entries: int, *, clipped: bool) -> CodeNoise:
-    """Codes as they are, or clipped to the unit ball: what epsilon = inf leaves."""
+    """For epsilon = inf: codes without noise, clipped to the unit ball or as is."""
     from dp_accounting import dp_event
 
     domain = SensitivitySet(n_entries, norm_bound=1.0 if clipped else None)

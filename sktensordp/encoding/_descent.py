@@ -1,9 +1,9 @@
-"""Descent on the code's scaling, where the code is clipped.
+"""Descent on the scaling of a clipped code.
 
-Propositions 2 to 4 are for codes that are not clipped. With clipping, their scaling is
-where a descent on the exact loss begins. The decoder is the best one for every
-scaling, so that the gradient is that of the loss with the decoder held. (A descent on
-all entries of the encoder fits better and loses more on new samples.)
+Propositions 2 to 4 assume codes that are not clipped. With clipping, a descent on the
+exact loss starts from their scaling. Every scaling has the best decoder, so that the
+gradient of the loss is the gradient with the decoder fixed. (A descent on all entries
+of the encoder fits the data better, and loses more on new samples.)
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from ._linear import code_norms
 __all__ = ["descend", "loss_and_gradient"]
 
 _MOST_STEPS = 40
-# The descent ends with a step that lessens the loss by a smaller share.
+# The descent ends when a step lowers the loss by a smaller share.
 _TOLERANCE = 1e-5
 _LEAST_LOSS = 1e-300
 
@@ -27,12 +27,12 @@ def loss_and_gradient(
     order: int,
     variance: float,
 ) -> tuple[float, NDArray[np.float64]]:
-    """Loss of the code clipped to the unit ball, and its gradient.
+    """Loss of a code clipped to the unit ball, and its gradient.
 
     Parameters
     ----------
     scaling : ndarray of shape (Z,)
-        sigma: the code is sigma times the first scores.
+        sigma: the code is sigma times the first Z scores.
     scores : ndarray of shape (n_samples, k)
         Q^T h.
     values : ndarray of shape (k,)
@@ -53,13 +53,13 @@ def loss_and_gradient(
     norms = np.maximum(code_norms(codes, order), 1.0)[:, np.newaxis]
     normals = np.sign(codes) if order == 1 else codes / norms
     clipped = codes / norms
-    away = clipped - clipped.mean(axis=0)
-    second = away.T @ away / n_samples + variance * np.eye(n_components)
-    decoder = np.linalg.solve(second, away.T @ scores / n_samples)
-    missing = away @ decoder - scores
-    loss = np.square(missing).mean(axis=0) @ values
+    centred = clipped - clipped.mean(axis=0)
+    covariance = centred.T @ centred / n_samples + variance * np.eye(n_components)
+    decoder = np.linalg.solve(covariance, centred.T @ scores / n_samples)
+    error = centred @ decoder - scores
+    loss = np.square(error).mean(axis=0) @ values
     loss += variance * np.square(decoder).sum(axis=0) @ values
-    slope = (missing * (2 / n_samples * values)) @ decoder.T
+    slope = (error * (2 / n_samples * values)) @ decoder.T
     slope -= slope.mean(axis=0)
     inwards = np.where(norms > 1, np.sum(slope * clipped, axis=1, keepdims=True), 0.0)
     slope = (slope - normals * inwards) / norms
@@ -73,7 +73,7 @@ def descend(
     order: int,
     variance: float,
 ) -> NDArray[np.float64]:
-    """A scaling with less loss than the one that it begins with.
+    """Descend from a scaling to one with less loss.
 
     Parameters
     ----------
@@ -89,18 +89,18 @@ def descend(
     def objective(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         sigma = np.exp(logs)
         loss, gradient = loss_and_gradient(sigma, scores, values, order, variance)
-        # Nothing is lost where there is no noise to speak of.
+        # Without noise to speak of the loss may be zero, which has no logarithm.
         loss = max(loss, _LEAST_LOSS)
         return np.log(loss), gradient * sigma / loss
 
-    begin = np.log(scaling)
-    # A factor of a thousand either way is more than clipping can call for.
-    found = minimize(
+    start = np.log(scaling)
+    # A factor of a thousand either way is more than clipping can require.
+    result = minimize(
         objective,
-        begin,
+        start,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(one - 7, one + 7) for one in begin],
+        bounds=[(log - 7, log + 7) for log in start],
         options={"maxiter": _MOST_STEPS, "ftol": _TOLERANCE},
     )
-    return np.exp(found.x)
+    return np.exp(result.x)

@@ -1,4 +1,4 @@
-"""What one call of an encoder guarantees."""
+"""The guarantee of one call of an encoder."""
 
 import math
 from typing import TYPE_CHECKING
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
 
 __all__ = ["encoder_guarantee"]
 
-# What is said of each mechanism, and the theorem that it rests on.
+# How each mechanism releases a code, and the theorem that the guarantee rests on.
 _MECHANISMS = {
     "laplace": (
-        "discrete Laplace noise on a public lattice",
+        "with discrete Laplace noise on a public lattice",
         "Dwork, McSherry, Nissim and Smith (2006), Proposition 1",
     ),
     "l2": (
-        "K-norm noise on a public lattice",
+        "with K-norm noise on a public lattice",
         "Hardt and Talwar (2010), Theorem 4.3",
     ),
     "gaussian": (
-        "Gaussian noise on a public lattice",
+        "with Gaussian noise on a public lattice",
         "Balle and Wang (2018), Theorem 8",
     ),
     "privunit": (
-        "PrivUnit's direction of a lattice point",
+        "by PrivUnit, as the direction of a lattice point",
         "Bhowmick et al. (2018), Theorem 1",
     ),
     "auto": (
-        "Laplace, K-norm or PrivUnit noise, chosen in the fit",
+        "with Laplace, K-norm or PrivUnit noise, as `fit` chooses",
         "Dwork et al. (2006); Hardt and Talwar (2010); Bhowmick et al. (2018)",
     ),
 }
@@ -43,41 +43,43 @@ def encoder_guarantee(
     Parameters
     ----------
     mechanism : str
-        That is taken; "auto" before it is known.
+        The mechanism; "auto" before `fit` has chosen it.
     event : dp_accounting.DpEvent
-        What one release of a code is.
+        Of the release of one code.
     epsilon, delta : float
-        That were asked for.
+        Requested.
     calibration : {"sound", "published"}
 
     Returns
     -------
     guarantee : PrivacyGuarantee
     """
-    call = "One call of transform or privatize, for each sample"
+    call = "One call of transform or privatize releases, for each sample"
     if math.isinf(epsilon):
         return PrivacyGuarantee.of(
             event,
             unit="sample",
-            statement=f"{call}: its code without noise (epsilon = inf).",
+            statement=f"{call}, its code without noise (epsilon = inf).",
             source="not private",
         )
     if calibration == "published":
         return PrivacyGuarantee.of(
             event,
             unit="sample",
-            statement=f"{call}: its code plus Laplace noise for the largest distance "
-            f"of two codes in the fitting data; another sample's may lie anywhere.",
+            statement=f"{call}, its code with Laplace noise for the largest distance "
+            f"between two codes of the fitting data. Codes of other samples may lie "
+            f"anywhere.",
             source="Cheng, Tang and Chinchali (2022), Theorem 1, corrected",
             claimed=(epsilon, 0.0),
         )
-    name, source = _MECHANISMS[mechanism]
+    release, source = _MECHANISMS[mechanism]
     return PrivacyGuarantee(
         epsilon=epsilon,
         delta=delta if mechanism == "gaussian" else 0.0,
         event=event,
         unit="sample",
-        statement=f"{call}, whatever numbers it holds: its code, moved into a "
-        f"ball or onto a sphere fixed in the fit, and {name}. Every call spends again.",
+        statement=f"{call}, a noisy code. The sample may hold any numbers: its code is "
+        f"moved into a ball or onto a sphere fixed in fit, and released {release}. "
+        f"Every call spends again.",
         source=source,
     )

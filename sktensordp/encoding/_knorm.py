@@ -1,11 +1,12 @@
 """Noise of density exp(-|y| / s) on a lattice: pure privacy on a Euclidean ball.
 
-The K-norm mechanism of Hardt and Talwar (2010) for the Euclidean norm. The code is
-moved to a lattice point k towards zero, which makes no norm larger, and the integers
-N = rint(y / step) are added, y having that density. The law of N is a sum of the
-density over a cell, and cells are translates of one another, so that the loss of
-ideal draws is the distance of two k over s, exactly. What a draw's floating-point
-errors add is computed by `KNormLattice.residual`; doc/encoding.md has the proof.
+This is the K-norm mechanism of Hardt and Talwar (2010) for the Euclidean norm. It
+moves the code towards zero to a lattice point k, which makes no norm larger. It then
+draws y from that density and adds the integers N = rint(y / step). The distribution of
+N integrates the density over a cell, and the cells are translates of one another.
+Hence the privacy loss of ideal draws is exactly the distance of the two k over s.
+`KNormLattice.residual` bounds what floating-point errors add; doc/encoding.md has the
+proof.
 """
 
 import math
@@ -20,14 +21,14 @@ from ..noise._lattice import _dense_normal, _dense_uniform, _power_of_two_step
 __all__ = ["KNormLattice", "knorm_lattice"]
 
 _EPS = float(np.finfo(float).eps)
-# NumPy's normals, with a dense tail, are within 2^-46 (1 + |z|) of ideal ones z.
-_OF_NORMALS = 2.0**-46
+# NumPy's normals, with a dense tail, are within 2^-46 (1 + |z|) of ideal normals z.
+_NORMAL_ERROR = 2.0**-46
 # The step is 2^-10 of the smaller of the noise's scale and the ball's radius.
 _FINENESS = 10
-# A radius of the noise is redrawn with at most this probability.
+# Largest probability that a draw is repeated because its radius is too large.
 _TAIL = 1e-26
 _SMALLEST_EPSILON = 1e-100
-# Relative errors of all that is computed here of epsilon.
+# Bound on the relative errors in the computation of epsilon.
 _ROUNDING = 1e-9
 
 
@@ -55,7 +56,7 @@ class KNormLattice:
 
     @property
     def diameter(self) -> float:
-        """Of the ball, its clipping's rounding errors included."""
+        """Diameter of the ball, including the rounding errors of clipping."""
         return 2 * (1 + (self.n_entries + 8) * _EPS)
 
     @property
@@ -65,60 +66,60 @@ class KNormLattice:
 
     @property
     def _reach(self) -> int:
-        """Norm of a released point at most, in steps; draws beyond are repeated."""
+        """Largest norm of a released point, in steps; larger draws are repeated."""
         tail = float(gammainccinv(self.n_entries, _TAIL)) * self.scale
         return math.ceil((tail + 1) / self.step + math.sqrt(self.n_entries))
 
     @property
     def residual(self) -> float:
-        """What the law of a release has to answer for beyond that of ideal draws."""
+        """Bound on the privacy loss beyond that of ideal draws."""
         n, root = self.n_entries, math.sqrt(self.n_entries)
         largest = (self._reach + 2 * root) * self.step + self.diameter
-        relative = 8 * _OF_NORMALS + 4 * (32 + math.log2(n)) * _EPS
-        moved = 1.01 * (relative * largest + n * _EPS * self.scale)
-        change = 2 * moved / self.step
+        relative = 8 * _NORMAL_ERROR + 4 * (32 + math.log2(n)) * _EPS
+        error = 1.01 * (relative * largest + n * _EPS * self.scale)
+        change = 2 * error / self.step
         if change >= 1:
             return math.inf
-        cell = -n * math.log1p(-change) + root * moved / self.scale
+        cell = -n * math.log1p(-change) + root * error / self.scale
         length = 2.0**-40 * root
         return 2 * (cell + length) + 2 * float(gammaincc(n, gammainccinv(n, _TAIL)))
 
     def randomize(
         self, values: NDArray[np.floating], bits: np.random.BitGenerator
     ) -> NDArray[np.float64]:
-        """Points of the unit ball plus noise.
+        """Add noise to points of the unit ball.
 
         Parameters
         ----------
         values : ndarray of shape (n, n_entries), float64
-            In the unit ball, up to the clipping's rounding errors.
+            In the unit ball, up to the rounding errors of clipping.
         bits : bit generator
-            Source of 64-bit words.
+            Yields 64-bit words.
 
         Returns
         -------
         noisy : ndarray of shape (n, n_entries)
         """
-        # The sign of a zero would tell from which side a value was rounded.
+        # + 0.0 removes the sign of zeros, which reveals the side of the rounded value.
         index = np.trunc(values / self.step) + 0.0
-        left = np.arange(len(index))
+        pending = np.arange(len(index))
         noisy = np.empty_like(index)
-        while left.size:
-            noise, accepted = self._draw(left.size, bits)
-            found = index[left] + noise
-            accepted &= np.square(found).sum(axis=1) <= float(self._reach) ** 2
-            noisy[left[accepted]] = found[accepted]
-            left = left[~accepted]
+        while pending.size:
+            noise, accepted = self._draw(pending.size, bits)
+            points = index[pending] + noise
+            accepted &= np.square(points).sum(axis=1) <= float(self._reach) ** 2
+            noisy[pending[accepted]] = points[accepted]
+            pending = pending[~accepted]
         noisy *= self.step
         return noisy
 
     def _draw(
         self, size: int, bits: np.random.BitGenerator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Rounded noise in steps, and which rows of it are good.
+        """Rounded noise in steps, and which of its rows to accept.
 
-        A radius with a gamma law, and the direction of normals, which loses digits
-        only where their length is small.
+        The radius has a gamma distribution, and the direction is that of normals. Rows
+        of short normals are rejected: rounding costs their direction digits.
         """
         n = self.n_entries
         normal = _dense_normal(bits, size * n).reshape(size, n)
@@ -143,7 +144,7 @@ def knorm_lattice(n_entries: int, epsilon: float) -> KNormLattice:
     Returns
     -------
     lattice : KNormLattice
-        Of epsilon at most `epsilon`.
+        Its epsilon is at most `epsilon`.
 
     Raises
     ------
@@ -151,7 +152,9 @@ def knorm_lattice(n_entries: int, epsilon: float) -> KNormLattice:
         If the sampler's residual would take more than half of `epsilon`.
     """
     if epsilon < _SMALLEST_EPSILON:
-        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
+        raise ValueError(
+            f"epsilon = {epsilon} is too small: the noise cannot be represented."
+        )
     nominal = epsilon
     while nominal >= epsilon / 2:
         scale = 2 * (1 + (n_entries + 8) * _EPS) / nominal
@@ -164,5 +167,5 @@ def knorm_lattice(n_entries: int, epsilon: float) -> KNormLattice:
         )
     raise ValueError(
         f"epsilon = {epsilon} cannot be honoured by K-norm noise on {n_entries} "
-        f"entries: the sampler's error would take more than half of it."
+        f"entries: the sampler's error would use more than half of it."
     )

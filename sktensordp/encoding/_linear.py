@@ -1,10 +1,10 @@
 """Linear tasks with squared loss in closed form (Cheng, Tang and Chinchali 2022).
 
-A sample x is whitened, h = L^+ (x - mean) with L L^T its covariance, so that a task K
-of x is the task P = K L of h. A code E h with noise of variance s^2 in every entry is
-decoded by D, and the task's loss is the mean of |P (D (E h + w) - h)|^2. The numbers
-of propositions and equations are the paper's; where a code is clipped to a ball, the
-decoder is the best one for the clipped code, by its moments.
+A sample x with covariance L L^T is whitened, h = L^+ (x - mean), so that a task K of x
+is the task P = K L of h. The code E h receives noise w of variance s^2 in every entry,
+and D decodes it. The task's loss is the mean of |P (D (E h + w) - h)|^2. Propositions
+and equations have the paper's numbers. For a code that is clipped to a ball, the
+decoder is the best one given the moments of the clipped code.
 """
 
 import math
@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ._whitening import Whitening, whitening
+from ._whitening import Whitening
 
 __all__ = [
     "LinearCode",
@@ -23,12 +23,11 @@ __all__ = [
     "code_norms",
     "linear_problem",
     "noise_shares",
-    "plain_code",
     "scaled_basis",
-    "whitening",
+    "unclipped_code",
 ]
 
-# Singular values of the task below this share of the largest are zero.
+# Singular values of the task below this share of the largest count as zero.
 _LEAST_SINGULAR = 1e-9
 
 
@@ -43,9 +42,9 @@ class LinearProblem:
         P = K L.
     h : ndarray of shape (n_samples, r)
     values : ndarray of shape (k,)
-        The eigenvalues of P^T P that are not zero, in descending order.
+        Nonzero eigenvalues of P^T P, in descending order.
     basis : ndarray of shape (r, k)
-        Their eigenvectors Q.
+        Q, the eigenvectors of `values`.
     """
 
     whitening: Whitening
@@ -64,15 +63,15 @@ class LinearProblem:
         """Q^T h of every row."""
         return self.h @ self.basis
 
-    def loss(self, away: NDArray[np.float64]) -> float:
-        """tr(P A A^T P^T), for an A given as Q^T A."""
-        return float(self.values @ np.square(away).sum(axis=1))
+    def loss(self, error: NDArray[np.float64]) -> float:
+        """tr(P A A^T P^T) for an error A, given as Q^T A."""
+        return float(self.values @ np.square(error).sum(axis=1))
 
 
 def linear_problem(
     rows: NDArray[np.floating], task: NDArray[np.float64], white: Whitening
 ) -> LinearProblem:
-    """The problem of a task matrix on the fitting data.
+    """The problem of encoding the fitting data for a task matrix.
 
     Parameters
     ----------
@@ -89,48 +88,51 @@ def linear_problem(
     Raises
     ------
     ValueError
-        If the task's output does not vary.
+        If the task's output does not vary, or is too large.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        seen = (task * white.scale) @ white.root
-    if not np.all(np.isfinite(seen)):
-        raise ValueError("The task's output is too large to have moments.")
-    _, singular, right = np.linalg.svd(seen, full_matrices=False)
+        whitened = (task * white.scale) @ white.root
+    if not np.all(np.isfinite(whitened)):
+        raise ValueError(
+            "The task's output is too large: its moments overflow. Rescale the task "
+            "or the samples."
+        )
+    _, singular, right = np.linalg.svd(whitened, full_matrices=False)
     kept = singular > _LEAST_SINGULAR * singular[0]
     if not (np.any(kept) and 1e-140 < singular[0] < 1e140):
         raise ValueError(
-            "The task's output does not vary over the fitting data (or vastly), so "
-            "there is nothing to encode."
+            "The task's output does not vary over the fitting data, or varies by less "
+            "than 1e-140 or more than 1e140. Check `task` and `y`, or rescale them."
         )
     h = white.standardize(rows) @ white.inverse.T
-    return LinearProblem(white, seen, h, singular[kept] ** 2, right[kept].T)
+    return LinearProblem(white, whitened, h, singular[kept] ** 2, right[kept].T)
 
 
 def noise_shares(
     values: NDArray[np.float64], ratio: float
 ) -> tuple[NDArray[np.float64], float]:
-    """The best scaling of the code's entries for noise that grows with their sum.
+    """The best scaling of a code whose noise grows with the sum of squared scalings.
 
     Parameters
     ----------
     values : ndarray of shape (k,)
         Eigenvalues of P^T P, descending and positive.
     ratio : float
-        c >= 0, the variance of the noise over M, the sum of the squared scalings.
+        c >= 0: variance of the noise over M, the sum of the squared scalings.
 
     Returns
     -------
     shares : ndarray of shape (Z',)
-        sigma_i^2 / M for those that are not zero (Eqs. 11 and 12).
+        The nonzero sigma_i^2 / M (Eqs. 11 and 12).
     loss : float
-        Of the whole task (Eq. 13).
+        Loss of the whole task (Eq. 13).
     """
     roots = np.sqrt(values)
     counts, sums = np.arange(1, len(roots) + 1), np.cumsum(roots)
-    n_taken = int(np.flatnonzero(roots * (1 + counts * ratio) > ratio * sums)[-1]) + 1
-    total = sums[n_taken - 1]
-    shares = roots[:n_taken] / total * (1 + n_taken * ratio) - ratio
-    loss = ratio / (1 + n_taken * ratio) * total**2 + values[n_taken:].sum()
+    size = int(np.flatnonzero(roots * (1 + counts * ratio) > ratio * sums)[-1]) + 1
+    total = sums[size - 1]
+    shares = roots[:size] / total * (1 + size * ratio) - ratio
+    loss = ratio / (1 + size * ratio) * total**2 + values[size:].sum()
     return shares, float(loss)
 
 
@@ -143,15 +145,15 @@ def scaled_basis(
 
 @dataclass(frozen=True)
 class LinearCode:
-    """An encoder, the ball that its code is clipped to, and the best decoder.
+    """An encoder, the ball to which its code is clipped, and the best decoder.
 
     Attributes
     ----------
     encoder : ndarray of shape (Z, r)
         E.
     radius : float
-        Of the ball; infinite where nothing is clipped. What noise is added to is
-        E h / radius, or E h itself.
+        Of the ball; infinite if the code is not clipped. The noise is added to
+        E h / radius, or to E h if the radius is infinite.
     decoder : ndarray of shape (r, Z)
         D, for the noisy code.
     centre : ndarray of shape (Z,)
@@ -168,14 +170,14 @@ class LinearCode:
 
     @property
     def unit(self) -> float:
-        """What the code is divided by before noise is added."""
+        """Divisor of the code before noise is added."""
         return self.radius if math.isfinite(self.radius) else 1.0
 
 
-def plain_code(
+def unclipped_code(
     problem: LinearProblem, encoder: NDArray[np.float64], variance: float
 ) -> LinearCode:
-    """The code that is not clipped, with noise of a variance (Proposition 1, Eq. 7).
+    """The code without clipping, and its best decoder (Proposition 1, Eq. 7).
 
     Parameters
     ----------
@@ -189,15 +191,15 @@ def plain_code(
     code : LinearCode
     """
     size = len(encoder)
-    second = encoder @ encoder.T + variance * np.eye(size)
-    decoder = encoder.T @ np.linalg.pinv(second, hermitian=True)
-    missing = problem.basis.T - problem.basis.T @ decoder @ encoder
-    loss = problem.loss(missing) + variance * problem.loss(problem.basis.T @ decoder)
+    covariance = encoder @ encoder.T + variance * np.eye(size)
+    decoder = encoder.T @ np.linalg.pinv(covariance, hermitian=True)
+    error = problem.basis.T - problem.basis.T @ decoder @ encoder
+    loss = problem.loss(error) + variance * problem.loss(problem.basis.T @ decoder)
     return LinearCode(encoder, math.inf, decoder, np.zeros(size), loss)
 
 
 def code_norms(codes: NDArray[np.floating], order: int) -> NDArray[np.float64]:
-    """Norms of codes: of order 1 or 2."""
+    """Norm of every code, of order 1 or 2."""
     if order == 1:
         return np.abs(codes).sum(axis=1)
     return np.sqrt(np.square(codes).sum(axis=1))
@@ -210,7 +212,7 @@ def clipped_code(
     order: int,
     variance: float,
 ) -> LinearCode:
-    """The code clipped to a ball, with the decoder that is best for it.
+    """The code clipped to a ball, and its best decoder.
 
     Parameters
     ----------
@@ -221,24 +223,23 @@ def clipped_code(
     order : {1, 2}
         Of its norm.
     variance : float
-        Of the noise in an entry of the code, once that is divided by the radius;
-        0 for none.
+        Of the noise in an entry of the code over the radius; 0 for none.
 
     Returns
     -------
     code : LinearCode
-        D = C_hf (C_ff + variance I)^-1 with covariances over the fitting data, f being
-        the clipped code over the radius.
+        Its decoder is D = C_hf (C_ff + variance I)^-1, with covariances over the
+        fitting data of h and of f, the clipped code over the radius.
     """
     codes = problem.h @ encoder.T
     codes /= np.maximum(code_norms(codes, order), radius)[:, np.newaxis]
     centre = codes.mean(axis=0)
     codes -= centre
-    mixed = problem.h.T @ codes / len(codes)
-    second = codes.T @ codes / len(codes) + variance * np.eye(len(encoder))
-    decoder = mixed @ np.linalg.pinv(second, hermitian=True)
+    cross = problem.h.T @ codes / len(codes)
+    covariance = codes.T @ codes / len(codes) + variance * np.eye(len(encoder))
+    decoder = cross @ np.linalg.pinv(covariance, hermitian=True)
     gain = problem.values @ np.sum(
-        (problem.basis.T @ decoder) * (problem.basis.T @ mixed), axis=1
+        (problem.basis.T @ decoder) * (problem.basis.T @ cross), axis=1
     )
     loss = problem.variance - float(gain)
     return LinearCode(encoder, radius, decoder, centre, loss)

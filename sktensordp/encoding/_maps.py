@@ -1,4 +1,4 @@
-"""Maps between samples and codes: affine, plus one hidden layer if so wished."""
+"""Maps between samples and codes: affine, with an optional hidden layer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +15,16 @@ def in_columns(
     scale: NDArray[np.float64],
     columns: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Standardised rows in the original columns, the mean in those left out.
+    """Convert standardised rows to the original columns.
 
     Parameters
     ----------
     rows : ndarray of shape (n_samples, n_features)
+        Standardised.
     mean, scale : ndarray of shape (n,)
         Of the original columns.
     columns : ndarray of int, shape (n_features,)
+        Columns that `rows` hold; the others get their mean.
 
     Returns
     -------
@@ -37,12 +39,12 @@ def in_columns(
 
 @dataclass(frozen=True)
 class MapShape:
-    """x -> x A + b + tanh(x V + c) B, its parameters in one vector.
+    """Shape of a map x A + b + tanh(x V + c) B, with its parameters in one vector.
 
     Attributes
     ----------
     n_inputs, n_hidden, n_outputs : int
-        Without hidden units, the map is affine.
+        With ``n_hidden=0`` the map is affine.
     """
 
     n_inputs: int
@@ -63,41 +65,35 @@ class MapShape:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """One for weights, zero for biases."""
+        """Vector with one for every weight and zero for every bias."""
         return np.concatenate(
             [np.full(np.prod(shape), float(len(shape) == 2)) for shape in self.shapes]
         )
 
-    def parts(self, vector: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """A, b, V, c and B, as views."""
-        found, start = [], 0
+    def split(self, vector: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """A, b, V, c and B, as views of `vector`."""
+        arrays, start = [], 0
         for shape in self.shapes:
             stop = start + int(np.prod(shape))
-            found.append(vector[start:stop].reshape(shape))
+            arrays.append(vector[start:stop].reshape(shape))
             start = stop
-        return found
-
-    def affine(
-        self, A: NDArray[np.float64], b: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Parameters of a map without hidden units."""
-        return np.concatenate([np.ravel(A), b])
+        return arrays
 
     def random(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Random weights, and biases of zero."""
-        parts = [
+        """Parameters with random weights and zero biases."""
+        arrays = [
             rng.uniform(-1, 1, shape) / np.sqrt(shape[0])
             if len(shape) == 2
             else np.zeros(shape)
             for shape in self.shapes
         ]
-        return np.concatenate([part.ravel() for part in parts])
+        return np.concatenate([array.ravel() for array in arrays])
 
     def forward(
         self, vector: NDArray[np.float64], rows: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Outputs, and those of the hidden layer."""
-        A, b, V, c, B = self.parts(vector)
+        """Outputs of the map, and of its hidden layer."""
+        A, b, V, c, B = self.split(vector)
         outputs = rows @ A + b
         if not self.n_hidden:
             return outputs, None
@@ -114,46 +110,50 @@ class MapShape:
         hidden: Any,
         slopes: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Gradient with respect to the parameters, and to the hidden layer's input."""
-        B = self.parts(vector)[4]
+        """Gradient in the parameters, and in the hidden layer's input.
+
+        `slopes` is the gradient in the outputs.
+        """
+        B = self.split(vector)[4]
         gradient = np.zeros_like(vector)
-        of_A, of_b, of_V, of_c, of_B = self.parts(gradient)
-        np.matmul(rows.T, slopes, out=of_A)
-        of_b[:] = slopes.sum(axis=0)
+        grad_A, grad_b, grad_V, grad_c, grad_B = self.split(gradient)
+        np.matmul(rows.T, slopes, out=grad_A)
+        grad_b[:] = slopes.sum(axis=0)
         if not self.n_hidden:
             return gradient, None
         inner = slopes @ B.T
         inner *= 1 - np.square(hidden)
-        np.matmul(hidden.T, slopes, out=of_B)
-        np.matmul(rows.T, inner, out=of_V)
-        of_c[:] = inner.sum(axis=0)
+        np.matmul(hidden.T, slopes, out=grad_B)
+        np.matmul(rows.T, inner, out=grad_V)
+        grad_c[:] = inner.sum(axis=0)
         return gradient, inner
 
-    def pulled_back(
+    def input_gradient(
         self,
         vector: NDArray[np.float64],
         slopes: NDArray[np.float64],
         inner: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Gradient with respect to the rows; `inner` as `gradient` returns it."""
-        A, _, V, _, _ = self.parts(vector)
-        back = slopes @ A.T
-        return back if inner is None else back + inner @ V.T
+        """Gradient in the rows; `inner` is the second result of `gradient`."""
+        A, _, V, _, _ = self.split(vector)
+        affine = slopes @ A.T
+        return affine if inner is None else affine + inner @ V.T
 
 
 @dataclass(frozen=True)
 class CodeMap:
-    """A map with its parameters.
+    """A map from rows to rows.
 
     Attributes
     ----------
     shape : MapShape
     vector : ndarray of shape (shape.size,)
+        Parameters.
     """
 
     shape: MapShape
     vector: NDArray[np.float64]
 
     def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Outputs of the map."""
+        """Outputs of the map for every row."""
         return self.shape.forward(self.vector, rows)[0]

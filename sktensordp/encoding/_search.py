@@ -1,4 +1,4 @@
-"""The search for an encoder's scaling and clip radius, on the fitting data."""
+"""Search of an encoder's scaling and clip radius on the fitting data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,24 +19,25 @@ from ._linear import (
     scaled_basis,
 )
 
-__all__ = ["best_clip", "clip_levels", "improved", "search_scaling"]
+__all__ = ["best_clip", "clip_levels", "refined", "search_scaling"]
 
-# More rows than this are thinned out for the search, not for the decoder.
+# The search uses at most this many rows; the decoder uses all.
 _MOST_ROWS = 2000
-# Noise over signal, c, and the logit of the share of codes that is not clipped.
+# Candidates: noise-to-signal ratios c, and logits of the share of unclipped codes.
 _RATIOS = np.geomspace(1e-4, 1e2, 19)
 _LOGITS = np.linspace(-3, 7, 16)
+# Candidates of the variances round, in steps of the first.
 _FINER = np.linspace(-1, 1, 9)
 
 
-def improved(problem: LinearProblem, code: LinearCode, noise: CodeNoise) -> LinearCode:
-    """The code after a descent on its scaling, where that has less loss.
+def refined(problem: LinearProblem, code: LinearCode, noise: CodeNoise) -> LinearCode:
+    """Refine the scaling of a code by descent; keep the code if that does not help.
 
     Parameters
     ----------
     problem : LinearProblem
     code : LinearCode
-        Clipped, its encoder a scaled basis.
+        Clipped; its encoder is a scaled basis.
     noise : CodeNoise
 
     Returns
@@ -44,43 +45,43 @@ def improved(problem: LinearProblem, code: LinearCode, noise: CodeNoise) -> Line
     code : LinearCode
     """
     scaling = np.sqrt(np.square(code.encoder).sum(axis=1)) / code.radius
-    rows = problem.scores[_thinned(problem)]
-    scaling = descend(scaling, rows, problem.values, noise.order, noise.variance)
+    scores = problem.scores[_thinned(problem)]
+    scaling = descend(scaling, scores, problem.values, noise.order, noise.variance)
     total = float(np.square(scaling).sum())
     encoder = scaled_basis(problem, scaling**2 / total)
-    other = clipped_code(
+    descended = clipped_code(
         problem, encoder, 1 / math.sqrt(total), noise.order, noise.variance
     )
-    return min(code, other, key=lambda one: one.loss)
+    return min(code, descended, key=lambda candidate: candidate.loss)
 
 
 def search_scaling(
     problem: LinearProblem,
-    noise: Callable[[int], CodeNoise | SphereChannel | BallChannel],
+    noise_for: Callable[[int], CodeNoise | SphereChannel | BallChannel],
     limit: int | None,
     level: float | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The scaling of Proposition 4, its free parameter c and its clip level searched.
+    """Search the free parameter c of Proposition 4's scaling, and the clip level.
 
-    Cross-covariances of the clipped code's entries, which only clipping brings about,
-    are left out of the losses that are compared.
+    The losses that are compared neglect covariances between the entries of the clipped
+    code, which are due to clipping alone.
 
     Parameters
     ----------
     problem : LinearProblem
-    noise : callable
-        Maps a number of components to a CodeNoise; ValueError where there is none.
+    noise_for : callable
+        Maps a number of components to a CodeNoise; raises ValueError if none exists.
     limit : int or None
-        Components at most.
+        Largest number of components.
     level : float or None
-        Share of the fitting data's codes that is not clipped; searched for if None.
+        Share of the fitting data's codes that is not clipped; None to search for it.
 
     Returns
     -------
     shares : ndarray of shape (Z,)
         sigma^2, with M = 1.
     levels : ndarray
-        Clip levels near the best.
+        The best clip level and its neighbours.
     """
     values = problem.values[:limit]
     scores = problem.scores[_thinned(problem), : len(values)]
@@ -88,8 +89,8 @@ def search_scaling(
     for _ in range(2):
         levels = expit(logits) if level is None else np.array([level])
         shares = [noise_shares(values, ratio)[0] for ratio in ratios]
-        found = _losses(values, scores, shares, noise, levels)
-        i, j = np.unravel_index(np.argmin(found), found.shape)
+        losses = _losses(values, scores, shares, noise_for, levels)
+        i, j = np.unravel_index(np.argmin(losses), losses.shape)
         best = shares[i]
         near = levels[max(0, j - 1) : j + 2]
         ratios = ratios[i] * (_RATIOS[1] / _RATIOS[0]) ** _FINER
@@ -98,6 +99,7 @@ def search_scaling(
 
 
 def _thinned(problem: LinearProblem) -> NDArray[np.int64]:
+    """Evenly spaced rows for the search."""
     n_samples = len(problem.h)
     return np.linspace(0, n_samples - 1, min(n_samples, _MOST_ROWS)).astype(int)
 
@@ -106,35 +108,41 @@ def _losses(
     values: NDArray[np.float64],
     scores: NDArray[np.float64],
     shares: Sequence[NDArray[np.float64]],
-    noise: Callable[[int], CodeNoise | SphereChannel | BallChannel],
+    noise_for: Callable[[int], CodeNoise | SphereChannel | BallChannel],
     levels: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Loss for every scaling and every clip level, relative to no code at all."""
+    """Loss of every scaling at every clip level, less the loss without a code.
+
+    The loss is infinite for scalings of a size that `noise_for` refuses.
+    """
     squares, lengths = np.square(scores), np.abs(scores)
-    found = np.full((len(shares), len(levels)), math.inf)
+    losses = np.full((len(shares), len(levels)), math.inf)
     for i, share in enumerate(shares):
         try:
-            one = noise(len(share))
+            noise = noise_for(len(share))
         except ValueError:
             continue
         size = len(share)
-        if one.order == 1:
+        if noise.order == 1:
             norms = lengths[:, :size] @ np.sqrt(share)
         else:
             norms = np.sqrt(squares[:, :size] @ share)
         radii = _radii(norms, levels)
-        kept = radii / np.maximum(norms[:, np.newaxis], radii)
-        means = kept.T @ scores[:, :size] / len(norms)
-        mixed = kept.T @ squares[:, :size] / len(norms)
-        second = np.square(kept).T @ squares[:, :size] / len(norms) - means**2
-        noises = one.variance * radii[:, np.newaxis] ** 2
-        found[i] = -(share * mixed**2 / (share * second + noises)) @ values[:size]
-    return found
+        factors = radii / np.maximum(norms[:, np.newaxis], radii)
+        means = factors.T @ scores[:, :size] / len(norms)
+        cross = factors.T @ squares[:, :size] / len(norms)
+        variances = np.square(factors).T @ squares[:, :size] / len(norms) - means**2
+        noise_variances = noise.variance * radii[:, np.newaxis] ** 2
+        losses[i] = (
+            -(share * cross**2 / (share * variances + noise_variances)) @ values[:size]
+        )
+    return losses
 
 
 def _radii(
     norms: NDArray[np.float64], levels: NDArray[np.float64]
 ) -> NDArray[np.float64]:
+    """Clip radii that leave given shares of the codes unclipped."""
     return np.maximum(np.quantile(norms, levels), 1e-6 * norms.max())
 
 
@@ -144,7 +152,7 @@ def best_clip(
     noise: CodeNoise | SphereChannel | BallChannel,
     levels: NDArray[np.float64],
 ) -> LinearCode:
-    """The code of an encoder, clipped where the loss is least.
+    """The code of an encoder, clipped at the level with the least loss.
 
     Parameters
     ----------
@@ -152,7 +160,7 @@ def best_clip(
     encoder : ndarray of shape (Z, r)
     noise : CodeNoise
     levels : ndarray
-        Shares of the fitting data's codes that are not clipped; to choose from.
+        Candidate shares of the fitting data's codes that are not clipped.
 
     Returns
     -------
@@ -167,5 +175,5 @@ def best_clip(
 
 
 def clip_levels(level: float | None) -> NDArray[np.float64]:
-    """Clip levels to choose from; the one that is given, if one is."""
+    """Candidate clip levels: `level` alone, unless it is None."""
     return expit(_LOGITS) if level is None else np.array([level])

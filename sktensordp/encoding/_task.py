@@ -1,4 +1,4 @@
-"""What is computed from a sample, as a matrix."""
+"""A linear task as a matrix."""
 
 import warnings
 from numbers import Real
@@ -13,27 +13,27 @@ from ._whitening import Whitening
 
 __all__ = ["task_matrix"]
 
-# Integers are labels where there are no more different ones.
+# Integer targets with at most this many different values are labels.
 _MOST_CLASSES = 20
-# The squares of greater values are no numbers.
+# Squares of larger targets could overflow.
 _LARGEST_TARGET = 1e150
-# Ridge penalties to choose from, on standardised columns.
+# Candidate ridge penalties, for standardised columns.
 _PENALTIES = np.logspace(-4, 5, 19)
 
 
 def task_matrix(
     task: Any, rows: NDArray[np.floating], y: ArrayLike | None, white: Whitening
 ) -> NDArray[np.float64]:
-    """K of a task K x, in the original columns.
+    """The matrix K of a task K x, for the original columns.
 
     Parameters
     ----------
     task : None, array-like of shape (m, n) or fitted linear model
-        None learns K from `y`, and takes the identity where there is none.
+        None learns K from `y`; without `y`, K is the identity.
     rows : ndarray of shape (n_samples, n)
         The fitting data.
     y : array-like of shape (n_samples,) or (n_samples, m), or None
-        Read only if `task` is None. Labels stand for an indicator of every class.
+        Read only if `task` is None. Labels become an indicator of every class.
     white : Whitening
         Of `rows`.
 
@@ -44,65 +44,70 @@ def task_matrix(
     Raises
     ------
     ValueError
-        If the task is not linear or does not fit the samples.
+        If the task is not linear, or does not fit the samples or `y`.
     """
     n_features = rows.shape[1]
     if task is None:
-        return np.eye(n_features) if y is None else _learned(rows, y, white)
+        return np.eye(n_features) if y is None else _ridge(rows, y, white)
     if hasattr(task, "predict") or hasattr(task, "value_and_gradient"):
-        matrix = _of_model(task, n_features, white)
+        matrix = _model_matrix(task, n_features, white)
     else:
         check_numeric(task, "task")
         matrix = np.asarray(task, dtype=float)
     if matrix.ndim != 2 or matrix.shape[1] != n_features or not len(matrix):
         raise ValueError(
             f"task must be a matrix with one column for each of the {n_features} "
-            f"entries of a sample, got shape {matrix.shape}."
+            f"entries of a sample, got an array of shape {matrix.shape}."
         )
     if not np.all(np.isfinite(matrix)):
         raise ValueError("task must hold finite numbers.")
     return matrix
 
 
-def _learned(
+def _ridge(
     rows: NDArray[np.floating], y: ArrayLike, white: Whitening
 ) -> NDArray[np.float64]:
-    """Ridge regression of y, its penalty chosen by leaving one sample out."""
+    """Coefficients of a ridge regression of y; leave-one-out sets its penalty."""
     from sklearn.linear_model import RidgeCV
 
     target = _targets(y)
     if target.ndim not in (1, 2) or len(target) != len(rows):
         raise ValueError(
             f"y must have one number, or one row of numbers, for each of the "
-            f"{len(rows)} samples, got shape {target.shape}."
+            f"{len(rows)} samples, got an array of shape {target.shape}."
         )
     if not np.all(np.isfinite(target)):
         raise ValueError("y must not contain NaN or infinity.")
     if np.max(np.abs(target)) > _LARGEST_TARGET:
-        raise ValueError(f"y must be within {_LARGEST_TARGET:g}.")
+        raise ValueError(
+            f"y must hold numbers between -{_LARGEST_TARGET:g} and "
+            f"{_LARGEST_TARGET:g}. Rescale it."
+        )
     model = RidgeCV(alphas=_PENALTIES).fit(white.standardize(rows), target)
     return np.atleast_2d(model.coef_) / white.scale
 
 
 def _targets(y: ArrayLike) -> NDArray[np.float64]:
-    """Numbers to predict: `y` itself, or an indicator of every class in it."""
+    """Numbers to predict: `y` itself, or an indicator of every class for labels."""
     check_unmasked(y, "y")
     labels = np.asarray(y)
     if labels.ndim == 1 and labels.dtype.kind in "OUSbiu":
         try:
-            classes, found = np.unique(labels, return_inverse=True)
+            classes, indices = np.unique(labels, return_inverse=True)
         except TypeError as error:
-            raise ValueError("y must hold numbers or labels of one kind.") from error
+            raise ValueError(
+                "y must hold only numbers, or only labels of one type."
+            ) from error
         if labels.dtype.kind not in "iu" or len(classes) <= _MOST_CLASSES:
             if len(classes) < 2:
                 raise ValueError("y must hold at least two different values.")
-            return np.eye(len(classes))[found]
+            return np.eye(len(classes))[indices]
     check_numeric(y, "y")
     return np.asarray(y, dtype=float)
 
 
-def _of_model(model: Any, n_features: int, white: Whitening) -> NDArray[np.float64]:
-    """Coefficients of a fitted model, after a look at whether they are all of it."""
+def _model_matrix(model: Any, n_features: int, white: Whitening) -> NDArray[np.float64]:
+    """Coefficients of a fitted model; raise if its predictions are not linear."""
     name = type(model).__name__
     refusal = (
         f"{name} cannot be a linear `task`. Leave `task=None` and pass `y`, or pass a "
@@ -116,14 +121,16 @@ def _of_model(model: Any, n_features: int, white: Whitening) -> NDArray[np.float
         return matrix
     probes = white.mean + np.outer([-2.0, -1.0, 0.0, 1.0, 2.0], white.scale)
     with warnings.catch_warnings():
-        # Models fitted to a data frame warn of columns without names.
+        # Models fitted to a data frame warn about columns without names.
         warnings.simplefilter("ignore")
-        found = np.reshape(model.predict(probes), (len(probes), -1))
+        predicted = np.reshape(model.predict(probes), (len(probes), -1))
     intercept = getattr(model, "intercept_", 0.0)
     if not isinstance(intercept, Real):
         intercept = np.asarray(intercept, dtype=float)
     expected = probes @ matrix.T + intercept
     size = np.abs(expected).max() + np.abs(matrix * white.scale).max()
-    if found.shape != expected.shape or np.abs(found - expected).max() > 1e-4 * size:
+    if predicted.shape != expected.shape or (
+        np.abs(predicted - expected).max() > 1e-4 * size
+    ):
         raise ValueError(refusal)
     return matrix

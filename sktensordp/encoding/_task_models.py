@@ -1,4 +1,4 @@
-"""Fitted models, recognised as tasks."""
+"""Fitted scikit-learn models as tasks."""
 
 import warnings
 from typing import Any
@@ -13,21 +13,21 @@ from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask
 
 __all__ = ["task_of"]
 
-# Rows that a network is compared with its model on, and how far it may be off.
+# Rows on which a network is compared with its model, and the tolerance.
 _PROBES, _TOLERANCE = 50, 1e-4
 
 
 def task_of(model: Any, X: NDArray[np.floating]) -> Any:
-    """The task of a model.
+    """Turn a model into a task with gradients.
 
     Parameters
     ----------
     model : object
-        With ``value_and_gradient(X_hat, targets)``, which is returned as it is; or a
-        fitted multilayer perceptron, logistic regression or linear regression, which
-        may follow on StandardScalers in a Pipeline.
+        An object with ``value_and_gradient(X_hat, targets)``, which is returned
+        unchanged; or a fitted multilayer perceptron, logistic regression or linear
+        regression, which may come after StandardScalers in a Pipeline.
     X : ndarray of shape (n_samples, n_features)
-        Samples to compare what was recognised with the model's own answers on.
+        Samples on which the task is compared with the model's own outputs.
 
     Returns
     -------
@@ -36,9 +36,10 @@ def task_of(model: Any, X: NDArray[np.floating]) -> Any:
     Raises
     ------
     TypeError
-        If it is none of these, or not fitted.
+        If the model is none of these, or is not fitted.
     ValueError
-        If the model takes other samples, or answers otherwise than its weights say.
+        If the model takes samples of another size, or its outputs do not follow from
+        its weights.
     """
     if callable(getattr(model, "value_and_gradient", None)):
         return model
@@ -48,16 +49,16 @@ def task_of(model: Any, X: NDArray[np.floating]) -> Any:
         *scalers, last = steps
     task = _network(last)
     for scaler in reversed(scalers):
-        task = _after(scaler, task)
+        task = _with_scaler(scaler, task)
     if task.n_features != X.shape[1]:
         raise ValueError(
-            f"The task's model takes samples of {task.n_features} entries, but these "
-            f"have {X.shape[1]}."
+            f"The model passed as `task` takes samples with {task.n_features} entries, "
+            f"but the samples in X have {X.shape[1]}."
         )
     probes = X[:_PROBES]
-    answers, found = _answers(model, probes), task.outputs(probes)
-    near = answers.shape == found.shape
-    if not (near and np.allclose(answers, found, _TOLERANCE, _TOLERANCE)):
+    expected, outputs = _model_outputs(model, probes), task.outputs(probes)
+    alike = expected.shape == outputs.shape
+    if not (alike and np.allclose(expected, outputs, _TOLERANCE, _TOLERANCE)):
         raise ValueError(
             f"{type(last).__name__} cannot be a `task`, since its predictions do not "
             f"follow from its weights. Leave `task=None` and pass `y`, or pass an "
@@ -67,7 +68,7 @@ def task_of(model: Any, X: NDArray[np.floating]) -> Any:
 
 
 def _network(model: Any) -> NetworkTask:
-    """Layers of a fitted model."""
+    """The network with the layers of a fitted model."""
     name = type(model).__name__
     coefficients = getattr(model, "coef_", None)
     if hasattr(model, "coefs_"):
@@ -94,21 +95,25 @@ def _network(model: Any) -> NetworkTask:
             f"`task=None` and pass `y`, or pass a fitted LogisticRegression."
         )
     if activation not in _ACTIVATIONS or link not in _LINKS:
-        raise ValueError(f"{name} has an activation that is not known here.")
+        raise ValueError(
+            f"{name} cannot be a `task`, since its activation is not supported. Leave "
+            f"`task=None` and pass `y`, or pass an object with "
+            f"value_and_gradient(X_hat, targets)."
+        )
     return NetworkTask(
-        tuple(np.array(part, dtype=float) for part in weights),
-        tuple(np.array(part, dtype=float) for part in biases),
+        tuple(np.array(layer, dtype=float) for layer in weights),
+        tuple(np.array(layer, dtype=float) for layer in biases),
         activation,
         link,
     )
 
 
-def _after(scaler: Any, task: NetworkTask) -> NetworkTask:
-    """The task, of samples that the scaler has yet to be applied to."""
+def _with_scaler(scaler: Any, task: NetworkTask) -> NetworkTask:
+    """The task with a scaler folded into its first layer."""
     if not isinstance(scaler, StandardScaler) or not hasattr(scaler, "n_features_in_"):
         raise TypeError(
-            f"In a Pipeline, only fitted StandardScalers may come before the model, "
-            f"got {type(scaler).__name__}."
+            f"In a Pipeline passed as `task`, only fitted StandardScalers may come "
+            f"before the model, got {type(scaler).__name__}."
         )
     size = scaler.n_features_in_
     scale = np.ones(size) if scaler.scale_ is None else scaler.scale_
@@ -119,14 +124,14 @@ def _after(scaler: Any, task: NetworkTask) -> NetworkTask:
     return NetworkTask(weights, biases, task.activation, task.link)
 
 
-def _answers(model: Any, probes: NDArray[np.floating]) -> NDArray[np.float64]:
-    """What `NetworkTask.outputs` should be."""
+def _model_outputs(model: Any, probes: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The model's predictions, in the form of `NetworkTask.outputs`."""
     with warnings.catch_warnings():
-        # Models fitted to a data frame warn of columns without names.
+        # Models fitted to a data frame warn about columns without names.
         warnings.simplefilter("ignore")
         if not is_classifier(model):
             return np.reshape(model.predict(probes), (len(probes), -1))
-        answers = np.asarray(model.predict_proba(probes))
-    # One probability for two classes; as many as there are labels or classes else.
-    two = answers.shape[1] == 2 and np.size(model.classes_) == 2
-    return answers[:, 1:] if two and np.allclose(answers.sum(axis=1), 1) else answers
+        outputs = np.asarray(model.predict_proba(probes))
+    # Two classes have one output; otherwise every class or label has one.
+    two = outputs.shape[1] == 2 and np.size(model.classes_) == 2
+    return outputs[:, 1:] if two and np.allclose(outputs.sum(axis=1), 1) else outputs

@@ -1,7 +1,7 @@
-"""Tasks: what a downstream model loses on an estimate of a sample, with gradients.
+"""Tasks with gradients: the loss of a downstream model on an estimate of a sample.
 
-The loss of an estimate x_hat compares f(x_hat) with targets, which are soft by
-default: f(x) itself. Labels would be learned by heart.
+The loss of an estimate x_hat compares f(x_hat) with targets. By default, the targets
+are the soft outputs f(x); an encoder would learn labels by heart.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from scipy.special import expit, log_softmax, softmax
 
 __all__ = ["NetworkTask", "check_gradient", "linearised"]
 
-# Activations by scikit-learn's names, and their derivatives as functions of what
-# they return.
+# Activations by scikit-learn's names, with their derivatives as functions of the
+# activation's output.
 _ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "identity": (lambda z: z, np.ones_like),
     "logistic": (expit, lambda a: a * (1 - a)),
@@ -27,9 +27,9 @@ _LINKS: dict[str, Callable[[Any], Any]] = {
     "logistic": expit,
     "softmax": lambda z: softmax(z, axis=1),
 }
-# Rows at most for the metric of an object that offers gradients only.
+# Largest number of rows for the metric of an object that offers only gradients.
 _MOST_ROWS = 500
-# Step of its finite differences, in standard deviations of a column.
+# Step of that metric's finite differences, in standard deviations of a column.
 _STEP = 1e-2
 
 
@@ -38,7 +38,7 @@ class NetworkTask:
     """A feedforward network: linear models, logistic regression, perceptrons.
 
     The loss is the mean over samples of the cross-entropy of targets and outputs
-    (links "logistic", summed over outputs, and "softmax"), or of the squared error
+    (link "logistic", summed over outputs, or "softmax"), or of the squared error,
     summed over outputs (link "identity").
 
     Attributes
@@ -66,24 +66,24 @@ class NetworkTask:
         self, X: NDArray[np.floating]
     ) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
         """Outputs of the hidden layers, and the logits."""
-        function = _ACTIVATIONS[self.activation][0]
-        hidden, last = [], np.asarray(X, dtype=float)
+        activation = _ACTIVATIONS[self.activation][0]
+        hidden, layer = [], np.asarray(X, dtype=float)
         for weights, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            last = function(last @ weights + bias)
-            hidden.append(last)
-        return hidden, last @ self.weights[-1] + self.biases[-1]
+            layer = activation(layer @ weights + bias)
+            hidden.append(layer)
+        return hidden, layer @ self.weights[-1] + self.biases[-1]
 
-    def _pulled_back(
+    def _backward(
         self, hidden: list[NDArray[np.float64]], cotangents: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Gradient with respect to the samples of <logits, cotangents>."""
+        """Gradient of <logits, cotangents> in the samples."""
         derivative = _ACTIVATIONS[self.activation][1]
         for weights, outputs in zip(self.weights[:0:-1], hidden[::-1], strict=True):
             cotangents = (cotangents @ weights.T) * derivative(outputs)
         return cotangents @ self.weights[0].T
 
     def outputs(self, X: NDArray[np.floating]) -> NDArray[np.float64]:
-        """f(x): probabilities, or predictions of a regression.
+        """Outputs f(x): probabilities, or predictions of a regression.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class NetworkTask:
         """
         hidden, logits = self._layers(X_hat)
         if self.link == "identity":
-            away = logits - targets
-            value, slopes = np.square(away).sum(), 2 * away
+            error = logits - targets
+            value, slopes = np.square(error).sum(), 2 * error
         elif self.link == "logistic":
             value = (np.logaddexp(0, logits) - targets * logits).sum()
             slopes = expit(logits) - targets
@@ -122,7 +122,7 @@ class NetworkTask:
             value = -(targets * log_softmax(logits, axis=1)).sum()
             slopes = softmax(logits, axis=1) - targets
         n_samples = len(logits)
-        gradient = self._pulled_back(hidden, slopes / n_samples)
+        gradient = self._backward(hidden, slopes / n_samples)
         return float(value) / n_samples, gradient
 
     def metric(self, X: NDArray[np.floating], *, curved: bool) -> NDArray[np.float64]:
@@ -132,36 +132,36 @@ class NetworkTask:
         ----------
         X : ndarray of shape (n_samples, n_features)
         curved : bool
-            Whether H is the Hessian of the loss in the logits (Gauss-Newton), half
-            of it for squared errors, or the identity: on what matters to a softmax,
-            which is the logits less their mean.
+            If True, H is the Hessian of the loss in the logits (Gauss-Newton), or half
+            of it for squared errors. If False, H is the identity; for a softmax, it
+            acts on the logits less their mean, on which alone a softmax depends.
 
         Returns
         -------
         metric : ndarray of shape (n_features, n_features)
         """
         hidden, logits = self._layers(X)
-        shares = np.ones_like(logits)
+        weights = np.ones_like(logits)
         if self.link == "logistic" and curved:
-            shares = expit(logits) * expit(-logits)
+            weights = expit(logits) * expit(-logits)
         if self.link == "softmax":
-            shares = softmax(logits, axis=1) if curved else shares / shares.shape[1]
-            centre = self._pulled_back(hidden, shares)
+            weights = softmax(logits, axis=1) if curved else weights / weights.shape[1]
+            centre = self._backward(hidden, weights)
         metric = np.zeros((self.n_features, self.n_features))
-        for output, share in enumerate(shares.T):
+        for output, weight in enumerate(weights.T):
             cotangents = np.zeros_like(logits)
             cotangents[:, output] = 1.0
-            jacobian = self._pulled_back(hidden, cotangents)
+            jacobian = self._backward(hidden, cotangents)
             if self.link == "softmax":
                 jacobian -= centre
-            metric += jacobian.T @ (share[:, np.newaxis] * jacobian)
+            metric += jacobian.T @ (weight[:, np.newaxis] * jacobian)
         return metric / len(logits)
 
 
 def check_gradient(
     task: Any, X_hat: NDArray[np.floating], targets: NDArray[Any]
 ) -> float:
-    """Refuse a task whose answer is not a number and a gradient.
+    """Call a task once, and raise if it does not return a loss and a gradient.
 
     Parameters
     ----------
@@ -178,13 +178,14 @@ def check_gradient(
     Raises
     ------
     TypeError
-        If the answer is not a pair of a number and an array of numbers.
+        If the task does not return a number and an array of numbers.
     ValueError
-        If the gradient has another shape than `X_hat`, or something is not finite.
+        If the gradient has another shape than `X_hat`, or the loss or the gradient is
+        not finite.
     """
-    answer = task.value_and_gradient(X_hat, targets)
+    result = task.value_and_gradient(X_hat, targets)
     try:
-        value, gradient = float(answer[0]), np.asarray(answer[1], dtype=float)
+        value, gradient = float(result[0]), np.asarray(result[1], dtype=float)
     except (TypeError, ValueError, IndexError) as error:
         raise TypeError(
             "value_and_gradient of the task must return a number and an array of "
@@ -192,11 +193,14 @@ def check_gradient(
         ) from error
     if gradient.shape != X_hat.shape:
         raise ValueError(
-            f"The gradient of the task must have the shape of the estimates, "
-            f"{X_hat.shape}, got {gradient.shape}."
+            f"The gradient from value_and_gradient of the task must have the shape of "
+            f"the estimates, {X_hat.shape}, got {gradient.shape}."
         )
     if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-        raise ValueError("The task's loss or its gradient is not finite.")
+        raise ValueError(
+            "value_and_gradient of the task returned a loss or a gradient that is not "
+            "finite."
+        )
     return value
 
 
@@ -208,19 +212,20 @@ def linearised(
     *,
     curved: bool,
 ) -> NDArray[np.float64]:
-    """Matrix G such that the loss of x + d grows by about d^T G d, on average.
+    """Matrix G such that the loss of x + d grows by about d^T G d on average.
+
+    For an object that offers only gradients, G is half the mean Hessian of the loss, by
+    central differences, without its negative part.
 
     Parameters
     ----------
     task : NetworkTask or object
-        For an object that offers gradients only: half the mean Hessian of the loss by
-        central differences, its negative part left out.
     X : ndarray of shape (n_samples, n_features)
     targets : ndarray of shape (n_samples, ...)
     scale : ndarray of shape (n_features,)
         Standard deviations of the columns.
     curved : bool
-        As in `NetworkTask.metric`; without effect for other objects.
+        As in `NetworkTask.metric`; ignored for other objects.
 
     Returns
     -------
@@ -230,18 +235,18 @@ def linearised(
     if isinstance(task, NetworkTask):
         return task.metric(X, curved=curved)
     chosen = np.linspace(0, len(X) - 1, min(len(X), _MOST_ROWS)).astype(int)
-    rows, wanted = np.asarray(X, dtype=float)[chosen], targets[chosen]
+    rows, chosen_targets = np.asarray(X, dtype=float)[chosen], targets[chosen]
     n_features = X.shape[1]
     hessian = np.empty((n_features, n_features))
     for column, step in enumerate(_STEP * scale):
         slopes = []
         for sign in (-1, 1):
-            moved = rows.copy()
-            moved[:, column] += sign * step
-            gradient = task.value_and_gradient(moved, wanted)[1]
+            shifted = rows.copy()
+            shifted[:, column] += sign * step
+            gradient = task.value_and_gradient(shifted, chosen_targets)[1]
             slopes.append(np.sum(gradient, axis=0, dtype=float))
         hessian[column] = (slopes[1] - slopes[0]) / (2 * step)
-    # In standardised columns, where rounding errors are small in all of them.
+    # Standardise the columns, so that rounding errors are small in all of them.
     hessian *= np.outer(scale, scale)
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 4)
     metric = (vectors * np.maximum(values, 0.0)) @ vectors.T

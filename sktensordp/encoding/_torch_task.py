@@ -11,16 +11,17 @@ __all__ = ["TorchTask"]
 
 @dataclass(frozen=True)
 class TorchTask:
-    """What a torch module loses on estimates, by automatic differentiation.
+    """The loss of a torch module on estimates, with automatic gradients.
 
     Attributes
     ----------
     module : torch.nn.Module
-        Maps samples (n_samples, n_features) to logits (n_samples, n_outputs). In
-        evaluation mode, if it drops out or normalises batches.
+        Maps samples of shape (n_samples, n_features) to logits of shape (n_samples,
+        n_outputs). If it has dropout or batch normalisation, pass it in evaluation
+        mode.
     link : {"identity", "logistic", "softmax"}
-        What turns logits into outputs. The loss is the squared error or the
-        cross-entropy that belongs to it, as in `NetworkTask`.
+        Function that turns logits into outputs. The loss is the squared error for
+        "identity", and the cross-entropy for the others.
     """
 
     module: Any
@@ -33,7 +34,7 @@ class TorchTask:
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
 
     def outputs(self, X: ArrayLike) -> NDArray[np.float64]:
-        """f(x), shape (n_samples, n_outputs)."""
+        """Outputs f(x), of shape (n_samples, n_outputs)."""
         import torch
 
         with torch.no_grad():
@@ -51,15 +52,15 @@ class TorchTask:
         import torch
         from torch.nn import functional
 
-        rows, wanted = self._tensor(X_hat).requires_grad_(), self._tensor(targets)
+        rows, expected = self._tensor(X_hat).requires_grad_(), self._tensor(targets)
         logits = self.module(rows)
         if self.link == "identity":
-            total = torch.square(logits - wanted).sum()
+            total = torch.square(logits - expected).sum()
         elif self.link == "logistic":
             total = functional.binary_cross_entropy_with_logits(
-                logits, wanted, reduction="sum"
+                logits, expected, reduction="sum"
             )
         else:
-            total = -(wanted * functional.log_softmax(logits, dim=1)).sum()
+            total = -(expected * functional.log_softmax(logits, dim=1)).sum()
         (gradient,) = torch.autograd.grad(total / len(rows), rows)
         return total.item() / len(rows), gradient.cpu().numpy().astype(float)

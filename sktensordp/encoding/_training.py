@@ -1,4 +1,4 @@
-"""Training of encoders and decoders, by L-BFGS on fixed draws of noise."""
+"""Training of encoders and decoders by L-BFGS on fixed draws of noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from scipy.optimize import minimize
 from ._channels import BallChannel, OpenChannel, SphereChannel
 from ._maps import MapShape, in_columns
 
-__all__ = ["JOINT", "POLISH", "Model", "Sample", "Trainer"]
+__all__ = ["DECODER_STEPS", "JOINT_STEPS", "Model", "Sample", "Trainer"]
 
-# Copies of each training sample, and rows to which more samples are thinned out.
+# Copies of each training sample, and limits on the number of rows.
 _COPIES, _LEAST_ROWS, _MOST_ROWS = 8, 4000, 20_000
-# Rows for comparisons on noise that nothing was trained on, per training row.
+# Rows with held-out noise, for comparing models, per training row.
 _HELD_OUT = 2
-# Share of a copy's deviation from the sample that is drawn anew.
+# Weight of the fresh draw in a copy of a sample.
 _SMOOTHING = 0.3
-# Penalty on squared weights, relative to the loss of an estimate that knows nothing.
+# Penalty on squared weights, relative to the loss of the mean as an estimate.
 _PENALTY = 3e-3
-# Iterations at most, of the decoder alone and of both.
-POLISH, JOINT = 50, 100
+# Largest numbers of iterations, for the decoder alone and for both maps.
+DECODER_STEPS, JOINT_STEPS = 50, 100
 _MEMORY = 20
 
 
@@ -32,9 +32,10 @@ class Model:
 
     Attributes
     ----------
-    encoder, decoder : MapShape
-        Of standardised samples; the decoder takes what is released over
-        `channel.spread`.
+    encoder : MapShape
+        Takes standardised samples.
+    decoder : MapShape
+        Takes released codes over `channel.spread`; gives standardised samples.
     channel : SphereChannel, BallChannel or OpenChannel
     """
 
@@ -45,7 +46,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows with their targets and with noise.
+    """Rows with their targets and their noise.
 
     Attributes
     ----------
@@ -72,20 +73,20 @@ class Trainer:
     mean, scale : ndarray of shape (n,)
         Of the original columns.
     columns : ndarray of int, shape (n_features,)
-        Those that vary; the others are estimated by their mean.
+        Columns that vary; the mean estimates the others.
     rows : ndarray of shape (n_samples, n_features)
         Standardised.
     root : ndarray of shape (n_features, r)
-        L, with L L^T their covariance.
+        L, where L L^T is the covariance of `rows`.
     targets : ndarray of shape (n_samples, ...)
     soft : bool
-        Whether the targets are the task's outputs, which it has for any row: what is
-        trained on are then copies of samples, moved at random. That keeps a flexible
+        Whether the targets are the task's outputs. If so, any row has targets, and the
+        training rows are copies of samples, moved at random. That keeps a flexible
         encoder from learning the samples by heart.
     base : float
-        Loss that the penalty is measured by.
+        Loss relative to which the penalty is measured.
     on_step : callable or None
-        Called after each iteration; a true answer ends them.
+        Called after each iteration; a true result ends the training.
     """
 
     task: Any
@@ -106,14 +107,14 @@ class Trainer:
         *,
         held_out: bool = False,
     ) -> Sample:
-        """Rows, targets and noise.
+        """Draw rows, targets and noise.
 
         Parameters
         ----------
         channel : SphereChannel, BallChannel or OpenChannel
         rng : numpy.random.Generator
         held_out : bool, default=False
-            Whether to compare models on them: more rows, none of them moved.
+            True for comparing models: gives more rows, and moves none.
 
         Returns
         -------
@@ -126,17 +127,17 @@ class Trainer:
         rows = self.rows[chosen]
         if held_out or not self.soft:
             return Sample(rows, self.targets[chosen], channel.draw(size, rng))
-        # The copies have the samples' mean and covariance.
+        # The copies keep the mean and covariance of the samples.
         rows *= np.sqrt(1 - _SMOOTHING**2)
         rows += _SMOOTHING * rng.normal(size=(size, self.root.shape[1])) @ self.root.T
         targets = self.task.outputs(self.estimates(rows))
         return Sample(rows, targets, channel.draw(size, rng))
 
     def estimates(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standardised rows in the original columns."""
+        """Convert standardised rows to the original columns."""
         return in_columns(rows, self.mean, self.scale, self.columns)
 
-    def _decoded(
+    def _decoder_loss(
         self,
         model: Model,
         vector: NDArray[np.float64],
@@ -147,7 +148,7 @@ class Trainer:
         NDArray[np.float64],
         tuple[NDArray[np.float64], NDArray[np.float64] | None],
     ]:
-        """Loss of a decoder, its gradient, and what leads on to the input's."""
+        """Loss, its gradient in the decoder, and arguments of `input_gradient`."""
         inputs = released / model.channel.spread
         rows, hidden = model.decoder.forward(vector, inputs)
         value, slopes = self.task.value_and_gradient(self.estimates(rows), targets)
@@ -165,7 +166,7 @@ class Trainer:
         ----------
         model : Model
         vector : ndarray
-            Parameters of the encoder and of the decoder.
+            Parameters of the encoder, then of the decoder.
         sample : Sample
 
         Returns
@@ -173,47 +174,50 @@ class Trainer:
         value : float
         gradient : ndarray of the shape of `vector`
         """
-        first, second = np.split(vector, [model.encoder.size])
-        codes, hidden = model.encoder.forward(first, sample.rows)
-        released, kept = model.channel.forward(codes, sample.noise)
-        value, of_decoder, end = self._decoded(model, second, released, sample.targets)
-        back = model.decoder.pulled_back(second, *end) / model.channel.spread
-        back = model.channel.backward(codes, sample.noise, kept, back)
-        of_encoder = model.encoder.gradient(first, sample.rows, hidden, back)[0]
-        return value, np.concatenate([of_encoder, of_decoder])
+        theta_e, theta_d = np.split(vector, [model.encoder.size])
+        codes, hidden = model.encoder.forward(theta_e, sample.rows)
+        released, saved = model.channel.forward(codes, sample.noise)
+        value, decoder_gradient, slopes = self._decoder_loss(
+            model, theta_d, released, sample.targets
+        )
+        back = model.decoder.input_gradient(theta_d, *slopes) / model.channel.spread
+        back = model.channel.backward(codes, sample.noise, saved, back)
+        encoder_gradient = model.encoder.gradient(theta_e, sample.rows, hidden, back)[0]
+        return value, np.concatenate([encoder_gradient, decoder_gradient])
 
-    def polished(
+    def train_decoder(
         self, model: Model, vector: NDArray[np.float64], sample: Sample
     ) -> NDArray[np.float64]:
-        """Parameters with the decoder trained, the encoder being left as it is."""
-        first, second = np.split(vector, [model.encoder.size])
-        codes = model.encoder.forward(first, sample.rows)[0]
+        """Parameters after training the decoder, with the encoder fixed."""
+        theta_e, theta_d = np.split(vector, [model.encoder.size])
+        codes = model.encoder.forward(theta_e, sample.rows)[0]
         released = model.channel.forward(codes, sample.noise)[0]
 
         def loss(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            return self._decoded(model, trial, released, sample.targets)[:2]
+            return self._decoder_loss(model, trial, released, sample.targets)[:2]
 
-        found = self._minimised(loss, second, model.decoder.weights, POLISH)
-        return np.concatenate([first, found])
+        theta_d = self._minimize(loss, theta_d, model.decoder.weights, DECODER_STEPS)
+        return np.concatenate([theta_e, theta_d])
 
-    def trained(
+    def train(
         self, model: Model, vector: NDArray[np.float64], sample: Sample
     ) -> NDArray[np.float64]:
-        """Parameters with encoder and decoder trained."""
+        """Parameters after training encoder and decoder together."""
 
         def loss(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             return self.value_and_gradient(model, trial, sample)
 
         weights = np.concatenate([model.encoder.weights, model.decoder.weights])
-        return self._minimised(loss, vector, weights, JOINT)
+        return self._minimize(loss, vector, weights, JOINT_STEPS)
 
-    def _minimised(
+    def _minimize(
         self,
         loss: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
         start: NDArray[np.float64],
         weights: NDArray[np.float64],
         n_iterations: int,
     ) -> NDArray[np.float64]:
+        """Parameters that minimise the loss plus a penalty on squared weights."""
         penalty: Any = _PENALTY * weights
 
         def penalised(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""The shell of the transformers that add noise: validate, plan in fit, release."""
+"""Base classes of the mechanisms: `fit` chooses the noise, `transform` releases."""
 
 import math
 import warnings
@@ -35,7 +35,7 @@ __all__ = [
     "ReleasingTransformer",
 ]
 
-# Plan, event or guarantee, noise variance and expected squared error.
+# Randomizer, event or guarantee, noise variance and expected squared error.
 PlannedNoise = tuple[Any, "DpEvent", float | NDArray[np.float64], float]
 PlannedRelease = tuple[Any, PrivacyGuarantee, float | NDArray[np.float64], float]
 
@@ -45,8 +45,8 @@ class ReleasingTransformer(
 ):
     """A transformer whose `transform` is a release.
 
-    A subclass says in `_plan_release` how samples of a shape are randomised and what
-    that guarantees. Everything in the plan is public.
+    A subclass implements `_plan_release`, which returns the randomizer for samples of
+    a shape, and its guarantee. The randomizer holds nothing but public values.
     """
 
     noise_variance_: float | NDArray[np.float64]
@@ -77,16 +77,16 @@ class ReleasingTransformer(
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Plan the noise for samples of this shape.
+        """Choose the noise for samples of this shape.
 
-        No value of `X` is read where the domain is declared and epsilon is finite:
-        its shape is enough.
+        If the domain is declared and epsilon is finite, `fit` reads the shape of `X`
+        and none of its values.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples. Of a Dask array, the range is computed where it is not declared;
-            else its shape is enough.
+            Samples. Those of a Dask array are computed only if the domain is not
+            declared, to find their range.
         y : None
             Ignored.
 
@@ -98,21 +98,26 @@ class ReleasingTransformer(
         ------
         ValueError
             If a parameter does not fit the shape of the samples, or the sampler
-            cannot honour epsilon and delta.
+            cannot keep epsilon and delta.
         """
-        reads = math.isinf(self.epsilon) or not self._is_declared()
+        reads_values = math.isinf(self.epsilon) or not self._is_declared()
         array = self._validated(
-            X, reset=True, ensure_all_finite=reads, order="C" if reads else None
+            X,
+            reset=True,
+            ensure_all_finite=reads_values,
+            order="C" if reads_values else None,
         )
         shape = self._shape_of(array)
         with self._progress() as on_step:
-            plan, guarantee, variance, error = self._finite_plan(shape, array)
+            randomizer, guarantee, variance, error = self._plan_finite_release(
+                shape, array
+            )
             on_step()
         if not self._is_declared():
-            # What is fitted shows the range that was read off the samples.
+            # The fitted attributes reveal the range that was read off the samples.
             self._record(guarantee)
         self._forget(
-            _plan=plan,
+            _randomizer=randomizer,
             sample_shape_=shape,
             noise_variance_=variance,
             expected_squared_error_=error,
@@ -126,45 +131,47 @@ class ReleasingTransformer(
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples of the shape seen in `fit`; finite. A Dask array or frame in
+            Finite samples of the shape seen in `fit`. A Dask array or frame in
             chunks of samples stays lazy.
 
         Returns
         -------
-        noisy : ndarray, or dask.array.Array for one of Dask
-            Of the type of `X`, if that is float32 or float64; else float64.
+        noisy : ndarray, or dask.array.Array for a Dask input
+            The released samples. The data type is that of `X` if it is float32 or
+            float64, else float64.
 
         Raises
         ------
         ValueError
-            Before anything is drawn: if `X` has another shape, or NaN or infinite
-            values. In a chunk of a Dask array these are found when it is computed,
-            before its own noise is drawn.
+            If the samples of `X` have another shape, or NaN or infinite values. The
+            error is raised before any noise is drawn. The values in a chunk of a Dask
+            array are checked when the chunk is computed, before its noise is drawn.
 
         Notes
         -----
-        Of a Dask array, the call is the release: it is recorded once, and takes a key,
-        before anything is computed. The noise of a chunk follows from that key and the
-        number of the chunk, so that whatever is computed again, also by another worker,
-        is the same. Its values must then be the same, too, in the same order: others
-        would get the same noise, and two results tell by what they differ. The lazy
-        array holds the key and what makes the raw data, and is as private as these;
-        what is computed from it is released.
+        For a Dask array, the call itself is the release: it is recorded once, and
+        draws a key, before anything is computed. The noise of a chunk follows from
+        the key and the number of the chunk, so that computing a chunk again, even on
+        another worker, gives the same noise. The values of the chunk must then be the
+        same and in the same order: different values would get the same noise, and two
+        results would show their difference. The lazy array holds the key and the
+        graph that loads the raw data, and is as private as the data. What is computed
+        from it is released.
         """
         array = self._samples(X)
         shape = self._output_shape(array)
-        self._check_framed(array, shape)
+        self._check_output_container(array, shape)
         return self._released(array, shape)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "privacy_guarantee_")
 
     def _released(self, samples: Any, shape: tuple[int, ...]) -> Any:
-        """Samples with noise, each of a shape."""
-        # What was fitted decides, not a parameter that was set afterwards; plan and
-        # guarantee of one fit, also where another thread fits meanwhile.
+        """Randomised samples, each of the given shape."""
+        # Parameters set after the fit have no effect. The copy holds the randomizer
+        # and the guarantee of one fit, even if another thread is fitting meanwhile.
         fitted = vars(self).copy()
-        randomize = fitted["_plan"].randomize
+        randomize = fitted["_randomizer"].randomize
         with self._release(fitted["privacy_guarantee_"]) as streams:
             if is_dask(samples):
                 return in_chunks(randomize, samples, shape, self, streams=streams)
@@ -172,28 +179,31 @@ class ReleasingTransformer(
             return randomize(rows, streams).reshape(len(samples), *shape)
 
     def _samples(self, X: Any) -> Any:
-        """Samples of the shape seen in `fit`."""
+        """The samples, checked to have the shape seen in `fit`."""
         check_is_fitted(self)
         array = self._validated(X, reset=False)
         if self._shape_of(array) != self.sample_shape_:
             raise ValueError(
-                f"The samples have shape {self._shape_of(array)}, but "
+                f"X has samples of shape {self._shape_of(array)}, but "
                 f"{type(self).__name__} was fitted to samples of shape "
                 f"{self.sample_shape_}."
             )
         return array
 
     def _validated(self, X: Any, *, reset: bool, **options: Any) -> Any:
+        """Samples as an array; `options` are those of scikit-learn's `check_array`."""
         if is_dask(X):
             array, known = check_lazy(X), named_columns(X)
             checked(validate_data, self, known, reset=reset, skip_check_array=True)
         else:
             check_numeric(X, "X")
-            # The order in memory has no part in what is computed.
+            # C order: the result must not depend on the layout in memory.
             options = {**AS_SAMPLES, **options}
             array = checked(validate_data, self, X, reset=reset, **options)
         if not math.prod(array.shape[1:]):
-            raise ValueError(f"Samples of shape {array.shape[1:]} have no entries.")
+            raise ValueError(
+                f"The samples of X have shape {array.shape[1:]}, which has no entries."
+            )
         return array
 
     def _shape_of(self, X: Any) -> tuple[int, ...]:
@@ -208,39 +218,41 @@ class ReleasingTransformer(
         shape = tuple(int(n) for n in shape)
         if X.shape[1:] not in (shape, (math.prod(shape),)):
             raise ValueError(
-                f"Samples of shape {X.shape[1:]} are not tensors of shape {shape}, "
-                f"nor those as rows of {math.prod(shape)} features."
+                f"X has samples of shape {X.shape[1:]}, but tensor_shape = {shape} "
+                f"needs samples of that shape or rows of {math.prod(shape)} features."
             )
         return shape
 
     def _output_shape(self, X: Any) -> tuple[int, ...]:
-        """Shape of what is released of a sample."""
+        """Shape of one released sample."""
         return X.shape[1:]
 
-    def _check_framed(self, samples: Any, shape: tuple[int, ...]) -> None:
-        """Refuse a data frame of what is lazy, or not rows."""
-        if is_dask(samples) and wants_frame(self):
+    def _check_output_container(self, samples: Any, shape: tuple[int, ...]) -> None:
+        """Raise if `set_output` asks for a data frame that the output cannot be."""
+        is_lazy = not isinstance(samples, np.ndarray)
+        if not (is_lazy or len(shape) > 1) or not wants_frame(self):
+            return
+        if is_lazy:
             raise ValueError(
-                "Samples of Dask stay lazy, and set_output makes no frames of them. "
-                "set_output(transform='default') leaves them an array, and "
-                "dask.dataframe.from_dask_array makes that a frame."
+                "set_output cannot make a data frame of a lazy Dask array. Call "
+                "set_output(transform='default') to get a Dask array, and "
+                "dask.dataframe.from_dask_array to make a Dask frame of it."
             )
-        if len(shape) > 1 and wants_frame(self):
-            raise ValueError(
-                f"Samples of shape {shape} do not fit into a data frame; set_output "
-                f"serves 2-D output alone. set_output(transform='default') leaves them "
-                f"an array."
-            )
+        raise ValueError(
+            f"Samples of shape {shape} do not fit into a data frame, which is 2-D. "
+            f"Call set_output(transform='default') to get an array."
+        )
 
     def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
-        """Expected error as a function of epsilon; of `X` the shape alone is read.
+        """Expected error as a function of epsilon; only the shape of `X` is read.
 
-        `y` is for estimators that learn from it.
+        `y` is for subclasses that learn from it.
         """
         if not self._is_declared():
             raise ValueError(
-                f"The domain of {type(self).__name__} is not declared: the error would "
-                f"be that of a range read off the samples."
+                f"The domain of {type(self).__name__} is not declared, so the expected "
+                f"error would depend on a range read off the samples. Declare the "
+                f"domain."
             )
         zeros = np.zeros((1, *np.shape(X)[1:]))
         return lambda epsilon: self.set_params(epsilon=epsilon).fit(zeros)._worst_error
@@ -251,34 +263,36 @@ class ReleasingTransformer(
         return self.expected_squared_error_
 
     def _is_declared(self) -> bool:
-        """Whether the domain is declared, so that no value need be read."""
+        """Whether the domain is declared, so that `fit` need not read any value."""
         raise NotImplementedError
 
     def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
-        """Plan, guarantee, noise variance and expected squared error.
+        """Randomizer, guarantee, noise variance and expected squared error.
 
-        `X` is None where a guarantee is asked for before there are data; it is read
-        only if the domain is not declared.
+        The values of `X` are read only if the domain is not declared. `X` is None when
+        a guarantee is needed before any data are seen.
         """
         raise NotImplementedError
 
-    def _finite_plan(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
-        """The same, where the noise can be represented."""
-        plan: Any = None, None, math.inf, math.inf
+    def _plan_finite_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+        """What `_plan_release` returns; raise if the noise overflows a float."""
+        release: Any = None, None, math.inf, math.inf
         with np.errstate(over="ignore"), suppress(OverflowError):
-            plan = self._plan_release(shape, X)
-        if not (np.all(np.isfinite(plan[2])) and np.isfinite(plan[3])):
+            release = self._plan_release(shape, X)
+        _, _, variance, error = release
+        if not (np.all(np.isfinite(variance)) and np.isfinite(error)):
             raise ValueError(
-                f"epsilon = {exact(self.epsilon)} asks for more noise in this domain "
-                f"than can be represented."
+                f"epsilon = {exact(self.epsilon)} needs more noise in this domain than "
+                f"can be represented; pass a larger epsilon or a smaller domain."
             )
-        return plan
+        return release
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         if not hasattr(fitted, "sample_shape_"):
             raise TypeError(
-                f"What {type(self).__name__} guarantees depends on the shape of the "
-                f"samples; it is known of a search that was refitted."
+                f"The guarantee of {type(self).__name__} depends on the shape of the "
+                f"samples, which is unknown before a fit. For a search, pass "
+                f"refit=True."
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -298,30 +312,31 @@ class ReleasingTransformer(
 class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
     """A transformer that clips samples to a declared domain and adds noise.
 
-    A subclass says in `_design` and `_noise` which noise.
+    A subclass implements `_noise`, which chooses the noise for a domain. What it
+    computes before the domain is known goes into `_design`.
     """
 
     expected_squared_error_: float
 
     @property
     def _source(self) -> str:
-        """The theorem that the guarantee rests on."""
+        """Theorem behind the guarantee."""
         return ""
 
     @property
     def _noise_name(self) -> str:
-        """The noise, for the statement of the guarantee."""
+        """Name of the noise, for the statement of the guarantee."""
         return ""
 
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
     ) -> NDArray[np.object_]:
-        """Names of the output's columns: those of the input.
+        """Names of the output columns, which are those of the input.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Those seen in `fit` by default.
+            Names of the input columns; by default those seen in `fit`.
 
         Returns
         -------
@@ -330,13 +345,13 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         Raises
         ------
         ValueError
-            If the samples were not passed as rows of features.
+            If `fit` did not get rows of features.
         """
         check_is_fitted(self, "sample_shape_")
         if math.prod(self.sample_shape_) != self.n_features_in_:
             raise ValueError(
-                f"Samples of shape {self.sample_shape_} have no feature names; pass "
-                f"rows of features and tensor_shape to have them."
+                f"Samples of shape {self.sample_shape_} have no feature names. To get "
+                f"names, pass samples as rows of features, and their tensor_shape."
             )
         return super().get_feature_names_out(input_features)
 
@@ -344,12 +359,12 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         return any(value is not None for value in self._declarations().values())
 
     def _declarations(self) -> dict[str, Any]:
-        """What the parameters say of the domain; a mechanism may lack some of them."""
+        """The parameters of this mechanism that declare the domain, by name."""
         names = ("bounds", "norm_bound", "sensitivity")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     def _domain(self, shape: tuple[int, ...], X: Any) -> tuple[SensitivitySet, bool]:
-        """Sensitivity set, and whether it was declared."""
+        """The sensitivity set, and whether it was declared."""
         declarations = self._declarations()
         domain = declared_set(shape, **declarations)
         if domain is not None:
@@ -357,9 +372,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         low, high = (0.0, 1.0) if X is None else extremes(X)
         if math.isfinite(self.epsilon):
             warnings.warn(
-                f"The domain of the samples is not declared ({', '.join(declarations)}"
-                f"), so their range is read off the private data. No finite epsilon "
-                f"holds for this release; declare it to protect the samples.",
+                f"The domain of the samples is not declared, so their range is read "
+                f"off the private data, and no finite epsilon holds. To protect the "
+                f"samples, pass {' or '.join(declarations)}.",
                 PrivacyLeakWarning,
                 stacklevel=5,
             )
@@ -374,19 +389,20 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         domain, declared = self._domain(shape, X)
         if math.isinf(self.epsilon):
             return Clipping(domain), self._no_guarantee(), 0.0, 0.0
-        plan, event, variance, error = self._noise(shape, domain, design)
-        return plan, self._guarantee(event, domain, declared), variance, error
+        randomizer, event, variance, error = self._noise(shape, domain, design)
+        return randomizer, self._guarantee(event, domain, declared), variance, error
 
     def _design(self, shape: tuple[int, ...]) -> Any:
-        """What does not depend on the domain; raises where a parameter does not fit."""
+        """What `_noise` needs beside the domain; raise if a parameter does not fit."""
 
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        """Plan, event, noise variance and expected squared error."""
+        """Randomizer, event, noise variance and expected squared error."""
         raise NotImplementedError
 
     def _no_guarantee(self) -> PrivacyGuarantee:
+        """Guarantee of a release without noise."""
         from dp_accounting import dp_event
 
         return PrivacyGuarantee.of(
@@ -397,7 +413,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         )
 
     def _claims(self) -> tuple[float, float]:
-        """Epsilon and delta that the parameters stand for, or that a paper claims."""
+        """Epsilon and delta of the parameters, or those that a paper claims."""
         return float(self.epsilon), float(getattr(self, "delta", 0.0))
 
     def _guarantee(
@@ -406,22 +422,22 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         """Guarantee of one call of `transform`."""
         from dp_accounting import dp_event
 
-        asked = float(self.epsilon), float(getattr(self, "delta", 0.0))
+        epsilon, delta = float(self.epsilon), float(getattr(self, "delta", 0.0))
         relation = "replace-one"
         statement = f"One call of transform, for each sample: {self._noise_name}"
         if domain.sensitivity is not None:
             relation = CALLERS_RELATION
             statement += (
                 f", on a query whose sensitivity ({exact(domain.sensitivity)}) the "
-                f"caller vouches for; rows about the same people compose."
+                f"caller vouches for. Releases of rows about the same person compose."
             )
         elif declared:
             statement += ", after clipping to the declared domain."
         else:
             event = dp_event.NonPrivateDpEvent()
             statement += (
-                ". The range of the samples was read off the samples themselves, "
-                "which protects nobody; declare their domain."
+                ". The range was read off the samples themselves, which protects "
+                "nobody; declare their domain."
             )
         fields: dict[str, Any] = {
             "unit": "sample",
@@ -433,14 +449,14 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             return PrivacyGuarantee.of(event, claimed=self._claims(), **fields)
         if getattr(self, "calibration", "sound") != "sound":
             return PrivacyGuarantee.of(
-                event, delta=asked[1], claimed=self._claims(), **fields
+                event, delta=delta, claimed=self._claims(), **fields
             )
-        # Raises if the event does not keep what was asked for.
-        return PrivacyGuarantee(event=event, epsilon=asked[0], delta=asked[1], **fields)
+        # The constructor raises if the event does not keep epsilon and delta.
+        return PrivacyGuarantee(event=event, epsilon=epsilon, delta=delta, **fields)
 
 
 class LocalMechanism(NoiseMechanism):
-    """A mechanism for boxes whose noise depends on the value that it protects."""
+    """A mechanism for entries in `bounds` whose noise depends on their values."""
 
     _parameter_constraints: ClassVar = {
         name: constraint
@@ -449,27 +465,27 @@ class LocalMechanism(NoiseMechanism):
     }
 
     def variance(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Variance of every entry that `transform` would release of these samples.
+        """Variance of every entry that `transform` would release for these samples.
 
-        Nothing is released, and no noise is drawn. The variance tells something of the
-        values: it is for public ones, and not to be published for private ones.
+        Nothing is released, and no noise is drawn. The variance depends on the values:
+        compute it for public samples, and do not publish it for private ones.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Public samples of the shape seen in `fit`; finite.
+            Public, finite samples of the shape seen in `fit`.
 
         Returns
         -------
-        variance : ndarray of the shape of `X`, or dask.array.Array for one of Dask
+        variance : ndarray of the shape of `X`, or dask.array.Array for a Dask input
             In squared units of the entries.
 
         Raises
         ------
         ValueError
-            If `X` has another shape, or NaN or infinite values.
+            If the samples of `X` have another shape, or NaN or infinite values.
         """
-        array, variance = self._samples(X), self._plan.variance
+        array, variance = self._samples(X), self._randomizer.variance
         if is_dask(array):
             return in_chunks(variance, array, array.shape[1:], self)
         return variance(array.reshape(len(array), -1)).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""Samples in chunks of Dask: what a task does with each of them."""
+"""Methods of samples, applied lazily to the chunks of a Dask array."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
 
 
 @dataclass(frozen=True, repr=False)
-class _ChunkWork:
-    """What a task does with a chunk of samples, beside checking its values.
+class _ChunkTask:
+    """Checks the values of one chunk of samples and applies a method to its rows.
 
     Attributes
     ----------
     method : callable
-        Of rows, and of the noise streams if there are any.
+        Takes rows, and the noise streams if there are any.
     streams : SentStreams or None
-        Of the whole release; a chunk has the part of its number.
+        Streams of the whole release; chunk n takes those of step n.
     name, input_name : str
-        For messages.
+        Names of the estimator and of the samples, for messages.
     """
 
     method: Callable[..., NDArray[np.floating]]
@@ -58,28 +58,28 @@ def in_chunks(
     streams: NoiseStreams | None = None,
     input_name: str = "X",
 ) -> Any:
-    """A method of rows, applied lazily to the chunks of a Dask array.
+    """Apply a method of rows lazily to the chunks of a Dask array.
 
     Parameters
     ----------
     method : callable
-        Of rows, and of the noise streams if there are any.
+        Takes rows, and the noise streams if there are any.
     X : dask.array.Array of shape (n_samples, ...)
     shape : tuple of int
-        Of what becomes of a sample.
+        Shape of the result for one sample.
     estimator : estimator
-        Of which the tasks know the name alone.
+        The tasks get its name alone.
     streams : NoiseStreams, default=None
-        Of the release that has been recorded.
+        Streams of the release, which has been recorded.
     input_name : str, default="X"
-        For messages.
+        Name of the samples, for messages.
 
     Returns
     -------
-    found : dask.array.Array of shape (n_samples, *shape)
+    result : dask.array.Array of shape (n_samples, *shape)
     """
     name = type(estimator).__name__
     sent = None if streams is None else streams.sent()
-    work = _ChunkWork(method, sent, name, input_name)
+    task = _ChunkTask(method, sent, name, input_name)
     dtype = X.dtype if X.dtype in DTYPES else np.dtype(float)
-    return map_chunks(work, X, shape, dtype, name)
+    return map_chunks(task, X, shape, dtype, name)

@@ -1,8 +1,8 @@
 """Gaussian noise on a lattice that keeps (epsilon, delta), sampler included.
 
-A plan begins with standard deviations that are right for ideal noise. The lattice is
-chosen for those; its step is then held while the noise is made larger by what the
-rounding of the values, the floating-point errors of whitening, and the sampler cost.
+We start from standard deviations that suffice for ideal noise, and choose the lattice
+for them. Its step is then fixed, and the noise is enlarged to pay for the rounding of
+the values, the floating-point errors of whitening, and the residual of the sampler.
 """
 
 import math
@@ -35,40 +35,40 @@ __all__ = [
 ]
 
 _EPS = float(np.finfo(float).eps)
-# mu is rounded up by more than the errors of the sums behind it.
+# Rounds mu up by more than the errors of the sums that compute it.
 _ROUNDED_UP = 1 + 1e-12
 
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """A plan for one release of a sample, and what it guarantees.
+    """A randomizer of samples, and its guarantee.
 
     Attributes
     ----------
-    plan : AddedNoise or WhitenedNoise
+    randomizer : AddedNoise or WhitenedNoise
     mu : float
-        Of the ideal noise.
+        Mu of the ideal noise.
     lattice : GaussianLattice
-        Whose residual comes on top.
+        Its residual adds to the privacy loss of the ideal noise.
     scale : float
-        The noise is so many times as large as was asked for.
+        Factor by which the noise was enlarged.
     """
 
-    plan: AddedNoise | WhitenedNoise
+    randomizer: AddedNoise | WhitenedNoise
     mu: float
     lattice: GaussianLattice
     scale: float
 
     @property
     def event(self) -> "DpEvent":
-        """What one release of a sample is, for accounting."""
+        """Event of one release of a sample."""
         return gaussian_event(self.mu, self.lattice)
 
 
 def ideal_budget(
     epsilon: float, delta: float, residual_epsilon: float, residual_delta: float
 ) -> tuple[float, float]:
-    """What is left of epsilon and delta for the ideal law that a sampler stands for.
+    """Epsilon and delta that a sampler's residual leaves for the ideal distribution.
 
     Raises
     ------
@@ -79,14 +79,14 @@ def ideal_budget(
     ideal_delta = (delta - d1 * (1 + math.exp(epsilon - e1))) * math.exp(-e1)
     if epsilon <= 2 * e1 or ideal_delta <= 0:
         raise ValueError(
-            f"epsilon = {epsilon} and delta = {delta} are below what the sampler "
-            f"can honour for so many entries; its own residual is {shown(2 * e1)}."
+            f"epsilon = {epsilon} and delta = {delta} are too small for the sampler "
+            f"at this number of entries: its residual alone is {shown(2 * e1)}."
         )
     return epsilon - 2 * e1, ideal_delta
 
 
 def gaussian_event(mu: float, lattice: GaussianLattice) -> "DpEvent":
-    """What a release with noise of this mu on a lattice is, for accounting."""
+    """Event of a release with ideal noise of this mu, drawn on a lattice."""
     from dp_accounting import dp_event
 
     from ..privacy.accounting._events import SamplerResidualDpEvent
@@ -99,12 +99,12 @@ def gaussian_event(mu: float, lattice: GaussianLattice) -> "DpEvent":
 def largest_within(
     value: float, event_of: Callable[[float], "DpEvent"], epsilon: float, delta: float
 ) -> float:
-    """`value`, or a little less, so that its event keeps (epsilon, delta) to the digit.
+    """`value`, reduced a little if needed for its event to keep (epsilon, delta).
 
     Parameters
     ----------
     value : float
-        Keeps it but for rounding errors.
+        Keeps (epsilon, delta) up to rounding errors.
     event_of : callable
         Maps a value to its event.
     epsilon, delta : float
@@ -112,21 +112,26 @@ def largest_within(
     Returns
     -------
     value : float
+
+    Raises
+    ------
+    ValueError
+        If no value down to a tenth less keeps it.
     """
     from ..privacy.accounting._curves import event_epsilon
 
     for shortfall in (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1):
-        found = value * (1 - shortfall)
-        if event_epsilon(event_of(found), delta) <= epsilon:
-            return found
+        reduced = value * (1 - shortfall)
+        if event_epsilon(event_of(reduced), delta) <= epsilon:
+            return reduced
     raise ValueError(
-        f"epsilon = {epsilon} and delta = {delta} are below what the sampler can "
-        f"honour for so many entries."
+        f"epsilon = {epsilon} and delta = {delta} are too small for the sampler at "
+        f"this number of entries."
     )
 
 
 def mu_within(epsilon: float, delta: float, lattice: GaussianLattice) -> float:
-    """Largest mu of ideal noise that leaves room for the sampler's residual."""
+    """Largest mu of ideal noise that keeps the budget with the sampler's residual."""
     residual = lattice.residual_epsilon, lattice.residual_delta
     mu = gaussian_mu(*ideal_budget(epsilon, delta, *residual))
     mu = largest_within(mu, lambda m: gaussian_event(m, lattice), epsilon, delta)
@@ -136,29 +141,30 @@ def mu_within(epsilon: float, delta: float, lattice: GaussianLattice) -> float:
 def within_budget(
     lattice: GaussianLattice, mu: float, epsilon: float, delta: float
 ) -> tuple[GaussianLattice, float]:
-    """The lattice under noise large enough for (epsilon, delta), its sampler included.
+    """Scale the noise on a lattice to keep (epsilon, delta), sampler included.
 
     Parameters
     ----------
     lattice : GaussianLattice
     mu : float
-        Of its noise; of noise that is `scale` times as large, mu / scale at most.
+        Mu of its noise. Noise that is `scale` times as large has mu / scale at most.
     epsilon, delta : float
 
     Returns
     -------
     lattice : GaussianLattice
+        The same lattice, with scaled noise.
     scale : float
-        The noise is so many times as large.
+        Factor on the noise.
     """
     nominal = lattice
     while True:
         scale = mu / mu_within(epsilon, delta, lattice)
-        found = nominal.scaled(scale)
-        if found.residual_epsilon <= lattice.residual_epsilon:
-            return found, scale
-        # On the same lattice, the sampler of larger noise is further from it.
-        lattice = found
+        scaled = nominal.scaled(scale)
+        if scaled.residual_epsilon <= lattice.residual_epsilon:
+            return scaled, scale
+        # On a fixed lattice, larger noise has a larger residual: account for it.
+        lattice = scaled
 
 
 def diagonal_noise(
@@ -177,10 +183,10 @@ def diagonal_noise(
     sigma : float or ndarray of shape (n_entries,)
         Positive.
     epsilon, delta : float
-        To keep.
+        The budget.
     rescale : bool
-        Whether to scale `sigma` so that the guarantee is met exactly; otherwise
-        `sigma` is taken as it is, and `epsilon` bounds what it keeps.
+        Whether to scale `sigma` to spend the budget exactly. Otherwise `sigma` is
+        used unchanged, and `epsilon` is an upper bound on what it spends.
 
     Returns
     -------
@@ -188,7 +194,7 @@ def diagonal_noise(
     """
     low, width = (domain.low, domain.width) if domain.has_box else (None, None)
     if not rescale:
-        epsilon = _kept(_diagonal_mu(domain, sigma, 0.0), epsilon, delta)
+        epsilon = _true_epsilon(_diagonal_mu(domain, sigma, 0.0), epsilon, delta)
     lattice = gaussian_lattice(sigma, domain.n_entries, epsilon, delta, low, width)
     mu, scale = _diagonal_mu(domain, lattice.sigma, lattice.step), 1.0
     if rescale:
@@ -197,8 +203,8 @@ def diagonal_noise(
     return GaussianNoise(AddedNoise(domain, lattice), mu, lattice, scale)
 
 
-def _kept(mu: float, epsilon: float, delta: float) -> float:
-    """About the epsilon that noise keeps of what it claims; the residual is for it."""
+def _true_epsilon(mu: float, epsilon: float, delta: float) -> float:
+    """Roughly the epsilon that noise really keeps; its lattice is chosen for it."""
     return min(epsilon, max(gaussian_epsilon(mu, delta), 1e-3))
 
 
@@ -207,12 +213,12 @@ def _diagonal_mu(
     sigma: float | NDArray[np.float64],
     step: float | NDArray[np.float64],
 ) -> float:
-    """Mu of noise on a lattice, the rounding of the values included."""
+    """Mu of noise on a lattice, with the rounding of the values to the lattice."""
     n = domain.n_entries
     repeats = n if np.ndim(step) == 0 else 1
     diameter = domain.diameter + math.sqrt(np.sum(np.square(step)) * repeats)
     if not domain.has_box:
-        # In units of sigma, the values' distance and that of their roundings.
+        # Distance of the values, and of their rounding errors, in units of sigma.
         repeats = n if np.ndim(step) == np.ndim(sigma) == 0 else 1
         rounding = math.sqrt(np.sum(np.square(step / sigma)) * repeats)
         return (domain.diameter / float(np.min(sigma)) + rounding) * _ROUNDED_UP
@@ -238,8 +244,9 @@ def rotated_noise(
     ----------
     domain : SensitivitySet
     shape : tuple of int
-    directions : list of (ndarray of shape (I_k, I_k)) or None
-        W_k, orthogonal; None is the identity.
+        Shape of a sample.
+    directions : list of (ndarray of shape (I_k, I_k) or None)
+        Orthogonal W_k; None is the identity.
     sigmas : list of ndarray of shape (I_k,)
         Positive.
     epsilon, delta, rescale
@@ -270,21 +277,22 @@ def whitened_noise(
     *,
     rescale: bool,
 ) -> GaussianNoise:
-    """Noise that is of unit variance once a sample is whitened.
+    """Noise of unit variance on whitened samples.
 
     Parameters
     ----------
     domain : SensitivitySet
     shape : tuple of int
+        Shape of a sample.
     whitening, colouring : list of ndarray
-        For every mode, the matrices before and after the noise; a vector is a
-        diagonal.
+        For each mode, the matrix applied before and after the noise; a vector stands
+        for a diagonal matrix.
     mu : float
-        Largest norm of a difference, whitened.
+        Largest norm of a whitened difference of two samples.
     epsilon, delta : float
-        To keep.
+        The budget.
     rescale : bool
-        Whether to scale the noise so that the guarantee is met exactly.
+        Whether to scale the noise to spend the budget exactly.
 
     Returns
     -------
@@ -292,7 +300,7 @@ def whitened_noise(
     """
     n = domain.n_entries
     if not rescale:
-        epsilon = _kept(mu, epsilon, delta)
+        epsilon = _true_epsilon(mu, epsilon, delta)
     lattice = gaussian_lattice(1.0, n, epsilon, delta)
     scale, target = 1.0, mu
     if rescale:
@@ -309,28 +317,32 @@ def whitened_noise(
         largest = min(largest, reach * (1 + (n + 8) * _EPS))
     error = _product_error(whitening, n) / scale
     if math.isinf(largest):
-        # Errors of a five-hundredth of mu are affordable, and far beyond any value.
+        # This bound on the entries is far beyond any real value, and lets the errors
+        # grow to a five-hundredth of mu, which costs little.
         largest = 0.001 * target / error
-    # Whitened values are rounded to the lattice; before that, products are rounded.
+    # Rounding of the whitened values to the lattice, and of the products before.
     extra = float(lattice.step) * math.sqrt(n) + 2 * error * largest
     if rescale:
         if extra >= target / 2:
             raise ValueError(
-                "The noise is too small beside the range of the values, or there are "
-                "too many entries, for correlated noise to be computed safely."
+                "Correlated noise cannot be computed safely here: the noise is too "
+                "small beside the range of the values, or there are too many entries. "
+                "Pass a smaller epsilon."
             )
         scale *= target / (target - extra)
     whitening = (whitening[0] / scale, *whitening[1:])
     colouring = (colouring[0] * scale, *colouring[1:])
-    plan = WhitenedNoise(domain, lattice, shape, whitening, colouring, centre, largest)
-    return GaussianNoise(plan, (mu / scale + extra) * _ROUNDED_UP, lattice, scale)
+    randomizer = WhitenedNoise(
+        domain, lattice, shape, whitening, colouring, centre, largest
+    )
+    return GaussianNoise(randomizer, (mu / scale + extra) * _ROUNDED_UP, lattice, scale)
 
 
 def _product_error(matrices: Sequence[NDArray[np.float64]], n_entries: int) -> float:
-    """Euclidean error of the mode products of a sample with entries up to 1.
+    """Bound on the Euclidean error of the mode products of a sample in [-1, 1].
 
-    A product of n terms errs by n u |M| |x| at most, u being half of epsilon; see
-    Higham (2002), Section 3.5.
+    A product of n terms errs by at most n u |M| |x|, where u is half the machine
+    epsilon; see Higham (2002), Section 3.5.
     """
     terms, growth = 0, 1.0
     for matrix in matrices:
@@ -339,7 +351,8 @@ def _product_error(matrices: Sequence[NDArray[np.float64]], n_entries: int) -> f
         if size.ndim == 1:
             growth *= size.max()
         else:
-            # The geometric mean of the largest row and column sum, at most.
+            # The spectral norm is at most the geometric mean of the largest row sum
+            # and the largest column sum.
             growth *= math.sqrt(size.sum(axis=1).max() * size.sum(axis=0).max())
     return terms * _EPS / 2 * 1.01 * growth * math.sqrt(n_entries)
 
@@ -350,7 +363,7 @@ def _rotated_mu(
     directions: Sequence[NDArray[np.float64] | None],
     sigmas: Sequence[NDArray[np.float64]],
 ) -> float:
-    """Bound on mu: the ball by spectral norms, the box by a diagonal of each mode."""
+    """Bound on mu: by spectral norms for a ball, by diagonals for a box."""
     bounds = []
     if math.isfinite(domain.diameter):
         spectral = math.prod(1 / float(s.min()) for s in sigmas)
@@ -361,9 +374,9 @@ def _rotated_mu(
         for k, (w, s) in enumerate(zip(directions, sigmas, strict=True)):
             diagonal = s**-2.0
             if w is not None:
-                others = tuple(j for j in range(len(shape)) if j != k)
+                other_modes = tuple(j for j in range(len(shape)) if j != k)
                 inverse = (w / s**2) @ w.T
-                diagonal = diagonal_bound(inverse, squares.mean(axis=others))
+                diagonal = diagonal_bound(inverse, squares.mean(axis=other_modes))
             total = np.tensordot(total, diagonal, axes=(0, 0))
         bounds.append(math.sqrt(float(total)))
     return min(bounds)

@@ -1,4 +1,4 @@
-"""Local randomisation of a few sampled entries: the hybrid mechanism."""
+"""The hybrid mechanism: randomises a few sampled entries of each sample."""
 
 import math
 from dataclasses import dataclass
@@ -18,17 +18,19 @@ from ..noise._piecewise import (
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import LocalMechanism, PlannedNoise
+from ._docs import with_shared_text
 from ._noise import Clipping, by_tiles
 
 __all__ = ["HybridMechanism"]
 
 
 def best_n_sampled(epsilon: float, n_entries: int) -> int:
-    """How many entries to sample: the number with the least largest squared error.
+    """Number of entries to sample that minimises the largest squared error.
 
-    The closed form of the largest expected squared error over the box is taken from
-    Wang et al. (2019), Lemma 1 and Algorithm 4, in units of half a range. Numbers
-    above `epsilon` leave less than 1 to an entry, where the error grows with them.
+    The largest expected squared error over the box has a closed form: Wang et al.
+    (2019), Lemma 1 and Algorithm 4, in units of half a range. Numbers beyond
+    `epsilon` (rounded up) are not tried: they leave less than 1 to an entry, and the
+    error then grows with the number.
 
     Parameters
     ----------
@@ -42,12 +44,13 @@ def best_n_sampled(epsilon: float, n_entries: int) -> int:
         In [1, `n_entries`].
     """
     k = np.arange(1, min(n_entries, math.ceil(epsilon)) + 1)
-    share = np.clip(epsilon / k, 1e-9, LARGEST_EPSILON)
-    root = np.expm1(share / 2)
-    alpha = np.where(share > HYBRID_FROM, root / (1 + root), 0.0)
-    c0 = alpha * (root + 4) / (3 * root**2) + (1 - alpha) / np.tanh(share / 2) ** 2
+    entry_epsilon = np.clip(epsilon / k, 1e-9, LARGEST_EPSILON)
+    root = np.expm1(entry_epsilon / 2)
+    alpha = np.where(entry_epsilon > HYBRID_FROM, root / (1 + root), 0.0)
+    two_points = (1 - alpha) / np.tanh(entry_epsilon / 2) ** 2
+    c0 = alpha * (root + 4) / (3 * root**2) + two_points
     c2 = alpha / root - (1 - alpha)
-    # The error is linear in t^2: it is largest at the centre or at the ends.
+    # The error is linear in t^2, so it is largest at the centre or at the ends.
     scale = n_entries / k
     largest = scale * c0 + np.maximum(0.0, scale * c2 + (scale - 1))
     return int(k[np.argmin(largest)])
@@ -55,18 +58,18 @@ def best_n_sampled(epsilon: float, n_entries: int) -> int:
 
 @dataclass(frozen=True)
 class SampledEntries:
-    """Some entries of each sample randomised and scaled up, the others at the centre.
+    """Randomises and scales up a few entries of each sample; centres the others.
 
-    Which entries does not depend on the data.
+    The choice of the entries does not depend on the data.
 
     Attributes
     ----------
     domain : SensitivitySet
-        With a box.
-    law : HybridDistribution
-        Of one entry.
+        Must have a box.
+    distribution : HybridDistribution
+        Distribution of one randomised entry.
     n_sampled : int
-        How many entries of a sample.
+        Number of randomised entries in a sample.
     """
 
     domain: SensitivitySet
@@ -75,7 +78,7 @@ class SampledEntries:
 
     @property
     def coefficients(self) -> tuple[float, float]:
-        """c0 and c2: a released entry at t in [-1, 1] has the variance c0 + c2 t^2."""
+        """c0 and c2 of the variance c0 + c2 t^2 of a released entry at t in [-1, 1]."""
         c0, c2 = map(float, self.distribution.variance_coefficients)
         scale = self.domain.n_entries / self.n_sampled
         return scale * c0, scale * c2 + (scale - 1)
@@ -92,7 +95,7 @@ class SampledEntries:
 
         Returns
         -------
-        noisy : ndarray of the shape and type of `samples`
+        released : ndarray of the shape and type of `samples`
         """
         low: Any = self.domain.low
         centre = (low + self.domain.high) / 2
@@ -104,7 +107,7 @@ class SampledEntries:
             chosen = subsets(bits, len(block), block.shape[1], self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
             t = self.distribution.randomize(index.ravel(), bits).reshape(chosen.shape)
-            noisy = _of(centre, chosen) + _of(reach, chosen) * t
+            noisy = _at(centre, chosen) + _at(reach, chosen) * t
             released = np.empty_like(block)
             released[:] = centre
             np.put_along_axis(released, chosen, noisy, axis=1)
@@ -113,75 +116,66 @@ class SampledEntries:
         return by_tiles(noisy_subset, samples, streams, whole_samples=True)
 
     def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Variance of every released entry, of the shape of `samples`, float64."""
+        """Variance of every released entry; float64, of the shape of `samples`."""
         index = self._index(samples, slice(None)).astype(float)
         t = 2 * index / self.distribution.n_steps - 1
         c0, c2 = self.coefficients
         return np.square(self.domain.width / 2) * (c0 + c2 * t**2)
 
     def _index(self, values: NDArray[np.floating], entries: Any) -> NDArray[np.uint64]:
-        """Nearest of the steps from one end of an entry's range to the other."""
-        low, high = _of(self.domain.low, entries), _of(self.domain.high, entries)
+        """Number of the step of an entry's range that is nearest to each value."""
+        low, high = _at(self.domain.low, entries), _at(self.domain.high, entries)
         steps = np.clip(values, low, high, dtype=float) - low
         steps *= self.distribution.n_steps / (high - low)
         return np.minimum(np.rint(steps), self.distribution.n_steps).astype(np.uint64)
 
 
-def _of(bound: Any, entries: Any) -> Any:
+def _at(bound: Any, entries: Any) -> Any:
+    """The bound of these entries."""
     return bound if np.ndim(bound) == 0 else bound[entries]
 
 
+@with_shared_text
 class HybridMechanism(LocalMechanism):
-    """Randomise a few entries of each sample: local privacy, pure and unbiased.
+    """Randomises a few entries of each sample: pure local privacy, without bias.
 
     One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the declared domain. Of the d entries, k
-    that are drawn at random are each randomised with epsilon / k by the hybrid of the
-    Piecewise mechanism and the two-point mechanism of Duchi [1]_, and scaled by
-    d / k; the other entries are released as the centre of their range. The mean of
-    many released samples estimates the mean of the samples.
+    sample may be replaced by any other in the declared domain.
+
+    The mechanism draws k of the d entries at random. It randomises each of these with
+    epsilon / k, by the hybrid of the Piecewise mechanism and the two-point mechanism
+    of Duchi [1]_, and scales it by d / k. The other entries are released as the centre
+    of their range. The mean of many released samples estimates the mean of the
+    samples.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Budget of a sample at one call of `transform`. ``float("inf")`` clips and
-        adds no noise.
-    bounds : tuple of (low, high), default=None
-        Public range of the entries: numbers, or arrays that broadcast to a sample.
-        Samples are clipped to it.
-    tensor_shape : tuple of int, default=None
-        Shape of a sample, for samples passed as rows of features.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+    $epsilon
+    $bounds
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
+    $privacy_guarantee
     noise_variance_ : float or ndarray of the shape of a sample
-        Largest variance that a released entry has for any value in its range, in
-        squared units of the entries; an array where `bounds` are arrays. `variance`
-        has the one of given values.
+        Largest variance of a released entry over the values in its range, in squared
+        units of the entries; an array if `bounds` are arrays. Call `variance` for the
+        variance at given values.
     expected_squared_error_ : float
         Largest expected squared error of a sample in the domain, summed over its
         entries.
     n_sampled_ : int
-        Entries of a sample that are randomised: the number for which
-        `expected_squared_error_` is least. All of them for ``epsilon=inf``.
-    sample_shape_ : tuple of int
-        Shape of a sample.
-    n_features_in_ : int
-        Size of the first axis of a sample.
+        Number k of randomised entries, chosen to minimise `expected_squared_error_`.
+        For ``epsilon=inf``, the number of all entries.
+    $shapes
 
     Notes
     -----
-    Values are rounded to 2**40 steps of their range, and the law of what is drawn
-    for a step is exact on integers, so that there is no floating-point residual. For
-    epsilon / k beyond 40, entries are randomised as at 40. If `bounds` are not
-    declared, the range is read off the samples with a ``PrivacyLeakWarning``, and the
-    guarantee is void.
+    Values are rounded to 2**40 steps of their range, and randomised by exact draws of
+    integers, so that there is no floating-point residual. For epsilon / k beyond 40,
+    entries are randomised as at 40. If you do not pass `bounds`, the range is read off
+    the samples with a ``PrivacyLeakWarning``, and the guarantee is void.
 
     References
     ----------
@@ -222,21 +216,21 @@ class HybridMechanism(LocalMechanism):
 
     @property
     def n_sampled_(self) -> int:
-        """Entries of a sample that are randomised."""
+        """Number of entries of a sample that are randomised."""
         check_is_fitted(self, "sample_shape_")
-        if isinstance(self._plan, Clipping):
+        if isinstance(self._randomizer, Clipping):
             return math.prod(self.sample_shape_)
-        return self._plan.n_sampled
+        return self._randomizer.n_sampled
 
     def _design(self, shape: tuple[int, ...]) -> tuple[HybridDistribution, int] | None:
-        """Law of an entry and how many entries; None where nothing is randomised."""
+        """Distribution and number of the randomised entries; None without noise."""
         epsilon = float(self.epsilon)
         if math.isinf(epsilon):
             return None
         n_sampled = best_n_sampled(epsilon, math.prod(shape))
-        # n_sampled times the float below the quotient is not above epsilon.
-        share = max(math.nextafter(epsilon / n_sampled, 0.0), 5e-324)
-        return hybrid_distribution(share), n_sampled
+        # n_sampled times the next float below the quotient is at most epsilon.
+        entry_epsilon = max(math.nextafter(epsilon / n_sampled, 0.0), 5e-324)
+        return hybrid_distribution(entry_epsilon), n_sampled
 
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
@@ -245,12 +239,12 @@ class HybridMechanism(LocalMechanism):
 
         from ..privacy.accounting._events import PureDpEvent
 
-        plan = SampledEntries(domain, *design)
-        c0, c2 = plan.coefficients
+        randomizer = SampledEntries(domain, *design)
+        c0, c2 = randomizer.coefficients
         largest = max(c0, c0 + c2)
         variance = np.square(domain.width / 2) * largest
         variance = variance.reshape(shape) if np.ndim(variance) else float(variance)
         error = float(np.sum(np.square(domain.widths / 2))) * largest
-        one = PureDpEvent(plan.distribution.epsilon)
-        event = dp_event.SelfComposedDpEvent(one, plan.n_sampled)
-        return plan, event, variance, error
+        entry_event = PureDpEvent(randomizer.distribution.epsilon)
+        event = dp_event.SelfComposedDpEvent(entry_event, randomizer.n_sampled)
+        return randomizer, event, variance, error

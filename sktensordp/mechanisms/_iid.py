@@ -1,4 +1,4 @@
-"""Noise that is the same in every entry: the Laplace and the Gaussian mechanism."""
+"""Independent noise of one scale in every entry: Laplace and Gaussian."""
 
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +12,7 @@ from ..privacy import gaussian_mu
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise
+from ._docs import with_shared_text
 from ._gaussian_noise import diagonal_noise, largest_within
 from ._noise import AddedNoise
 
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
 
-# More kinds of coordinates than this are accounted for by their total epsilon alone.
-_MOST_KINDS = 32
+# With more different ranges than this, the event is the total epsilon alone.
+_MOST_RANGES = 32
 
 
+@with_shared_text
 class LaplaceMechanism(NoiseMechanism):
     """Discrete Laplace noise of one scale on every entry: pure differential privacy.
 
@@ -33,43 +35,26 @@ class LaplaceMechanism(NoiseMechanism):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Budget of a sample at one call of `transform`. ``float("inf")`` clips and adds
-        no noise.
-    bounds : tuple of (low, high), default=None
-        Public range of the entries: numbers, or arrays that broadcast to a sample.
-        Samples are clipped to it.
-    norm_bound : float, default=None
-        Samples are clipped to this Euclidean norm.
-    sensitivity : float, default=None
-        L1 sensitivity, vouched for by the caller, of the query whose value a sample
-        is. Nothing is clipped, but values some 1e9 times as large as the noise.
-    tensor_shape : tuple of int, default=None
-        Shape of a sample, for samples passed as rows of features.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+    $epsilon
+    $bounds
+    $norm_bound
+    $l1_sensitivity
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
-    noise_variance_ : float
-        Variance of the noise in an entry, in squared units of the entries.
-    expected_squared_error_ : float
-        Expected squared error of a sample, summed over its entries.
-    sample_shape_ : tuple of int
-        Shape of a sample.
-    n_features_in_ : int
-        Size of the first axis of a sample.
+    $privacy_guarantee
+    $noise_variance
+    $expected_squared_error
+    $shapes
 
     Notes
     -----
-    The noise is an exact discrete law on a lattice (Canonne, Kamath and Steinke
-    2020), so that there is no floating-point residual. If neither `bounds`,
-    `norm_bound` nor `sensitivity` is declared, the range is read off the samples with
-    a ``PrivacyLeakWarning``, and the guarantee is void.
+    The noise is drawn exactly from a discrete distribution on a lattice (Canonne,
+    Kamath and Steinke 2020), so that there is no floating-point residual. If you pass
+    neither `bounds`, `norm_bound` nor `sensitivity`, the range is read off the samples
+    with a ``PrivacyLeakWarning``, and the guarantee is void.
 
     References
     ----------
@@ -132,7 +117,7 @@ class LaplaceMechanism(NoiseMechanism):
         return AddedNoise(domain, lattice), event, variance, variance * math.prod(shape)
 
     def _event(self, domain: SensitivitySet, lattice: LaplaceLattice) -> "DpEvent":
-        """A composition over the entries where each has its own range."""
+        """Event of one sample: for a box, a composition over its entries."""
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import LatticeLaplaceDpEvent, PureDpEvent
@@ -140,7 +125,7 @@ class LaplaceMechanism(NoiseMechanism):
         n_steps: Any = lattice.n_steps
         steps, counts = np.unique(n_steps, return_counts=True)
         separate = domain.has_box and domain.norm_bound is None
-        if not separate or len(steps) > _MOST_KINDS:
+        if not separate or len(steps) > _MOST_RANGES:
             return PureDpEvent(lattice.epsilon)
         if np.ndim(n_steps) == 0:
             counts = counts * domain.n_entries
@@ -154,6 +139,7 @@ class LaplaceMechanism(NoiseMechanism):
         )
 
 
+@with_shared_text
 class GaussianMechanism(NoiseMechanism):
     """Gaussian noise of one variance on every entry, exactly calibrated.
 
@@ -162,51 +148,34 @@ class GaussianMechanism(NoiseMechanism):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Budget of a sample at one call of `transform`. ``float("inf")`` clips and adds
-        no noise.
-    delta : float, default=1e-6
-        In (0, 1).
-    bounds : tuple of (low, high), default=None
-        Public range of the entries: numbers, or arrays that broadcast to a sample.
-        Samples are clipped to it.
-    norm_bound : float, default=None
-        Samples are clipped to this Euclidean norm.
-    sensitivity : float, default=None
-        L2 sensitivity, vouched for by the caller, of the query whose value a sample
-        is. Nothing is clipped, but values some 1e9 times as large as the noise.
-    tensor_shape : tuple of int, default=None
-        Shape of a sample, for samples passed as rows of features.
+    $epsilon
+    $delta
+    $bounds
+    $norm_bound
+    $sensitivity
+    $tensor_shape
     calibration : {"sound", "classic"}, default="sound"
-        "sound" is the analytic Gaussian mechanism [1]_, exact. "classic" is
-        sqrt(2 ln(1.25 / delta)) s / epsilon [2]_, proved for epsilon <= 1 alone and
-        refused above; the guarantee then states the epsilon that really holds, which
-        is smaller, beside the one claimed.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+        "sound" is the analytic Gaussian mechanism [1]_, which is exact. "classic" takes
+        the standard deviation sqrt(2 ln(1.25 / delta)) s / epsilon [2]_ for the
+        sensitivity s. It is proved for epsilon <= 1 alone, and refused above. The
+        guarantee then states the epsilon that really holds, which is smaller, beside
+        the one claimed.
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
-    noise_variance_ : float
-        Variance of the noise in an entry, in squared units of the entries.
-    expected_squared_error_ : float
-        Expected squared error of a sample, summed over its entries.
-    sample_shape_ : tuple of int
-        Shape of a sample.
-    n_features_in_ : int
-        Size of the first axis of a sample.
+    $privacy_guarantee
+    $noise_variance
+    $expected_squared_error
+    $shapes
 
     Notes
     -----
-    Noise is drawn on a lattice, so that low-order bits tell nothing; the sampler's
-    distance from ideal noise is part of the guarantee, at the price of about 1e-5 of
-    the variance for a thousand entries. If neither `bounds`, `norm_bound` nor
-    `sensitivity` is declared, the range is read off the samples with a
-    ``PrivacyLeakWarning``, and the guarantee is void.
+    Noise is drawn on a lattice, so that low-order bits reveal nothing. The guarantee
+    covers the sampler's distance from ideal noise, which costs about 1e-5 of the
+    variance for a thousand entries. If you pass neither `bounds`, `norm_bound` nor
+    `sensitivity`, the range is read off the samples with a ``PrivacyLeakWarning``, and
+    the guarantee is void.
 
     References
     ----------
@@ -269,8 +238,8 @@ class GaussianMechanism(NoiseMechanism):
         if self.calibration == "classic" and 1 < self.epsilon < math.inf:
             raise ValueError(
                 f"calibration='classic' is proved for epsilon <= 1 alone, got epsilon "
-                f"= {exact(self.epsilon)}; calibration='sound' is exact for every "
-                f"epsilon."
+                f"= {exact(self.epsilon)}. Pass calibration='sound', which is exact "
+                f"for every epsilon."
             )
 
     def _noise(
@@ -286,7 +255,7 @@ class GaussianMechanism(NoiseMechanism):
             domain, factor * domain.l2, epsilon, delta, rescale=sound
         )
         if not sound:
-            # Proved of ideal noise; it may claim less than the sampler's residual.
+            # The proof is for ideal noise; raise if the residual breaks the claim.
             largest_within(noise.mu, lambda mu: noise.event, epsilon, delta)
         variance = float(noise.lattice.sigma) ** 2
-        return noise.plan, noise.event, variance, variance * domain.n_entries
+        return noise.randomizer, noise.event, variance, variance * domain.n_entries

@@ -1,4 +1,4 @@
-"""How to randomise levels within a budget: which law, which probability of keeping."""
+"""Design of a randomised response: the moves of levels, and how often one is kept."""
 
 import math
 from collections.abc import Callable
@@ -21,39 +21,42 @@ if TYPE_CHECKING:
 
 __all__ = ["LevelDesign", "design_levels"]
 
-# A larger budget is not spent on one entry: it would not be told from certainty.
+# The largest budget spent on one entry: more would be indistinguishable from certainty.
 _LARGEST = 20.0
 _SMALLEST = 1e-9
-# Weights of the table of moves. The probability of keeping is a multiple of 2^-52.
+# Sum of the integer weights of a row of moves; unit of the probability of keeping.
 _TOTAL, _KEEP_UNIT = 2**60, 2.0**-52
 _RATE_UNIT = 2.0**-44
-# Relative error of the probabilities of the moves as floating-point numbers.
+# Relative error of the floating-point probabilities of the moves.
 _ROUNDING = 1e-13
-# Entries with different weights are accounted for in so many groups at most, each by
+# Entries with different weights are accounted for in at most this many groups, each by
 # the entry that is kept most often.
 _MOST_GROUPS = 6
-# Bias that rounding leaves, in levels; more means that a system could not be solved.
+# Largest bias that rounding may leave, as a share of the number of levels. More means
+# that the outputs could not be solved for.
 _UNBIASED = 1e-7
 _SHARES = np.linspace(0.0, 1.0, 13)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelDesign:
-    """A law for the levels of every entry, and what comes of it.
+    """A randomised response for the entries of a sample, its budget and its error.
+
+    Entries with the same weight are of one kind.
 
     Attributes
     ----------
-    law : LevelDistribution
-        How a level moves that is not kept.
+    distribution : LevelDistribution
+        Distribution of the moves of a level that is not kept.
     keep : float
         Probability of keeping an entry of weight 0.
     shares : ndarray of shape (n_kinds,)
-        1 - weight, of every kind of entry.
+        1 - weight, for each kind of entry.
     counts : ndarray of shape (n_kinds,), int
-        How many entries of a sample are of each kind.
+        Number of entries of each kind in a sample.
     debias : bool
-        Whether the output stands for another number than its level, so that its mean is
-        the level.
+        Whether each output is replaced by a number that makes the mean of the release
+        the true level.
     """
 
     distribution: LevelDistribution
@@ -64,7 +67,7 @@ class LevelDesign:
 
     @property
     def keeps(self) -> NDArray[np.float64]:
-        """Probability of keeping, of every kind: multiples of 2^-52."""
+        """Probability of keeping an entry of each kind: a multiple of 2^-52."""
         return np.floor(self.keep * self.shares / _KEEP_UNIT) * _KEEP_UNIT
 
     @cached_property
@@ -73,13 +76,13 @@ class LevelDesign:
 
     @cached_property
     def _rounded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Weights of the moves rounded down, and what each row lacks."""
+        """Weights of the moves, rounded down, and what each row lacks to its sum."""
         weights = np.floor(self._moves * float(_TOTAL)).astype(np.int64)
         return weights, _TOTAL - weights.sum(axis=1)
 
     @property
     def moves(self) -> NDArray[np.int64] | None:
-        """Integer weights of the moves, of a common sum; None for "geometric"."""
+        """Integer weights of the moves, with equal row sums; None for "geometric"."""
         if self.distribution.noise == "geometric":
             return None
         weights, rest = self._rounded
@@ -89,20 +92,20 @@ class LevelDesign:
 
     @property
     def residual(self) -> float:
-        """Largest |log ratio| of an integer weight to what it stands for."""
+        """Largest |log ratio| of an integer weight to the exact one."""
         if self.distribution.noise == "geometric":
             return 0.0
         weights, rest = self._rounded
         least = float(weights.min())
         if least < 2**10:
             return math.inf
-        # Rounded down by less than one; the largest weight of a row takes the rest.
+        # Weights are rounded down by less than 1; the largest of a row takes the rest.
         largest = np.abs(rest) / weights.max(axis=1)
         return _ROUNDING + 2 * max(1 / least, float(largest.max()))
 
     @property
     def event(self) -> "DpEvent":
-        """What the release of a whole sample does."""
+        """Event of the release of a whole sample."""
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import (
@@ -110,8 +113,8 @@ class LevelDesign:
             SamplerResidualDpEvent,
         )
 
-        keeps, group = self.keeps, _groups(self.shares)
-        parts = [
+        keeps, group = self.keeps, _group_numbers(self.shares)
+        group_events = [
             dp_event.SelfComposedDpEvent(
                 RandomizedResponseDpEvent(
                     self.distribution, float(keeps[group == g].max())
@@ -120,11 +123,13 @@ class LevelDesign:
             )
             for g in np.unique(group)
         ]
-        total = self.residual * int(self.counts.sum())
-        return dp_event.ComposedDpEvent([*parts, SamplerResidualDpEvent(total, 0.0)])
+        residual = self.residual * int(self.counts.sum())
+        return dp_event.ComposedDpEvent(
+            [*group_events, SamplerResidualDpEvent(residual, 0.0)]
+        )
 
     def keeps_budget(self, epsilon: float, delta: float) -> bool:
-        """Whether the release of a whole sample is (epsilon, delta)-DP, both ways."""
+        """Whether the release of a whole sample is (epsilon, delta)-DP."""
         from ..privacy.accounting._curves import event_epsilon
 
         if self.excess(epsilon, delta) > 0:
@@ -132,9 +137,9 @@ class LevelDesign:
         return event_epsilon(self.event, delta) <= epsilon
 
     def excess(self, epsilon: float, delta: float) -> float:
-        """How far the release of a whole sample is beyond (epsilon, delta)-DP.
+        """By how much the release of a whole sample exceeds (epsilon, delta)-DP.
 
-        At most 0 where it keeps that; continuous in the parameters of the design.
+        At most 0 if it keeps the budget; continuous in the parameters of the design.
         """
         from ..privacy.accounting._curves import event_delta, event_epsilon
 
@@ -146,17 +151,18 @@ class LevelDesign:
 
     @cached_property
     def outputs(self) -> NDArray[np.float64]:
-        """What an output stands for, in levels, by kind: (n_kinds, n_levels).
+        """Released number of each output level, by kind: shape (n_kinds, n_levels).
 
-        With Q the channel (rows: inputs) they solve Q h = (0, ..., k - 1). The moves
-        are D^-1 K with K symmetric and D diagonal, so that one decomposition of
-        D^-1/2 K D^-1/2 serves the probabilities of keeping of all kinds.
+        The numbers h solve Q h = (0, ..., k - 1), where row i of the channel Q holds
+        the probabilities of the outputs of level i. The moves are D^-1 K with K
+        symmetric and D diagonal, so that one decomposition of D^-1/2 K D^-1/2 serves
+        all kinds, whatever their probability of keeping.
         """
         levels = np.arange(self.distribution.n_levels, dtype=float)
         if not self.debias:
             return np.broadcast_to(levels, (self.shares.size, levels.size))
         moves = self._moves
-        root = np.sqrt(np.diag(moves))  # D^-1/2, but for a factor
+        root = np.sqrt(np.diag(moves))  # D^-1/2 up to a factor
         values, vectors = np.linalg.eigh(moves / root[:, None] * root)
         keeps = self.keeps[:, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -164,7 +170,7 @@ class LevelDesign:
             return root * (h @ vectors.T)
 
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and variance of what is released of each level, by kind, in levels.
+        """Mean and variance of the release of each level, by kind, in levels.
 
         Returns
         -------
@@ -179,16 +185,16 @@ class LevelDesign:
         moves, outputs = self._moves, self.outputs
         with np.errstate(invalid="ignore", over="ignore"):
             means = keeps * outputs + (1 - keeps) * (outputs @ moves.T)
-            # Around the mean of all, so that little cancels.
+            # Centring avoids cancellation.
             middle = outputs.mean(axis=1, keepdims=True)
             squares = (outputs - middle) ** 2
             squares = keeps * squares + (1 - keeps) * (squares @ moves.T)
             return means, squares - (means - middle) ** 2
 
     def errors(self) -> NDArray[np.float64]:
-        """Expected squared error of what is released of each level, by kind.
+        """Expected squared error of the release of each level, by kind.
 
-        Infinite where no output has the level as its mean.
+        Infinite if the outputs cannot be debiased.
         """
         means, variances = self.moments()
         bias = np.abs(means - np.arange(self.distribution.n_levels))
@@ -208,23 +214,23 @@ def design_levels(
     keep: float | None = None,
     rate: float | None = None,
 ) -> LevelDesign:
-    """Law of least expected squared error for a sample under a budget.
+    """Randomised response of least expected squared error for a sample's budget.
 
     Parameters
     ----------
     noise : {"laplace", "gaussian", "geometric", "wrapped"}
     n_levels : int
     shares : ndarray of shape (n_kinds,)
-        1 - weight, of every kind of entry.
+        1 - weight, for each kind of entry.
     counts : ndarray of shape (n_kinds,), int
-        Entries of each kind.
+        Number of entries of each kind.
     debias : bool
     epsilon, delta : float
         Budget of the whole sample.
     keep : float, default=None
-        Probability of keeping an entry of weight 0, if it is given.
+        Probability of keeping an entry of weight 0. None chooses it.
     rate : float, default=None
-        Rate of the law, if it is given.
+        Rate of the distribution of the moves. None chooses it.
 
     Returns
     -------
@@ -233,8 +239,8 @@ def design_levels(
     Raises
     ------
     ValueError
-        If what is given does not fit into the budget, or the budget is too small or
-        its moves too rare to be represented.
+        If `keep` or `rate` do not fit into the budget, the budget is too small to be
+        represented, or the moves cannot be debiased.
     """
 
     def design(
@@ -244,7 +250,7 @@ def design_levels(
         counts: NDArray[np.int64] = counts,
     ) -> LevelDesign:
         if noise == "geometric":
-            # Its sampler takes fractions of integers.
+            # The sampler takes the rate as a fraction of integers.
             rate = max(math.floor(rate / _RATE_UNIT), 1) * _RATE_UNIT
         distribution = LevelDistribution(noise, n_levels, rate)
         return LevelDesign(distribution, keep, shares, counts, debias)
@@ -252,65 +258,64 @@ def design_levels(
     def largest(
         make: Callable[[float], LevelDesign], start: float
     ) -> LevelDesign | None:
-        return _largest(make, start, epsilon, delta)
+        return _largest_in_budget(make, start, epsilon, delta)
 
     if epsilon < _SMALLEST:
         raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
     span = LevelDistribution.span_of(noise, n_levels)
-    found: LevelDesign | None
+    best: LevelDesign | None
     if keep is not None and rate is not None:
-        found = design(keep, rate)
-        found = found if found.keeps_budget(epsilon, delta) else None
+        best = design(keep, rate)
+        best = best if best.keeps_budget(epsilon, delta) else None
     elif rate is not None:
-        found = largest(
-            lambda odds: design(odds / (1 + odds), rate), math.exp(_LARGEST)
-        )
+        best = largest(lambda odds: design(odds / (1 + odds), rate), math.exp(_LARGEST))
     elif keep is not None:
-        found = largest(lambda rate: design(keep, rate), _LARGEST / span)
+        best = largest(lambda rate: design(keep, rate), _LARGEST / span)
     else:
 
         def shared(share: float, budget: float, *kinds: NDArray[Any]) -> LevelDesign:
-            """`share` of an entry's budget for the moves, the rest for keeping."""
+            """Spend `share` of an entry's budget on the moves, the rest on keeping."""
             rate = share * budget / span
             keep = design(0.0, rate).distribution.keep(budget)
             return design(keep, rate, *kinds)
 
-        found = _best(shared, noise, n_levels, _few(shares, counts), epsilon, delta)
-    if found is None:
-        asked = {"keep_probability": keep, "scale": rate}
-        given = " and ".join(name for name, value in asked.items() if value is not None)
+        kinds = _group_averages(shares, counts)
+        best = _best_share(shared, noise, n_levels, kinds, epsilon, delta)
+    if best is None:
+        parameters = {"keep_probability": keep, "scale": rate}
+        given = [name for name, value in parameters.items() if value is not None]
         raise ValueError(
-            f"No randomised response with this {given or 'number of levels'} keeps "
-            f"epsilon = {epsilon} and delta = {delta} for {counts.sum()} entries."
+            f"No randomised response with this {' and '.join(given) or 'n_levels'} "
+            f"keeps epsilon = {epsilon} and delta = {delta} for {counts.sum()} entries."
         )
-    if not np.all(np.isfinite(found.errors())):
+    if not np.all(np.isfinite(best.errors())):
         raise ValueError(
-            "What these moves leave of an entry cannot be debiased; give it a smaller "
-            "weight, or another noise or scale."
+            "Levels that make these moves cannot be debiased. Pass smaller weights, or "
+            "another noise or scale."
         )
-    return found
+    return best
 
 
-def _groups(shares: NDArray[np.float64]) -> NDArray[np.integer]:
-    """Numbers of the groups of kinds that are accounted for together."""
+def _group_numbers(shares: NDArray[np.float64]) -> NDArray[np.integer]:
+    """Number of the group that each kind of entry is accounted for in."""
     if shares.size <= _MOST_GROUPS:
         return np.arange(shares.size)
     return np.ceil(shares * (_MOST_GROUPS / shares.max())).astype(int)
 
 
-def _few(
+def _group_averages(
     shares: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """The average kind of each group, and how many entries are like it."""
-    numbers, group = np.unique(_groups(shares), return_inverse=True)
+    """Average share and number of entries of each group."""
+    numbers, group = np.unique(_group_numbers(shares), return_inverse=True)
     totals = np.bincount(group, counts, numbers.size)
     return np.bincount(group, counts * shares, numbers.size) / totals, totals
 
 
-def _largest(
+def _largest_in_budget(
     make: Callable[[float], LevelDesign], start: float, epsilon: float, delta: float
 ) -> LevelDesign | None:
-    """The design of largest parameter up to `start` that keeps the budget, or None."""
+    """Design of the largest parameter up to `start` in the budget; None if none is."""
 
     def excess(log_parameter: float) -> float:
         return make(math.exp(log_parameter)).excess(epsilon, delta)
@@ -324,15 +329,15 @@ def _largest(
         high = low
     else:
         return None
-    at = brentq(lambda x: np.clip(excess(x), -50, 50), low, high, xtol=1e-6)
+    root = brentq(lambda x: np.clip(excess(x), -50, 50), low, high, xtol=1e-6)
     for shortfall in (0.0, *1e-6 * 2.0 ** np.arange(20)):
-        found = make(math.exp(at - shortfall))
-        if found.keeps_budget(epsilon, delta):
-            return found
+        design = make(math.exp(root - shortfall))
+        if design.keeps_budget(epsilon, delta):
+            return design
     return None
 
 
-def _best(
+def _best_share(
     shared: Callable[..., LevelDesign],
     noise: str,
     n_levels: int,
@@ -340,48 +345,49 @@ def _best(
     epsilon: float,
     delta: float,
 ) -> LevelDesign | None:
-    """The design that errs least, of those that a search over shares suggests.
+    """Design of least error over the share of the budget that the moves get.
 
-    What an entry may spend depends on the law. To choose the share of the moves, it is
-    taken once from the optimal composition theorem, which knows no law, and once from
-    the Gaussian limit of the law's losses. Both designs are then given all that the
-    accountant grants them.
+    The budget of an entry depends on the distribution of the moves. To choose the
+    share, we take the budget once from the optimal composition theorem, which holds
+    for every distribution, and once from the Gaussian limit of the privacy losses.
+    Each choice is then enlarged until it spends the budget exactly.
     """
     n_entries = int(kinds[1].sum())
+    theorem_budget = min(_theorem_budget(n_entries, epsilon, delta), _LARGEST)
 
     def by_theorem(share: float) -> float:
-        return spent
+        return theorem_budget
 
     def by_limit(share: float) -> float:
         return _limit_budget(shared, share, n_entries, epsilon, delta)
 
-    spent = min(_theorem_budget(n_entries, epsilon, delta), _LARGEST)
     rules = [by_theorem, by_limit] if delta else [by_theorem]
-    found = []
+    designs = []
     for rule in rules:
 
         def error(share: float, rule: Callable[[float], float] = rule) -> float:
             return _total_error(shared(share, rule(share), *kinds))
 
-        tried = _SHARES[1:] if noise == "geometric" else _SHARES
+        grid = _SHARES[1:] if noise == "geometric" else _SHARES
         if n_levels == 2 and noise != "geometric":
-            # All shares are the same law; this one heeds weights.
-            tried = tried[:1]
-        errors = [error(share) for share in tried]
+            # All shares give the same distribution; with share 0, weights matter.
+            grid = grid[:1]
+        errors = [error(share) for share in grid]
         i = int(np.argmin(errors))
-        ends = tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)]
+        ends = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
         best = minimize_scalar(
             error, bounds=ends, method="bounded", options={"xatol": 1e-3}
         )
-        share = float(best.x) if best.fun < errors[i] else float(tried[i])
+        share = float(best.x) if best.fun < errors[i] else float(grid[i])
         start = min(4 * rule(share), _LARGEST)
-        design = _largest(partial(shared, share), start, epsilon, delta)
+        design = _largest_in_budget(partial(shared, share), start, epsilon, delta)
         if design is not None:
-            found.append(design)
-    return min(found, key=_total_error, default=None)
+            designs.append(design)
+    return min(designs, key=_total_error, default=None)
 
 
 def _total_error(design: LevelDesign) -> float:
+    """Largest expected squared error of a sample."""
     return float(design.counts @ design.errors().max(axis=1))
 
 
@@ -392,16 +398,16 @@ def _theorem_budget(n_entries: int, epsilon: float, delta: float) -> float:
         return least
 
     def excess(log_budget: float) -> float:
-        found = optimal_composition_delta(math.exp(log_budget), n_entries, epsilon)
-        return math.log(max(found, 1e-300) / delta)
+        composed = optimal_composition_delta(math.exp(log_budget), n_entries, epsilon)
+        return math.log(max(composed, 1e-300) / delta)
 
     low = math.log(least)
     if excess(low) >= 0:
         return least
-    most = low + 1
-    while excess(most) < 0:
-        most += 1
-    return math.exp(brentq(excess, low, most))
+    high = low + 1
+    while excess(high) < 0:
+        high += 1
+    return math.exp(brentq(excess, low, high))
 
 
 def _limit_budget(
@@ -411,7 +417,7 @@ def _limit_budget(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Pure epsilon of an entry with this law by the Gaussian limit of its losses.
+    """Pure epsilon of an entry by the Gaussian limit of its privacy losses.
 
     The symmetric Kullback-Leibler divergence of Gaussian noise is mu^2.
     """
@@ -422,9 +428,9 @@ def _limit_budget(
         first, last = design.distribution.extreme_pair(design.keep)
         return math.log((first - last) @ np.log(first / last) / target)
 
-    most = math.log(_LARGEST)
-    if excess(most) <= 0:
+    high = math.log(_LARGEST)
+    if excess(high) <= 0:
         return _LARGEST
-    # It is at most the square of the pure epsilon.
-    least = min(math.log(target) / 2, most) - 1
-    return math.exp(brentq(excess, least, most, xtol=1e-6))
+    # The divergence is at most the square of the pure epsilon.
+    low = min(math.log(target) / 2, high) - 1
+    return math.exp(brentq(excess, low, high, xtol=1e-6))

@@ -1,4 +1,4 @@
-"""The matrix mechanism: linear queries answered from a strategy of least error."""
+"""The matrix mechanism: answers linear queries from a strategy of least error."""
 
 import math
 from collections.abc import Sequence
@@ -15,50 +15,48 @@ from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
 from ._base import PlannedRelease, ReleasingTransformer
+from ._docs import with_shared_text
 from ._gaussian_noise import whitened_noise
 from ._strategy import optimal_strategy
 
 __all__ = ["MatrixMechanism"]
 
 
+@with_shared_text
 class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     """Answers W x to linear queries about cells x, with Gaussian noise of least error.
 
-    Samples are vectors of cells, such as the counts of a histogram. Strategy queries
-    A x are released with Gaussian noise, and the answers W A^+ (A x + z) computed from
-    them; A makes the expected squared error least among all strategies.
+    Samples are vectors of cells, such as the counts of a histogram. The mechanism
+    releases strategy queries A x with Gaussian noise z, and computes the answers
+    W A^+ (A x + z) from them. No other strategy A has a smaller expected squared error.
 
     One call of `transform` is (epsilon, delta)-differentially private for one cell of
-    one sample (``unit="cell"``), which may change by at most `sensitivity`: of counts,
-    when a person is added or removed. Whoever is counted in each of s samples has s
-    such releases: ``s * privacy_guarantee_``. Whoever changes several cells of the same
-    sample is covered if these changes sum to at most `sensitivity`: moving one person
-    from a cell to another changes two by 1, and needs a `sensitivity` of 2.
+    one sample (``unit="cell"``), which may change by at most `sensitivity`. For counts,
+    that is a person added or removed. For a person counted in each of s samples, s
+    releases compose: ``s * privacy_guarantee_``. Changes of several cells of one sample
+    are covered if they sum to at most `sensitivity`: moving one person from a cell to
+    another changes two cells by 1 each, and needs a `sensitivity` of 2.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Budget of a cell at one call of `transform`. ``float("inf")`` answers exactly.
-    delta : float, default=1e-6
-        In (0, 1).
+    $delta
     workload : array-like of shape (n_queries, n_cells) or list of such, default=None
         Coefficients of the queries; a list stands for the Kronecker product of its
-        matrices, over cells in C order. Public. The cells themselves by default.
+        matrices, over cells in C order. By default, the queries are the cells
+        themselves. Public.
     sensitivity : float, default=1.0
-        Largest change of one cell between neighbours.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+        Largest change of one cell between neighbouring data sets.
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
+    $privacy_guarantee
     noise_variance_ : ndarray of shape (n_queries,)
         Variance of each answer, in squared units of the answers.
     expected_squared_error_ : float
-        Expected squared error of all answers to a sample, summed.
+        Expected squared error of a sample, summed over its answers.
     sample_shape_ : tuple of int
         ``(n_cells,)``.
     n_features_in_ : int
@@ -66,11 +64,12 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
 
     Notes
     -----
-    The strategy solves min tr(W^T W X^-1) over positive definite X = A^T A with a
-    diagonal of at most 1, by a fixed point whose gap is certified. For a Kronecker
-    product the optimum is that of the factors. Noise is drawn on a lattice. So that the
-    floating-point errors of A x stay small beside the noise, cells beyond some 1e7
-    times its standard deviation are moved there, and the noise is larger by 0.2%.
+    The strategy minimises tr(W^T W X^-1) over positive definite X = A^T A with a
+    diagonal of at most 1, by a fixed-point iteration that certifies its gap. For a
+    Kronecker product, it is the product of the strategies of the factors. Noise is
+    drawn on a lattice. To keep the floating-point errors of A x small beside the noise,
+    cells are clipped at some 1e7 standard deviations of the noise, and the noise is
+    larger by 0.2%.
 
     References
     ----------
@@ -154,11 +153,11 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
                 source="not private",
                 **fields,
             )
-            answers = ExactAnswers(modes, tuple(workload))
-            return answers, guarantee, np.zeros(n_queries), 0.0
+            exact_answers = ExactAnswers(modes, tuple(workload))
+            return exact_answers, guarantee, np.zeros(n_queries), 0.0
         strategies, answering = [], []
         for w in workload:
-            # A vector is a diagonal: of the cells themselves, its own best strategy.
+            # A vector stands for a diagonal: the cells are their own best strategy.
             a = w
             if w.ndim == 2:
                 best = optimal_strategy(w.T @ w, tol=1e-6)
@@ -190,10 +189,10 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             source="Balle and Wang (2018), Theorem 8",
             **fields,
         )
-        return noise.plan, guarantee, variance, float(variance.sum())
+        return noise.randomizer, guarantee, variance, float(variance.sum())
 
     def _checked_workload(self, shape: tuple[int, ...]) -> list[NDArray[np.float64]]:
-        """Matrices whose Kronecker product is the workload; a vector is a diagonal."""
+        """Kronecker factors of the workload; a vector stands for a diagonal matrix."""
         if len(shape) != 1:
             raise ValueError(
                 f"The samples of MatrixMechanism must be vectors, got shape {shape}."
@@ -209,21 +208,24 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         try:
             matrices = [np.asarray(w, dtype=float) for w in given]
         except (TypeError, ValueError) as error:
-            raise ValueError("workload must be a matrix, or a list of them.") from error
+            raise ValueError(
+                "workload must be a matrix or a list of matrices."
+            ) from error
         if not matrices or any(w.ndim != 2 or w.size == 0 for w in matrices):
-            raise ValueError("workload must be a matrix, or a list of them.")
+            raise ValueError("workload must be a matrix or a list of matrices.")
         if not all(np.all(np.isfinite(w)) and np.any(w) for w in matrices):
             raise ValueError("workload must be finite and not zero everywhere.")
         n_cells = math.prod(w.shape[1] for w in matrices)
         if n_cells != shape[0]:
             raise ValueError(
-                f"workload is about {n_cells} cells, but X has {shape[0]} features."
+                f"workload is about {n_cells} cells, but X has {shape[0]} features; "
+                f"pass one column of workload for each."
             )
         return matrices
 
 
 class ExactAnswers:
-    """The answers without noise: what epsilon = inf leaves."""
+    """Answers queries without noise: for epsilon = inf."""
 
     def __init__(
         self, shape: tuple[int, ...], workload: tuple[NDArray[np.float64], ...]
@@ -234,6 +236,6 @@ class ExactAnswers:
     def randomize(
         self, samples: NDArray[np.floating], streams: NoiseStreams | None
     ) -> NDArray[np.floating]:
-        """Answers; `streams` are not used."""
+        """Exact answers; `streams` are not used."""
         answers = mode_products(samples.reshape(-1, *self.shape), self.workload)
         return answers.reshape(len(samples), -1).astype(samples.dtype, copy=False)

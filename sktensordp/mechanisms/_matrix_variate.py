@@ -9,68 +9,52 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..privacy.calibration._gaussian import matrix_variate_bound
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import PlannedNoise
+from ._base import NoiseMechanism, PlannedNoise
+from ._docs import with_shared_text
 from ._gaussian_noise import diagonal_noise, rotated_noise
-from ._structured import ModeDesign, StructuredNoise, flat_product
+from ._structured import CALIBRATION, ModeDesign, flat_product, structured_source
 
 __all__ = ["MatrixVariateGaussian"]
 
 
-class MatrixVariateGaussian(StructuredNoise):
+@with_shared_text
+class MatrixVariateGaussian(NoiseMechanism):
     """Matrix variate Gaussian mechanism (MVG): noise of two given covariances.
 
-    Samples are matrices; the noise has covariance proportional to `row_covariance`
-    between rows and to `column_covariance` between columns. A baseline:
-    `MatrixGaussian` chooses its covariance, this one is told.
+    Samples are matrices. The covariance of the noise is proportional to
+    `row_covariance` between rows and to `column_covariance` between columns. This is a
+    baseline: you pass its covariances, while `MatrixGaussian` chooses its own.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
     sample: a sample may be replaced by any other in the declared domain.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Budget of a sample at one call of `transform`. ``float("inf")`` clips and adds
-        no noise.
-    delta : float, default=1e-6
-        In (0, 1).
+    $epsilon
+    $delta
     row_covariance : array-like of shape (I_1, I_1), default=None
         Positive definite; the identity by default. Its scale does not matter. Public.
     column_covariance : array-like of shape (I_2, I_2), default=None
-        Likewise for the columns.
-    bounds : tuple of (low, high), default=None
-        Public range of the entries: numbers, or arrays that broadcast to a sample.
-        Samples are clipped to it.
-    norm_bound : float, default=None
-        Samples are clipped to this Frobenius norm.
-    sensitivity : float, default=None
-        Sensitivity in Frobenius norm, vouched for by the caller, of the query whose
-        value a sample is. Nothing is clipped, up to some 1e9 times
-        the noise.
-    tensor_shape : tuple of (int, int), default=None
-        Shape of a sample, for samples passed as rows of features.
+        The same for the columns.
+    $bounds
+    $norm_bound
+    $sensitivity
+    $tensor_shape
     calibration : {"sound", "published"}, default="sound"
-        "sound" scales the covariances to the exact guarantee of Gaussian noise (for
-        covariances that are not diagonal and a box, within pi/2 of the exact mu).
-        "published" scales them to the bound of [1]_, Theorem 3: true, but with far
-        more noise than its claim needs; the guarantee states the epsilon that really
-        holds beside the one claimed. It needs `bounds` or `norm_bound`.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+        "sound" scales the covariances to the exact guarantee of Gaussian noise (within
+        pi/2 of the exact mu if the domain is a box and a covariance is not diagonal).
+        "published" scales them to the bound of [1]_, Theorem 3: its claim is true, but
+        the noise is far larger than the claim needs. The guarantee then states the
+        epsilon that really holds, beside the one claimed. "published" needs `bounds`
+        or `norm_bound`.
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
-    noise_variance_ : float or ndarray of the shape of a sample
-        Variance of the noise in each entry, in squared units of the entries.
-    expected_squared_error_ : float
-        Expected squared error of a sample, summed over its entries.
-    sample_shape_ : tuple of (int, int)
-        Shape of a sample.
-    n_features_in_ : int
-        Size of the first axis of a sample.
+    $privacy_guarantee
+    $noise_variances
+    $expected_squared_error
+    $shapes
 
     References
     ----------
@@ -92,7 +76,8 @@ class MatrixVariateGaussian(StructuredNoise):
     _theorem = "Chanyaswad et al. (2018), Theorem 3"
 
     _parameter_constraints: ClassVar = {
-        **StructuredNoise._parameter_constraints,
+        **NoiseMechanism._parameter_constraints,
+        **CALIBRATION,
         "row_covariance": ["array-like", None],
         "column_covariance": ["array-like", None],
     }
@@ -127,11 +112,15 @@ class MatrixVariateGaussian(StructuredNoise):
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
+    @property
+    def _source(self) -> str:
+        return structured_source(self.calibration, self._theorem)
+
     def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of MatrixVariateGaussian must be matrices, got shape "
-                f"{shape}; for rows of features, declare tensor_shape."
+                f"{shape}. For rows of features, pass tensor_shape."
             )
         directions, sigmas = [], []
         for k, name in enumerate(("row_covariance", "column_covariance")):
@@ -149,7 +138,7 @@ class MatrixVariateGaussian(StructuredNoise):
         if not sound:
             scale = self._published_scale(shape, domain, sigmas)
             sigmas = [sigmas[0] * scale, sigmas[1]]
-        if all(d is None for d in directions):
+        if all(basis is None for basis in directions):
             sigma = flat_product(sigmas, shape)
             noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=sound)
         else:
@@ -157,11 +146,11 @@ class MatrixVariateGaussian(StructuredNoise):
                 domain, shape, directions, sigmas, epsilon, delta, rescale=sound
             )
         variances = [
-            s**2 if w is None else np.square(w * s).sum(axis=1)
-            for w, s in zip(directions, sigmas, strict=True)
+            s**2 if basis is None else np.square(basis * s).sum(axis=1)
+            for basis, s in zip(directions, sigmas, strict=True)
         ]
         variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
-        return noise.plan, noise.event, variance, float(variance.sum())
+        return noise.randomizer, noise.event, variance, float(variance.sum())
 
     def _published_scale(
         self,
@@ -169,9 +158,10 @@ class MatrixVariateGaussian(StructuredNoise):
         domain: SensitivitySet,
         sigmas: Sequence[NDArray[np.float64]],
     ) -> float:
+        """Factor on the standard deviations that meets the published bound."""
         if math.isinf(domain.radius):
             raise ValueError(
-                "calibration='published' needs the largest norm of a sample; declare "
+                "calibration='published' needs a bound on the norm of a sample; pass "
                 "bounds or norm_bound."
             )
         n_rows, n_columns = shape
@@ -189,7 +179,7 @@ class MatrixVariateGaussian(StructuredNoise):
 def _check_covariance(
     covariance: ArrayLike | None, size: int, name: str
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64]]:
-    """Eigenvectors (None for the axes) and eigenvalues of a covariance."""
+    """Eigenvectors (None if diagonal) and scaled eigenvalues of a covariance."""
     if covariance is None:
         return None, np.ones(size)
     try:

@@ -14,21 +14,21 @@ from ..privacy.calibration._sensitivity import declared_set
 
 __all__ = ["MeanEstimate", "mean"]
 
-# Entries that are worked on at a time.
+# Number of entries processed at a time.
 _CHUNK = 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimate:
-    """A mean of samples, and how far from the truth it is likely to be.
+    """A mean of samples, and its standard error.
 
     Attributes
     ----------
     mean : ndarray of the shape of a sample, float64
         The estimate.
     standard_error : ndarray of the shape of a sample, float64
-        Of every entry, before clipping: the samples' standard deviation over the root
-        of their number.
+        Standard error of each entry before clipping: the standard deviation of the
+        samples over the square root of their number.
     """
 
     mean: NDArray[np.float64]
@@ -43,13 +43,13 @@ def mean(
 ) -> MeanEstimate:
     """Mean of released samples, entry by entry, with its standard error.
 
-    What is computed from a release alone is post-processing: it costs no privacy,
-    whatever is done here and however often. Two facts that are public make the mean
-    better. The true mean lies within public bounds, and a mean moved to the nearest
-    point of them is never farther from it. And where the tensors are symmetric, only
-    the symmetric part of the noise is left: for independent noise of one variance
-    on all n^N entries of a tensor with N modes of size n, the summed squared error
-    shrinks by the factor C(n + N - 1, N) / n^N, which nears 1 / N!.
+    This is post-processing: it reads nothing but the release, and costs no privacy,
+    however often you call it. Two public facts make the mean more accurate. If the true
+    mean lies within public bounds, clipping the estimate to them never moves it away
+    from the truth. If the tensors are symmetric, projecting them leaves only the
+    symmetric component of the noise: for independent noise of one variance on all n^N
+    entries of a tensor with N modes of size n, the summed squared error shrinks by the
+    factor C(n + N - 1, N) / n^N, which approaches 1 / N! as n grows.
 
     Parameters
     ----------
@@ -59,32 +59,35 @@ def mean(
         Public range of the entries, to which the mean is clipped: numbers, or arrays
         that broadcast to a sample.
     symmetric : bool or tuple of int, default=False
-        True for tensors that do not change when their modes are permuted, a tuple for
-        those modes, counted from 0, that may be permuted among themselves. Every
-        sample is replaced by its average over all permutations, its projection on the
-        symmetric tensors, before anything else.
+        True if the tensors do not change when their modes are permuted; a tuple lists
+        the modes, counted from 0, that may be permuted among themselves. Each sample is
+        first replaced by its average over all permutations: its projection onto the
+        symmetric tensors.
 
     Returns
     -------
     estimate : MeanEstimate
-        With `mean` and `standard_error`.
+        Has the attributes `mean` and `standard_error`.
 
     Raises
     ------
     ValueError
-        If there are fewer than two samples, NaN or infinite values, if `bounds` are out
-        of order or do not fit a sample, or if the modes of `symmetric` differ in size.
+        If there are fewer than two samples, or NaN or infinite values; if `bounds` are
+        out of order or do not fit a sample; or if the modes of `symmetric` differ in
+        size.
 
     Notes
     -----
-    The mean is as unbiased as the mechanism, and, for samples that are not symmetric,
-    it estimates the symmetric part of theirs. The standard error holds the noise and
-    the spread of the samples, as for samples drawn from a population whose mean is
-    wanted; for the mean of these very samples it is too large by their spread. It is
-    that of the mean before clipping.
+    The mean has the bias of the mechanism, and no other before clipping. If the true
+    tensors are not symmetric, the projected mean estimates their symmetric component.
 
-    With both, the mean is first projected and then clipped. Bounds that are not
-    themselves symmetric then give a mean that need not be symmetric either.
+    The standard error includes both the noise and the spread of the samples. It is
+    right if you want the mean of the population that the samples were drawn from. For
+    the mean of these very samples it is too large, by their spread. It is that of the
+    mean before clipping.
+
+    With both options, the mean is first projected and then clipped. If the bounds are
+    not symmetric, the clipped mean need not be symmetric either.
 
     Examples
     --------
@@ -101,8 +104,8 @@ def mean(
     >>> round(squared_error(), 1)
     129.7
 
-    Of what is expected, the projection leaves C(10, 3) / 8^3, which is 30.7; clipping
-    takes some more off:
+    The projection leaves a share of C(10, 3) / 8^3 of the expected error, which is
+    30.7; clipping reduces the error further:
 
     >>> round(squared_error(symmetric=True), 1)
     31.6
@@ -121,23 +124,26 @@ def mean(
     )
     shape = samples.shape[1:]
     if samples.size == 0:
-        raise ValueError(f"released has samples without entries, of shape {shape}.")
+        raise ValueError(
+            f"The samples of released have shape {shape}, which has no entries."
+        )
     modes = _modes(symmetric, shape)
     domain = declared_set(shape, bounds=bounds)
-    # In a unit in which no square overflows or vanishes.
+    # Scale by a power of two, so that no square overflows or underflows.
     peak = max(abs(float(samples.min())), abs(float(samples.max())))
     exponent = math.frexp(peak)[1] if not 1e-100 < peak < 1e100 else 0
-    found, squares = _moments(samples, modes, exponent)
+    estimate, squares = _moments(samples, modes, exponent)
     n_samples = len(samples)
     error = np.ldexp(np.sqrt(squares / (n_samples - 1) / n_samples), exponent)
-    found = np.ldexp(found, exponent)
+    estimate = np.ldexp(estimate, exponent)
     if domain is not None:
-        found = domain.clip(found.reshape(1, -1), slice(None), None).reshape(shape)
-    return MeanEstimate(found, error)
+        flat = domain.clip(estimate.reshape(1, -1), slice(None), None)
+        estimate = flat.reshape(shape)
+    return MeanEstimate(estimate, error)
 
 
 def _modes(symmetric: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Modes that are permuted: an ordered tuple of axes of a sample."""
+    """Symmetric modes of a sample, in ascending order."""
     if isinstance(symmetric, bool | np.bool_):
         modes = tuple(range(len(shape))) if symmetric else ()
     else:
@@ -148,15 +154,15 @@ def _modes(symmetric: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
         known = all(isinstance(m, Integral) and 0 <= m < len(shape) for m in modes)
         if not known or len(set(modes)) != len(modes) or len(modes) < 2:
             raise ValueError(
-                f"symmetric must be True, False or two or more different modes from 0 "
-                f"to {len(shape) - 1}, got {symmetric!r}."
+                f"symmetric must be True, False, or at least two different modes from "
+                f"0 to {len(shape) - 1}, got {symmetric!r}."
             )
         modes = tuple(sorted(int(mode) for mode in modes))
     sizes = [shape[mode] for mode in modes]
     if len(set(sizes)) > 1:
         raise ValueError(
-            f"Symmetric modes have one size, but the modes {modes} of samples of shape "
-            f"{shape} have the sizes {sizes}."
+            f"The modes in symmetric must have the same size, but the modes {modes} of "
+            f"samples of shape {shape} have sizes {sizes}."
         )
     return modes
 
@@ -164,35 +170,35 @@ def _modes(symmetric: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _moments(
     samples: NDArray[np.floating], modes: tuple[int, ...], exponent: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of the projected samples and their sum of squares around it.
+    """Mean of the projected samples, and their sum of squared deviations from it.
 
-    In units of 2^`exponent`.
+    Both are in units of 2^`exponent`.
     """
     shape = samples.shape[1:]
-    total, squares, n_seen = np.zeros(shape), np.zeros(shape), 0
-    rows = max(1, _CHUNK // math.prod(shape))
-    for start in range(0, len(samples), rows):
-        block = np.ldexp(samples[start : start + rows].astype(float), -exponent)
-        block = _symmetrized(block, modes)
-        centre = block.mean(axis=0)
-        # Chan, Golub and LeVeque (1983): the moments of two parts make the whole's.
-        away = centre - total
-        share = len(block) / (n_seen + len(block))
-        squares += np.square(block - centre).sum(axis=0) + n_seen * share * away**2
-        total += share * away
-        n_seen += len(block)
-    return total, squares
+    running_mean, squares, n_seen = np.zeros(shape), np.zeros(shape), 0
+    n_rows = max(1, _CHUNK // math.prod(shape))
+    for start in range(0, len(samples), n_rows):
+        chunk = np.ldexp(samples[start : start + n_rows].astype(float), -exponent)
+        chunk = _symmetrized(chunk, modes)
+        chunk_mean = chunk.mean(axis=0)
+        # Chan, Golub and LeVeque (1983): update of the moments by those of a chunk.
+        away = chunk_mean - running_mean
+        share = len(chunk) / (n_seen + len(chunk))
+        squares += np.square(chunk - chunk_mean).sum(axis=0) + n_seen * share * away**2
+        running_mean += share * away
+        n_seen += len(chunk)
+    return running_mean, squares
 
 
 def _symmetrized(
-    block: NDArray[np.float64], modes: tuple[int, ...]
+    samples: NDArray[np.float64], modes: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Average of the samples over all permutations of some of their modes.
+    """Average of each sample over all permutations of the given modes.
 
-    The permutations of k modes are those of the first k - 1, followed by nothing or by
-    a swap of the last with one of them.
+    A permutation of k modes is one of the first k - 1, followed by no swap or by a swap
+    of the last mode with one of them.
     """
     for k in range(1, len(modes)):
-        swapped = [block.swapaxes(modes[i] + 1, modes[k] + 1) for i in range(k)]
-        block = sum(swapped, block) / (k + 1)
-    return block
+        swapped = [samples.swapaxes(modes[i] + 1, modes[k] + 1) for i in range(k)]
+        samples = sum(swapped, samples) / (k + 1)
+    return samples

@@ -1,7 +1,7 @@
-"""How noise is added to many samples: tile by tile, each from its own stream.
+"""Randomizers that add noise to samples, tile by tile, each from its own stream.
 
-The noise of a tile is a function of the release's key and the tile's number, hence
-the same in whatever order and on however many threads the tiles are worked off.
+The noise of a tile is a function of the key of the release and the number of the tile.
+It does not depend on the order of the tiles or on the number of threads.
 """
 
 from collections.abc import Callable
@@ -23,64 +23,66 @@ __all__ = [
     "Clipping",
     "WhitenedNoise",
     "by_tiles",
-    "sample_parts",
+    "sample_chunks",
 ]
 
 _TILE = 2**16
 
 
-def _parts(size: int, length: int) -> list[slice]:
+def _slices(size: int, length: int) -> list[slice]:
     """Slices of at most `length` that cover range(size)."""
     return [slice(i, min(i + length, size)) for i in range(0, size, length)]
 
 
-def sample_parts(samples: NDArray[np.floating]) -> list[slice]:
-    """Slices of whole samples, of some 2^16 entries."""
+def sample_chunks(samples: NDArray[np.floating]) -> list[slice]:
+    """Slices of whole samples, of some 2^16 entries each."""
     n_samples, n_entries = samples.shape
-    return _parts(n_samples, max(1, _TILE // n_entries))
+    return _slices(n_samples, max(1, _TILE // n_entries))
 
 
 def by_tiles(
-    of_tile: Callable[..., NDArray[Any]],
+    randomize_tile: Callable[..., NDArray[Any]],
     samples: NDArray[np.floating],
     streams: NoiseStreams | None,
     *,
     whole_samples: bool = False,
 ) -> NDArray[np.floating]:
-    """What a function makes of all tiles of samples, on the available threads.
+    """Apply a function to all tiles of the samples, on the available threads.
 
     Parameters
     ----------
-    of_tile : callable
-        Of a block, its own stream of random bits, and its rows and columns (slices).
+    randomize_tile : callable
+        Takes the values of a tile, the random bits for this tile, and its rows and
+        columns as slices.
     samples : ndarray of shape (n_samples, n_entries), float32 or float64
     streams : NoiseStreams or None
-        None where nothing is drawn.
+        None if the function draws nothing; its bits are then None.
     whole_samples : bool, default=False
         Whether a tile has all columns.
 
     Returns
     -------
-    made : ndarray of the shape and type of `samples`
+    released : ndarray of the shape and type of `samples`
     """
-    made = np.empty_like(samples)
-    columns = [slice(None)] if whole_samples else _parts(samples.shape[1], _TILE)
-    tiles = [(rows, part) for rows in sample_parts(samples) for part in columns]
+    released = np.empty_like(samples)
+    spans = [slice(None)] if whole_samples else _slices(samples.shape[1], _TILE)
+    tiles = [(rows, columns) for rows in sample_chunks(samples) for columns in spans]
 
     def work(number: int) -> None:
-        rows, part = tiles[number]
+        rows, columns = tiles[number]
         bits = None if streams is None else streams.stream(number)
-        made[rows, part] = of_tile(samples[rows, part], bits, rows, part)
+        tile = samples[rows, columns]
+        released[rows, columns] = randomize_tile(tile, bits, rows, columns)
 
     with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
-        # list() raises what a thread raised.
+        # list() re-raises the exception of a thread.
         list(pool.map(work, range(len(tiles))))
-    return made
+    return released
 
 
 @dataclass(frozen=True)
 class Clipping:
-    """Samples moved into the domain, without noise: what epsilon = inf leaves."""
+    """Samples clipped to the domain, without noise: for epsilon = inf."""
 
     domain: SensitivitySet
 
@@ -93,19 +95,19 @@ class Clipping:
         def clipped(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
-            part = None if fractions is None else fractions[rows]
-            return self.domain.clip(block, columns, part)
+            row_fractions = None if fractions is None else fractions[rows]
+            return self.domain.clip(block, columns, row_fractions)
 
         return by_tiles(clipped, samples, None)
 
     def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
-        """No entry has any."""
+        """Zero for every entry."""
         return np.zeros(samples.shape)
 
 
 @dataclass(frozen=True)
 class AddedNoise:
-    """Clipped samples plus independent noise, on a lattice."""
+    """Clipped samples plus independent noise on a lattice."""
 
     domain: SensitivitySet
     lattice: GaussianLattice | LaplaceLattice
@@ -129,7 +131,7 @@ class AddedNoise:
         def noisy(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
-            # A lattice with a range clips to it.
+            # The lattice itself clips to the box, if there is one.
             if fractions is not None:
                 block = self.domain.clip(block, columns, fractions[rows])
             return self.lattice.randomize(block, bits, columns)
@@ -139,26 +141,27 @@ class AddedNoise:
 
 @dataclass(frozen=True)
 class WhitenedNoise:
-    """Correlated noise: unit noise added to whitened samples, and coloured again.
+    """Correlated noise: whitens samples, adds unit noise, and colours the sum.
 
-    x U^-1 + z is released on a lattice, and (x U^-1 + z) U computed from it, so that
-    the floating-point errors of the products act on the samples before the noise,
-    where they are bounded and part of the sensitivity.
+    x U^-1 + z is released on a lattice; (x U^-1 + z) U is post-processing. The
+    floating-point errors of whitening thus come before the noise, where they are
+    bounded and part of the sensitivity.
 
     Attributes
     ----------
     domain : SensitivitySet
     lattice : GaussianLattice
-        For noise of standard deviation 1.
+        Noise of standard deviation 1.
     shape : tuple of int
-        Of a sample.
+        Shape of a sample.
     whitening, colouring : tuple of ndarray
-        A matrix (or the vector of a diagonal) for every mode, applied before and after
-        the noise.
+        For each mode, the matrix (or the vector of a diagonal matrix) applied before
+        and after the noise.
     centre : float or ndarray of shape (n_entries,)
-        Subtracted before the products and added after them.
+        Subtracted before whitening and added after colouring.
     limit : float
-        Entries beyond it are moved there, to bound the errors of the products.
+        Centred entries are clipped to [-limit, limit], to bound the errors of the
+        products.
     """
 
     domain: SensitivitySet
@@ -184,16 +187,16 @@ class WhitenedNoise:
         noisy : ndarray of shape (n_samples, n_coloured), of the type of `samples`
         """
         fractions = self.domain.segments(samples)
-        everything, number = slice(None), 0
-        out: Any = None
-        for rows in sample_parts(samples):
-            part = None if fractions is None else fractions[rows]
-            block = self.domain.clip(samples[rows], everything, part)
+        all_columns, number = slice(None), 0
+        released: Any = None
+        for rows in sample_chunks(samples):
+            row_fractions = None if fractions is None else fractions[rows]
+            block = self.domain.clip(samples[rows], all_columns, row_fractions)
             block -= self.centre
             np.clip(block, -self.limit, self.limit, out=block)
             white = mode_products(block.reshape(-1, *self.shape), self.whitening)
             flat = np.ascontiguousarray(white).reshape(len(block), -1)
-            for columns in _parts(flat.shape[1], _TILE):
+            for columns in _slices(flat.shape[1], _TILE):
                 flat[:, columns] = self.lattice.randomize(
                     flat[:, columns], streams.stream(number), columns
                 )
@@ -201,7 +204,7 @@ class WhitenedNoise:
             noisy = mode_products(flat.reshape(white.shape), self.colouring)
             noisy = noisy.reshape(len(block), -1)
             noisy += self.centre
-            if out is None:
-                out = np.empty((len(samples), noisy.shape[1]), samples.dtype)
-            out[rows] = noisy
-        return out
+            if released is None:
+                released = np.empty((len(samples), noisy.shape[1]), samples.dtype)
+            released[rows] = noisy
+        return released

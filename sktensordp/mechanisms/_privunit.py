@@ -1,4 +1,4 @@
-"""PrivUnit: a whole sample under pure local privacy, by one random direction."""
+"""PrivUnit: releases one random direction for each whole sample."""
 
 import math
 from dataclasses import dataclass
@@ -17,28 +17,31 @@ from ..privacy.calibration._privunit import (
 )
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise
+from ._docs import with_shared_text
 from ._noise import by_tiles
 
 __all__ = ["CalibratedCap", "PrivUnit", "calibrated_cap"]
 
-# Caps smaller than this are aimed at; in larger ones, rejection costs less.
+# The sampler aims at caps of less mass than this; for larger ones, rejection is
+# cheaper.
 _SMALL = 1 / 8
 _FINENESS = range(8, 41)
-# Relative errors of the masses, the weight and the acceptance probabilities.
+# Bound on the relative errors of the masses, the weight and the acceptance
+# probabilities.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class CalibratedCap:
-    """PrivUnit on the sphere, with a sampler that keeps what is asked for.
+    """PrivUnit on the sphere, with a sampler whose residual fits into the budget.
 
     Attributes
     ----------
     design : PrivUnitDesign
-        Its epsilon is what the sampler's residual leaves.
+        Its epsilon is the budget less the residual.
     sampler : CapSampler
     residual : float
-        Pure epsilon by which the sampler differs from the design.
+        Pure epsilon that the sampler adds to that of the design.
     """
 
     design: PrivUnitDesign
@@ -56,9 +59,9 @@ class CalibratedCap:
         Parameters
         ----------
         units : ndarray of shape (n, D)
-            Unit vectors, to some D roundoffs. Not NaN.
+            Unit vectors, up to some D roundoffs. Must not be NaN.
         bits : bit generator
-            Source of 64-bit words.
+            Yields 64-bit words.
 
         Returns
         -------
@@ -72,7 +75,7 @@ class CalibratedCap:
 
 
 def calibrated_cap(dimension: int, epsilon: float) -> CalibratedCap:
-    """PrivUnit on the unit sphere of R^`dimension` under pure `epsilon`.
+    """PrivUnit on the unit sphere of R^`dimension`, with a pure budget `epsilon`.
 
     Parameters
     ----------
@@ -84,7 +87,7 @@ def calibrated_cap(dimension: int, epsilon: float) -> CalibratedCap:
     Returns
     -------
     calibrated : CalibratedCap
-        Of epsilon at most `epsilon`.
+        Its epsilon is at most `epsilon`.
 
     Raises
     ------
@@ -96,13 +99,14 @@ def calibrated_cap(dimension: int, epsilon: float) -> CalibratedCap:
     while nominal >= epsilon / 2:
         design = privunit_design(dimension, nominal)
         aimed = design.log_mass < math.log(_SMALL)
-        # Rounded so that the cap is never chosen with higher odds.
-        other = math.ceil(float(expit(-design.log_odds)) * 2**62)
-        weight = 2**62 - max(1, other)
+        # Rounding up the weight of the complement never raises the odds of the cap.
+        complement = math.ceil(float(expit(-design.log_odds)) * 2**62)
+        weight = 2**62 - max(1, complement)
         cap = (dimension, design.cosine, design.gap, weight)
         samplers = [CapSampler(*cap, fineness, aimed) for fineness in _FINENESS]
         residual, sampler = min(
-            ((_residual(one), one) for one in samplers), key=lambda pair: pair[0]
+            ((_residual(sampler), sampler) for sampler in samplers),
+            key=lambda pair: pair[0],
         )
         if nominal + residual <= epsilon:
             return CalibratedCap(design, sampler, residual)
@@ -114,7 +118,7 @@ def calibrated_cap(dimension: int, epsilon: float) -> CalibratedCap:
 
 
 def _residual(sampler: CapSampler) -> float:
-    """What a release costs beyond its design, at most (doc/privunit.md)."""
+    """Bound on the pure epsilon beyond that of the design; see doc/privunit.md."""
     dimension = sampler.dimension
     masses = cap_log_odds(dimension, *sampler.outer)
     masses -= cap_log_odds(dimension, *sampler.inner)
@@ -123,16 +127,16 @@ def _residual(sampler: CapSampler) -> float:
 
 @dataclass(frozen=True)
 class LiftedRelease:
-    """Clipped samples, lifted to a sphere, released by PrivUnit and put back.
+    """Clips samples, lifts them to a sphere, releases by PrivUnit and maps back.
 
     Attributes
     ----------
     domain : SensitivitySet
     centre : float or ndarray of shape (n_entries,)
     radius : float
-        Of a ball around the centre that holds the domain.
+        Radius of a ball around the centre that contains the domain.
     cap : CalibratedCap
-        Of dimension n_entries + 1.
+        Its dimension is n_entries + 1.
     """
 
     domain: SensitivitySet
@@ -152,15 +156,15 @@ class LiftedRelease:
 
         Returns
         -------
-        noisy : ndarray of the shape and type of `samples`
+        estimates : ndarray of the shape and type of `samples`
         """
         fractions = self.domain.segments(samples)
 
         def estimated(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
-            part = None if fractions is None else fractions[rows]
-            block = self.domain.clip(block, columns, part)
+            row_fractions = None if fractions is None else fractions[rows]
+            block = self.domain.clip(block, columns, row_fractions)
             noisy = self.cap.estimates(self._lifted(block), bits)[:, :-1]
             noisy *= self.radius
             noisy += self.centre
@@ -181,62 +185,52 @@ class LiftedRelease:
         return units
 
 
+@with_shared_text
 class PrivUnit(NoiseMechanism):
-    """One random direction near the sample's: optimal under pure local privacy.
+    """Releases one direction near each sample's: optimal under pure local privacy.
 
     One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the declared domain. The released tensor
-    is an unbiased estimate of the clipped sample, whose error has the same variance
-    in every entry and does not depend on the sample. It is far from every sample:
-    average many, for its error falls with their number.
+    sample may be replaced by any other in the declared domain.
+
+    The released tensor is an unbiased estimate of the clipped sample. The variance of
+    its error is the same in every entry and for every sample. A single estimate is far
+    from its sample: average many, and the error of the mean falls with their number.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Budget of a sample at one call of `transform`. ``float("inf")`` clips and adds
-        no noise.
-    bounds : tuple of (low, high), default=None
-        Public range of the entries: numbers, or arrays that broadcast to a sample.
-        Samples are clipped to it.
-    norm_bound : float, default=None
-        Samples are clipped to this Euclidean norm.
-    tensor_shape : tuple of int, default=None
-        Shape of a sample, for samples passed as rows of features.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+    $epsilon
+    $bounds
+    $norm_bound
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
+    $privacy_guarantee
     noise_variance_ : float
         Variance of the error in an entry, in squared units of the entries.
-    expected_squared_error_ : float
-        Expected squared error of a sample, summed over its entries.
-    sample_shape_ : tuple of int
-        Shape of a sample.
-    n_features_in_ : int
-        Size of the first axis of a sample.
+    $expected_squared_error
+    $shapes
 
     Notes
     -----
-    A sample x of d entries in the ball of radius R around c is the unit vector u = ((x
-    - c) / R, sqrt(1 - r^2)) of R^(d + 1), where r is the norm of (x - c) / R. For
-    `bounds` the ball is the one around the box; with `norm_bound` as well, the smaller
-    of the two. A vector v is drawn uniformly from the cap <u, v> >= g with probability
-    p, else from its complement, and c + R v / m is released without its last entry. The
-    variance is R^2 (1 / m^2 - 1) / (d + 1); g minimises it, and there g = m.
+    Let a sample x have d entries in the ball of radius R around c. It is lifted to the
+    unit vector u = ((x - c) / R, sqrt(1 - r^2)) of R^(d + 1), where r is the norm of
+    (x - c) / R. For `bounds` the ball is the one around the box; with `norm_bound` as
+    well, the smaller of the two. A vector v is drawn uniformly from the cap
+    <u, v> >= g with probability p, and from its complement otherwise. The release is
+    c + R v / m without the last entry. Its variance is R^2 (1 / m^2 - 1) / (d + 1);
+    g minimises it, and there g = m.
 
-    What is drawn is a point of a public lattice, whose direction is v. The point's
-    law is that of PrivUnit up to a factor e^+-r, which is taken off epsilon: r is
-    about 1e-3 for a thousand entries. An epsilon beyond some 45, for which the cap in
-    few dimensions is a needle, may be refused. The time that a call takes depends on
-    the noise. The proof is in doc/privunit.md.
+    The sampler draws a point of a public lattice and takes its direction as v. The
+    distribution of the point is that of PrivUnit up to a factor e^+-r, and r is
+    subtracted from epsilon; it is about 1e-3 for a thousand entries. In few
+    dimensions, an epsilon beyond some 45 may be refused, because the cap is then a
+    needle. The running time of a call depends on the noise. ``doc/privunit.md`` has
+    the proof.
 
-    If neither `bounds` nor `norm_bound` is declared, the range is read off the
-    samples with a ``PrivacyLeakWarning``, and the guarantee is void.
+    If you pass neither `bounds` nor `norm_bound`, the range is read off the samples
+    with a ``PrivacyLeakWarning``, and the guarantee is void.
 
     References
     ----------
@@ -285,19 +279,19 @@ class PrivUnit(NoiseMechanism):
 
         cap = calibrated_cap(domain.n_entries + 1, float(self.epsilon))
         centre, radius = _ball(domain)
-        plan = LiftedRelease(domain, centre, radius, cap)
+        randomizer = LiftedRelease(domain, centre, radius, cap)
         variance = cap.design.variance * radius**2
         event = PureDpEvent(cap.epsilon)
-        return plan, event, variance, variance * domain.n_entries
+        return randomizer, event, variance, variance * domain.n_entries
 
 
 def _ball(domain: SensitivitySet) -> tuple[Any, float]:
-    """Centre and radius of a ball that holds the domain."""
+    """Centre and radius of a ball that contains the domain."""
     radius = math.inf if domain.norm_bound is None else domain.norm_bound
     if domain.has_box:
         halves = domain.widths / 2
-        around = float(halves.max())
-        around *= float(np.linalg.norm(halves / around))
-        if around < radius:
-            return domain.low + domain.width / 2, around
+        box_radius = float(halves.max())
+        box_radius *= float(np.linalg.norm(halves / box_radius))
+        if box_radius < radius:
+            return domain.low + domain.width / 2, box_radius
     return 0.0, radius

@@ -1,15 +1,16 @@
 """The Johnson-Lindenstrauss release of a covariance, a baseline.
 
-Guarantee. A sample is a matrix A whose rows are people, of norm at most B. Released
-are r draws of N(0, A^T A + w^2 I). Adding or removing one row of one sample is
+Guarantee. A sample is a matrix A whose rows are people, of norm at most B. The release
+is r draws of N(0, A^T A + w^2 I). For adding or removing one row of one sample, it is
 (epsilon, delta)-DP by the exact curve of ``privacy/accounting/_projections.py`` at
 tau = B^2 / w^2.
 
-The sampler draws y = v + w h with v = z R, R^T R = A^T A, and rounds v and w h to a
-lattice. Given v, its law is within the lattice's residual of noise added to the
-rounded v; this is a shift of v from that of an ideal draw, by the rounding, the
-errors of R and of the product, and the coarseness of z, and a shift of length m (in
-units of w) is m-GDP. All of it is added to the residual.
+The sampler draws y = v + w h with v = z R and R^T R = A^T A, and rounds v and w h to a
+lattice. Given v, the distribution of y is within the lattice's residual of that of
+ideal noise added to the rounded v. The rounded v is that of an ideal draw, shifted by
+the rounding, the errors of R and of the product, and the coarseness of z; a shift of
+length m, in units of w, is m-GDP. The guarantee accounts for the residual and the
+shift.
 """
 
 import math
@@ -28,6 +29,7 @@ from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy.accounting._projections import projection_tau
 from ._base import PlannedRelease, ReleasingTransformer
+from ._docs import with_shared_text
 from ._gaussian_noise import ideal_budget, largest_within
 
 if TYPE_CHECKING:
@@ -36,52 +38,49 @@ if TYPE_CHECKING:
 __all__ = ["JohnsonLindenstrauss"]
 
 _EPS = float(np.finfo(float).eps)
-# The normals that are projected are multiples of 2^-24: their coarseness and their
-# sampler's residual are then about as small.
+# The projected normals are multiples of 2^-24, which makes their coarseness about as
+# small as the residual of their sampler.
 _FINENESS = 24
 
 
+@with_shared_text
 class JohnsonLindenstrauss(ReleasingTransformer):
-    """Covariance of people's rows, from random projections of them. A baseline.
+    """Covariance of people's rows, from random projections: a baseline.
 
-    A sample is a matrix A of people by features. What is released of it is an
-    unbiased estimate of A^T A, from draws of N(0, A^T A + w^2 I). Gaussian noise on
-    A^T A itself has less error, except for very few people (`GaussianMechanism` with
-    ``sensitivity=norm_bound**2``, on the matrix as it is).
+    A sample is a matrix A of people by features. The release is an unbiased estimate
+    of A^T A, from draws of N(0, A^T A + w^2 I). Gaussian noise on A^T A itself has
+    less error, except for very few people (pass A^T A to `GaussianMechanism` with
+    ``sensitivity=norm_bound**2``).
 
     One call of `transform` is (epsilon, delta)-differentially private for one row of
-    one sample (``unit="row"``): it may be added, or removed, which means set to zero.
-    The number of rows is public. Whoever has one row in each of s samples has s such
-    releases: ``s * privacy_guarantee_``. Two rows of the same sample are not covered.
+    one sample (``unit="row"``): the row may be added, or removed, which means set to
+    zero. The number of rows is public. For a person with one row in each of s samples,
+    s releases compose: ``s * privacy_guarantee_``. Two rows of one person in the same
+    sample are not covered.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Budget of a row at one call of `transform`. ``float("inf")`` releases A^T A of
         the clipped rows.
-    delta : float, default=1e-6
-        In (0, 1).
+    $delta
     n_projections : int, default=100
-        Number of draws r. More draws need larger w, and average over more noise.
+        Number of draws r. More draws need a larger w, and average over more noise.
     norm_bound : float, default=None
-        Rows are clipped to this Euclidean norm B. If it is not given, the largest
-        norm is read off the rows with a ``PrivacyLeakWarning``, and the guarantee is
-        void.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+        Public bound B on the Euclidean norm of a row. Rows are clipped to it. If you
+        do not pass it, the largest norm is read off the rows with a
+        ``PrivacyLeakWarning``, and the guarantee is void.
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
+    $privacy_guarantee
     noise_variance_ : ndarray of shape (n_features, n_features)
-        Variance of every entry of the estimate where all rows are zero; it grows
-        with the rows.
+        Variance of every entry of the estimate if all rows are zero; it grows with
+        the rows.
     expected_squared_error_ : float
-        Expected squared Frobenius error where all rows are zero; the error of a
-        sample is (tr(S)^2 + tr(S^2)) / r with S = A^T A + w^2 I.
+        Expected squared Frobenius error if all rows are zero; the error of a sample
+        is (tr(S)^2 + tr(S^2)) / r with S = A^T A + w^2 I.
     sample_shape_ : tuple of (int, int)
         Number of people and of features.
     n_features_in_ : int
@@ -139,7 +138,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
     ) -> NDArray[np.object_]:
-        """Not there: matrices have no names of columns, and fit into no data frame.
+        """Raise: the released matrices do not fit into a data frame.
 
         Parameters
         ----------
@@ -150,7 +149,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         ValueError
             Always.
         """
-        raise ValueError("The matrices that are released have no feature names.")
+        raise ValueError("The released matrices have no feature names.")
 
     def _is_declared(self) -> bool:
         return self.norm_bound is not None
@@ -160,13 +159,14 @@ class JohnsonLindenstrauss(ReleasingTransformer):
 
     @property
     def _worst_error(self) -> float:
-        """That of rows that are all the same, and as long as they may be."""
-        plan, (n_rows, n_features) = self._plan, self.sample_shape_
-        if plan.noise == 0:
+        """Expected squared error of equal rows, each as long as the norm bound."""
+        projections, (n_rows, n_features) = self._randomizer, self.sample_shape_
+        if projections.noise == 0:
             return 0.0
-        trace, noise = n_rows * plan.bound**2, plan.noise**2
+        trace, noise = n_rows * projections.bound**2, projections.noise**2
         squares = (trace + noise) ** 2 + (n_features - 1) * noise**2
-        return ((trace + n_features * noise) ** 2 + squares) / plan.n_projections
+        error = (trace + n_features * noise) ** 2 + squares
+        return error / projections.n_projections
 
     def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         from dp_accounting import dp_event
@@ -181,16 +181,15 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         if self.norm_bound is None and X is not None:
             bound = self._inferred_bound(X)
         fields: dict[str, Any] = {"unit": self._unit, "relation": "add-or-remove"}
-        nothing = np.zeros((n_features, n_features))
         if math.isinf(self.epsilon):
             guarantee = PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(),
-                statement="The rows were clipped to their norm (epsilon = inf).",
+                statement="The rows were clipped to the norm bound (epsilon = inf).",
                 source="not private",
                 **fields,
             )
-            plan = Projections(shape, bound, 0, 0.0, None, None)
-            return plan, guarantee, nothing, 0.0
+            exact_release = Projections(shape, bound, 0, 0.0, None, None)
+            return exact_release, guarantee, np.zeros((n_features, n_features)), 0.0
         epsilon, delta = float(self.epsilon), float(self.delta)
         r = int(self.n_projections)
         tau = projection_tau(epsilon, delta, r)
@@ -202,11 +201,11 @@ class JohnsonLindenstrauss(ReleasingTransformer):
                 epsilon,
                 delta,
             ) / (1 + 1e-12)
-            plan, found = self._projections(shape, bound, tau, epsilon, delta)
-            # Of a smaller tau it is smaller too, unless the lattice became coarser.
-            if all(np.less_equal(found, residual)):
+            randomizer, new = self._projections(shape, bound, tau, epsilon, delta)
+            # A smaller tau has a smaller residual, unless the lattice becomes coarser.
+            if all(np.less_equal(new, residual)):
                 break
-            residual = found
+            residual = new
         statement = (
             f"One call of transform, for each sample: {r} random projections of its "
             f"rows plus noise; the number of rows is public."
@@ -215,7 +214,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         if self.norm_bound is None:
             guarantee = PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(),
-                statement=f"{statement} The largest norm was read off the rows, which "
+                statement=f"{statement} The norm bound was read off the rows, which "
                 f"protects nobody; declare norm_bound.",
                 source=source,
                 claimed=(epsilon, delta),
@@ -230,10 +229,11 @@ class JohnsonLindenstrauss(ReleasingTransformer):
                 source=source,
                 **fields,
             )
-        variance = (1 + np.eye(n_features)) * plan.noise**4 / r
-        return plan, guarantee, variance, float(variance.sum())
+        variance = (1 + np.eye(n_features)) * randomizer.noise**4 / r
+        return randomizer, guarantee, variance, float(variance.sum())
 
     def _event(self, tau: float, residual: tuple[float, float]) -> "DpEvent":
+        """Event of one sample: ideal draws, and the residual of the sampler."""
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import (
@@ -252,22 +252,22 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         epsilon: float,
         delta: float,
     ) -> tuple["Projections", tuple[float, float]]:
-        """Plan for a tau, and the distance of its sampler from ideal draws."""
+        """Randomizer for a tau, and the residual of its sampler."""
         n_rows, n_features = shape
         r = int(self.n_projections)
         cells = r * n_features
         noise = bound / math.sqrt(tau)
         outer = gaussian_lattice(noise, cells, epsilon, delta)
         inner = gaussian_lattice(1.0, cells, epsilon, delta, fineness=_FINENESS)
-        # Lengths in units of the noise; all rows together have norm sqrt(n) B.
+        # In units of the noise; the norm of A is at most sqrt(n) B.
         length = math.sqrt(n_rows * tau)
         coarse, fine = float(outer.step), float(inner.step)
         rounding = (coarse / noise + fine * length) / 2 * math.sqrt(cells)
-        # The normals are longer than this with a probability below e^-72.
+        # The normals exceed this norm with a probability below e^-72.
         longest = math.sqrt(cells) + 12
         errors = longest * 4 * (n_rows + 2) * (n_features + 2) * _EPS * length
         shift = rounding + errors
-        # The shift is the larger part; a delta of e^-60 will do for a baseline.
+        # The shift dominates the residual; its delta of e^-60 suffices for a baseline.
         log_d = min(math.log(delta) - epsilon - 30.0, -60.0)
         residual_epsilon = (
             outer.residual_epsilon
@@ -281,19 +281,20 @@ class JohnsonLindenstrauss(ReleasingTransformer):
             + math.exp(log_d)
             + math.exp(-72)
         )
-        plan = Projections((n_rows, n_features), bound, r, noise, outer, inner)
-        return plan, (residual_epsilon, residual_delta)
+        randomizer = Projections((n_rows, n_features), bound, r, noise, outer, inner)
+        return randomizer, (residual_epsilon, residual_delta)
 
     def _inferred_bound(self, X: Any) -> float:
+        """Largest norm of the rows, with a warning."""
         import warnings
 
         largest = float(np.linalg.norm(X, axis=2).max())
-        if math.isnan(largest):  # of Dask, the values have not been checked
+        if math.isnan(largest):  # The values of a Dask array have not been checked.
             raise ValueError("Input X contains NaN.")
         if math.isfinite(self.epsilon):
             warnings.warn(
-                "norm_bound is not given, so the largest norm is read off the private "
-                "rows. No finite epsilon holds for this release.",
+                "norm_bound is not declared, so it is read off the private rows, and "
+                "no finite epsilon holds. To protect the rows, pass norm_bound.",
                 PrivacyLeakWarning,
                 stacklevel=5,
             )
@@ -302,19 +303,19 @@ class JohnsonLindenstrauss(ReleasingTransformer):
 
 @dataclass(frozen=True)
 class Projections:
-    """Random projections of clipped rows, and the estimate from them.
+    """Projects clipped rows at random, and estimates A^T A from the noisy projections.
 
     Attributes
     ----------
     shape : tuple of (int, int)
-        Of a sample.
+        Shape of a sample.
     bound : float
         Rows are clipped to this norm.
     n_projections : int
     noise : float
         w; 0 releases A^T A itself.
     outer, inner : GaussianLattice or None
-        Of the noise w h and of the normals z.
+        Lattices of the noise w h and of the normals z.
     """
 
     shape: tuple[int, int]
@@ -342,7 +343,7 @@ class Projections:
         estimates = np.empty((len(samples), n_features, n_features), samples.dtype)
         for i, sample in enumerate(samples):
             rows = np.array(sample.reshape(self.shape), dtype=float)
-            # By their largest entry first, so that no square overflows.
+            # Dividing by the largest entry first keeps the squares from overflowing.
             largest = np.abs(rows).max(axis=1, keepdims=True)
             largest = np.maximum(largest, self.bound)
             rows /= largest
@@ -356,7 +357,7 @@ class Projections:
             bits, size = streams.stream(i), (self.n_projections, len(root))
             normals = self.inner.randomize(np.zeros(size), bits)
             draws = self.outer.randomize(normals @ root, bits)
-            # From here on all is post-processing.
+            # All that follows is post-processing.
             estimate = draws.T @ draws / self.n_projections
             estimates[i] = estimate - self.noise**2 * np.eye(n_features)
         return estimates

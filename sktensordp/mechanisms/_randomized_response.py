@@ -1,4 +1,4 @@
-"""Randomised response for tensors of levels, as it must be, and as published."""
+"""Randomised response for tensors of levels: the sound one and the published one."""
 
 import math
 import warnings
@@ -22,6 +22,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import exact, shown
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import LocalMechanism, PlannedNoise
+from ._docs import with_shared_text
 from ._levels import design_levels
 from ._responses import LevelResponse, PublishedResponse
 
@@ -31,100 +32,95 @@ if TYPE_CHECKING:
 __all__ = ["TensorRandomizedResponse"]
 
 _MOST_LEVELS = 1024
-# A Gaussian lattice that is asked for little is clipped where e^-400 is left.
+# At small budgets, a Gaussian lattice clips its noise where e^-400 of the mass is left.
 _LOG_TAIL = 400.0
-_LEAST_SHOWN = 1e-300
+_LEAST_REVEALED = 1e-300
 
 
+@with_shared_text
 class TensorRandomizedResponse(LocalMechanism):
     """Randomised response on a public grid of levels, for whole tensors.
 
-    Every entry is put on a level of its range; with some probability the level is kept,
-    and otherwise it moves by truncated noise, so that every output is possible from
-    every level. One call of `transform` is (`epsilon`, `delta`)-differentially private
-    for each sample, all of its entries together: a sample may be replaced by any other
-    in the declared domain. In the local model, a sample is what one person sends.
+    Each entry is put on a level of its range. With some probability the level is kept;
+    otherwise truncated noise moves it, so that every output is possible from every
+    level.
+
+    One call of `transform` is (`epsilon`, `delta`)-differentially private for each
+    sample, all of its entries together: a sample may be replaced by any other in the
+    declared domain. In the local model, a sample is what one person sends.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Budget of a sample, of all its entries, at one call of `transform`.
-        ``float("inf")`` clips and does no more.
+        Budget of a sample, all entries together, at one call of `transform`.
+        ``float("inf")`` clips and adds no noise.
     delta : float, default=0.0
-        With 0, the budget is pure, and the entries share it by adding up; with more,
-        an entry may spend what the optimal composition theorem [2]_ or, where that is
-        more, the privacy-loss distribution of the chosen law grants it.
-    bounds : tuple of (low, high), default=None
-        Public range of the entries: numbers, or arrays that broadcast to a sample.
-        Samples are clipped to it.
+        Delta of the same budget, in [0, 1). At 0, the budget is pure, and the epsilons
+        of the entries add up to it. Above 0, an entry may spend what the optimal
+        composition theorem [2]_ grants it, or what the privacy-loss distribution of
+        the moves grants it, whichever is more.
+    $bounds
     n_levels : int, default=None
-        Number k of levels, evenly spaced over the range of every entry; from 2 to 1024,
+        Number k of evenly spaced levels in the range of each entry; from 2 to 1024,
         and more for ``noise="geometric"``. A value between two levels goes to one of
-        them at random, so that its mean stays. None means 2, the least that there can
-        be and, where an entry can spend little, hardly ever worse than more; and, for
-        ``calibration="published"``, that values are not put on a grid.
+        them at random, so that its mean stays. None means 2, the least possible: if an
+        entry can spend little, more levels are hardly ever better. For
+        ``calibration="published"``, None means that values are not put on a grid.
     noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
-        Law of the moves over d steps of the grid, with s for 1 / `scale`:
+        Weight of a move over d steps of the grid, with s for 1 / `scale`:
         "laplace" is exp(-s d) and "gaussian" exp(-s^2 d^2 / 2) on the k levels;
         "wrapped" is exp(-s d) for levels on a circle, the last next to the first;
-        "geometric" is exp(-s d) on all integers, beyond the grid too.
+        "geometric" is exp(-s d) on all integers, also beyond the grid.
     weights : array-like, default=None
-        Sensitivities in [0, 1], public; an entry of weight w is kept with probability
-        (1 - w) p. An array that broadcasts to a sample, or one with fewer axes, over
-        the first modes: a matrix of shape (A, B) for samples of shape (A, B, 3).
+        Public sensitivities of the entries, in [0, 1]: an entry of weight w is kept
+        with probability (1 - w) p. An array that broadcasts to a sample, or one with
+        fewer axes, for the first modes: a matrix of shape (A, B) for samples of shape
+        (A, B, 3).
     keep_probability : float, default=None
         p, in [0, 1). None chooses it.
     scale : float, default=None
-        Scale of the moves, in steps of the grid; infinite for moves to all levels alike
-        (k-ary randomised response). None chooses it. What is chosen spends the budget
-        with the least expected squared error of a sample.
+        Scale of the moves, in steps of the grid; infinite for equally likely moves to
+        all levels (k-ary randomised response). None chooses it. The mechanism chooses
+        parameters that spend the budget with the least expected squared error of a
+        sample.
     debias : bool, default=True
-        Whether an output stands for the number that makes the mean of the release the
-        sample, instead of for its level. Without effect for "geometric", which is
-        unbiased as it is.
+        Whether to release, in the place of each level, a number that makes the mean of
+        the release the sample. No effect for "geometric", which has no bias.
     calibration : {"sound", "published"}, default="sound"
         "published" is Algorithms 1 and 2 of [1]_, which keep an entry or add continuous
         Laplace or Gaussian noise to it. Their claim, pure `epsilon`, is false at every
-        size: `fit` warns with ``UnsoundClaimWarning``, and the guarantee says what
-        holds at `delta`.
-    tensor_shape : tuple of int, default=None
-        Shape of a sample, for samples passed as rows of features.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the noise in every clone, although
-        never in two calls of one object.
+        size: `fit` warns with ``UnsoundClaimWarning``, and the guarantee states the
+        epsilon that holds at `delta`.
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
-    privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `transform`.
+    $privacy_guarantee
     keep_probability_ : float
-        p, for an entry of weight 0.
+        Probability p of keeping an entry of weight 0.
     scale_ : float
-        Scale of the moves, in steps of the grid; for "published" that of the noise, in
-        units of the entries.
-    noise_variance_ : float or ndarray of the sample's shape
-        Largest variance of a released entry, over its range.
+        Scale of the moves, in steps of the grid; for "published", scale of the noise,
+        in units of the entries.
+    noise_variance_ : float or ndarray of the shape of a sample
+        Largest variance of a released entry over the values in its range.
     expected_squared_error_ : float
         Largest expected squared error of a sample, summed over its entries.
-    sample_shape_ : tuple of int
-        Shape of a sample.
-    n_features_in_ : int
-        Size of the first axis of a sample.
+    $shapes
 
     Notes
     -----
-    With a law of the moves w(d), mass C = sum of w over the outputs from the first
-    level, and loss L = -ln w(span) over the largest distance, an entry is
-    (L + ln(1 + p C / (1 - p)))-DP, and no two levels are told apart more easily than
-    the two that are furthest apart (the proof is in doc/local.md). Probabilities are
-    multiples of 2^-52 and 2^-60 and sampled exactly from random bits; how far the
-    rounded law is from the stated one is part of the guarantee.
+    Let w(d) be the weight of a move, C the sum of the weights of the moves from the
+    first level to all outputs, and L = -ln w(span) the loss over the largest distance.
+    Then an entry is (L + ln(1 + p C / (1 - p)))-DP, and no two levels are easier to
+    tell apart than the two that are furthest apart (proof in ``doc/local.md``).
+    Probabilities are multiples of 2^-52 and 2^-60, sampled exactly from random bits.
+    The guarantee covers the rounding of the probabilities.
 
-    Theorem 1 of [1]_ divides the probability of an entry that is kept by a density. An
-    output that equals its input is impossible from any other input, so that no pure
-    epsilon holds, and for large tensors next to nothing is kept: what is left is noise
-    for a budget of `epsilon` for every entry.
+    Theorem 1 of [1]_ divides the probability of an entry that is kept by a density. But
+    an output that equals its input is impossible from any other input, so that no pure
+    epsilon holds. For large tensors, hardly any entry is kept: what remains is noise
+    with a budget of `epsilon` for every entry.
 
     References
     ----------
@@ -195,19 +191,20 @@ class TensorRandomizedResponse(LocalMechanism):
 
     @property
     def keep_probability_(self) -> float:
-        """Probability that an entry of weight 0 is kept."""
-        return self._fitted("keep")
+        """Probability of keeping an entry of weight 0."""
+        return self._chosen("keep")
 
     @property
     def scale_(self) -> float:
-        """Scale of the moves or of the noise."""
-        return self._fitted("scale")
+        """Scale of the moves, or of the noise for "published"."""
+        return self._chosen("scale")
 
-    def _fitted(self, name: str) -> float:
+    def _chosen(self, name: str) -> float:
+        """Parameter of the randomizer."""
         check_is_fitted(self, "sample_shape_")
-        if not hasattr(self._plan, name):
-            raise AttributeError("With epsilon = inf nothing is randomised.")
-        return getattr(self._plan, name)
+        if not hasattr(self._randomizer, name):
+            raise AttributeError("With epsilon = inf, nothing is randomised.")
+        return getattr(self._randomizer, name)
 
     @property
     def _source(self) -> str:
@@ -242,29 +239,31 @@ class TensorRandomizedResponse(LocalMechanism):
     def _design(
         self, shape: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.integer] | None]:
-        """Shares 1 - weight of the kinds of entries, and the kind of each entry."""
+        """Share 1 - weight of each kind of entry, and the kind of each entry."""
         if self.calibration == "published":
-            given = {
+            unusable = {
                 "noise": self.noise not in ("laplace", "gaussian"),
                 "keep_probability": self.keep_probability is not None,
                 "scale": self.scale is not None,
                 "bounds": self.bounds is not None
                 and any(np.ndim(bound) for bound in self.bounds),
             }
-            wrong = [name for name, is_wrong in given.items() if is_wrong]
+            wrong = [name for name, is_wrong in unusable.items() if is_wrong]
             if wrong:
                 raise ValueError(
-                    f"calibration='published' has Laplace or Gaussian noise, whose "
-                    f"scale and probability of keeping follow from epsilon and one "
-                    f"range for all entries; it does not take this {wrong[0]}."
+                    f"calibration='published' does not take this {wrong[0]}: its noise "
+                    f"is Laplace or Gaussian, its scale and probability of keeping "
+                    f"follow from epsilon, and its range is one for all entries."
                 )
         elif self.noise != "geometric" and (self.n_levels or 2) > _MOST_LEVELS:
             raise ValueError(
-                f"noise={self.noise!r} has at most {_MOST_LEVELS} levels, got "
-                f"{self.n_levels}; noise='geometric' takes more."
+                f"noise={self.noise!r} takes at most {_MOST_LEVELS} levels, got "
+                f"n_levels={self.n_levels}. Pass noise='geometric' for more."
             )
         if self.noise == "geometric" and self.scale == math.inf:
-            raise ValueError("noise='geometric' has no moves of infinite scale.")
+            raise ValueError(
+                "noise='geometric' has no moves of infinite scale; pass a finite scale."
+            )
         if self.weights is None:
             return np.ones(1), None
         return np.unique(1 - _entry_weights(self.weights, shape), return_inverse=True)
@@ -272,18 +271,20 @@ class TensorRandomizedResponse(LocalMechanism):
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        shares, kinds = design
-        publish = self.calibration == "published"
-        plan, event = (self._publish if publish else self._sound)(domain, shares, kinds)
-        variance, error = plan.noise_variance, plan.expected_squared_error
-        return plan, event, _of_shape(variance, shape), error
+        published = self.calibration == "published"
+        make = self._published_response if published else self._sound_response
+        randomizer, event = make(domain, *design)
+        variance, error = randomizer.noise_variance, randomizer.expected_squared_error
+        variance = variance.reshape(shape) if np.ndim(variance) else float(variance)
+        return randomizer, event, variance, error
 
-    def _sound(
+    def _sound_response(
         self,
         domain: SensitivitySet,
         shares: NDArray[np.float64],
         kinds: NDArray[np.integer] | None,
     ) -> tuple[LevelResponse, "DpEvent"]:
+        """Randomizer and event of levels that are kept or moved."""
         counts = np.array([domain.n_entries]) if kinds is None else np.bincount(kinds)
         rate = None if self.scale is None else float(self.scale)
         if rate is not None:
@@ -301,12 +302,13 @@ class TensorRandomizedResponse(LocalMechanism):
         )
         return LevelResponse.of(design, domain, kinds), design.event
 
-    def _publish(
+    def _published_response(
         self,
         domain: SensitivitySet,
         shares: NDArray[np.float64],
         kinds: NDArray[np.integer] | None,
     ) -> tuple[PublishedResponse, "DpEvent"]:
+        """Randomizer and event of entries that are kept or receive noise."""
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import (
@@ -322,62 +324,61 @@ class TensorRandomizedResponse(LocalMechanism):
             density = 0.5 / scale
             ends: tuple[Any, Any] = domain.low, domain.high
             lattice = laplace_lattice(*ends, epsilon)
-            one = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-            event, tail = dp_event.SelfComposedDpEvent(one, size), 0.0
+            entry_event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
+            event, tail = dp_event.SelfComposedDpEvent(entry_event, size), 0.0
         else:
             scale = width / math.sqrt(2 * epsilon)
             density = 1 / (scale * math.sqrt(2 * math.pi))
             lattice = gaussian_lattice(scale, size, 1.0, 1e-6, domain.low, width)
             noise = dp_event.GaussianDpEvent(1 / math.sqrt(2 * epsilon * size))
-            # Cell by cell the sampler is as close to ideal noise as this, but where
-            # noise is clipped from the one or the other input.
+            # Entry by entry, this bounds the distance of the sampler from ideal noise,
+            # except where the noise on either input is clipped: the tail.
             close = lattice.residual_epsilon * max(1, math.sqrt(size / 2 / _LOG_TAIL))
             event = dp_event.ComposedDpEvent([noise, SamplerResidualDpEvent(close, 0)])
             reach = lattice.clip - math.sqrt(2 * epsilon)
             tail = min(1.0, 2 * size * math.exp(float(log_ndtr(-reach))))
-        # p / (1 - p) = e^-(I - 1) epsilon, times the largest density of the noise.
+        # p / (1 - p) is e^-((I - 1) epsilon) times the largest density of the noise.
         odds = math.exp(-(size - 1) * epsilon) * density
         keeps = odds / (1 + odds) * shares
         counts = np.array([size]) if kinds is None else np.bincount(kinds)
         with np.errstate(divide="ignore"):
             log_hidden = float(counts @ np.log1p(-keeps) + np.log1p(-tail))
-        # Never nothing, however small: no pure epsilon holds.
-        reveals = max(-math.expm1(log_hidden), _LEAST_SHOWN)
-        event = RevealingDpEvent(reveals, event)
-        plan = PublishedResponse(domain, lattice, keeps, kinds, self.n_levels, scale)
-        return plan, event
+        # Never 0, however small: no pure epsilon holds.
+        revealed = max(-math.expm1(log_hidden), _LEAST_REVEALED)
+        event = RevealingDpEvent(revealed, event)
+        randomizer = PublishedResponse(
+            domain, lattice, keeps, kinds, self.n_levels, scale
+        )
+        return randomizer, event
 
     def _guarantee(
         self, event: "DpEvent", domain: SensitivitySet, declared: bool
     ) -> PrivacyGuarantee:
-        found = super()._guarantee(event, domain, declared)
+        guarantee = super()._guarantee(event, domain, declared)
         if self.calibration == "published" and declared:
             warnings.warn(
                 f"Yuan, Tang, Huang and Wang claim epsilon = {exact(self.epsilon)} for "
-                f"what is released; what holds is epsilon = {shown(found.epsilon)} at "
-                f"delta = {shown(found.delta)}. privacy_guarantee_ says so.",
+                f"this release, but what holds is epsilon = {shown(guarantee.epsilon)} "
+                f"at delta = {shown(guarantee.delta)}, as privacy_guarantee_ states. "
+                f"Pass calibration='sound' to keep the claim.",
                 UnsoundClaimWarning,
                 stacklevel=5,
             )
-        return found
+        return guarantee
 
 
 def _entry_weights(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Weights of all entries, flat."""
+    """Weights of all entries of a sample, flattened."""
     try:
-        found = np.asarray(weights, dtype=float)
-        if found.ndim < len(shape):
-            found = found.reshape(found.shape + (1,) * (len(shape) - found.ndim))
-        found = np.broadcast_to(found, shape)
+        array = np.asarray(weights, dtype=float)
+        if array.ndim < len(shape):
+            array = array.reshape(array.shape + (1,) * (len(shape) - array.ndim))
+        array = np.broadcast_to(array, shape)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"weights must be an array of numbers for samples of shape {shape}, or for "
             f"their first modes, got shape {np.shape(weights)}."
         ) from error
-    if not np.all((found >= 0) & (found <= 1)):
+    if not np.all((array >= 0) & (array <= 1)):
         raise ValueError("weights must be in [0, 1].")
-    return found.ravel()
-
-
-def _of_shape(value: Any, shape: tuple[int, ...]) -> float | NDArray[np.float64]:
-    return float(value) if np.ndim(value) == 0 else value.reshape(shape)
+    return array.ravel()

@@ -1,4 +1,4 @@
-"""How levels are kept or moved in many samples, and the same as published."""
+"""Randomizers that keep or move levels: the sound one and the published one."""
 
 import math
 from dataclasses import dataclass
@@ -21,33 +21,38 @@ from ._noise import by_tiles
 
 __all__ = ["LevelResponse", "PublishedResponse"]
 
-# The probabilities of keeping are multiples of the reciprocals.
+# Denominators of the probabilities of keeping.
 _KEEP_TOTAL, _PUBLISHED_TOTAL = 2**52, 2**60
 
 
 def _columns_of(values: Any, columns: Any) -> Any:
+    """The values of these columns; a scalar holds for all."""
     return values if np.ndim(values) == 0 else values[columns]
 
 
 @dataclass(frozen=True, eq=False)
 class LevelResponse:
-    """Samples put on levels, each kept or moved.
+    """Puts entries on levels, and keeps or moves each level.
 
     Attributes
     ----------
     domain : SensitivitySet
     n_levels : int
-    keep, scale : float
-        Of an entry of weight 0.
+    keep : float
+        Probability of keeping an entry of weight 0.
+    scale : float
+        Scale of the moves, in levels.
     thresholds : ndarray of shape (n_kinds,), int
-        Probability of keeping, in units of 2^-52.
+        Probability of keeping an entry of each kind, in units of 2^-52.
     kinds : int or ndarray of shape (n_entries,)
         The kind of each entry.
     moves : ndarray of shape (n_levels, n_levels), int64, or (int, int)
-        Weights of the moves; the rate of two-sided geometric noise as a fraction.
-    outputs, means, variances : ndarray of shape (n_kinds, n_levels)
-        What each output stands for, and mean and variance of what is released of each
-        level; in levels.
+        Integer weights of the moves; for two-sided geometric noise, its rate as a
+        fraction.
+    outputs : ndarray of shape (n_kinds, n_levels)
+        Released number of each output level, in levels.
+    means, variances : ndarray of shape (n_kinds, n_levels)
+        Mean and variance of the release of each level, in levels.
     """
 
     domain: SensitivitySet
@@ -68,7 +73,7 @@ class LevelResponse:
         domain: SensitivitySet,
         kinds: NDArray[np.integer] | None,
     ) -> Self:
-        """The plan that carries out a design."""
+        """Randomizer of a design, for the entries of a domain."""
         distribution = design.distribution
         scale = 1 / distribution.rate if distribution.rate else math.inf
         if distribution.noise == "gaussian":
@@ -88,21 +93,21 @@ class LevelResponse:
 
     @property
     def step(self) -> Any:
-        """Distance of two levels, in units of the entries."""
+        """Distance of neighbouring levels, in units of the entries."""
         return self.domain.width / (self.n_levels - 1)
 
     @property
     def noise_variance(self) -> Any:
-        """Largest variance of an entry over its range."""
+        """Largest variance of each entry over its range."""
         squares = self.variances + self.means**2
-        # Between two levels both moments are linear, and the variance is a parabola.
+        # Between two levels, both moments are linear and the variance is a parabola.
         middle = _halfway(squares) - _halfway(self.means) ** 2
         largest = _largest_between(self.variances, middle)
         return _columns_of(largest, self.kinds) * self.step**2
 
     @property
     def expected_squared_error(self) -> float:
-        """Largest of a sample."""
+        """Largest expected squared error of a sample."""
         levels = np.arange(self.n_levels)
         errors = self.variances + (self.means - levels) ** 2
         squares = self.variances + self.means**2
@@ -113,15 +118,15 @@ class LevelResponse:
         return float(error.sum())
 
     def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Exact variance of what is released of each entry."""
-        lower, upper, share = self._around(samples, slice(None))
+        """Exact variance of every released entry."""
+        lower, upper, share = self._levels_around(samples, slice(None))
         kinds = np.broadcast_to(self.kinds, samples.shape[1:])
 
-        def between(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+        def interpolated(moment: NDArray[np.float64]) -> NDArray[np.float64]:
             return moment[kinds, lower] * (1 - share) + moment[kinds, upper] * share
 
-        squares = between(self.variances + self.means**2)
-        return (squares - between(self.means) ** 2) * self.step**2
+        squares = interpolated(self.variances + self.means**2)
+        return (squares - interpolated(self.means) ** 2) * self.step**2
 
     def randomize(
         self, samples: NDArray[np.floating], streams: NoiseStreams
@@ -138,26 +143,26 @@ class LevelResponse:
         released : ndarray of the shape and type of `samples`
         """
 
-        def moved(
+        def respond(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
             kinds = _columns_of(self.kinds, columns)
-            lower, upper, share = self._around(block, columns)
+            lower, upper, share = self._levels_around(block, columns)
             up = np.random.Generator(bits).random(share.shape) < share
             levels = np.where(up, upper, lower)
             kept = bernoulli(bits, self.thresholds[kinds], _KEEP_TOTAL, levels.shape)
-            found = np.where(kept, levels, self._moved(levels, bits))
+            outputs = np.where(kept, levels, self._moved(levels, bits))
             if not isinstance(self.moves, tuple):
-                found = self.outputs[np.broadcast_to(kinds, found.shape), found]
+                outputs = self.outputs[np.broadcast_to(kinds, outputs.shape), outputs]
             step = _columns_of(self.step, columns)
-            return _columns_of(self.domain.low, columns) + found * step
+            return _columns_of(self.domain.low, columns) + outputs * step
 
-        return by_tiles(moved, samples, streams)
+        return by_tiles(respond, samples, streams)
 
-    def _around(
+    def _levels_around(
         self, block: NDArray[np.floating], columns: slice
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """The two levels around each value, and the way from the lower to it."""
+        """Levels below and above each value, and its place between them in [0, 1]."""
         position = self.domain.clip(block, columns, None)
         position -= _columns_of(self.domain.low, columns)
         position /= _columns_of(self.step, columns)
@@ -165,6 +170,7 @@ class LevelResponse:
         return lower, lower + 1, np.clip(position - lower, 0, 1)
 
     def _moved(self, levels: NDArray[np.int64], bits: Any) -> NDArray[np.int64]:
+        """Levels after a random move."""
         if isinstance(self.moves, tuple):
             noise = discrete_laplace(bits, *self.moves, levels.size)
             return levels + noise.reshape(levels.shape)
@@ -172,39 +178,41 @@ class LevelResponse:
 
 
 def _halfway(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means of neighbouring columns."""
     return (values[:, 1:] + values[:, :-1]) / 2
 
 
 def _largest_between(
     ends: NDArray[np.float64], middle: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Largest value of the parabolas through two neighbouring ends and their middle."""
+    """Largest value of each row of parabolas, given by their ends and middles."""
     left, right = ends[:, :-1], ends[:, 1:]
-    bend = 2 * middle - left - right  # a quarter of -second derivative, times two
+    # The parabola on [0, 1] is left + slope t + 2 bend t (1 - t).
+    bend = 2 * middle - left - right
     slope = right - left
     with np.errstate(divide="ignore", invalid="ignore"):
-        at = np.clip(0.5 + slope / (4 * bend), 0, 1)
-    at = np.where(bend > 0, at, 0.5)
-    inside = left + slope * at + 2 * bend * at * (1 - at)
+        t = np.clip(0.5 + slope / (4 * bend), 0, 1)
+    t = np.where(bend > 0, t, 0.5)
+    inside = left + slope * t + 2 * bend * t * (1 - t)
     return np.maximum(ends.max(axis=1), inside.max(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedResponse:
-    """Entries that are kept as they are, or receive continuous noise.
+    """Keeps entries as they are, or adds continuous noise to them.
 
     Attributes
     ----------
     domain : SensitivitySet
     lattice : LaplaceLattice or GaussianLattice
     keeps : ndarray of shape (n_kinds,)
-        Probability of keeping, by kind of entry.
+        Probability of keeping an entry of each kind.
     kinds : ndarray of shape (n_entries,) or None
-        The kind of each entry; None where there is one kind.
+        The kind of each entry; None if there is one kind.
     n_levels : int or None
-        Levels that values are rounded to beforehand.
+        Number of levels to which values are rounded first; None does not round.
     scale : float
-        Of the noise.
+        Scale of the noise, in units of the entries.
     """
 
     domain: SensitivitySet
@@ -221,11 +229,12 @@ class PublishedResponse:
 
     @property
     def _entry_keeps(self) -> Any:
+        """Probability of keeping each entry."""
         return self.keeps[0] if self.kinds is None else self.keeps[self.kinds]
 
     @property
     def noise_variance(self) -> Any:
-        """Variance of an entry."""
+        """Variance of each entry."""
         if isinstance(self.lattice, LaplaceLattice):
             variance: float | np.ndarray = self.lattice.noise_variance
         else:
@@ -234,12 +243,12 @@ class PublishedResponse:
 
     @property
     def expected_squared_error(self) -> float:
-        """Of a sample, beyond what rounding to levels costs."""
+        """Expected squared error of a sample, without that of rounding to levels."""
         entries = np.broadcast_to(self.noise_variance, self.domain.n_entries)
         return float(entries.sum())
 
     def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Variance of what is released of each entry."""
+        """Variance of every released entry."""
         return np.broadcast_to(self.noise_variance, samples.shape).copy()
 
     def randomize(
@@ -248,7 +257,7 @@ class PublishedResponse:
         """Released samples, of the shape and type of `samples`."""
         thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
 
-        def kept_or_moved(
+        def respond(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
             block = self.domain.clip(block, columns, None)
@@ -257,9 +266,9 @@ class PublishedResponse:
                 low: Any = self.domain.low
                 index = np.rint((block - low) / step)
                 block = low + index * step
-            part = _columns_of(thresholds, columns)
-            kept = bernoulli(bits, part, _PUBLISHED_TOTAL, block.shape)
+            numerators = _columns_of(thresholds, columns)
+            kept = bernoulli(bits, numerators, _PUBLISHED_TOTAL, block.shape)
             noisy = self.lattice.randomize(block, bits, columns)
             return np.where(kept, block, noisy)
 
-        return by_tiles(kept_or_moved, samples, streams)
+        return by_tiles(respond, samples, streams)

@@ -1,6 +1,6 @@
 """The Gaussian matrix mechanism's optimal strategy, with a certified gap.
 
-To answer a workload of linear queries W x, release strategy queries A x with noise
+To answer a workload of linear queries W x, we release strategy queries A x with noise
 and derive the answers. With G = W^T W, X = A^T A and one changed cell, the squared
 sensitivity is max_i X_ii and the total squared error is proportional to tr(G X^-1),
 so the best strategy minimises tr(G X^-1) over X > 0 with diag(X) <= 1 (Li, Miklau,
@@ -24,11 +24,12 @@ from scipy.linalg import cho_factor, cho_solve
 __all__ = ["Strategy", "optimal_strategy"]
 
 _POWER = 1.9
-# Multipliers of slack cells tend to 0; where they stop, sum(lam) is n 1e-12 too large.
+# Multipliers of slack cells tend to 0. This floor makes sum(lam) too large by at most
+# n 1e-12.
 _LEAST_MULTIPLIER = 1e-12
-# Relative rounding error of an eigenvalue. The square root is taken of no less, so
-# that a singular G has a strategy that is invertible, at a relative cost of up to
-# n sqrt(_ROUNDING).
+# Relative rounding error of an eigenvalue. Smaller eigenvalues are raised to it before
+# the square root, so that the strategy of a singular G is invertible. The relative cost
+# is up to n sqrt(_ROUNDING).
 _ROUNDING = 8 * np.finfo(float).eps
 _TOLERANCE = 1e-8
 
@@ -40,8 +41,8 @@ class Strategy:
     Parameters
     ----------
     gram : ndarray of shape (n_cells, n_cells)
-        X = A^T A of the strategy queries A; positive definite, diag(X) <= 1, so that
-        the L2 sensitivity is 1 when one cell changes by 1.
+        X = A^T A of the strategy queries A. It is positive definite with
+        diag(X) <= 1, so that the L2 sensitivity is 1 if one cell changes by 1.
     cost : float
         tr(G X^-1): the total squared error for noise of variance 1.
     lower_bound : float
@@ -56,7 +57,7 @@ class Strategy:
 def _check_gram(
     gram: ArrayLike,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
-    """Positive-semidefinite `gram` with a largest entry of 1, and what it was."""
+    """`gram` scaled to a largest entry of 1, the queried cells, and the scale."""
     gram = np.array(gram, dtype=float)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or gram.size == 0:
         raise ValueError(f"gram must be a square matrix, got shape {gram.shape}.")
@@ -66,21 +67,21 @@ def _check_gram(
     if scale > 0:
         gram /= scale
     deviations = np.sqrt(np.maximum(gram.diagonal(), 0.0))
-    asked = deviations > 0
-    units = np.where(asked, deviations, 1.0)
+    queried = deviations > 0
+    units = np.where(queried, deviations, 1.0)
     correlations = gram / units[:, None] / units
     if np.abs(correlations - correlations.T).max() > _TOLERANCE:
         raise ValueError("gram must be symmetric.")
     spectrum = np.linalg.eigvalsh(correlations)
-    if gram[~asked].any() or spectrum[0] < -_TOLERANCE * spectrum[-1]:
+    if gram[~queried].any() or spectrum[0] < -_TOLERANCE * spectrum[-1]:
         raise ValueError("gram must be positive semidefinite.")
-    return (gram + gram.T) / 2, asked, scale
+    return (gram + gram.T) / 2, queried, scale
 
 
 def _fixed_point(
     gram: NDArray[np.float64], tol: float, max_iter: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Best X, not yet scaled, and best lower bound."""
+    """Best X, not yet scaled, and the best lower bound."""
     lam = np.sqrt(gram.diagonal())
     least_cost, lower, least_gap, power = np.inf, 0.0, np.inf, _POWER
     for _ in range(max_iter):
@@ -93,7 +94,7 @@ def _fixed_point(
         factor = vectors * np.sqrt(singular_values)
         square_root = factor @ factor.T
         ratio = square_root.diagonal() / lam
-        # Rounding does not raise the bound: small eigenvalues are off by less.
+        # Subtracting the rounding error keeps the bound a lower one.
         trace = np.sqrt(np.maximum(values - noise, 0.0)).sum()
         lower = max(lower, trace**2 / lam.sum())
         cost = (np.maximum(values, 0.0) / singular_values).sum() * ratio.max()
@@ -113,24 +114,25 @@ def _fixed_point(
 def optimal_strategy(
     gram: ArrayLike, *, tol: float = 1e-9, max_iter: int = 500
 ) -> Strategy:
-    """Strategy of least total error for a workload, when one cell changes by 1.
+    """Strategy of least total error for a workload, if one cell changes by 1.
 
     Parameters
     ----------
     gram : array-like of shape (n_cells, n_cells)
-        G = W^T W of the workload's queries W. Cells that no query asks for are
-        measured on their own, which costs nothing.
+        G = W^T W of the workload's queries W. A cell that no query reads gets a query
+        of its own, which costs nothing.
     tol : float, default=1e-9
-        Stop when the cost is within this relative distance of the lower bound.
+        Stop if the cost is within this relative distance of the lower bound.
     max_iter : int, default=500
-        At most so many eigendecompositions. When they do not suffice, the strategy
-        is valid and its `cost` and `lower_bound` say how far it may be from the best.
+        Largest number of eigendecompositions. If they do not suffice, the strategy is
+        still valid, and its `cost` and `lower_bound` show how far from the best it may
+        be.
 
     Returns
     -------
     strategy : Strategy
-        Cost and lower bound are those of `gram` itself. When it is singular, X is
-        kept invertible, at a relative cost of up to about 4e-8 n_cells.
+        Cost and lower bound are those of `gram` itself. If it is singular, X is still
+        invertible, at a relative cost of up to about 4e-8 n_cells.
 
     Raises
     ------
@@ -156,10 +158,10 @@ def optimal_strategy(
         raise ValueError(f"tol must be >= 0, got {tol}.")
     if max_iter < 1:
         raise ValueError(f"max_iter must be >= 1, got {max_iter}.")
-    gram, asked, scale = _check_gram(gram)
+    gram, queried, scale = _check_gram(gram)
     strategy, cost, lower = np.eye(len(gram)), 0.0, 0.0
-    if asked.any():
-        cells = np.ix_(asked, asked)
+    if queried.any():
+        cells = np.ix_(queried, queried)
         best, lower = _fixed_point(gram[cells], tol, max_iter)
         best /= best.diagonal().max()
         strategy[cells] = best

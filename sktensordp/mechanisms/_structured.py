@@ -1,14 +1,14 @@
-"""Gaussian noise with structure: directions and weights for the modes of a tensor.
+"""Gaussian noise with directions and weights for the modes of a tensor.
 
 Guarantee: one call of transform is (epsilon, delta)-differentially private for each
 sample (replace-one in the declared domain), by the exact curve of Gaussian noise
 (Balle and Wang 2018, Theorem 8) at mu = sup ||Delta x_1 U_1^-1 ... x_N U_N^-1|| over
-the domain's differences.
+the differences Delta of two samples in the domain.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,118 +17,134 @@ from .._sklearn_compat import StrOptions
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import NoiseMechanism, PlannedNoise
+from ._base import PlannedNoise
 from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
 
-__all__ = ["ModeDesign", "StructuredNoise", "flat_product"]
+__all__ = [
+    "CALIBRATION",
+    "ModeDesign",
+    "flat_product",
+    "structured_noise",
+    "structured_source",
+]
 
-# Of every mode, directions (None for the axes), and weights or standard deviations.
+# For each mode: its directions (None for the axes), and its weights or standard
+# deviations along them.
 ModeDesign = tuple[list[NDArray[np.float64] | None], list[NDArray[np.float64]]]
 
+CALIBRATION: dict[str, list[Any]] = {
+    "calibration": [StrOptions({"sound", "published"})],
+}
 
-class StructuredNoise(NoiseMechanism):
-    """Shared by the mechanisms whose noise has a factor for every mode."""
 
-    _exact = "Balle and Wang (2018), Theorem 8"
-    _theorem = ""
+def structured_source(calibration: str, theorem: str) -> str:
+    """Theorem behind the guarantee, given the published one."""
+    exact = "Balle and Wang (2018), Theorem 8"
+    if calibration == "published":
+        return f"{theorem}; the truth by {exact}"
+    return exact
 
-    _parameter_constraints: ClassVar = {
-        **NoiseMechanism._parameter_constraints,
-        "calibration": [StrOptions({"sound", "published"})],
-    }
 
-    @property
-    def _source(self) -> str:
-        if self.calibration == "published":
-            return f"{self._theorem}; the truth by {self._exact}"
-        return self._exact
+def structured_noise(
+    shape: tuple[int, ...],
+    domain: SensitivitySet,
+    design: ModeDesign,
+    epsilon: float,
+    delta: float,
+    *,
+    published_sigmas: Sequence[NDArray[np.float64]] | None = None,
+    shared_modes: tuple[int, ...] = (),
+) -> PlannedNoise:
+    """Gaussian noise with given directions, of least weighted error or as published.
 
-    def _shared_modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Modes in which all entries are to have one variance."""
-        return ()
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of a sample.
+    domain : SensitivitySet
+    design : ModeDesign
+        Directions and weights of each mode.
+    epsilon, delta : float
+        Budget of a sample.
+    published_sigmas : sequence of ndarray, default=None
+        Published standard deviations along the directions of each mode. None chooses
+        those of least weighted error.
+    shared_modes : tuple of int, default=()
+        Modes along which the chosen noise has one variance.
 
-    def _published_sigmas(
-        self,
-        shape: tuple[int, ...],
-        domain: SensitivitySet,
-        weights: list[NDArray[np.float64]],
-    ) -> list[NDArray[np.float64]]:
-        """Standard deviations along the directions of every mode."""
-        raise NotImplementedError
+    Returns
+    -------
+    randomizer, event, noise_variance, expected_squared_error
+    """
+    directions, weights = design
+    sound = published_sigmas is None
+    rotated = any(basis is not None for basis in directions)
+    if sound and (not rotated or not domain.has_box):
+        # For a ball, i.i.d. noise is optimal: directions would not help.
+        sigma = _best_sigma(shape, domain, weights, epsilon, delta, shared_modes)
+        noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=True)
+        return _planned_diagonal(shape, noise, weights)
+    sigmas = published_sigmas
+    if sigmas is None:
+        sigmas = [floored(p) ** -0.25 for p in weights]
+    if not rotated:
+        sigma = flat_product(sigmas, shape)
+        noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=False)
+        return _planned_diagonal(shape, noise, weights)
+    noise = rotated_noise(
+        domain, shape, directions, sigmas, epsilon, delta, rescale=sound
+    )
+    variances, error = [], 1.0
+    for basis, s, p in zip(directions, sigmas, weights, strict=True):
+        along_axes = s**2 if basis is None else np.square(basis * s).sum(axis=1)
+        variances.append(along_axes)
+        error *= float(p @ s**2)
+    variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
+    return noise.randomizer, noise.event, variance, error * noise.scale**2
 
-    def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
-    ) -> PlannedNoise:
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        directions, weights = design
-        rotated = any(d is not None for d in directions)
-        sound = self.calibration == "sound"
-        if sound and (not rotated or not domain.has_box):
-            # Directions do not help where all of a ball is to be hidden.
-            sigma = self._best_sigma(shape, domain, weights)
-            noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=True)
-            return self._diagonal(shape, noise, domain, directions, weights)
-        if sound:
-            sigmas = [floored(p) ** -0.25 for p in weights]
-        else:
-            sigmas = self._published_sigmas(shape, domain, weights)
-        if not rotated:
-            sigma = flat_product(sigmas, shape)
-            noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=False)
-            return self._diagonal(shape, noise, domain, directions, weights)
-        noise = rotated_noise(
-            domain, shape, directions, sigmas, epsilon, delta, rescale=sound
-        )
-        variances, error = [], 1.0
-        for w, s, p in zip(directions, sigmas, weights, strict=True):
-            variances.append(s**2 if w is None else np.square(w * s).sum(axis=1))
-            error *= float(p @ s**2)
-        variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
-        return noise.plan, noise.event, variance, error * noise.scale**2
 
-    def _diagonal(
-        self,
-        shape: tuple[int, ...],
-        noise: GaussianNoise,
-        domain: SensitivitySet,
-        directions: Sequence[NDArray[np.float64] | None],
-        weights: list[NDArray[np.float64]],
-    ) -> PlannedNoise:
-        variance = np.square(noise.lattice.sigma)
-        if np.ndim(variance) == 0:
-            # The trace of the weights is that in every basis.
-            error = float(variance) * math.prod(float(p.sum()) for p in weights)
-            return noise.plan, noise.event, float(variance), error
-        error = float(variance @ flat_product(weights, shape))
-        return noise.plan, noise.event, variance.reshape(shape), error
+def _planned_diagonal(
+    shape: tuple[int, ...], noise: GaussianNoise, weights: list[NDArray[np.float64]]
+) -> PlannedNoise:
+    """Independent noise, with its variance and weighted error."""
+    variance = np.square(noise.lattice.sigma)
+    if np.ndim(variance) == 0:
+        # The weights have the same sum in every basis: a trace.
+        error = float(variance) * math.prod(float(p.sum()) for p in weights)
+        return noise.randomizer, noise.event, float(variance), error
+    error = float(variance @ flat_product(weights, shape))
+    return noise.randomizer, noise.event, variance.reshape(shape), error
 
-    def _best_sigma(
-        self,
-        shape: tuple[int, ...],
-        domain: SensitivitySet,
-        weights: list[NDArray[np.float64]],
-    ) -> float | NDArray[np.float64]:
-        """Standard deviations of least weighted cost, for ideal noise."""
-        mu = gaussian_mu(float(self.epsilon), float(self.delta))
-        flat = all(np.all(p == p[0]) for p in weights)
-        if not domain.has_box or (flat and np.ndim(domain.width) == 0):
-            return domain.l2 / mu
-        shared = self._shared_modes(shape)
-        squares = np.broadcast_to(np.square(domain.widths).reshape(shape), shape)
-        cost = flat_product(weights, shape).reshape(shape)
-        # Entries that share a variance count together, in width and in weight.
-        squares = squares.sum(axis=shared, keepdims=True)
-        cost = cost.sum(axis=shared, keepdims=True)
-        variances = least_cost_variances(
-            np.sqrt(squares).ravel(), cost.ravel(), mu, domain.diameter
-        ).reshape(squares.shape)
-        return np.sqrt(np.broadcast_to(variances, shape).ravel())
+
+def _best_sigma(
+    shape: tuple[int, ...],
+    domain: SensitivitySet,
+    weights: list[NDArray[np.float64]],
+    epsilon: float,
+    delta: float,
+    shared_modes: tuple[int, ...],
+) -> float | NDArray[np.float64]:
+    """Standard deviations of ideal noise of least weighted error."""
+    mu = gaussian_mu(epsilon, delta)
+    flat = all(np.all(p == p[0]) for p in weights)
+    if not domain.has_box or (flat and np.ndim(domain.width) == 0):
+        return domain.l2 / mu
+    squares = np.broadcast_to(np.square(domain.widths).reshape(shape), shape)
+    cost = flat_product(weights, shape).reshape(shape)
+    # Entries that share a variance are one entry, with the sums of their squared
+    # widths and of their weights.
+    squares = squares.sum(axis=shared_modes, keepdims=True)
+    cost = cost.sum(axis=shared_modes, keepdims=True)
+    variances = least_cost_variances(
+        np.sqrt(squares).ravel(), cost.ravel(), mu, domain.diameter
+    ).reshape(squares.shape)
+    return np.sqrt(np.broadcast_to(variances, shape).ravel())
 
 
 def flat_product(
     vectors: Sequence[NDArray[np.float64]], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Outer product of a vector for every mode, flat."""
+    """Flattened outer product of one vector for each mode."""
     product = np.ones(1)
     for vector in vectors:
         product = np.multiply.outer(product, vector).ravel()

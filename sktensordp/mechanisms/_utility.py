@@ -1,4 +1,4 @@
-"""Utility weights and noise directions of each mode, from what users pass."""
+"""Utility weights and noise directions of each mode, from the parameters."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["SINGULAR_VECTORS", "check_directions", "check_utility", "mode_weights"]
 
 SINGULAR_VECTORS = "singular_vectors"
-# Of utilities, whose squares weigh errors.
+# Largest utility: its square is the weight of an error.
 _LARGEST = 1e50
 
 
 def check_utility(
     utility: Any, size: int, name: str = "utility"
 ) -> NDArray[np.float64] | None:
-    """Utility of one mode: a vector of length `size`, a matrix with as many columns.
+    """Check the utility of one mode.
 
     Returns
     -------
-    utility : ndarray or None
+    utility : ndarray of shape (size,) or (n_outputs, size), or None
     """
     if utility is None:
         return None
@@ -29,18 +29,18 @@ def check_utility(
         raise ValueError(f"{name} must be an array of numbers.") from error
     if utility.ndim not in (1, 2) or utility.shape[-1] != size:
         raise ValueError(
-            f"{name} must have {size} entries or {size} columns, as the mode has, got "
-            f"an array of shape {utility.shape}."
+            f"{name} must have {size} entries or {size} columns, one for each index of "
+            f"the mode, got an array of shape {utility.shape}."
         )
     if not np.all(np.isfinite(utility)):
         raise ValueError(f"{name} must be finite.")
     if utility.ndim == 1 and np.any(utility < 0):
-        raise ValueError(f"{name} holds weights; they must not be negative.")
+        raise ValueError(f"{name} must not have negative weights.")
     if not np.any(utility):
-        raise ValueError(f"{name} is zero everywhere.")
+        raise ValueError(f"{name} must not be zero everywhere.")
     if not 1 / _LARGEST <= np.abs(utility).max() <= _LARGEST:
         raise ValueError(
-            f"The largest number of {name} must be from {1 / _LARGEST:g} to "
+            f"The largest absolute value in {name} must be from {1 / _LARGEST:g} to "
             f"{_LARGEST:g}."
         )
     return utility
@@ -52,19 +52,23 @@ def check_directions(
     size: int,
     name: str = "directions",
 ) -> NDArray[np.float64] | None:
-    """Directions of one mode: an orthogonal matrix, its columns, or None for the axes.
+    """Check or compute the noise directions of one mode.
 
     Parameters
     ----------
     directions : array-like of shape (size, size), "singular_vectors" or None
     utility : ndarray or None
-        As `check_utility` returns it; its right singular vectors have a name.
+        As `check_utility` returns it. "singular_vectors" takes its right singular
+        vectors.
     size : int
+        Size of the mode.
     name : str, default="directions"
+        Name for messages.
 
     Returns
     -------
     directions : ndarray of shape (size, size) or None
+        An orthogonal matrix whose columns are the directions; None for the axes.
     """
     if directions is None:
         return None
@@ -85,7 +89,7 @@ def check_directions(
         raise ValueError(f"{name} must have shape {(size, size)}, got {matrix.shape}.")
     if not np.allclose(matrix.T @ matrix, np.eye(size), rtol=0, atol=1e-6):
         raise ValueError(f"{name} must be an orthogonal matrix.")
-    # Two steps of Newton's iteration make it orthogonal to working precision.
+    # Two Newton steps make the matrix orthogonal to working precision.
     for _ in range(2):
         matrix = 1.5 * matrix - 0.5 * matrix @ (matrix.T @ matrix)
     return matrix
@@ -96,9 +100,9 @@ def mode_weights(
     directions: NDArray[np.float64] | None,
     size: int,
 ) -> NDArray[np.float64]:
-    """P_i = sum_j (W W_U)_ji^2: what an error along each direction costs.
+    """Cost of a squared error along each direction: P_i = sum_j (W W_U)_ji^2.
 
-    Yang et al. (2021), Equation 23; a vector stands for a diagonal matrix.
+    Yang et al. (2021), Equation 23. A utility vector stands for a diagonal matrix.
     """
     if utility is None:
         return np.ones(size)

@@ -1,4 +1,4 @@
-"""What to ask for before anything is spent, and private search."""
+"""Errors to expect before any budget is spent, and private parameter search."""
 
 from ._expected_error import ExpectedError, epsilon_needed, expected_error
 from ._private_search import PrivateSearchCV

@@ -1,4 +1,4 @@
-"""Which rows are held out, and whose scores count once: a row's, or a user's."""
+"""Splits of the rows, and the protected unit whose score counts once: row or user."""
 
 from dataclasses import dataclass
 from numbers import Integral
@@ -18,17 +18,25 @@ from sklearn.model_selection import (
 from ..noise._discrete import bernoulli
 from ._scores import STEPS
 
-__all__ = ["Rows", "Split", "Users", "check_groups", "groups_of", "seed_of", "uses_of"]
+__all__ = [
+    "Rows",
+    "Split",
+    "Users",
+    "check_groups",
+    "protected_units",
+    "seed_from",
+    "use_counts",
+]
 
-_SIDES = 2**32
-# Of a held-out user's rows, the share that is folded in, as `make_fold_in_scorer` has.
+_COIN_SIDES = 2**32
+# Share of a held-out user's rows that are folded in, as in `make_fold_in_scorer`.
 _HISTORY = 0.8
 _BY_GROUPS = (GroupKFold, GroupShuffleSplit)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to fit to, to score, and to fold in before that."""
+    """Rows for the fit, rows for the score, and rows to fold in before scoring."""
 
     train: NDArray[np.intp]
     test: NDArray[np.intp]
@@ -37,41 +45,46 @@ class Split:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows are protected one by one; how many there are is public."""
+    """Each row is protected; the number of rows is public."""
 
     def splits(
         self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
     ) -> list[Split]:
-        """Training and test rows, by splits that depend on no value."""
-        splitter, none = _splitter(cv, test_size, seed_of(bits)), np.zeros(0, np.intp)
-        parts = splitter.split(X, y, groups)
-        return [Split(train, test, none) for train, test in parts]
+        """Training and test rows, from splits that do not depend on the values."""
+        splitter = _splitter(cv, test_size, seed_from(bits))
+        no_rows = np.zeros(0, np.intp)
+        return [
+            Split(train, test, no_rows) for train, test in splitter.split(X, y, groups)
+        ]
 
     def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
-        """Sum of the scores; a row adds no more than STEPS."""
+        """Sum of the scores; one row adds at most STEPS."""
         return int(steps.sum())
 
     def n_scored(self, splits: list[Split]) -> int:
-        """By what to divide a sum for a mean."""
+        """Number of scored rows, by which to divide the sum for a mean."""
         return sum(len(split.test) for split in splits)
 
 
 @dataclass(frozen=True)
 class Users:
-    """All rows at one index of a mode are protected together, also how many they are.
+    """All rows at one index of a mode are protected together, and their number too.
 
-    Whole users are held out, by their indices alone, so that a user is either fitted or
-    scored. Of their rows, each is history by a coin of its own, so that those of others
-    go where they went whatever a user has; the others are predicted once the history
-    was folded in. A user's score is the mean of their predicted rows', and half of the
-    range where there is none.
+    Whole users are held out, chosen by index alone, so that each user is either fitted
+    or scored. An independent coin for each row of a held-out user puts it into the
+    history or the test set; so the rows of one user never affect where another user's
+    rows go. The test rows are predicted after the history has been folded in. The
+    score of a user is the mean over their test rows, or half of the range if there are
+    none.
 
     Parameters
     ----------
     mode : int
+        Mode whose indices are the users.
     n_users : int
+        Size of that mode.
     n_held_out : int
-        From 1 to `n_users` - 1.
+        Number of users held out, from 1 to `n_users` - 1.
     """
 
     mode: int
@@ -81,53 +94,58 @@ class Users:
     def splits(
         self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
     ) -> list[Split]:
-        """One of all rows."""
-        chosen = np.random.default_rng(seed_of(bits)).permutation(self.n_users)
-        out = np.zeros(self.n_users, dtype=bool)
-        out[chosen[: self.n_held_out]] = True
-        held_out = out[np.asarray(X)[:, self.mode].astype(np.intp)]
-        # True coins: those of a seed would tell where in the data a row is.
-        known = bernoulli(bits, round(_HISTORY * _SIDES), _SIDES, (len(held_out),))
-        parts = ~held_out, held_out & ~known, held_out & known
-        return [Split(*map(np.flatnonzero, parts))]
+        """A list with the one split of all rows."""
+        order = np.random.default_rng(seed_from(bits)).permutation(self.n_users)
+        user_is_out = np.zeros(self.n_users, dtype=bool)
+        user_is_out[order[: self.n_held_out]] = True
+        held_out = user_is_out[np.asarray(X)[:, self.mode].astype(np.intp)]
+        # Coins from the secret stream: seeded ones would reveal the position of a row.
+        in_history = bernoulli(
+            bits, round(_HISTORY * _COIN_SIDES), _COIN_SIDES, (len(held_out),)
+        )
+        masks = ~held_out, held_out & ~in_history, held_out & in_history
+        return [Split(*map(np.flatnonzero, masks))]
 
     def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
-        """Sum of the users' scores; one adds no more than STEPS."""
+        """Sum of the users' scores; one user adds at most STEPS."""
         users = np.asarray(held_out)[:, self.mode].astype(np.intp)
         counts = np.bincount(users, minlength=self.n_users)
         sums = np.zeros(self.n_users, dtype=np.int64)
         np.add.at(sums, users, steps)
-        n_without = self.n_held_out - int(np.count_nonzero(counts))
-        return int((sums // np.maximum(counts, 1)).sum()) + n_without * (STEPS // 2)
+        n_without_rows = self.n_held_out - int(np.count_nonzero(counts))
+        total = int((sums // np.maximum(counts, 1)).sum())
+        return total + n_without_rows * (STEPS // 2)
 
     def n_scored(self, splits: list[Split]) -> int:
-        """By what to divide a sum for a mean."""
+        """Number of scored users, by which to divide the sum for a mean."""
         return self.n_held_out
 
 
-def groups_of(
+def protected_units(
     estimator: Any, unit: str | int, cv: Any, test_size: float
 ) -> Rows | Users:
-    """Whose scores count once, by the unit that the estimator protects.
+    """Rows or users, whichever the unit of the estimator's guarantee protects.
 
     Raises
     ------
     ValueError
-        If everything of a user is protected, and the splits or the number of users
-        would depend on what users have.
+        If all entries of a user are protected, but the splits or the number of users
+        would depend on those entries.
     """
     if not isinstance(unit, int):
         return Rows()
     shape = getattr(estimator, "shape", None)
     if shape is None or cv is not None:
         raise ValueError(
-            "To protect everything of a user, a search needs the completion itself as "
-            "its estimator, with a declared shape, and cv=None: who has which entries "
-            "must not decide how the others are split. Encode ids before the search, "
-            "by a CoordinateEncoder with categories."
+            "To protect all entries of a user, a search needs the completion itself as "
+            "its estimator, with a declared shape, and cv=None: the entries of one "
+            "user must not decide how other users are split. Encode ids before the "
+            "search, with a CoordinateEncoder that declares its categories."
         )
     if unit >= len(shape):
-        raise ValueError(f"unit = {unit}, but there are {len(shape)} modes.")
+        raise ValueError(
+            f"unit = {unit} is not a mode: the tensor has modes 0 to {len(shape) - 1}."
+        )
     n_users = int(shape[unit])
     if n_users < 2:
         raise ValueError(
@@ -137,34 +155,35 @@ def groups_of(
     return Users(unit, n_users, min(max(round(test_size * n_users), 1), n_users - 1))
 
 
-def check_groups(found: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
-    """Refuse groups of rows that are not used, and splits that lack them.
+def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
+    """Refuse `groups` that `cv` would not use, and a `cv` that lacks its `groups`.
 
     Raises
     ------
     ValueError
         Also if there are too few groups.
     """
-    if isinstance(found, Users) and groups is not None:
+    if isinstance(units, Users) and groups is not None:
         raise ValueError(
-            "All rows of a user are held out together, by `unit`; leave `groups` out."
+            "`unit` is a mode, so all rows of a user are held out together already; "
+            "leave `groups` out."
         )
     if type(cv) in _BY_GROUPS:
         if groups is None:
             raise ValueError(
                 f"cv={type(cv).__name__} splits by groups; pass `groups` to fit."
             )
-        # Splits that are not used, so that what is wrong is known before the release.
+        # These splits are thrown away: the call raises errors before the release.
         list(cv.split(X, y, groups))
     elif groups is not None:
         raise ValueError(
-            "`groups` needs a `cv` that holds groups out together: GroupKFold, or "
-            "GroupShuffleSplit(1, test_size=0.2) for one part."
+            "`groups` needs a `cv` that keeps groups together: GroupKFold, or "
+            "GroupShuffleSplit(1, test_size=0.2) for a single split."
         )
 
 
-def seed_of(bits: Any) -> int:
-    """A seed for scikit-learn, from a secret stream."""
+def seed_from(bits: Any) -> int:
+    """A seed for scikit-learn, drawn from a secret stream."""
     return int(bits.random_raw()) >> 32
 
 
@@ -173,8 +192,8 @@ def _splitter(cv: Any, test_size: float, seed: int) -> Any:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         return KFold(int(cv), shuffle=True, random_state=seed)
-    known = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit, *_BY_GROUPS)
-    if type(cv) in known:
+    allowed = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit, *_BY_GROUPS)
+    if type(cv) in allowed:
         return cv
     raise ValueError(
         "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit, "
@@ -183,22 +202,22 @@ def _splitter(cv: Any, test_size: float, seed: int) -> Any:
     )
 
 
-def uses_of(groups: Rows | Users, cv: Any) -> list[tuple[int, int]]:
-    """How often a record is in training and in test parts, for every such pair.
+def use_counts(units: Rows | Users, cv: Any) -> list[tuple[int, int]]:
+    """Possible numbers of training and test sets that hold one unit, as pairs.
 
     Raises
     ------
     ValueError
         If splits may depend on values.
     """
-    if isinstance(groups, Users):
+    if isinstance(units, Users):
         return [(1, 0), (0, 1)]
     splitter = _splitter(cv, 0.5, 0)
     n_splits = splitter.get_n_splits()
     if isinstance(splitter, (ShuffleSplit, GroupShuffleSplit)):
         return [(n_splits - times, times) for times in range(n_splits + 1)]
     if isinstance(splitter, PredefinedSplit):
-        # A record may be in no test part.
+        # A row may be in no test set.
         return [(n_splits - 1, 1), (n_splits, 0)]
     repeats = splitter.n_repeats if isinstance(splitter, RepeatedKFold) else 1
     return [(n_splits - repeats, repeats)]

@@ -1,4 +1,4 @@
-"""What one try of a private search reveals: its fits, and its score."""
+"""Guarantee of one try of a private search, from its fits and its score."""
 
 import inspect
 import operator
@@ -22,18 +22,18 @@ from ..privacy._searches import Context, Findings
 
 __all__ = [
     "check_metadata",
+    "checked_fit_guarantee",
+    "declare_shape",
     "fit_guarantee",
     "is_seeded",
-    "left_out_of",
-    "set_shape",
     "steps_of",
     "try_guarantee",
-    "whole_guarantee",
+    "unprotected_by",
 ]
 
 
 def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
-    """What one fit will reveal, from parameters and the shape of a sample alone.
+    """Guarantee of one fit, from the parameters and the shape of a sample alone.
 
     Parameters
     ----------
@@ -49,40 +49,44 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
     Raises
     ------
     ValueError
-        If nothing in it gives a guarantee, or if that cannot be known beforehand.
+        If no step gives a guarantee, or if the guarantee is not known beforehand.
     """
     if getattr(estimator, "memory", None) is not None:
         raise ValueError(
-            "A cache (memory) would repeat the noise of one try in another; set it to "
-            "None."
+            "The cache of the Pipeline (memory) would reuse the noise of one try in "
+            "another. Set memory=None."
         )
-    found = []
+    guarantees = []
     for step in steps_of(estimator):
         if hasattr(type(step), "_planned_guarantee"):
-            found.append(_planned(step, sample_shape))
+            guarantees.append(_planned_guarantee(step, sample_shape))
         elif collect(step, Context(planned=True)).releases:
             raise ValueError(
                 f"How often {type(step).__name__} fits private estimators is not known "
-                f"beforehand; search the private estimator, or a Pipeline of it."
+                f"beforehand. Search over the private estimator itself, or over a "
+                f"Pipeline that contains it."
             )
         if not _keeps_shape(step):
             sample_shape = ()
-    if not found:
+    if not guarantees:
         raise ValueError(
-            f"Nothing in this {type(estimator).__name__} gives a guarantee."
+            f"No step of this {type(estimator).__name__} gives a guarantee. Add a "
+            f"noise mechanism, or search over a completion."
         )
-    guarantee = found[0] if len(found) == 1 else compose(*found)
+    guarantee = guarantees[0] if len(guarantees) == 1 else compose(*guarantees)
     first = type(steps_of(estimator)[0])
     if guarantee.unit in ("row", "cell") and not hasattr(first, "_planned_guarantee"):
         raise ValueError(
-            f"{first.__name__} may mix the {guarantee.unit}s of a sample, and "
-            f"one {guarantee.unit} is protected; put the private step first."
+            f"{first.__name__} may mix the {guarantee.unit}s of a sample, but the "
+            f"guarantee protects one {guarantee.unit}. Put the private step first."
         )
     return guarantee
 
 
-def whole_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
-    """`fit_guarantee`, where that covers all that a fit reveals about its unit.
+def checked_fit_guarantee(
+    estimator: Any, sample_shape: tuple[int, ...]
+) -> PrivacyGuarantee:
+    """`fit_guarantee`, after a check that it covers all a fit reveals about its unit.
 
     Parameters
     ----------
@@ -101,115 +105,117 @@ def whole_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGua
         As `fit_guarantee`, and if a step publishes what it learns from raw X; the
         message names the step.
     """
-    steps = list(_read(estimator))
+    steps = list(_findings_by_step(estimator))
     if any(hasattr(type(step), "_planned_guarantee") for _, step, _ in steps):
-        for name, step, found in steps:
-            if found.learners:
-                _refuse_learner(name, step, found.learners)
+        for name, step, findings in steps:
+            if findings.learners:
+                _refuse_learner(name, step, findings.learners)
     guarantee = fit_guarantee(estimator, sample_shape)
-    for name, _, found in steps:
-        if found.publishers and guarantee.unit != "entry":
+    for name, _, findings in steps:
+        if findings.publishers and guarantee.unit != "entry":
             raise ValueError(
                 f"Step {name!r} publishes the ids and times that occur, which are not "
-                f"public where the unit is {guarantee.unit!r}. Declare all "
-                f"`categories` of the CoordinateEncoder, without time_bins and freq; "
-                f"where the unit is a mode, encode X with it before the search."
+                f"public for unit {guarantee.unit!r}. Declare all `categories` of the "
+                f"CoordinateEncoder, without time_bins and freq. If the unit is a "
+                f"mode, encode X with it before the search."
             )
     return guarantee
 
 
 def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
-    """Refuse metadata that would come to a step before noise has been added to X.
+    """Refuse metadata that would reach a step before noise has been added to X.
 
     Parameters
     ----------
     estimator : estimator or Pipeline
     metadata : dict
-        Passed to its `fit`.
+        Keyword arguments of its `fit`.
 
     Raises
     ------
     ValueError
-        Also if the step takes no such metadata, or if it would be transformed.
+        Also if no step takes the metadata, or if `transform_input` is set.
     """
     if getattr(estimator, "transform_input", None):
         raise ValueError(
             "transform_input passes metadata through the mechanisms, and the search "
-            "does not count those releases. Set transform_input=None."
+            "would not count those releases. Set transform_input=None."
         )
-    of_step: dict[str, set[str]] = {}
+    names_by_step: dict[str, set[str]] = {}
     if type(estimator) is not Pipeline:
-        of_step[type(estimator).__name__] = set(metadata)
+        names_by_step[type(estimator).__name__] = set(metadata)
     elif routing_enabled():
         for step, routed in process_routing(estimator, "fit", **metadata).items():
-            of_step[step] = {name for given in routed.values() for name in given}
+            names_by_step[step] = {n for params in routed.values() for n in params}
     else:
         for name in metadata:
             step, _, inner = name.partition("__")
-            of_step.setdefault(step, set()).add(inner)
+            names_by_step.setdefault(step, set()).add(inner)
     noisy = False
-    for name, step in _named(estimator):
-        given = of_step.pop(name, set())
+    for name, step in _named_steps(estimator):
+        passed = names_by_step.pop(name, set())
         private = hasattr(type(step), "_planned_guarantee")
-        if given and (private or not noisy):
+        if passed and (private or not noisy):
             raise ValueError(
-                f"{name!r} was passed {', '.join(sorted(given))}, which the guarantee "
+                f"{name!r} was passed {', '.join(sorted(passed))}, which the guarantee "
                 f"does not cover. Leave it out: in a private search, metadata can go "
                 f"only to steps without noise that follow a noise mechanism."
             )
-        known = inspect.signature(step.fit).parameters
-        if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-            of_step |= {f"{name}.fit": given - set(known)} if given - set(known) else {}
+        parameters = inspect.signature(step.fit).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if not takes_any and passed - set(parameters):
+            names_by_step[f"{name}.fit"] = passed - set(parameters)
         noisy = noisy or (private and step._released_by == "transform")
-    left = set().union(*of_step.values())
-    unknown = [name for name in metadata if {name, name.partition("__")[2]} & left]
+    unused = set().union(*names_by_step.values())
+    unknown = [name for name in metadata if {name, name.partition("__")[2]} & unused]
     if unknown:
         raise ValueError(
-            f"Nothing takes this metadata in its fit: {', '.join(sorted(unknown))}. "
+            f"The fit of no step takes this metadata: {', '.join(sorted(unknown))}. "
             f"Write <step>__<parameter>, as in `ridge__sample_weight`."
         )
 
 
 def _refuse_learner(name: str, step: Any, learners: list[str]) -> NoReturn:
     advice = (
-        "Put a private step first, drop this one, or replace it by a stateless one "
-        "(Normalizer, FunctionTransformer); or fit it to public data beforehand, and "
+        "Put a private step first, drop this step, or replace it by a stateless one "
+        "(Normalizer, FunctionTransformer). Or fit it to public data beforehand and "
         "wrap it in FrozenEstimator."
     )
     if hasattr(type(step), "_planned_guarantee"):
         advice = (
-            "Fit it to public data, encode X with it once, and search with "
-            "GridSearchCV what follows: what is learned from its codes reveals nothing "
-            "more about X."
+            "Fit it to public data, encode X with it once, and search over the "
+            "remaining steps with GridSearchCV: what they learn from the codes "
+            "reveals nothing more about X."
         )
     kinds = ", ".join(dict.fromkeys(learners))
     raise ValueError(
-        f"Step {name!r} learns from raw X in its fit ({kinds}), and the guarantee "
-        f"would not cover that. {advice}"
+        f"Step {name!r} learns from raw X in its fit ({kinds}), which the guarantee "
+        f"would not cover. {advice}"
     )
 
 
 def steps_of(estimator: Any) -> list[Any]:
-    """The estimator, or the steps of a pipeline of them."""
-    return [step for _, step in _named(estimator)]
+    """The steps of a pipeline, or a list of the estimator alone."""
+    return [step for _, step in _named_steps(estimator)]
 
 
-def left_out_of(estimator: Any) -> list[str]:
-    """What fits of an estimator or pipeline leave unprotected, in sentences."""
-    return [s for _, _, found in _read(estimator) for s in found.unprotected]
+def unprotected_by(estimator: Any) -> list[str]:
+    """Sentences that say what a fit of an estimator or pipeline leaves unprotected."""
+    steps = _findings_by_step(estimator)
+    return [sentence for _, _, findings in steps for sentence in findings.unprotected]
 
 
-def _named(estimator: Any) -> list[tuple[str, Any]]:
-    # Subclasses may use a record more often, as those that resample.
+def _named_steps(estimator: Any) -> list[tuple[str, Any]]:
+    # A subclass of Pipeline may use a record several times, as those that resample do.
     if type(estimator) is not Pipeline:
         return [(type(estimator).__name__, estimator)]
     return [(n, s) for n, s in estimator.steps if s is not None and s != "passthrough"]
 
 
-def _read(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
-    """Name of each step, the step, and what is found in it."""
+def _findings_by_step(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
+    """Name of each step, the step, and the findings about it."""
     noisy = False
-    for name, step in _named(estimator):
+    for name, step in _named_steps(estimator):
         if not hasattr(type(step), "_planned_guarantee"):
             yield name, step, collect(step, Context(planned=True, noisy=noisy))
             continue
@@ -219,21 +225,21 @@ def _read(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
         noisy = noisy or step._released_by == "transform"
 
 
-def set_shape(estimator: Any, X: ArrayLike) -> None:
-    """Declare the shape of all coordinates to a completion that has none.
+def declare_shape(estimator: Any, X: ArrayLike) -> None:
+    """Set the `shape` of a completion that declares none, from all coordinates.
 
-    They are public where it may have none; in a part of the rows, the largest may be
-    missing.
+    Coordinates are public if `shape` may be None. A training set alone could lack the
+    largest ones.
     """
     if hasattr(estimator, "_declared_shape") and estimator.shape is None:
         where = np.asarray(X)
         if where.ndim == 2 and where.dtype.kind in "iuf" and np.isfinite(where).all():
-            most = where.max(axis=0, initial=0)
-            estimator.set_params(shape=tuple((most.astype(np.int64) + 1).tolist()))
+            largest = where.max(axis=0, initial=0)
+            estimator.set_params(shape=tuple((largest.astype(np.int64) + 1).tolist()))
 
 
 def is_seeded(estimator: Any) -> bool:
-    """Whether noise follows from an integer that is known."""
+    """Whether a private step takes its noise from an integer `random_state`."""
     return any(
         getattr(step, "random_state", None) is not None
         for step in steps_of(estimator)
@@ -243,50 +249,52 @@ def is_seeded(estimator: Any) -> bool:
 
 def _keeps_shape(step: Any) -> bool:
     step = step.estimator if isinstance(step, FrozenEstimator) else step
-    # An encoder may pass its codes on.
+    # With output="code", an encoder passes on codes of another shape.
     decoded = getattr(step, "output", "decoded") == "decoded"
     return decoded and isinstance(step, OneToOneFeatureMixin)
 
 
-def _planned(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
-    like = None
+def _planned_guarantee(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
+    """Guarantee of a private step, for samples of a shape that may be unknown (())."""
+    fitted = None
     if getattr(step, "tensor_shape", None) is not None:
         sample_shape = tuple(map(operator.index, step.tensor_shape))
     if sample_shape and hasattr(step, "_shape_of"):
-        like = SimpleNamespace(sample_shape_=sample_shape)
+        fitted = SimpleNamespace(sample_shape_=sample_shape)
     with warnings.catch_warnings():
-        # The fits themselves will say so.
+        # The fits will give these warnings.
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", UnsoundClaimWarning)
         try:
-            return step._planned_guarantee(like)
+            return step._planned_guarantee(fitted)
         except TypeError as error:
             message = str(error)
     raise ValueError(
-        f"What a fit would reveal is not known beforehand; put the private step first "
-        f"or declare its tensor_shape, and search no search. {message}"
+        f"The guarantee of {type(step).__name__} is not known beforehand. Put the "
+        f"private step first or declare its tensor_shape; a search cannot be searched. "
+        f"{message}"
     )
 
 
 def try_guarantee(
     fit: PrivacyGuarantee, score: PrivacyGuarantee, uses: list[tuple[int, int]]
 ) -> PrivacyGuarantee:
-    """What one try reveals: of records in training parts the fits, of others the score.
+    """Guarantee of one try: its fits for training records, its score for test records.
 
     Parameters
     ----------
     fit : PrivacyGuarantee
-        Of one fit.
+        Guarantee of one fit.
     score : PrivacyGuarantee
-        Of the score, for a record that is tested at all.
+        Guarantee of the score, for a record in one or more test sets.
     uses : list of (int, int)
-        As `uses_of` gives them.
+        Numbers of training and test sets that hold a record, from `use_counts`.
 
     Returns
     -------
     guarantee : PrivacyGuarantee
     """
-    found = [
+    branches = [
         compose(*[fit] * trained, *[score] * min(tested, 1)) for trained, tested in uses
     ]
-    return found[0] if len(found) == 1 else compose_parallel(*found)
+    return branches[0] if len(branches) == 1 else compose_parallel(*branches)

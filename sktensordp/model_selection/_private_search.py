@@ -1,4 +1,4 @@
-"""Search for parameters by private scores: the best of a secret number of tries."""
+"""Parameter search by private scores: the best of a random, secret number of tries."""
 
 import copy
 import warnings
@@ -24,8 +24,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._sklearn_compat import (
     Interval,
     StrOptions,
+    check_method_params,
     fit_context,
-    of_rows,
     routing_enabled,
     safe_indexing,
 )
@@ -42,130 +42,143 @@ from ..privacy.accounting._repetitions import (
     poisson,
 )
 from ..privacy.budgets._preauthorized import run_preauthorized
-from ._groups import Rows, Split, Users, check_groups, groups_of, seed_of, uses_of
+from ._groups import (
+    Rows,
+    Split,
+    Users,
+    check_groups,
+    protected_units,
+    seed_from,
+    use_counts,
+)
 from ._plan import (
     check_metadata,
+    checked_fit_guarantee,
+    declare_shape,
     is_seeded,
-    left_out_of,
-    set_shape,
     steps_of,
     try_guarantee,
-    whole_guarantee,
+    unprotected_by,
 )
 from ._scores import STEPS, RowScore, row_score
 
 __all__ = ["PrivateSearchCV"]
 
-_REFUSED = ("epsilon", "delta")
-_MOST_LISTED = 1000
+_NOT_SEARCHED = ("epsilon", "delta")
+# Combinations of lists that are all checked before the release; of more, only some.
+_MOST_CHECKED = 1000
 _SOURCE = "Papernot and Steinke (2022), Theorem 2; Liu and Talwar (2019)"
 
 
 class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV):
-    """Search over parameters that is private as a whole: tries, scores and choice.
+    """Parameter search whose guarantee covers all its tries, scores and its choice.
 
-    Candidates are drawn from the distributions independently; each is fitted and
-    gets a score with noise; the best is released with its score. How many are tried
-    is random and stays secret, so that all tries together reveal little more than two
-    or three of them, however many there were.
+    The search draws candidates independently from the distributions, fits each one,
+    adds noise to its score, and releases the best candidate with its noisy score. The
+    number of candidates is random and stays secret. All tries together therefore
+    reveal little more than two or three of them would, whatever their number.
 
     Parameters
     ----------
     estimator : estimator or Pipeline
-        Private itself: a completion, or a `Pipeline` with a noise mechanism. No step
-        may learn from X before noise is added to it; see Notes. Its own
-        `random_state` is None in a real release: with an integer, all tries have the
+        A private estimator: a completion, or a `Pipeline` with a noise mechanism. No
+        step may learn from X before noise is added to X; see Notes. Leave its
+        `random_state` at None in a real release: with an integer, all tries have the
         same noise.
     param_distributions : dict or list of dicts
-        As in ``RandomizedSearchCV``. No epsilon and no delta: see Notes.
+        As in ``RandomizedSearchCV``, but without epsilon and delta; see Notes.
     n_iter : float, default=10
         Expected number of candidates.
     law : {"negative_binomial", "poisson"}, default="negative_binomial"
-        Of their number. With pure epsilons, the tries together cost at most 2 + `eta`
-        times what one costs with the first, and less where that is much: no more
-        than a constant above it, which grows slowly with `n_iter`. The second costs
-        what its mean and the total variation between neighbours make it, which is
-        less where one try reveals very little; it may try nothing, and the estimator
-        is then taken as it is.
+        Distribution of the number of candidates. With "negative_binomial" and pure
+        epsilons, all tries together cost at most 2 + `eta` times the epsilon of one
+        try. If that epsilon is large, they cost less: at most a constant more than one
+        try, and the constant grows slowly with `n_iter`. The cost of "poisson"
+        depends on its mean and the total variation between neighbours, and is lower if
+        one try reveals very little. With "poisson" the search may try nothing; it then
+        takes the estimator unchanged.
     eta : float, default=0.0
-        In [0, 1], of the truncated negative binomial law: 0 is the logarithmic law,
-        which often tries one candidate alone; 1 the geometric one, which does so
-        less often and costs more.
+        Parameter of the truncated negative binomial distribution, in [0, 1]. 0 is the
+        logarithmic distribution, which often tries only one candidate. 1 is the
+        geometric distribution, which does so less often and costs more.
     score_epsilon : float, default=1.0
         Epsilon of the score of one candidate.
     scoring : str or callable, default=None
         A mean over rows: "accuracy", "neg_mean_squared_error",
         "neg_root_mean_squared_error", "neg_mean_absolute_error", or a function of a
-        fitted estimator, X and y that returns one score for every row, each made of
-        that row alone. By default accuracy, or the negative mean squared error.
+        fitted estimator, X and y that returns one score for every row, computed from
+        that row alone. The default is accuracy for classifiers and the negative mean
+        squared error otherwise.
     score_bounds : (float, float), default=None
-        What scores of rows are clipped to; by default [0, 1] for accuracy, and what
-        `value_bounds` or `levels` of a completion imply for errors, also at the end of
-        a `Pipeline`.
+        Range to which the scores of rows are clipped. The default is [0, 1] for
+        accuracy. For errors it follows from `value_bounds` or `levels` of a
+        completion, also at the end of a `Pipeline`.
     cv : int, splitter or None, default=None
-        None holds out one random part: a record is then used in the fit or in the
-        score, and a try costs the larger of the two epsilons alone. With k folds, it
-        costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
+        None holds out one random test set: each record is used either in the fit or in
+        the score, and a try costs only the larger of the two epsilons. With k folds, a
+        try costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
         `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
-        protect everything of a user, leave None: whole users are held out, most of
-        their rows are folded in, and their remaining rows are scored, as by
-        `make_fold_in_scorer`.
+        protect all entries of a user, leave None: the search holds out whole users,
+        folds most of their rows in, and scores their remaining rows, as
+        `make_fold_in_scorer` does.
     test_size : float, default=0.2
-        Share of the rows, or of the users, that is held out where `cv` is None.
+        Share of the rows, or of the users, to hold out if `cv` is None.
     refit : bool or "keep", default=True
-        True fits the best candidate once more, to all data, which costs one more fit.
-        "keep" keeps the best candidate as it was fitted to the (first) training part,
-        at no further cost; none where nothing was tried. Users who were held out are
-        folded in. False keeps none.
+        True fits the best candidate again to all data, which costs one more fit.
+        "keep" keeps the best candidate as it was fitted to the (first) training set,
+        at no further cost, and folds in the users who were held out; if nothing was
+        tried, there is none to keep. False keeps no estimator.
     n_jobs : int, default=None
-        As in ``RandomizedSearchCV``. One candidate's fits run side by side.
+        As in ``RandomizedSearchCV``. The fits of one candidate run in parallel.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers: it repeats the choice and the noise of the scores
-        in every clone, although never in two fits of one object.
+        int is for tests and papers: every clone repeats the choice and the noise of
+        the scores, but two fits of one object never share noise.
 
     Attributes
     ----------
     best_params_ : dict
+        Parameters of the best candidate.
     best_score_ : float
-        The noisy score; NaN where nothing was tried. It is optimistic, as the best
-        of several.
+        Noisy score of the best candidate; NaN if nothing was tried. As the best of
+        several, it is optimistic.
     best_estimator_ : estimator
-        Unless `refit` says that there is none.
+        The fitted best candidate, unless `refit` keeps none.
     cv_results_ : dict
-        One row: the best candidate's parameters and score. What else was tried may
-        not be released, nor how much.
+        One row: the parameters and score of the best candidate. The other candidates
+        and their number stay secret.
     n_splits_ : int
+        Number of splits.
     privacy_guarantee_ : PrivacyGuarantee
-        Of everything that the fitted search reveals about its unit. Noise mechanisms
-        protect X, not y: this does not cover what later steps learn from y, and
-        ``privacy_of`` of the search lists it.
+        Guarantee of everything that the fitted search reveals about its unit. Noise
+        mechanisms protect X, not y: the guarantee does not cover what later steps
+        learn from y; ``privacy_of`` of the search lists that.
 
     Raises
     ------
     ValueError
-        In `fit`, before anything is drawn.
+        In `fit`, before any noise is drawn.
 
     Notes
     -----
-    A search over epsilon would be charged the largest one for every try, so that it
-    would pay for the best of all and might take another. Choose it beforehand, from
-    `expected_error`.
+    A search over epsilon would have to charge the largest epsilon for every try: it
+    would pay for the best candidate and might still choose another. Choose epsilon
+    beforehand, with `expected_error`.
 
-    A step that learns from raw X, such as a `StandardScaler` before the mechanism, is
-    refused, and so is an encoder like `TaskAwareEncoder`, whose fit has no noise. Of
-    what may come before the private step, these learn nothing: `Normalizer`,
+    The search refuses a step that learns from raw X, such as a `StandardScaler` before
+    the mechanism, and an encoder like `TaskAwareEncoder`, whose fit has no noise.
+    These steps learn nothing and may come before the private step: `Normalizer`,
     `Binarizer`, a `FunctionTransformer` that computes each row from that row alone
-    (which is not checked), columns of such in a `ColumnTransformer`, and a
+    (which is not checked), a `ColumnTransformer` of such steps, and a
     `FrozenEstimator` that was fitted to public data. A `CoordinateEncoder` may come
-    before a completion of unit "entry", whose coordinates are public; where they are
-    not, encode X before the search, with declared `categories`.
+    before a completion of unit "entry", whose coordinates are public. If coordinates
+    are private, encode X before the search, with declared `categories`.
 
-    How long the search takes, and how much memory, tells how many candidates were
-    tried: keep that secret, too. Warnings of tries are not shown, callbacks of the
-    estimator are called in the last fit alone, and those of the search at its beginning
-    and end, since they would. An exception in a try ends the search, and is no release
-    that a guarantee covers.
+    The time and memory that the search takes reveal how many candidates it tried:
+    keep them secret too. For the same reason the search hides the warnings of tries,
+    calls the callbacks of the estimator only in the last fit, and calls its own
+    callbacks only at the beginning and the end. An exception in a try ends the search;
+    no guarantee covers that exception.
 
     References
     ----------
@@ -188,7 +201,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     >>> search = search.fit(ratings.data, ratings.target)
     >>> sorted(search.best_params_)
     ['rank']
-    >>> round(search.privacy_guarantee_.epsilon, 3)  # 2 tries, and the last fit
+    >>> round(search.privacy_guarantee_.epsilon, 3)  # 2 for the tries, 1 for the refit
     3.0
     """
 
@@ -243,19 +256,20 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike, **params: Any) -> Self:
-        """Try candidates, and release the best.
+        """Try candidates and release the best one.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            As the estimator takes it; coordinates for a completion.
+            Input of the estimator; coordinates for a completion.
         y : array-like of shape (n_samples,)
             Target.
         **params : dict
             Metadata, as in ``GridSearchCV.fit``: `groups` for a `cv` that splits by
-            groups, and what steps after a noise mechanism take in their fit, such as
-            ``ridge__sample_weight``, or `sample_weight` where metadata routing is
-            enabled. It is treated as public; ``privacy_of(search)`` lists it.
+            groups, and parameters of the `fit` of steps after a noise mechanism, such
+            as ``ridge__sample_weight``, or `sample_weight` if metadata routing is
+            enabled. The search treats metadata as public; ``privacy_of(search)`` lists
+            them.
 
         Returns
         -------
@@ -264,87 +278,87 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Raises
         ------
         ValueError
-            Before anything is drawn: if epsilon or delta is searched, if the splits or
-            the score may depend on values, if what a fit reveals is not known, if a
-            step learns from raw X, if metadata would reach a step before the noise,
-            if `groups` and `cv` do not go together, or if a candidate would reveal
-            something else than the estimator as it is. (Where there are distributions,
-            or more than 1000 combinations of lists, some candidates are checked only
-            when they are drawn: before they are fitted, but after budgets have
-            recorded the search.)
+            Before any noise is drawn: if epsilon or delta is searched, if the splits
+            or the score may depend on values, if the guarantee of a fit is not known,
+            if a step learns from raw X, if metadata would reach a step before the
+            noise, if `groups` and `cv` do not match, or if a candidate would have
+            another guarantee than the estimator. (With distributions, or more than
+            1000 combinations of lists, some candidates are checked only when they are
+            drawn: before they are fitted, but after budgets have recorded the search.)
         """
         if y is None:
-            raise ValueError("A search scores predictions of y; it is None.")
+            raise ValueError(
+                "y is None, but a search scores predictions of y. Pass the target as y."
+            )
         for name, data in (("X", X), ("y", y)):
-            if not np.ndim(data):  # scikit-learn's message would show it
+            if not np.ndim(data):  # scikit-learn's message would show its value
                 raise ValueError(f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
-        # Rows are picked from arrays, lists and frames, not from plain memory.
-        plain = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
-        X, y = indexable(*plain)
-        where = self._checked_where(X, y)
+        # Rows can be indexed in arrays, lists and frames, but not in a memoryview.
+        indexed = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
+        X, y = indexable(*indexed)
+        where = self._checked_coordinates(X, y)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
-        fit, groups, law, lattice, guarantee = self._plan(shape)
+        fit, units, distribution, lattice, guarantee = self._plan(shape)
         metadata, group_of_row = self._routed(params)
-        check_groups(groups, self.cv, X, y, group_of_row)
+        check_groups(units, self.cv, X, y, group_of_row)
         for step in steps_of(self.estimator):
             if isinstance(step, SentMixin):
                 step._check_sent()
-        # Another thread would leave its choice under the guarantee of this one.
-        # Callbacks do not learn how many were tried.
+        # The lock keeps another thread from leaving its choice under this guarantee.
+        # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
             self._metadata = getattr(self, "_metadata", frozenset()) | params.keys()
             with self._release(guarantee, anew=True) as streams:
                 bits = streams.stream(0)
-                splits = groups.splits(
+                splits = units.splits(
                     X, y, self.cv, float(self.test_size), bits, group_of_row
                 )
-                n_tries = int(
-                    categorical(bits, np.array([law.weights]), np.zeros(1, int))[0]
-                )
+                weights = np.array([distribution.weights])
+                n_tries = int(categorical(bits, weights, np.zeros(1, int))[0])
                 best: tuple[dict[str, Any], float, Any] = ({}, -np.inf, None)
                 for number in range(1, n_tries + 1):
-                    params = _drawn(self.param_distributions, seed_of(bits))
+                    params = _draw_params(self.param_distributions, seed_from(bits))
                     candidate = self._candidate(params)
-                    self._check_candidate(candidate, fit, groups, shape)
-                    set_shape(candidate, where)
-                    fits = self._tried(
-                        candidate, (X, y, metadata), splits, (score, groups), fit
+                    self._check_candidate(candidate, fit, units, shape)
+                    declare_shape(candidate, where)
+                    fits = self._fit_and_score(
+                        candidate, (X, y, metadata), splits, (score, units), fit
                     )
                     total = np.array([float(sum(steps for steps, _ in fits))])
                     noisy = float(lattice.randomize(total, streams.stream(number))[0])
                     if noisy > best[1]:
                         best = params, noisy, fits[0][1]
-            self.best_params_, noisy, kept = best
-            mean = noisy / groups.n_scored(splits)
-            reported = score.reported(mean) if kept is not None else np.nan
-            if self.refit == "keep" and kept is not None:
-                if isinstance(groups, Users):
-                    out = np.union1d(splits[0].test, splits[0].history)
-                    _fold_in(kept, X, y, out)
-                self.best_estimator_ = kept
-            elif self._fits_again:
-                again = self._candidate(self.best_params_)
+            self.best_params_, noisy, fitted = best
+            mean = noisy / units.n_scored(splits)
+            best_score = score.reported(mean) if fitted is not None else np.nan
+            if self.refit == "keep" and fitted is not None:
+                if isinstance(units, Users):
+                    held_out = np.union1d(splits[0].test, splits[0].history)
+                    _fold_in(fitted, X, y, held_out)
+                self.best_estimator_ = fitted
+            elif self._refits:
+                candidate = self._candidate(self.best_params_)
                 self.best_estimator_ = run_preauthorized(
-                    fit, partial(again.fit, **metadata), X, y
+                    fit, partial(candidate.fit, **metadata), X, y
                 )
-            self._publish(reported, len(splits))
+            self._publish(best_score, len(splits))
         return self
 
     @fit_context(prefer_skip_nested_validation=False)
     def planned_guarantee(self, X: ArrayLike) -> PrivacyGuarantee:
-        """What a fit would reveal, before anything is drawn.
+        """Guarantee of a fit, before any noise is drawn.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Of which the shape of a row alone is read.
+            Only the shape of a row is read.
 
         Returns
         -------
         guarantee : PrivacyGuarantee
-            That which `fit` will have.
+            The guarantee that `fit` will have.
 
         Raises
         ------
@@ -362,35 +376,44 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         LaplaceLattice,
         PrivacyGuarantee,
     ]:
-        """Guarantee of a fit; whose scores count; law of tries; noise; guarantee."""
+        """All that is known before a fit.
+
+        Returns the guarantee of one fit of the estimator, the protected units, the
+        distribution of the number of tries, the noise of the scores, and the guarantee
+        of the whole search.
+        """
         from ..privacy.accounting._events import PureDpEvent
 
         self._check_searched()
-        fit = whole_guarantee(self.estimator, shape)
-        groups = groups_of(self.estimator, fit.unit, self.cv, float(self.test_size))
-        for candidate in self._listed():
-            self._check_candidate(candidate, fit, groups, shape)
-        law, uses = self._distribution(), uses_of(groups, self.cv)
+        fit = checked_fit_guarantee(self.estimator, shape)
+        units = protected_units(
+            self.estimator, fit.unit, self.cv, float(self.test_size)
+        )
+        for candidate in self._known_candidates():
+            self._check_candidate(candidate, fit, units, shape)
+        distribution, uses = self._distribution(), use_counts(units, self.cv)
         lattice = laplace_lattice(
             -np.inf, np.inf, float(self.score_epsilon), step=1.0,
             l1=float(STEPS * max(tested for _, tested in uses)),
         )  # fmt: skip
-        scored = PrivacyGuarantee.of(
+        score = PrivacyGuarantee.of(
             PureDpEvent(lattice.epsilon), unit=fit.unit, relation=fit.relation,
             statement="A score with discrete Laplace noise.",
             source="Dwork et al. (2006)",
         )  # fmt: skip
-        guarantee = self._guarantee(fit, try_guarantee(fit, scored, uses), law)
-        return fit, groups, law, lattice, guarantee
+        one_try = try_guarantee(fit, score, uses)
+        guarantee = self._guarantee(fit, one_try, distribution)
+        return fit, units, distribution, lattice, guarantee
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Where metadata goes, where scikit-learn's metadata routing is enabled.
+        """Routes of metadata, for use with scikit-learn's metadata routing.
 
         Returns
         -------
         routing : MetadataRouter
-            To the `fit` of the estimator, to the splits of `cv`, and from `score` to
-            the scorer. The scores of rows, by which candidates are compared, take none.
+            From `fit` to the `fit` of the estimator and the splits of `cv`, and from
+            `score` to the scorer. The row scores that compare candidates take no
+            metadata.
         """
         scorer, _ = self._get_scorers()
         return (
@@ -411,16 +434,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Names of features seen in `fit`, where there were any."""
+        """Names of the features seen in `fit`, if X had any."""
         return self.best_estimator_.feature_names_in_
 
     def __sklearn_is_fitted__(self) -> bool:
-        # Set last of all.
+        # The last attribute that `fit` sets.
         return hasattr(self, "cv_results_")
 
     @property
-    def _fits_again(self) -> bool:
-        # Not by identity: True of NumPy is True, too.
+    def _refits(self) -> bool:
+        # Not by identity: NumPy's True counts as True, too.
         return self.refit != "keep" and bool(self.refit)
 
     def _candidate(self, params: Mapping[str, Any]) -> Any:
@@ -442,7 +465,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             check_unmasked(data, name)
         return metadata, groups
 
-    def _tried(
+    def _fit_and_score(
         self,
         candidate: Any,
         data: tuple[Any, Any, dict[str, Any]],
@@ -450,22 +473,22 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         score: tuple[RowScore, Rows | Users],
         planned: PrivacyGuarantee,
     ) -> list[tuple[int, Any]]:
-        """Steps of the scores together, and the fitted candidate, for every split."""
-        # One alone stays in this process, and keeps what never leaves it.
+        """For every split, the total score in steps and the fitted candidate."""
+        # A single fit stays in this process and keeps what is never pickled.
         return Parallel(n_jobs=self.n_jobs if len(splits) > 1 else 1)(
-            delayed(_fitted)(clone(candidate), data, split, score, planned)
+            delayed(_fit_and_score_split)(clone(candidate), data, split, score, planned)
             for split in splits
         )
 
     def _publish(self, score: float, n_splits: int) -> None:
-        """What scikit-learn's searches have, of the best candidate alone."""
+        """Set the attributes of scikit-learn's searches, for the best candidate."""
         self.best_score_, self.best_index_, self.n_splits_ = score, 0, n_splits
         self.multimetric_ = False
-        named = None if callable(self.scoring) else self.scoring
-        self.scorer_ = check_scoring(self.estimator, named, allow_none=True)
+        name = None if callable(self.scoring) else self.scoring
+        self.scorer_ = check_scoring(self.estimator, name, allow_none=True)
         self.cv_results_ = {
             "params": [self.best_params_],
-            **{f"param_{k}": _alone(v) for k, v in self.best_params_.items()},
+            **{f"param_{k}": _array_of(v) for k, v in self.best_params_.items()},
             "mean_test_score": np.array([score]),
             "rank_test_score": np.array([1], dtype=np.int32),
         }
@@ -479,30 +502,29 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         self,
         fit: PrivacyGuarantee,
         one_try: PrivacyGuarantee,
-        law: RepetitionDistribution,
+        distribution: RepetitionDistribution,
     ) -> PrivacyGuarantee:
-        """Of the choice, and of the last fit."""
+        """Guarantee of the choice and, if there is one, of the refit."""
         from ..privacy.accounting._events import SelectionDpEvent
 
+        mean = distribution.mean
         chosen = PrivacyGuarantee.of(
-            SelectionDpEvent(one_try.event, law),
-            delta=law.mean * one_try.delta
-            if law.mean * one_try.delta < 1
-            else one_try.delta,
+            SelectionDpEvent(one_try.event, distribution),
+            delta=mean * one_try.delta if mean * one_try.delta < 1 else one_try.delta,
             unit=one_try.unit,
             relation=one_try.relation,
-            statement=f"The best of some {law.mean:.4g} tries, their number secret.",
+            statement=f"The best of a secret number of tries, {mean:.4g} on average.",
             source="; ".join([_SOURCE, one_try.source]),
         )
-        if not self._fits_again:
+        if not self._refits:
             return chosen
-        statement = f"{chosen.statement} And a fit of it to all data."
+        statement = f"{chosen.statement} It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _checked_where(self, X: Any, y: Any) -> Any:
-        """Coordinates for a completion, else `X`; refused where nothing fits to it.
+    def _checked_coordinates(self, X: Any, y: Any) -> Any:
+        """Coordinates for a completion, else `X`, after the checks of a fit.
 
-        Before anything is drawn, therefore not by a fit.
+        A fit would make these checks itself, but only after the release has begun.
         """
         folds = self.cv if isinstance(self.cv, Integral) else 2
         checked(
@@ -515,146 +537,154 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         return X
 
     def _check_searched(self) -> None:
-        found = self.param_distributions
-        grids = [found] if isinstance(found, Mapping) else list(found)
+        grids = self.param_distributions
+        grids = [grids] if isinstance(grids, Mapping) else list(grids)
         if not grids or not all(isinstance(grid, Mapping) for grid in grids):
-            raise ValueError("param_distributions is a dict, or a list of dicts.")
-        named = self.estimator.get_params(deep=True)
+            raise ValueError("param_distributions must be a dict, or a list of dicts.")
+        parameters = self.estimator.get_params(deep=True)
         for grid in grids:
             for name, values in grid.items():
-                listed = isinstance(values, (Sequence, np.ndarray))
-                if not (listed or hasattr(values, "rvs")) or isinstance(values, str):
-                    raise ValueError(f"{name!r} needs a list or a distribution.")
-                of, _, last = name.rpartition("__")
-                owner = named.get(of) if of else self.estimator
+                is_list = isinstance(values, (Sequence, np.ndarray))
+                if not (is_list or hasattr(values, "rvs")) or isinstance(values, str):
+                    raise ValueError(
+                        f"{name!r} in param_distributions must be a list or a "
+                        f"distribution."
+                    )
+                owner_name, _, last = name.rpartition("__")
+                owner = parameters.get(owner_name) if owner_name else self.estimator
                 private = owner is None or hasattr(type(owner), "_planned_guarantee")
-                if last in _REFUSED and private:
+                if last in _NOT_SEARCHED and private:
                     raise ValueError(
                         f"{name!r} cannot be searched: every try would be charged for "
-                        f"the candidate that reveals most. Choose it beforehand, from "
-                        f"what it is expected to cost (expected_error)."
+                        f"the candidate that reveals most. Choose it beforehand, with "
+                        f"expected_error."
                     )
 
-    def _listed(self) -> list[Any]:
-        """Candidates that are checked before anything is drawn.
+    def _known_candidates(self) -> list[Any]:
+        """Candidates to check before any noise is drawn.
 
-        All combinations of lists, or of very many those in which every value occurs;
-        of a distribution, one value that is the same every time.
+        They are all combinations of the lists or, if there are more than 1000, at most
+        1000 that cover as many values as possible. A distribution gives one value,
+        always the same.
         """
-        found = self.param_distributions
-        known: list[Any] = []
-        for grid in [found] if isinstance(found, Mapping) else found:
+        grids = self.param_distributions
+        candidates: list[Any] = []
+        for grid in [grids] if isinstance(grids, Mapping) else grids:
             lists = {
                 name: [values.rvs(random_state=check_random_state(0))]
                 if hasattr(values, "rvs")
                 else values
                 for name, values in grid.items()
             }
-            combined = ParameterGrid(lists)
-            if len(combined) > _MOST_LISTED:
-                longest = min(max(map(len, lists.values())), _MOST_LISTED)
-                combined = [
+            combinations = ParameterGrid(lists)
+            if len(combinations) > _MOST_CHECKED:
+                longest = min(max(map(len, lists.values())), _MOST_CHECKED)
+                combinations = [
                     {name: values[k % len(values)] for name, values in lists.items()}
                     for k in range(longest)
                 ]
-            known += map(self._candidate, combined)
-        return known
+            candidates += map(self._candidate, combinations)
+        return candidates
 
     def _check_candidate(
         self,
         candidate: Any,
         planned: PrivacyGuarantee,
-        groups: Rows | Users,
+        units: Rows | Users,
         shape: tuple[int, ...],
     ) -> None:
         for step in steps_of(candidate):
             if hasattr(step, "_parameter_constraints"):
                 step._validate_params()
-        same = _is_same(whole_guarantee(candidate, shape), planned)
+        same = _is_same(checked_fit_guarantee(candidate, shape), planned)
         size = float(self.test_size)
-        if not same or groups != groups_of(candidate, planned.unit, self.cv, size):
+        if not same or units != protected_units(candidate, planned.unit, self.cv, size):
             raise ValueError(
-                "A candidate would reveal something else than the estimator as it is; "
-                "search parameters that leave its guarantee as it is."
+                "A candidate in param_distributions would have another guarantee than "
+                "the estimator. Search only over parameters that leave the guarantee "
+                "unchanged."
             )
         if is_seeded(candidate) and not is_seeded(self.estimator):
             raise ValueError(
-                "random_state cannot be searched: noise that follows from an integer "
-                "which is known protects nobody."
+                "random_state cannot be searched: noise that follows from a known "
+                "integer protects nobody."
             )
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         raise TypeError(
-            "What a private search reveals depends on the shape of its data; it is "
-            "known when it has been fitted."
+            "The guarantee of a private search depends on the shape of its data, and "
+            "is known only after its fit."
         )
 
     def _unprotected(self) -> list[str]:
-        left_out = [
+        unprotected = [
             sentence
-            for one in (self.estimator, *self._listed())
-            for sentence in left_out_of(one)
+            for candidate in (self.estimator, *self._known_candidates())
+            for sentence in unprotected_by(candidate)
         ]
         if hasattr(self, "best_estimator_"):
-            left_out += privacy_of(self.best_estimator_).unprotected
+            unprotected += privacy_of(self.best_estimator_).unprotected
         return [
             *super()._unprotected(),
-            *dict.fromkeys(left_out),
+            *dict.fromkeys(unprotected),
             *(
                 f"Metadata passed to fit ({name}) is treated as public."
                 for name in sorted(getattr(self, "_metadata", ()))
             ),
-            "How long the search took tells how many candidates were tried, which is "
-            "assumed to stay secret.",
+            "The duration of the search reveals how many candidates were tried; the "
+            "guarantee assumes that this number stays secret.",
         ]
 
 
-def _alone(value: Any) -> NDArray[np.object_]:
-    """An array of one object, whatever that is."""
-    found = np.empty(1, dtype=object)
-    found[0] = value
-    return found
+def _array_of(value: Any) -> NDArray[np.object_]:
+    """An array with one object of any type."""
+    array = np.empty(1, dtype=object)
+    array[0] = value
+    return array
 
 
-def _drawn(distributions: Any, seed: int) -> dict[str, Any]:
-    """One candidate, independent of all others."""
+def _draw_params(distributions: Any, seed: int) -> dict[str, Any]:
+    """Parameters of one candidate, independent of all others."""
     sampler = ParameterSampler(distributions, 1, random_state=seed)
     return next(iter(sampler))
 
 
 def _is_same(guarantee: PrivacyGuarantee, other: PrivacyGuarantee) -> bool:
-    said = [(g.event, g.unit, g.relation) for g in (guarantee, other)]
-    return said[0] == said[1]
+    return (guarantee.event, guarantee.unit, guarantee.relation) == (
+        other.event,
+        other.unit,
+        other.relation,
+    )
 
 
 def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:
-    """Units' own rows from some rows of the data, if there are any."""
+    """Fold some rows of the data into a model, unless there are none."""
     if len(rows):
         model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
 
 
-def _fitted(
+def _fit_and_score_split(
     candidate: Any,
     data: tuple[Any, Any, dict[str, Any]],
     split: Split,
     scores: tuple[RowScore, Rows | Users],
     planned: PrivacyGuarantee,
 ) -> tuple[int, Any]:
-    """Steps of the scores together, and the fitted candidate."""
-    (X, y, metadata), (score, groups) = data, scores
-    fitting, held_out = (safe_indexing(X, part) for part in (split.train, split.test))
-    fit = partial(candidate.fit, **of_rows(X, metadata, indices=split.train))
-    # As many warnings as tries would tell how many there were, and so would callbacks.
-    for one in (candidate, *candidate.get_params(deep=True).values()):
-        if hasattr(one, "set_callbacks") and not isinstance(one, type):
-            one.set_callbacks()
+    """The total score in steps, and the fitted candidate."""
+    (X, y, metadata), (score, units) = data, scores
+    X_train, X_test = (safe_indexing(X, rows) for rows in (split.train, split.test))
+    params = check_method_params(X, metadata, indices=split.train)
+    # Warnings and callbacks of every try would reveal how many tries there were.
+    for value in (candidate, *candidate.get_params(deep=True).values()):
+        if hasattr(value, "set_callbacks") and not isinstance(value, type):
+            value.set_callbacks()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run_preauthorized(planned, fit, fitting, safe_indexing(y, split.train))
-        # What was folded in stays with the score.
+        y_train, y_test = (safe_indexing(y, rows) for rows in (split.train, split.test))
+        run_preauthorized(planned, partial(candidate.fit, **params), X_train, y_train)
+        # The candidate that is returned must not keep the rows folded in for its score.
         scored = copy.copy(candidate) if len(split.history) else candidate
         _fold_in(scored, X, y, split.history)
-        # What a mechanism draws to score is not released: the score is.
-        answers = safe_indexing(y, split.test)
-        steps = run_preauthorized(None, score.steps, scored, held_out, answers)
-    return groups.total(steps, held_out), candidate
+        # Scoring may draw noise, but only the noisy score is released.
+        steps = run_preauthorized(None, score.steps, scored, X_test, y_test)
+    return units.total(steps, X_test), candidate

@@ -1,4 +1,4 @@
-"""Scores of rows, clipped, and their sums as integers."""
+"""Scores of rows, clipped to a declared range and rounded to integer steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,21 +12,22 @@ from ._plan import steps_of
 
 __all__ = ["STEPS", "RowScore", "row_score"]
 
-# A row's score is rounded to so many parts of the declared range.
+# The score of a row is rounded to this many steps over the declared range.
 STEPS = 2**20
 
 
 class RowScore:
-    """A score of every row, in a declared range.
+    """One score per row, clipped to a declared range.
 
     Parameters
     ----------
     of_rows : callable
-        Takes a fitted estimator, X and y; returns one score a row, more being better.
+        Takes a fitted estimator, X and y, and returns one score per row. Higher is
+        better.
     bounds : tuple of (float, float)
-        What scores of rows are clipped to.
+        Range to which the scores of rows are clipped.
     root : bool, default=False
-        Whether minus the root of minus the mean is reported.
+        Whether to report minus the root of minus the mean instead of the mean.
     """
 
     def __init__(
@@ -38,66 +39,66 @@ class RowScore:
         self.of_rows, self.bounds, self.root = of_rows, bounds, root
 
     def steps(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
-        """Scores of the rows, in steps from the lower bound."""
+        """Scores of the rows, as numbers of steps above the lower bound."""
         low, high = self.bounds
         if not np.shape(X)[0]:
             return np.zeros(0, dtype=np.int64)
         scores = _numbers(self.of_rows(estimator, X, y))
         if scores.shape != (np.shape(X)[0],):
-            raise ValueError("A scoring function returns one score for every row.")
+            raise ValueError("The scoring function must return one score for each row.")
         clipped = np.clip(np.nan_to_num(scores, nan=low), low, high)
         return np.rint((clipped - low) / (high - low) * STEPS).astype(np.int64)
 
     def reported(self, mean_steps: float) -> float:
-        """The score that a mean of steps stands for."""
+        """Turn a mean number of steps into the score to report."""
         low, high = self.bounds
         mean = low + mean_steps / STEPS * (high - low)
         return -float(np.sqrt(max(-mean, 0.0))) if self.root else float(mean)
 
 
 def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
-    """The score of every row that `scoring` names.
+    """Row scores for a `scoring` name or function.
 
     Raises
     ------
     ValueError
-        If the name is none of those that are means over rows, or a range is missing.
+        If the named score is not a mean over rows, or its range is missing or invalid.
     """
     if scoring is None:
         scoring = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
     root = scoring == "neg_root_mean_squared_error"
     if callable(scoring) and not isinstance(scoring, type(get_scorer("accuracy"))):
-        of_rows, known = scoring, None
+        of_rows, default_bounds = scoring, None
     elif isinstance(scoring, str) and scoring in _SCORES:
-        of_rows, known = _SCORES[scoring]
+        of_rows, default_bounds = _SCORES[scoring]
     else:
         raise ValueError(
             f"scoring must be one of {sorted(_SCORES)}, or a function of a fitted "
-            f"estimator, X and y that returns one score for every row: a score that is "
-            f"no mean over rows has no sensitivity that is known."
+            f"estimator, X and y that returns one score for every row. The sensitivity "
+            f"of a score that is not a mean over rows is unknown."
         )
     if bounds is None:
-        bounds = known
+        bounds = default_bounds
     if bounds is None:
-        bounds = _from_values(scoring, steps_of(estimator)[-1])
+        bounds = _error_bounds(scoring, steps_of(estimator)[-1])
     if bounds is None:
         raise ValueError(
-            "score_bounds must be declared: the range that the score of a row is "
-            "clipped to, such as (-4, 0) for minus a squared error."
+            "score_bounds is not declared. Pass the range to which the score of a row "
+            "is clipped, such as (-4, 0) for minus a squared error."
         )
     try:
         low, high = map(float, bounds)
     except (OverflowError, TypeError, ValueError):
         raise ValueError("score_bounds must be a pair of numbers.") from None
     if not (low < high and np.isfinite(high - low)):
-        raise ValueError("score_bounds must be finite, the lower one first.")
+        raise ValueError("score_bounds must be two finite numbers, the lower first.")
     if root and high > 0:
-        raise ValueError("score_bounds of squared errors are at most 0.")
+        raise ValueError("score_bounds of minus a squared error must be at most 0.")
     return RowScore(of_rows, (low, high), root)
 
 
-def _from_values(scoring: Any, estimator: Any) -> tuple[float, float] | None:
-    """Range of minus an error where both values and predictions have a declared one."""
+def _error_bounds(scoring: Any, estimator: Any) -> tuple[float, float] | None:
+    """Range of minus an error, if the estimator declares the range of the values."""
     bounds = getattr(estimator, "value_bounds", None)
     levels = getattr(estimator, "levels", None)
     if bounds is None and levels is not None:
@@ -117,8 +118,10 @@ def _numbers(values: ArrayLike) -> NDArray[np.float64]:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         pass
-    # Raised outside of the handler: NumPy's message quotes a value.
-    raise ValueError("Scores are numbers, and errors are those of numbers.")
+    # Raised outside the handler: NumPy's message quotes a value.
+    raise ValueError(
+        "Scores must be numbers, and an error needs numeric targets and predictions."
+    )
 
 
 def _squared(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Samplers: a bit generator goes in, an array comes out.
 
-No sampler here adds a floating-point variate to a value: such sums betray the value
-by their low-order bits (Mironov 2012). Noise is an integer multiple of a public
-step, and discrete laws are sampled exactly from random bits.
+No sampler here adds a floating-point variate to a value, since the low-order bits of
+such sums betray the value (Mironov 2012). Noise is an integer multiple of a public
+step, and discrete distributions are sampled exactly from random bits.
 """
 
 from ._discrete import (

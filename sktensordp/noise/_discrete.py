@@ -1,7 +1,7 @@
-"""Exact samplers of discrete laws, from random words and integer arithmetic alone.
+"""Exact samplers of discrete distributions, from random words by integer arithmetic.
 
-The discrete Laplace law follows Canonne, Kamath and Steinke, "The discrete Gaussian
-for differential privacy" (2020), Algorithms 1 and 2, a whole array at a time: every
+The discrete Laplace sampler follows Canonne, Kamath and Steinke, "The discrete Gaussian
+for differential privacy" (2020), Algorithms 1 and 2. It works on a whole array: every
 rejection step runs on the elements that are still undecided.
 """
 
@@ -16,8 +16,10 @@ __all__ = ["bernoulli", "categorical", "discrete_laplace", "discrete_laplace_var
 _MAX_DENOMINATOR = 2**50
 
 
-def _below(bits: np.random.BitGenerator, bound: int, size: int) -> NDArray[np.uint64]:
-    """Uniform integers in [0, bound), by rejection of the incomplete last cycle."""
+def _uniform_below(
+    bits: np.random.BitGenerator, bound: int, size: int
+) -> NDArray[np.uint64]:
+    """Uniform integers in [0, bound), by rejecting the incomplete last cycle."""
     bound = int(bound)
     if bound & (bound - 1) == 0:
         return bits.random_raw(size) & np.uint64(bound - 1)
@@ -35,14 +37,14 @@ def _bernoulli_exp(
 ) -> NDArray[np.bool_]:
     """Bernoulli(exp(-numerators / denominator)) for 0 <= numerators <= denominator.
 
-    The number of successes in a row of Bernoulli(g / k), k = 1, 2, ..., is even with
-    probability 1 - g + g^2/2! - ... = exp(-g).
+    Draw Bernoulli(g / k) for k = 1, 2, ... until the first failure. The number of
+    successes is even with probability 1 - g + g^2/2! - ... = exp(-g).
     """
     successes = np.zeros(numerators.size, dtype=np.int64)
     running = np.arange(numerators.size)
     k = 1
     while running.size:
-        draws = _below(bits, denominator * k, running.size)
+        draws = _uniform_below(bits, denominator * k, running.size)
         running = running[draws < numerators[running]]
         successes[running] += 1
         k += 1
@@ -57,25 +59,33 @@ def discrete_laplace(
     Parameters
     ----------
     bits : bit generator
-        Source of 64-bit words (``random_raw``).
+        Supplies 64-bit words (``random_raw``).
     numerator, denominator : int
-        The rate, as a fraction; 0 < numerator, 0 < denominator < 2**50.
+        The rate as a fraction, with 0 < numerator < 2**63 and
+        0 < denominator < 2**50.
     size : int
-        How many to draw.
+        Number of integers to draw.
 
     Returns
     -------
     noise : ndarray of shape (size,), int64
+
+    Raises
+    ------
+    ValueError
+        If `numerator` or `denominator` is out of range.
     """
     numerator, denominator = operator.index(numerator), operator.index(denominator)
     if not (0 < numerator < 2**63 and 0 < denominator < _MAX_DENOMINATOR):
-        raise ValueError("The rate of a discrete Laplace law is out of range.")
+        raise ValueError(
+            "The rate `numerator` / `denominator` of the noise is out of range."
+        )
     noise = np.empty(size, dtype=np.int64)
     missing = np.arange(size)
     one = np.ones(1, dtype=np.uint64)
     while missing.size:
-        # x = u + denominator * v has P(x) ~ exp(-x / denominator).
-        u = _below(bits, denominator, missing.size)
+        # P(x) is proportional to exp(-x / denominator) for x = u + denominator * v.
+        u = _uniform_below(bits, denominator, missing.size)
         kept = np.flatnonzero(_bernoulli_exp(bits, u, denominator))
         v = np.zeros(kept.size, dtype=np.uint64)
         running = np.arange(kept.size)
@@ -85,8 +95,8 @@ def discrete_laplace(
             v[running] += np.uint64(1)
         x = u[kept] + np.uint64(denominator) * v
         magnitude = (x // np.uint64(numerator)).astype(np.int64)
-        negative = _below(bits, 2, kept.size) == 1
-        # Zero would count twice, once with either sign.
+        negative = _uniform_below(bits, 2, kept.size) == 1
+        # Zero is accepted with one sign only; otherwise it would count twice.
         valid = ~(negative & (magnitude == 0))
         filled = missing[kept[valid]]
         noise[filled] = np.where(negative, -magnitude, magnitude)[valid]
@@ -97,23 +107,23 @@ def discrete_laplace(
 
 
 def discrete_laplace_variance(rate: float) -> float:
-    """Variance of the law P(n) ~ exp(-rate abs(n)) on the integers."""
+    """Variance of the integers n with probability proportional to exp(-rate abs(n))."""
     return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
 
 def categorical(
     bits: np.random.BitGenerator, weights: NDArray[np.int64], rows: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """For each entry of `rows`, a column drawn by the integer weights of that row.
+    """Draw a column for each element of `rows`, with that row's integer weights.
 
     Parameters
     ----------
     bits : bit generator
-        Source of 64-bit words (``random_raw``).
+        Supplies 64-bit words (``random_raw``).
     weights : ndarray of shape (n_rows, n_columns), int64
-        Non-negative; every row has the same sum, below 2**63.
+        Non-negative. All rows have the same sum, below 2**63.
     rows : ndarray of shape (n,), int
-        Which row to draw from.
+        The row of weights of every draw.
 
     Returns
     -------
@@ -122,26 +132,26 @@ def categorical(
     Raises
     ------
     ValueError
-        If weights are negative, the sums differ or are out of range, or a row does
-        not exist.
+        If weights are negative, the sums differ or are out of range, or `rows` has
+        numbers that are not rows of the table.
     """
     totals = {sum(map(int, row)) for row in weights}
     if len(totals) != 1 or not 0 < min(totals) < 2**63 or np.min(weights) < 0:
         raise ValueError(
-            "The rows of a table of weights are non-negative and have the same sum, "
+            "`weights` must be non-negative, and all its rows must have the same sum, "
             "above 0 and below 2**63."
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < len(weights):
-        raise ValueError("Some rows are outside the table.")
+        raise ValueError("`rows` must be numbers of rows of `weights`.")
     cumulative = np.cumsum(weights, axis=1).astype(np.uint64)
-    draws = _below(bits, cumulative[0, -1], rows.size)
+    draws = _uniform_below(bits, cumulative[0, -1], rows.size)
     columns = np.empty(rows.size, dtype=np.int64)
-    # Stable sorts of 16-bit integers take linear time.
-    small = rows.astype(np.uint16) if len(weights) <= 2**16 else rows
-    order = np.argsort(small, kind="stable")
+    # A stable sort takes linear time for 16-bit integers.
+    keys = rows.astype(np.uint16) if len(weights) <= 2**16 else rows
+    order = np.argsort(keys, kind="stable")
     ends = np.cumsum(np.bincount(rows, minlength=len(weights)))
-    for row, chosen in enumerate(np.split(order, ends[:-1])):
-        columns[chosen] = np.searchsorted(cumulative[row], draws[chosen], side="right")
+    for row, at in enumerate(np.split(order, ends[:-1])):
+        columns[at] = np.searchsorted(cumulative[row], draws[at], side="right")
     return columns
 
 
@@ -151,12 +161,12 @@ def bernoulli(
     denominator: int,
     size: tuple[int, ...],
 ) -> NDArray[np.bool_]:
-    """Events of probability `numerators` / `denominator`, independent of one another.
+    """Independent events of probability `numerators` / `denominator`.
 
     Parameters
     ----------
     bits : bit generator
-        Source of 64-bit words (``random_raw``).
+        Supplies 64-bit words (``random_raw``).
     numerators : int or ndarray of int
         From 0 to `denominator`; broadcasts to `size`.
     denominator : int
@@ -165,7 +175,7 @@ def bernoulli(
 
     Returns
     -------
-    happened : ndarray of shape `size`, bool
+    events : ndarray of shape `size`, bool
     """
-    draws = _below(bits, denominator, math.prod(size)).reshape(size)
+    draws = _uniform_below(bits, denominator, math.prod(size)).reshape(size)
     return draws < np.asarray(numerators, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise on a lattice whose step depends on the scale alone."""
+"""Laplace and Gaussian noise on lattices, whose steps do not depend on the data."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,52 +15,50 @@ __all__ = ["GaussianLattice", "LaplaceLattice", "gaussian_lattice", "laplace_lat
 
 # The step is 2^-20 of the scale of the noise, rounded down to a power of two.
 _FINENESS = 20
-# Tail of NumPy's ziggurat, where its 52-bit strips end.
+# Where NumPy's ziggurat ends its 52-bit strips, and its tail begins.
 _ZIGGURAT_TAIL = 3.6541528853610088
-
-
-# A range has at least one step, however large the noise: what its rounding loses is
-# invisible beside it.
+# A range has at least one step, even under noise so large that a step of the usual
+# fineness would exceed it. The rounding error is then invisible beside the noise.
 _LEAST_STEPS = 1
-# The residual's delta is e^-400, or e^-30 of what is asked for where that is smaller:
-# in a composition it is multiplied by e to the epsilon of all releases.
+# Delta of the residual is e^-400 or, if smaller, e^-30 times the delta of the guarantee
+# over e^epsilon: a composition multiplies it by e to the epsilon of all its releases.
 _LOG_MARGIN, _LOG_RESIDUAL = 30.0, -400.0
-# The reciprocal of a subnormal step may be infinite, and its product with 0 is NaN.
+# The reciprocal of a subnormal step may be infinite, and infinity times 0 is NaN.
 _LEAST_STEP = 2.0**-1022
-# Sums of integers up to here are exact in floating point.
+# Sums of integers up to this size are exact in floating point.
 _LARGEST_INTEGER = 2.0**52
 
 
 def _power_of_two_step(
     scale: float | NDArray[np.floating], fineness: int = _FINENESS
 ) -> Any:
+    """The power of two at or below 2^-fineness times `scale`."""
     _, exponent = np.frexp(scale)
     return np.ldexp(1.0, exponent - 1 - fineness)
 
 
 @dataclass(frozen=True)
 class LaplaceLattice:
-    """Discrete Laplace noise on {low, low + step, ...}: pure, with no residual.
+    """Discrete Laplace noise on {low, low + step, ...}: pure epsilon, no residual.
 
-    A value is rounded to one of the `n_steps` + 1 lattice points of its range, and
-    an exact discrete Laplace variate is added to the index. Two values are at most
-    `n_steps` apart, so that a release is exactly `epsilon`-DP, whatever the
+    A value is rounded to one of the `n_steps` + 1 lattice points of its range, and an
+    exact discrete Laplace variate is added to the index of that point. Two indices
+    differ by at most `n_steps`, so a release is exactly `epsilon`-DP for any
     floating-point input.
 
     Parameters
     ----------
     low : float or ndarray of shape (n_cells,)
-        Where each cell's lattice begins.
+        First lattice point of each cell.
     step : float
-        The distance of two lattice points.
+        Distance between neighbouring lattice points.
     n_steps : int or ndarray of shape (n_cells,), or None
-        Number of steps from one end of each range to the other; None where there
-        is no range.
+        Number of steps from one end of each range to the other; None without a range.
     numerator, denominator : int
-        Rate of the noise for one step.
+        The rate of the noise per step, as a fraction.
     l1_steps : int, default=None
-        How many steps all cells of two samples lie apart at most, together;
-        `n_steps` by default, for samples of one cell.
+        Largest L1 distance of two samples, in steps. By default `n_steps`, for samples
+        of one cell.
     """
 
     low: float | np.ndarray
@@ -72,18 +70,18 @@ class LaplaceLattice:
 
     @property
     def rate(self) -> float:
-        """Rate of the noise for one step, rounded up."""
+        """The rate of the noise per step, rounded up."""
         return _quotient_above(self.numerator, self.denominator)
 
     @property
     def epsilon(self) -> float:
-        """The pure epsilon that is realised, rounded up; at most the one asked for."""
+        """The pure epsilon of a sample, rounded up; at most the budget."""
         l1_steps: Any = self.n_steps if self.l1_steps is None else self.l1_steps
         return _quotient_above(int(l1_steps) * self.numerator, self.denominator)
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the noise, in the squared units of the values."""
+        """Variance of the noise in each cell, in squared units of the values."""
         return discrete_laplace_variance(self.rate) * self.step**2
 
     def randomize(
@@ -93,16 +91,16 @@ class LaplaceLattice:
         columns: slice = slice(None),
         out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """Values on the lattice plus noise.
+        """Round values to the lattice and add noise.
 
         Parameters
         ----------
         values : ndarray of shape (n,) or (n, n_columns), float
-            Not NaN; those outside the range are clipped to it.
+            Not NaN; values outside the range are clipped to it.
         bits : bit generator
-            Source of 64-bit words.
+            Supplies 64-bit words.
         columns : slice, default=slice(None)
-            The cells that the columns of `values` are.
+            The cells that are the columns of `values`.
         out : ndarray of the shape of `values`, float64, default=None
             Where to write; may be `values`.
 
@@ -115,11 +113,12 @@ class LaplaceLattice:
             n_steps = _columns_of(self.n_steps, columns)
         index = _lattice_index(values, low, self.step, n_steps, out)
         noise = discrete_laplace(bits, self.numerator, self.denominator, values.size)
-        # A sum of floats would be rounded by either, beyond 2**53 steps.
+        # Integers, because a sum of floats would be rounded if either term exceeds
+        # 2**53 steps.
         points = index.astype(np.int64) + noise.reshape(values.shape)
-        index = np.multiply(points, self.step, out=index)
-        index += low
-        return index
+        noisy = np.multiply(points, self.step, out=index)
+        noisy += low
+        return noisy
 
 
 def laplace_lattice(
@@ -130,21 +129,21 @@ def laplace_lattice(
     n_cells: int = 1,
     l1: float = math.inf,
 ) -> LaplaceLattice:
-    """Lattice for samples of `n_cells` values in [low, high] under pure `epsilon`.
+    """Laplace noise for samples of `n_cells` values in [low, high].
 
     Parameters
     ----------
     low, high : float or ndarray of shape (n_cells,)
-        The public range of the values; infinite where there is none.
+        The public range of the values; infinite if there is none.
     epsilon : float
-        The budget, finite and positive, of a whole sample.
+        The pure budget of a whole sample, finite and positive.
     step : float, default=None
-        Distance of the values' own public grid; by default a power of two about
-        2**-20 times the scale of the noise.
+        Step of the public grid on which the values lie. By default, a power of two
+        about 2**-20 times the scale of the noise.
     n_cells : int, default=1
-        Values of a sample.
+        Number of values of a sample.
     l1 : float, default=inf
-        Bound on the L1 distance of two samples. Needed where there is no range.
+        Bound on the L1 distance of two samples; required without a range.
 
     Returns
     -------
@@ -153,7 +152,7 @@ def laplace_lattice(
     Raises
     ------
     ValueError
-        If the range is out of order, or the range or the budget cannot be
+        If the range is not ordered, or if the range or the budget cannot be
         represented.
     """
     with np.errstate(over="ignore"):
@@ -169,21 +168,21 @@ def laplace_lattice(
     else:
         low = 0.0
     if not 0 < l1 < math.inf:
-        raise ValueError("The range of the values is too small or too large.")
+        raise _unrepresentable_range()
     if step is None:
-        # However large the noise, a range keeps a thousand steps: those that rounding
-        # adds to the distance do not matter.
+        # Even under large noise, a range keeps a thousand steps, so that the steps that
+        # rounding adds to a distance do not matter.
         step = _power_of_two_step(min(l1 / epsilon, 2.0**10 * l1 / n_cells))
         if step < _LEAST_STEP or not math.isfinite(l1 / step):
-            raise ValueError("The range of the values is too small or too large.")
+            raise _unrepresentable_range()
     elif not 0 < step <= np.min(width):
-        raise ValueError("The step of a grid is positive and within the range.")
+        raise ValueError("`step` must be positive and at most the width of the range.")
     n_steps: int | NDArray[np.int64] | None = None
     l1_steps: Any = math.inf
     if has_range:
         whole = np.rint(width / step) if on_grid else np.ceil(width / step)
         if np.max(whole) * n_cells > 2.0**62:
-            raise ValueError("The range of the values is too small or too large.")
+            raise _unrepresentable_range()
         n_steps = np.maximum(whole, 1).astype(np.int64)
         l1_steps = int(n_steps.sum()) * repeats
         n_steps = int(n_steps) if n_steps.ndim == 0 else n_steps
@@ -193,7 +192,9 @@ def laplace_lattice(
     numerator = max(1, 2**24 // l1_steps)
     denominator = math.ceil(Fraction(l1_steps * numerator) / Fraction(epsilon))
     if denominator >= 2**50:
-        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
+        raise ValueError(
+            f"epsilon = {epsilon} is too small to be represented. Increase it."
+        )
     return LaplaceLattice(
         low=float(low) if np.ndim(low) == 0 else low,
         step=float(step),
@@ -206,7 +207,7 @@ def laplace_lattice(
 
 @dataclass(frozen=True)
 class GaussianLattice:
-    """Gaussian noise rounded to a lattice and clipped, with the distance it costs.
+    """Gaussian noise, rounded to a lattice and clipped, and what this costs.
 
     Parameters
     ----------
@@ -215,18 +216,18 @@ class GaussianLattice:
     step : float or ndarray of shape (n_cells,)
         Step of the lattice.
     clip : float
-        Noise beyond `clip` standard deviations is moved there.
+        Noise beyond `clip` standard deviations is moved to that end.
     residual_epsilon, residual_delta : float
-        Distance of the sampler from rounded ideal noise, over all cells of a
-        release: with either law P and the other Q, P <= e^residual_epsilon Q +
-        residual_delta.
+        Distance of the sampler from rounded ideal noise, over all cells of a release:
+        P <= e^residual_epsilon Q + residual_delta, where P is either distribution and
+        Q is the other.
     low : float or ndarray of shape (n_cells,), default=0.0
         A point of each lattice.
     n_steps : int or ndarray of shape (n_cells,), default=None
-        Number of steps of each range; values are at most so far apart. None where
-        there is no range.
+        Number of steps of each range, which is the largest distance of two rounded
+        values. None without a range.
     n_cells : int, default=1
-        Cells of a release.
+        Number of cells of a release.
     """
 
     sigma: float | np.ndarray
@@ -239,26 +240,27 @@ class GaussianLattice:
     n_cells: int = 1
 
     def scaled(self, factor: float) -> Self:
-        """The same lattice under noise that is `factor` times as large.
+        """The same lattice with noise that is `factor` times as large.
 
-        Steps are finer then beside the noise, and the sampler's relative error of a
-        step's probability is as much larger.
+        Relative to the noise, steps become smaller by `factor`, and the relative error
+        of the probability of a step becomes larger.
         """
         sigma = self.sigma * factor
         finest = float(np.max(sigma / self.step))
         _check_finest(finest, self.clip)
-        e1 = _residual_epsilon(finest, self.n_cells, math.log(self.residual_delta / 2))
-        return replace(self, sigma=sigma, residual_epsilon=e1)
+        log_half = math.log(self.residual_delta / 2)
+        epsilon = _residual_epsilon(finest, self.n_cells, log_half)
+        return replace(self, sigma=sigma, residual_epsilon=epsilon)
 
     def l2_sensitivity(self, sensitivity: float, n_changed: int) -> float:
-        """L2 sensitivity after values are rounded to the lattice.
+        """L2 sensitivity of values that are rounded to the lattice.
 
         Parameters
         ----------
         sensitivity : float
-            L2 sensitivity of the values.
+            L2 sensitivity of the values before rounding.
         n_changed : int
-            How many values may differ between neighbours.
+            Largest number of values that differ between neighbouring data sets.
 
         Returns
         -------
@@ -273,17 +275,17 @@ class GaussianLattice:
         columns: slice = slice(None),
         out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """Values rounded to the lattice plus noise on the lattice.
+        """Round values to the lattice and add noise on the lattice.
 
         Parameters
         ----------
         values : ndarray of shape (n,) or (n, n_columns), float
-            Not NaN. The caller clips to declared bounds; beyond 2**52 steps, where
-            sums would not be exact, a value is moved to that end.
+            Not NaN. The caller clips to declared bounds. Values beyond 2**52 steps,
+            where sums would not be exact, are moved to that end.
         bits : bit generator
-            Source of 64-bit words.
+            Supplies 64-bit words.
         columns : slice, default=slice(None)
-            The cells that the columns of `values` are.
+            The cells that are the columns of `values`.
         out : ndarray of the shape of `values`, float64, default=None
             Where to write; may be `values`.
 
@@ -315,24 +317,24 @@ def gaussian_lattice(
     width: float | NDArray[np.floating] | None = None,
     fineness: int = _FINENESS,
 ) -> GaussianLattice:
-    """Lattice for Gaussian noise of `n_cells` cells, with its residual.
+    """Lattice for Gaussian noise on `n_cells` cells, with its residual.
 
-    The residual's delta is far below `delta` at `epsilon`, so that it stays invisible
-    in compositions of many releases.
+    The delta of the residual is so far below `delta` that it stays negligible in
+    compositions of many releases.
 
     Parameters
     ----------
     sigma : float or ndarray of shape (n_cells,)
         Standard deviation, positive.
     n_cells : int
-        Cells of the whole release.
+        Number of cells of the whole release.
     epsilon, delta : float
-        The guarantee for which the residual has to be negligible.
+        The guarantee, beside which the residual must be negligible.
     low, width : float or ndarray of shape (n_cells,), default=None
-        The range [low, low + width] of the values. Its ends are then points of the
-        lattice, and rounding adds nothing to the distance of two values.
+        The range [low, low + width] of the values. If given, its ends are points of the
+        lattice, and rounding adds nothing to the largest distance of two values.
     fineness : int, default=20
-        The step is at most 2^-fineness of sigma.
+        The step is at most 2^-fineness times sigma.
 
     Returns
     -------
@@ -341,11 +343,13 @@ def gaussian_lattice(
     Raises
     ------
     ValueError
-        If `delta` is so small against e^`epsilon` that no clipping honours it, or
-        the noise is too fine or too coarse for the range.
+        If an argument is out of range, if `delta` over e^`epsilon` is too small for
+        any clipping, or if the noise is too small or too large for the range.
     """
     if not (0 < delta < 1 and 0 < epsilon < math.inf and n_cells >= 1):
-        raise ValueError("Gaussian noise needs epsilon > 0, 0 < delta < 1 and cells.")
+        raise ValueError(
+            "Gaussian noise needs a finite epsilon > 0, 0 < delta < 1 and n_cells >= 1."
+        )
     power = _power_of_two_step(sigma, fineness)
     if not (
         np.all(sigma > 0)
@@ -356,25 +360,31 @@ def gaussian_lattice(
     n_steps, step = None, power
     if width is not None:
         if not np.all((width > 0) & (width < math.inf)):
-            raise ValueError("Every range has a positive, finite width.")
+            raise ValueError("Every range must have a positive, finite width.")
         n_steps = np.maximum(np.ceil(width / power), _LEAST_STEPS)
         if np.max(n_steps) > _LARGEST_INTEGER / 2:
-            raise ValueError("The range of the values is too large for the noise.")
+            raise ValueError(
+                "The range of the values is too large for the noise. Declare a smaller "
+                "range."
+            )
         step = width / n_steps
-    # Half of the residual for the sampler's relative error, half for the clipping.
+    # One half of the residual delta covers the sampler's relative error, the other half
+    # covers the clipping.
     log_half = min(math.log(delta) - epsilon - _LOG_MARGIN, _LOG_RESIDUAL)
     if log_half < -700:
-        raise ValueError(f"delta = {delta} is too small for epsilon = {epsilon}.")
+        raise ValueError(
+            f"delta = {delta} is too small for epsilon = {epsilon}. Increase delta or "
+            f"decrease epsilon."
+        )
     clip = -float(ndtri_exp(log_half - math.log(2 * n_cells)))
     finest = float(np.max(sigma / step))
     _check_finest(finest, clip)
-    e1 = _residual_epsilon(finest, n_cells, log_half)
     tails = 2 * n_cells * math.exp(float(log_ndtr(-clip)))
     return GaussianLattice(
         sigma=_plain(sigma),
         step=_plain(step),
         clip=clip,
-        residual_epsilon=e1,
+        residual_epsilon=_residual_epsilon(finest, n_cells, log_half),
         residual_delta=math.exp(log_half) + tails,
         low=0.0 if low is None else _plain(low),
         n_steps=None if n_steps is None else _plain(n_steps),
@@ -382,33 +392,45 @@ def gaussian_lattice(
     )
 
 
+def _unrepresentable_range() -> ValueError:
+    return ValueError(
+        "The range of the values is too small or too large for floating-point numbers."
+    )
+
+
 def _check_finest(finest: float, clip: float) -> None:
+    """Refuse noise of so many steps that sums with it would not be exact."""
     if finest * clip > _LARGEST_INTEGER / 2:
-        raise ValueError("The range of the values is too small for the noise.")
+        raise ValueError(
+            "The range of the values is too small for the noise. Declare a larger "
+            "range."
+        )
 
 
 def _residual_epsilon(finest: float, n_cells: int, log_half: float) -> float:
-    """Epsilon of the sampler where sigma is at most `finest` steps.
+    """Epsilon of the sampler's residual, if sigma is at most `finest` steps.
 
-    The relative error of the probability of one cell is 3.92 2^(m - 51), tripled, for
-    sigma / step in [2^m, 2^(m + 1)).
+    The relative error of the probability of one cell is at most three times
+    3.92 2^(m - 51), for sigma / step in [2^m, 2^(m + 1)).
     """
     eta = 3 * 3.92 * 2.0 ** (math.frexp(finest)[1] - 52)
     return n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
 
 
 def _quotient_above(numerator: int, denominator: int) -> float:
-    """Smallest float that is not below a quotient of integers."""
+    """The quotient of two integers, rounded up to a float."""
     nearest = numerator / denominator
     exact = Fraction(numerator, denominator)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def _plain(value: float | NDArray[np.floating]) -> float | NDArray[np.float64]:
+    """A Python float, or a new array of float64."""
     return float(value) if np.ndim(value) == 0 else np.array(value, dtype=float)
 
 
 def _columns_of(value: Any, columns: slice) -> Any:
+    """The values of some columns, where a scalar stands for all columns."""
     return value if np.ndim(value) == 0 else value[columns]
 
 
@@ -419,18 +441,18 @@ def _lattice_index(
     n_steps: Any,
     out: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Whole steps from `low` to each value, within the range or what is exact."""
+    """Steps from `low` to each value, rounded, and clipped to the range."""
     with np.errstate(over="ignore"):
         if np.any(low):
             index = np.subtract(values, low, dtype=float, out=out)
             index *= 1 / step
         else:
             index = np.multiply(values, 1 / step, dtype=float, out=out)
-    # The least of some numbers is NaN where one of them is.
+    # The minimum is NaN if any element is.
     if index.size and math.isnan(index.min()):
-        raise ValueError("Noise is not added to NaN.")
+        raise ValueError("The values contain NaN; noise cannot be added to it.")
     np.rint(index, out=index)
-    # The sign of a zero would tell from which side a value was rounded.
+    # Turn -0.0 into 0.0: the sign would tell from which side a value was rounded.
     index += 0.0
     if n_steps is None:
         return np.clip(index, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=index)
@@ -440,22 +462,22 @@ def _lattice_index(
 def _dense_normal(
     bits: np.random.BitGenerator, size: int, clip: float = math.inf
 ) -> NDArray[np.float64]:
-    """Standard normals whose tail is drawn from a uniform dense near zero.
+    """Standard normals without holes in the tail, clipped to [-clip, clip].
 
-    NumPy derives the tail from a 53-bit uniform, which leaves holes beyond the
-    ziggurat; those variates (0.026%) are drawn again by Marsaglia's method. Those
-    beyond `clip` are moved there.
+    NumPy derives the tail beyond the ziggurat from a 53-bit uniform, which leaves
+    holes. These variates (0.026%) are drawn again by Marsaglia's method, from uniforms
+    that are dense near zero.
     """
     normal = np.random.Generator(bits).standard_normal(size)
-    # Two masks of bytes: a second array of floats would cost as much as the noise.
+    # Two masks of bytes: an array of absolute values would cost as much as the noise.
     beyond: NDArray[Any] = (normal > _ZIGGURAT_TAIL) | (normal < -_ZIGGURAT_TAIL)
     tail = beyond = np.flatnonzero(beyond)
     while tail.size:
         x = -np.log(_dense_uniform(bits, tail.size)) / _ZIGGURAT_TAIL
         y = -np.log(_dense_uniform(bits, tail.size))
         accepted = 2 * y > x * x
-        chosen = tail[accepted]
-        normal[chosen] = np.copysign(_ZIGGURAT_TAIL + x[accepted], normal[chosen])
+        done = tail[accepted]
+        normal[done] = np.copysign(_ZIGGURAT_TAIL + x[accepted], normal[done])
         tail = tail[~accepted]
     if clip < _ZIGGURAT_TAIL:
         return np.clip(normal, -clip, clip, out=normal)

@@ -2,9 +2,9 @@
 
 The mechanism of Wang et al., "Collecting and analyzing multidimensional data with
 local differential privacy" (2019), Section III. A value is an index j in {0, ..., J}
-of its range [-1, 1]. What is drawn is an integer whose law is known exactly, and what
-is released is a function of that integer, so that no floating-point error is part of
-the law.
+on a grid over its range [-1, 1]. The mechanism draws an integer, whose distribution is
+known exactly, and releases a function of that integer. So floating-point errors cannot
+change the distribution.
 """
 
 import math
@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ._discrete import _below
+from ._discrete import _uniform_below
 
 __all__ = [
     "HYBRID_FROM",
@@ -25,29 +25,30 @@ __all__ = [
     "subsets",
 ]
 
-# ln of the paper's e^eps*, Lemma 3: below it, two points alone are better.
+# ln of the paper's e^eps*, Lemma 3. Below it, the two-point mechanism alone is better.
 _ROOT = 405 * math.sqrt(241)
 HYBRID_FROM = math.log(
     (2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT) - 5) / 27
 )
-# Beyond this, the window would be no more than some thousands of cells.
+# Beyond this, the window would have only a few thousand positions.
 LARGEST_EPSILON = 40.0
 
 _N_STEPS = 2**40
-# Probabilities are integers over this.
+# Probabilities are integers divided by this.
 _UNIT = 2**62
 _DECIMALS = Context(prec=60, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True)
 class HybridDistribution:
-    """A mixture of two laws, each pure: which one was drawn may be known.
+    """A mixture of two mechanisms, each with pure epsilon, for an index j.
 
-    With probability `mixture`, the Piecewise mechanism: a uniform position in the
-    window {j, ..., j + W - 1} with probability `focus`, else a uniform one of all
-    N = J + W positions. Otherwise the two-point mechanism of Duchi, Jordan and
-    Wainwright: Bernoulli(j / J) with probability `honesty`, else a fair coin. Either
-    is then scaled to have the mean 2 j / J - 1.
+    With probability `mixture`, the Piecewise mechanism draws a position: with
+    probability `focus`, a uniform one from the window {j, ..., j + W - 1}, otherwise a
+    uniform one from all N = J + W positions. With the remaining probability, the
+    two-point mechanism of Duchi, Jordan and Wainwright draws a bit: Bernoulli(j / J)
+    with probability `honesty`, otherwise a fair coin. The result is scaled to have the
+    mean 2 j / J - 1. The guarantee holds even if it is known which mechanism drew.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class HybridDistribution:
     window : int
         W, at least 1.
     mixture, focus, honesty : int
-        Probabilities, as integers over 2**62; the last two in (0, 2**62).
+        Probabilities times 2**62, as integers; the last two are in (0, 2**62).
     """
 
     n_steps: int
@@ -67,12 +68,12 @@ class HybridDistribution:
 
     @property
     def n_positions(self) -> int:
-        """How many positions the Piecewise mechanism has: N."""
+        """Number of positions of the Piecewise mechanism: N."""
         return self.n_steps + self.window
 
     @property
     def ratio(self) -> Fraction:
-        """Largest ratio of an outcome's probabilities under two indices: a Fraction."""
+        """Largest ratio of an outcome's probabilities for two indices: a Fraction."""
         two_point = Fraction(_UNIT + self.honesty, _UNIT - self.honesty)
         if self.mixture == 0:
             return two_point
@@ -82,24 +83,24 @@ class HybridDistribution:
 
     @property
     def epsilon(self) -> float:
-        """The pure epsilon that is realised, rounded up."""
+        """The pure epsilon that this distribution realises, rounded up."""
         ratio = self.ratio
         above = _DECIMALS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-        # ln is rounded to the nearest, whatever the context says.
+        # Decimal rounds ln to the nearest, regardless of the context.
         exact = _DECIMALS.next_plus(_DECIMALS.ln(above))
         nearest = float(exact)
         return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
     @property
     def variance_coefficients(self) -> tuple[Fraction, Fraction]:
-        """c0 and c2, Fractions: the variance of a release at t is c0 + c2 t^2.
+        """Fractions c0 and c2: the variance of a release at t is c0 + c2 t^2.
 
-        The case J -> infinity is Lemma 1 of the paper.
+        For J -> infinity, this is Lemma 1 of the paper.
         """
         alpha, beta = Fraction(self.mixture, _UNIT), Fraction(self.focus, _UNIT)
         honesty = Fraction(self.honesty, _UNIT)
-        # A uniform law on n neighbouring integers has the variance (n^2 - 1) / 12;
-        # the means of the two parts are J t / 2 apart.
+        # A uniform distribution on n consecutive integers has variance (n^2 - 1) / 12.
+        # The means of the two uniform distributions are J t / 2 apart.
         spread = beta * (self.window**2 - 1) + (1 - beta) * (self.n_positions**2 - 1)
         piecewise = spread / (3 * beta**2 * self.n_steps**2)
         c0 = alpha * piecewise + (1 - alpha) / honesty**2
@@ -108,21 +109,21 @@ class HybridDistribution:
     def randomize(
         self, index: NDArray[np.uint64], bits: np.random.BitGenerator
     ) -> NDArray[np.float64]:
-        """A release for every index, of mean 2 j / J - 1.
+        """A release for every index, with mean 2 j / J - 1.
 
         Parameters
         ----------
         index : ndarray of shape (n,), uint64
             In [0, J].
         bits : bit generator
-            Source of 64-bit words (``random_raw``).
+            Supplies 64-bit words (``random_raw``).
 
         Returns
         -------
         released : ndarray of shape (n,), float64
         """
         released = np.empty(index.size)
-        piecewise = _below(bits, _UNIT, index.size) < self.mixture
+        piecewise = _uniform_below(bits, _UNIT, index.size) < self.mixture
         position = self._position(index[piecewise], bits)
         beta = self.focus / _UNIT
         mean = ((1 - beta) * (self.n_positions - 1) + beta * (self.window - 1)) / 2
@@ -134,36 +135,38 @@ class HybridDistribution:
     def _position(
         self, index: NDArray[np.uint64], bits: np.random.BitGenerator
     ) -> NDArray[np.uint64]:
+        """Positions of the Piecewise mechanism."""
         position = np.empty(index.size, dtype=np.uint64)
-        inside = _below(bits, _UNIT, index.size) < self.focus
+        inside = _uniform_below(bits, _UNIT, index.size) < self.focus
         n_inside = int(np.count_nonzero(inside))
-        position[inside] = index[inside] + _below(bits, self.window, n_inside)
-        anywhere = _below(bits, self.n_positions, index.size - n_inside)
-        position[~inside] = anywhere
+        position[inside] = index[inside] + _uniform_below(bits, self.window, n_inside)
+        n_anywhere = index.size - n_inside
+        position[~inside] = _uniform_below(bits, self.n_positions, n_anywhere)
         return position
 
     def _bit(
         self, index: NDArray[np.uint64], bits: np.random.BitGenerator
     ) -> NDArray[np.bool_]:
-        honest = _below(bits, _UNIT, index.size) < self.honesty
+        """Bits of the two-point mechanism."""
+        honest = _uniform_below(bits, _UNIT, index.size) < self.honesty
         threshold = np.where(honest, index * np.uint64(2), np.uint64(self.n_steps))
-        return _below(bits, 2 * self.n_steps, index.size) < threshold
+        return _uniform_below(bits, 2 * self.n_steps, index.size) < threshold
 
 
 def hybrid_distribution(epsilon: float, n_steps: int = _N_STEPS) -> HybridDistribution:
-    """Law for one value under pure `epsilon`, as close to it as integers come.
+    """The hybrid distribution for one value, as close to `epsilon` as integers allow.
 
     Parameters
     ----------
     epsilon : float
-        Positive; above 40, it is taken as 40.
+        Positive; values above 40 are replaced by 40.
     n_steps : int, default=2**40
         Number of steps from one end of the range to the other.
 
     Returns
     -------
-    law : HybridDistribution
-        Its ``epsilon`` is at most the one asked for.
+    distribution : HybridDistribution
+        Its own ``epsilon`` is at most `epsilon`.
 
     Raises
     ------
@@ -171,16 +174,18 @@ def hybrid_distribution(epsilon: float, n_steps: int = _N_STEPS) -> HybridDistri
         If `epsilon` is not positive, or too small to be represented.
     """
     if not epsilon > 0:
-        raise ValueError(f"The hybrid mechanism needs epsilon > 0, got {epsilon!r}.")
+        raise ValueError(f"epsilon must be positive, got {epsilon!r}.")
     epsilon = min(float(epsilon), LARGEST_EPSILON)
-    # Below e^epsilon: exp is rounded to the nearest, whatever the context says.
+    # Just below e^epsilon: Decimal rounds exp to the nearest, whatever the context.
     power = Fraction(_DECIMALS.next_minus(_DECIMALS.exp(Decimal(epsilon))))
     window = max(1, round(n_steps * math.exp(-epsilon / 2)))
     odds = (power - 1) * Fraction(window, n_steps + window)
     focus = math.floor(_UNIT * odds / (1 + odds))
     honesty = math.floor(_UNIT * (power - 1) / (power + 1))
     if min(focus, honesty) < 1:
-        raise ValueError(f"epsilon = {epsilon} is too small to be represented.")
+        raise ValueError(
+            f"epsilon = {epsilon} is too small to be represented. Increase it."
+        )
     mixture = 0.0 if epsilon <= HYBRID_FROM else -math.expm1(-epsilon / 2)
     return HybridDistribution(n_steps, window, round(mixture * _UNIT), focus, honesty)
 
@@ -193,14 +198,14 @@ def subsets(
     Parameters
     ----------
     bits : bit generator
-        Source of 64-bit words (``random_raw``).
+        Supplies 64-bit words (``random_raw``).
     n_rows, n_entries, size : int
         1 <= size <= n_entries.
 
     Returns
     -------
     chosen : ndarray of shape (n_rows, size), int64
-        In no particular order.
+        The elements of every subset, in no particular order.
     """
     if size == n_entries:
         return np.broadcast_to(np.arange(n_entries), (n_rows, n_entries))
@@ -210,7 +215,8 @@ def subsets(
         words = bits.random_raw(open_rows.size * n_entries).reshape(-1, n_entries)
         order = np.argpartition(words, (size - 1, size), axis=1)[:, : size + 1]
         chosen[open_rows] = order[:, :size]
-        # A row in which a word of the subset occurs outside of it is drawn again.
+        # The smallest words are the subset. If its largest word ties with one outside,
+        # draw the row again.
         last = np.take_along_axis(words, order[:, size - 1 :], axis=1)
         open_rows = open_rows[last[:, 0] == last[:, 1]]
     return chosen

@@ -1,4 +1,4 @@
-"""Displays in the style of scikit-learn; matplotlib is imported when one is drawn."""
+"""Displays in the style of scikit-learn. matplotlib is imported when one is drawn."""
 
 from ._audit import AuditDisplay
 from ._expected_error import ExpectedErrorDisplay

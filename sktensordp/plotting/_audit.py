@@ -1,16 +1,15 @@
-"""What audits proved against what was claimed, as a picture."""
+"""Picture of the lower bounds that audits proved, beside the claims."""
 
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
-from ._style import new_axes, wrapped
+from ._style import new_axes, shade, wrapped
 
 __all__ = ["AuditDisplay"]
 
-_BOUND = "proved lower bound", {"facecolor": "0.95"}
-_VIOLATED = "above the claim", {"facecolor": "0.8", "hatch": "//"}
+_BOUND, _VIOLATED, _CLAIMED = "proved lower bound", "above the claim", "claimed"
 
 
 class AuditDisplay:
@@ -19,16 +18,16 @@ class AuditDisplay:
     Parameters
     ----------
     reports : dict of str to AuditReport
-        One row each, drawn from top to bottom.
+        One row per report, drawn from top to bottom.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
-        The figure of the axes.
+        Figure of the axes.
     bars_ : matplotlib BarContainer
-        The lower bounds.
+        Bars of the lower bounds.
 
     Examples
     --------
@@ -39,8 +38,9 @@ class AuditDisplay:
     >>> report = audit_mechanism(
     ...     lambda x, n: x + rng.laplace(scale=0.2, size=(n, 1)), [0.0], [1.0],
     ...     epsilon=1.0, n_trials=1000, batched=True)
-    >>> AuditDisplay({"a fifth of the noise": report}).plot().ax_.get_xlabel()
-    'epsilon'
+    >>> display = AuditDisplay({"a fifth of the noise": report}).plot()
+    >>> bool(display.bars_[0].get_width() > 1.0)
+    True
     """
 
     def __init__(self, reports: Mapping[str, Any]) -> None:
@@ -55,11 +55,11 @@ class AuditDisplay:
         Parameters
         ----------
         estimator : estimator
-            What to audit.
+            Estimator to audit.
         *data
-            X and its neighbour, then the targets of both, where there are any.
+            X and its neighbour, then the targets of both, if any.
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
         **options
             Passed to ``audit_estimator``.
 
@@ -84,12 +84,12 @@ class AuditDisplay:
         return cls({type(estimator).__name__: report}).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
+        """Draw the claims and the lower bounds.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -113,25 +113,29 @@ class AuditDisplay:
             ax = new_axes(figsize=(6.4, 1.2 + 0.4 * len(rows)))
         self.ax_, self.figure_ = ax, ax.figure
         self.bars_ = ax.barh(
-            rows, [r.epsilon_lower for r in reports], edgecolor="black", height=0.6
-        )
-        named: dict[str, Any] = {}
+            rows, [r.epsilon_lower for r in reports], edgecolor=shade(ax, 1.0),
+            height=0.6,
+        )  # fmt: skip
+        handles: dict[str, Any] = {}
         for bar, report in zip(self.bars_, reports, strict=True):
-            text, style = _VIOLATED if report.violated else _BOUND
-            bar.set(**style)
-            named.setdefault(text, bar)
+            if report.violated:
+                bar.set(facecolor=shade(ax, 0.2), hatch="//")
+            else:
+                bar.set(facecolor=shade(ax, 0.05))
+            handles.setdefault(_VIOLATED if report.violated else _BOUND, bar)
         claims = [(r.claimed, row) for row, r in zip(rows, reports, strict=True)]
         claims = [(c, row) for c, row in claims if c is not None and np.isfinite(c)]
         if claims:
-            (named["claimed"],) = ax.plot(
-                *zip(*claims, strict=True), "k|", markersize=18, mew=3
-            )
+            (handles[_CLAIMED],) = ax.plot(
+                *zip(*claims, strict=True), linestyle="none", marker="|",
+                color=shade(ax, 1.0), markersize=18, mew=3,
+            )  # fmt: skip
         ax.set_yticks(rows, labels=[wrapped(label) for label in self.reports])
         ax.invert_yaxis()
         ax.set_xlim(left=0)
         ax.set_xlabel("epsilon")
         ax.legend(
-            named.values(), named.keys(), loc="lower right", bbox_to_anchor=(1, 1),
-            ncols=len(named), frameon=False,
+            handles.values(), handles.keys(), loc="lower right", bbox_to_anchor=(1, 1),
+            ncols=len(handles), frameon=False,
         )  # fmt: skip
         return self

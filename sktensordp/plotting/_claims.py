@@ -1,4 +1,4 @@
-"""What is claimed and what holds: the guarantees behind a curve over epsilon."""
+"""Guarantees behind the curves over epsilon: whether a claimed epsilon is true."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,26 +14,27 @@ from ..privacy._searches import Context
 
 __all__ = [
     "check_labels",
-    "differences",
+    "difference_notes",
     "guarantee_of_candidate",
     "guarantee_of_fits",
     "legend_text",
     "true_epsilons",
 ]
 
-# As many epsilons as a legend lists; of more, the ends.
+# A legend lists at most this many epsilons; of more, only the range.
 _MOST_LISTED = 6
 
 
 def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | None:
-    """What one fit of a candidate reveals; None if that cannot be seen.
+    """Guarantee of one fit of a candidate; None if it is not known.
 
     Parameters
     ----------
     search : GridSearchCV or RandomizedSearchCV
-        Fitted; what depends on the shape of the data is known if it was refitted.
+        Fitted. A guarantee that depends on the shape of the data is known only after a
+        refit.
     params : dict
-        Of the candidate.
+        Parameters of the candidate.
 
     Returns
     -------
@@ -42,20 +43,21 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
     from sklearn.base import clone
 
     candidate = clone(search.estimator).set_params(**clone(params, safe=False))
-    like = getattr(search, "best_estimator_", None)
-    releases = collect(candidate, Context(planned=True, like=like, fixed=True)).releases
+    fitted = getattr(search, "best_estimator_", None)
+    context = Context(planned=True, like=fitted, fixed=True)
+    releases = collect(candidate, context).releases
     planned = [r.guarantee for r in releases for _ in range(r.in_fit)]
-    found = [guarantee for guarantee in planned if guarantee is not None]
-    if not found or len(found) < len(planned):
+    guarantees = [guarantee for guarantee in planned if guarantee is not None]
+    if not guarantees or len(guarantees) < len(planned):
         return None
     try:
-        return found[0] if len(found) == 1 else compose(*found)
-    except ValueError:  # They are about different units.
+        return guarantees[0] if len(guarantees) == 1 else compose(*guarantees)
+    except ValueError:  # They protect different units.
         return None
 
 
 def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
-    """The weakest of the guarantees of fits; None if one of them gives none.
+    """The weakest guarantee of several fits; None if any fit gives none.
 
     Parameters
     ----------
@@ -67,23 +69,23 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     guarantee : PrivacyGuarantee or None
     """
     try:
-        found = [privacy_of(one).guarantee for one in fits]
+        guarantees = [privacy_of(fit).guarantee for fit in fits]
     except (TypeError, ValueError):
         return None
-    return max(found, key=lambda guarantee: guarantee.epsilon)
+    return max(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
 def true_epsilons(
     epsilons: ArrayLike, guarantees: Sequence[PrivacyGuarantee | None]
 ) -> NDArray[np.float64] | None:
-    """The epsilons that hold, NaN where not known; None where those drawn do hold.
+    """True epsilons of a curve, NaN where unknown; None if all drawn epsilons are true.
 
     Parameters
     ----------
     epsilons : array-like of shape (n_epsilons,)
-        Where the curve is drawn.
+        Epsilons at which the curve is drawn.
     guarantees : list of PrivacyGuarantee or None
-        What is known there.
+        Guarantees at these epsilons; None where unknown.
 
     Returns
     -------
@@ -91,86 +93,92 @@ def true_epsilons(
     """
     truths = [np.nan if g is None else g.epsilon for g in guarantees]
     drawn = np.asarray(epsilons, dtype=float).tolist()
-    return None if all(map(_holds, drawn, guarantees)) else np.array(truths)
+    return None if all(map(_is_true, drawn, guarantees)) else np.array(truths)
 
 
-def _holds(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
-    """Whether what is drawn at an epsilon is at that epsilon."""
+def _is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
+    """Whether the guarantee has the epsilon at which it is drawn."""
     if guarantee is None:
         return False
     if guarantee.claimed is not None:
         return math.isclose(guarantee.epsilon, epsilon, rel_tol=1e-3)
-    # Less than was asked for is no other guarantee. Where a unit is protected, a plan
-    # is for any number of sums, and so a little above what any fit keeps.
+    # A fit may keep less than the epsilon requested. For a unit, the guarantee is
+    # planned for any number of sums, which gives a little more than any fit keeps.
     slack = 0.02 + 1e-3 * epsilon if isinstance(guarantee.unit, int) else 0.0
     return guarantee.epsilon <= epsilon * (1 + 1e-6) + slack
 
 
-def differences(
+def difference_notes(
     guarantees: Mapping[str, Sequence[PrivacyGuarantee | None]],
     *,
     at_delta: bool = True,
 ) -> dict[str, str]:
-    """In what other than epsilon the guarantees of curves differ, in words by label.
+    """How the guarantees of curves differ, besides epsilon: a note by label.
 
     Parameters
     ----------
     guarantees : dict of str to list of PrivacyGuarantee or None
     at_delta : bool, default=True
-        Whether the delta at which epsilon is stated is such a difference.
+        Whether to mention the delta at which epsilon is stated.
 
     Returns
     -------
     notes : dict of str to str
+        Labels without a difference are left out.
     """
-    words = {
-        label: _words(known)[: 2 + at_delta]
-        for label, those in guarantees.items()
-        if (known := [one for one in those if one is not None])
+    descriptions = {
+        label: _unit_relation_delta(known)[: 2 + at_delta]
+        for label, of_curve in guarantees.items()
+        if (known := [guarantee for guarantee in of_curve if guarantee is not None])
     }
-    kinds = list(zip(*words.values(), strict=True))
-    differ = [k for k, kind in enumerate(kinds) if len(set(kind)) > 1]
-    if 0 in differ:  # Units say enough.
+    columns = list(zip(*descriptions.values(), strict=True))
+    differ = [k for k, column in enumerate(columns) if len(set(column)) > 1]
+    if 0 in differ:  # Different units make the relation superfluous.
         differ = [k for k in differ if k != 1]
-    found = {
-        # A searched parameter is in the label already.
-        label: ", ".join(those[k] for k in differ if those[k] not in label)
-        for label, those in words.items()
+    notes = {
+        # The label may name a searched parameter already.
+        label: ", ".join(words[k] for k in differ if words[k] not in label)
+        for label, words in descriptions.items()
     }
-    return {label: note for label, note in found.items() if note}
+    return {label: note for label, note in notes.items() if note}
 
 
-def _words(known: Sequence[PrivacyGuarantee]) -> tuple[str, str, str]:
-    """Unit, relation and delta of guarantees."""
-    one = known[0]
-    of_mode = isinstance(one.unit, int)
-    unit = f"one index of mode {one.unit}" if of_mode else f"one {one.unit}"
-    # Where nothing holds, the delta of the claim.
-    pairs = [g.claimed if g.claimed and not g.protects else (0, g.delta) for g in known]
-    return unit, one.relation, f"delta = {shown(max(delta for _, delta in pairs))}"
+def _unit_relation_delta(
+    guarantees: Sequence[PrivacyGuarantee],
+) -> tuple[str, str, str]:
+    """Unit, relation and largest delta of the guarantees of one curve, in words."""
+    first = guarantees[0]
+    of_mode = isinstance(first.unit, int)
+    unit = f"one index of mode {first.unit}" if of_mode else f"one {first.unit}"
+    # A guarantee that protects nothing is listed with the delta of its claim.
+    deltas = [
+        g.claimed[1] if g.claimed and not g.protects else g.delta for g in guarantees
+    ]
+    return unit, first.relation, f"delta = {shown(max(deltas))}"
 
 
-def check_labels(given: Mapping[str, ArrayLike], sizes: Mapping[str, int]) -> None:
-    """Refuse true epsilons that are not those of a curve.
+def check_labels(truths: Mapping[str, ArrayLike], sizes: Mapping[str, int]) -> None:
+    """Refuse true epsilons that do not match the curves.
 
     Parameters
     ----------
-    given : dict of str to array-like
+    truths : dict of str to array-like
+        True epsilons by label.
     sizes : dict of str to int
         Numbers of points of the curves.
 
     Raises
     ------
     ValueError
-        If a label is not one of a curve, or the numbers differ.
+        If a label is not that of a curve, or the numbers differ.
     """
-    for label, truths in given.items():
+    for label, epsilons in truths.items():
         if label not in sizes:
             raise ValueError(
-                f"true_epsilons has {label!r}, which is none of the curves: "
+                f"true_epsilons has the label {label!r}, but the curves are "
                 f"{list(sizes)}."
             )
-        if len(np.atleast_1d(truths)) != sizes[label]:
+        if len(np.atleast_1d(epsilons)) != sizes[label]:
             raise ValueError(
                 f"true_epsilons of {label!r} must hold one number for each of its "
                 f"{sizes[label]} points."
@@ -180,15 +188,16 @@ def check_labels(given: Mapping[str, ArrayLike], sizes: Mapping[str, int]) -> No
 def legend_text(
     label: str, notes: Mapping[str, str], truths: Mapping[str, ArrayLike]
 ) -> str:
-    """Text of a curve in the legend, with what is true of it.
+    """Legend text of a curve, with its true epsilons if it is drawn at a claim.
 
     Parameters
     ----------
     label : str
+        Label of the curve.
     notes : dict of str to str
-        What else is said of curves.
+        Additional text by label.
     truths : dict of str to array-like
-        The epsilons that hold for those drawn at a claim.
+        True epsilons of the curves that are drawn at a claim.
 
     Returns
     -------
@@ -199,7 +208,7 @@ def legend_text(
         return text
     values = np.asarray(truths[label], dtype=float)
     if np.isnan(values).any():
-        return f"{text}: epsilon as asked for, what holds is not known"
+        return f"{text}: requested epsilon, the true one is not known"
     if np.isinf(values).all():
         return f"{text}: claimed, no finite epsilon holds"
     listed = ", ".join(map(_number, values))
@@ -209,5 +218,5 @@ def legend_text(
 
 
 def _number(epsilon: float) -> str:
-    """An epsilon in words that are no less than it."""
+    """An epsilon as text, rounded up."""
     return f"{math.ceil(epsilon):,}" if 1e3 < epsilon < 1e7 else shown(epsilon)

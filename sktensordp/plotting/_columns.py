@@ -1,6 +1,7 @@
-"""What the columns of a fitted completion's factors are, by name."""
+"""Names of the columns in the factors of a fitted completion, and what they mean."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,14 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["by_name", "chosen", "column_names"]
+__all__ = ["choose_components", "column_names", "components_by_name", "meaning_of"]
 
-# By default, so many terms or columns beside the biases.
+# Number of terms or columns that are drawn by default, besides the biases.
 _MOST_COMPONENTS = 4
+_MEANINGS = {
+    "bias": "added to the prediction",
+    "term": "product over the modes",
+    "column": "combined by the core",
+    "feature": "weight × public feature",
+}
+
+
+def meaning_of(name: str) -> str | None:
+    """How the predictions use a component such as "term 0"; None for other names."""
+    kind = re.fullmatch(r"(bias)|(term|column|feature) \d+", name)
+    return None if kind is None else _MEANINGS[kind[1] or kind[2]]
 
 
 def column_names(model: Any) -> list[list[str | None]]:
-    """Names of the columns of all factors of a completion, as `factors_` has them.
+    """Names of the columns of all factors of a completion, in the order of `factors_`.
 
     Parameters
     ----------
@@ -25,95 +38,100 @@ def column_names(model: Any) -> list[list[str | None]]:
     Returns
     -------
     names : list of list of str or None
-        One list a mode: "bias", "term 0" of a CP or "column 0" of a Tucker, and
-        "feature 0", or None for a column of ones that the model holds.
+        One list per mode. A name is "bias", "term 0" and so on for a CP, "column 0"
+        and so on for a Tucker, or "feature 0" and so on; None for a column that is
+        fixed at one.
     """
     answering = model._fitted.answering
     inner = getattr(answering, "inner", answering)
     if hasattr(inner, "columns"):
-        found = _of_tucker(inner.columns)
+        names = _tucker_names(inner.columns)
     else:
-        found = _of_cp(inner.fixed)
+        names = _cp_names(inner.fixed)
         if hasattr(model.decomposition_, "core"):
-            # A CP in the form of a Tucker: one column of ones stands for all of them.
-            found = [
-                [None, *np.array(own)[np.any(factor != 1, axis=0)].tolist()]
-                for own, factor in zip(found, inner.factors, strict=True)
+            # A CP stored as a Tucker has a single column of ones in place of several.
+            names = [
+                [None, *np.array(of_mode)[np.any(factor != 1, axis=0)].tolist()]
+                for of_mode, factor in zip(names, inner.factors, strict=True)
             ]
-    # A model of units has their mode first.
+    # A model that protects a unit has the mode of that unit first.
     unit = getattr(answering, "unit", 0)
-    found.insert(unit, found.pop(0))
-    return found
+    names.insert(unit, names.pop(0))
+    return names
 
 
-def _of_cp(fixed: NDArray[np.bool_]) -> list[list[str | None]]:
-    """From the columns that are held at one or at features, by mode and column."""
+def _cp_names(fixed: NDArray[np.bool_]) -> list[list[str | None]]:
+    """Names from the columns that are fixed at one or at features, by mode."""
     n_modes, n_columns = fixed.shape
     has_biases = np.array_equal(fixed[:, :n_modes], ~np.eye(n_modes, dtype=bool))
     n_biases = n_modes if has_biases else 0
     terms = np.flatnonzero(~fixed.any(axis=0))
-    first = n_biases + len(terms)
+    first_feature = n_biases + len(terms)
 
     def name(mode: int, column: int) -> str | None:
         if column < n_biases:
             return "bias" if column == mode else None
-        if column < first:
+        if column < first_feature:
             return f"term {column - n_biases}"
-        return f"feature {column - first}" if mode < 2 else None
+        return f"feature {column - first_feature}" if mode < 2 else None
 
     return [[name(mode, j) for j in range(n_columns)] for mode in range(n_modes)]
 
 
-def _of_tucker(columns: Any) -> list[list[str | None]]:
-    found = []
+def _tucker_names(columns: Any) -> list[list[str | None]]:
+    names = []
     for mode, (size, rank) in enumerate(zip(columns.sizes, columns.ranks, strict=True)):
-        own: list[str | None] = [None] * size
+        of_mode: list[str | None] = [None] * size
         if columns.biases:
-            own[1] = "bias"
-        own[columns.factors(mode)] = [f"column {j}" for j in range(rank)]
+            of_mode[1] = "bias"
+        of_mode[columns.factors(mode)] = [f"column {j}" for j in range(rank)]
         n_features = columns.features(mode).stop - columns.features(mode).start
-        own[columns.features(mode)] = [f"feature {j}" for j in range(n_features)]
-        found.append(own)
-    return found
+        of_mode[columns.features(mode)] = [f"feature {j}" for j in range(n_features)]
+        names.append(of_mode)
+    return names
 
 
-def by_name(
+def components_by_name(
     factors: Sequence[Any], names: Sequence[Sequence[str | None]]
 ) -> dict[str, list[Any]]:
-    """The columns of every mode by name.
+    """Components by name: for each name, its column in every mode.
 
     Parameters
     ----------
     factors : list of ndarray of shape (n_indices, n_columns) or None
-        None where a factor is not released.
+        None for a factor that is not released.
     names : list of list of str or None
-        One list a mode, of all columns.
+        Names of all columns, one list per mode.
 
     Returns
     -------
-    found : dict of str to list of ndarray or None
+    components : dict of str to list of ndarray or None
+        None for a mode without such a column, or whose factor is not released.
     """
-    found: dict[str, list[Any]] = {}
-    for mode, (factor, own) in enumerate(zip(factors, names, strict=True)):
-        for j, name in enumerate(own):
+    components: dict[str, list[Any]] = {}
+    for mode, (factor, of_mode) in enumerate(zip(factors, names, strict=True)):
+        for j, name in enumerate(of_mode):
             if name is not None:
-                columns = found.setdefault(name, [None] * len(factors))
+                columns = components.setdefault(name, [None] * len(factors))
                 columns[mode] = None if factor is None else factor[:, j]
-    return found
+    return components
 
 
-def chosen(
-    found: dict[str, list[Any]], wanted: Iterable[str] | None, weights: Any = None
+def choose_components(
+    components: dict[str, list[Any]],
+    names: Iterable[str] | None,
+    weights: Any = None,
 ) -> dict[str, list[Any]]:
-    """Components by name, or those that are drawn by default.
+    """Components with the given names, or those that are drawn by default.
 
     Parameters
     ----------
-    found : dict of str to list of ndarray or None
-    wanted : iterable of str or None
-        None for the biases and a few others, terms by their strength.
+    components : dict of str to list of ndarray or None
+        All components.
+    names : iterable of str or None
+        None for the biases and a few others, the strongest terms first.
     weights : array-like, default=None
-        Of the terms, where their columns do not have them.
+        Weights of the terms, unless their columns include them.
 
     Returns
     -------
@@ -122,26 +140,31 @@ def chosen(
     Raises
     ------
     ValueError
-        If there is no such component.
+        If there is no component of some name.
     """
-    if wanted is None:
-        kinds: dict[str, list[str]] = defaultdict(list)
-        for name in found:
-            kinds[name.split()[0]].append(name)
+    if names is None:
+        names_by_kind: dict[str, list[str]] = defaultdict(list)
+        for name in components:
+            names_by_kind[name.split()[0]].append(name)
         if weights is None:
-            weights = np.ones(len(kinds["term"]))
+            weights = np.ones(len(names_by_kind["term"]))
         strengths = {
-            name: abs(weight) * math.prod(map(np.linalg.norm, _released(found[name])))
-            for name, weight in zip(kinds["term"], weights, strict=True)
+            name: abs(weight) * _product_of_norms(components[name])
+            for name, weight in zip(names_by_kind["term"], weights, strict=True)
         }
         terms = sorted(strengths, key=lambda name: -strengths[name])
-        others = terms or kinds["column"] or kinds["feature"]
-        wanted = [*kinds["bias"], *others[:_MOST_COMPONENTS]]
-    wanted = list(wanted)
-    if unknown := [name for name in wanted if name not in found]:
-        raise ValueError(f"There is no {unknown[0]!r}; there are {list(found)}.")
-    return {name: found[name] for name in wanted}
+        others = terms or names_by_kind["column"] or names_by_kind["feature"]
+        names = [*names_by_kind["bias"], *others[:_MOST_COMPONENTS]]
+    names = list(names)
+    if unknown := [name for name in names if name not in components]:
+        raise ValueError(
+            f"There is no component {unknown[0]!r}. The components are "
+            f"{list(components)}."
+        )
+    return {name: components[name] for name in names}
 
 
-def _released(columns: Iterable[Any]) -> list[Any]:
-    return [column for column in columns if column is not None]
+def _product_of_norms(columns: Iterable[Any]) -> float:
+    """Product of the norms of the released columns."""
+    released = [column for column in columns if column is not None]
+    return math.prod(float(np.linalg.norm(column)) for column in released)

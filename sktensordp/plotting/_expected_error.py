@@ -1,4 +1,4 @@
-"""The error to expect over epsilon, as a picture."""
+"""Picture of the expected error over epsilon."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
-from ._claims import check_labels, differences, legend_text, true_epsilons
+from ._claims import check_labels, difference_notes, legend_text, true_epsilons
 from ._curves import CurvesDisplay
-from ._style import CLAIMED, REFERENCE_STYLES, wrapped
+from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
 
 __all__ = ["ExpectedErrorDisplay"]
 
@@ -18,44 +18,44 @@ _ROUNDING = 1e-12
 
 
 class ExpectedErrorDisplay(CurvesDisplay):
-    """Expected errors over epsilon, one curve an estimator, and what a target asks for.
+    """Expected errors over epsilon, one curve per estimator, and epsilons for a target.
 
-    A curve whose epsilons are claims, and not what is true, is drawn apart, as by
-    `PrivacyUtilityDisplay`.
+    A curve at claimed epsilons that are not true is drawn thin, dotted and grey with
+    hollow markers, as by `PrivacyUtilityDisplay`.
 
     Parameters
     ----------
     curves : dict of str to ExpectedError
-        By label, all of one kind of error. What is expected at infinite epsilon is
-        drawn as a horizontal line.
+        Curves by label, all of one kind of error. The expected error at infinite
+        epsilon is drawn as a horizontal line.
     target : float, default=None
-        The error that is wanted, drawn as a horizontal line.
+        Target for the error, drawn as a horizontal line.
     needed : dict of str to float, default=None
-        By label, the epsilon at which a curve meets the target; not there for curves
-        that do not.
+        By label, the epsilon at which a curve meets the target. Leave out curves that
+        do not meet it.
     true_epsilons : dict of str to array-like, default=None
         As for `PrivacyUtilityDisplay`: one for every epsilon of a curve.
     notes : dict of str to str, default=None
-        What else the legend says of curves, by label.
+        Additional text in the legend, by label.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
-        The figure of the axes.
+        Figure of the axes.
     lines_ : list of matplotlib Line2D
-        One a curve.
+        One per curve.
 
     Raises
     ------
     ValueError
-        If there is no curve, or the curves are of different kinds of error, or if
-        `true_epsilons` does not fit to them.
+        If there is no curve, if the curves are of different kinds of error, or if
+        `true_epsilons` does not match them.
 
     See Also
     --------
-    PrivacyUtilityDisplay : What was reached, over epsilon.
+    PrivacyUtilityDisplay : Measured scores over epsilon.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class ExpectedErrorDisplay(CurvesDisplay):
     ) -> None:
         if len({curve.what for curve in curves.values()}) != 1:
             raise ValueError(
-                "Curves must be of one kind of error; draw others on axes of their own."
+                "Curves must show one kind of error; draw each kind on separate axes."
             )
         self.curves = curves
         self.target = target
@@ -102,24 +102,24 @@ class ExpectedErrorDisplay(CurvesDisplay):
         target: float | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw what is expected of estimators, before they are fitted.
+        """Draw the expected errors of estimators, before they are fitted.
 
-        What a fit would guarantee is planned too: a curve that is at a claim which is
-        not true, as with a published calibration, is drawn apart, and where curves
-        differ in what they protect, or in delta, the legend says so.
+        The guarantees of the fits are computed too. A curve at claimed epsilons that
+        are not true, as with a published calibration, is drawn thin, dotted and grey.
+        If curves differ in their unit, relation or delta, the legend says so.
 
         Parameters
         ----------
         estimator : estimator or dict of str to estimator
-            As for ``expected_error``; several of one kind by label.
+            As for ``expected_error``; several estimators of one kind by label.
         X, y : array-like
-            As for ``expected_error``, which says what of them is read.
+            As for ``expected_error``, which says what is read of them.
         epsilons : array-like of shape (n_epsilons,)
             Positive; infinity for a line without noise.
         target : float, default=None
-            The error that is wanted.
+            Target for the error.
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -149,31 +149,31 @@ class ExpectedErrorDisplay(CurvesDisplay):
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
         curves, needed, guarantees, truths = {}, {}, {}, {}
-        for label, one in estimator.items():
-            curves[label] = found = expected_error(one, X, y, epsilons=epsilons)
-            guarantees[label] = _planned(one, np.shape(X)[1:], found.epsilons)
-            true = true_epsilons(found.epsilons, guarantees[label])
+        for label, model in estimator.items():
+            curves[label] = curve = expected_error(model, X, y, epsilons=epsilons)
+            guarantees[label] = _fit_guarantees(model, np.shape(X)[1:], curve.epsilons)
+            true = true_epsilons(curve.epsilons, guarantees[label])
             if true is not None:
                 truths[label] = true
             if target is None:
                 continue
-            # Where the curve meets it, if it does so among the epsilons asked for.
-            finite = np.isfinite(found.epsilons)
-            reached = found.errors[finite] <= target
+            # Only if the curve meets the target within the range of `epsilons`.
+            finite = np.isfinite(curve.epsilons)
+            reached = curve.errors[finite] <= target
             if reached.any() and not reached.all():
-                needed[label] = epsilon_needed(one, X, y, error=target)
+                needed[label] = epsilon_needed(model, X, y, error=target)
         return cls(
             curves, target=target, needed=needed, true_epsilons=truths,
-            notes=differences(guarantees),
+            notes=difference_notes(guarantees),
         ).plot(ax=ax)  # fmt: skip
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
+        """Draw the curves and the target.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -197,7 +197,9 @@ class ExpectedErrorDisplay(CurvesDisplay):
         self._draw_target()
         self._label_epsilons([curve.epsilons for curve in self.curves.values()])
         self._label_errors()
-        title = None if self.target is None else f"epsilon for {self.target:g}"
+        title = None
+        if self.target is not None:
+            title = f"epsilon for an error of {self.target:g}"
         self._draw_legend(self.lines_, title=title)
         return self
 
@@ -205,22 +207,23 @@ class ExpectedErrorDisplay(CurvesDisplay):
         curve = self.curves[label]
         points = np.stack([curve.epsilons, curve.errors])
         points = points[:, np.isfinite(curve.epsilons)]
-        text, own = self._described(label, points), np.ones(points.shape[1], bool)
+        text, has_marker = self._text(label, points), np.ones(points.shape[1], bool)
         if self.target is not None and label in self.needed:
-            # The line goes through the mark, where it has no marker of its own.
+            # The line passes through the target, which gets a circle and no marker.
             points = np.column_stack([points, (self.needed[label], self.target)])
-            own = np.append(own, False)
+            has_marker = np.append(has_marker, False)
         order = np.argsort(points[0])
-        style = CLAIMED if label in self.true_epsilons else {"linestyle": line}
-        (drawn,) = self.ax_.plot(
+        is_claim = label in self.true_epsilons
+        style = claimed_style(self.ax_) if is_claim else {"linestyle": line}
+        (curve_line,) = self.ax_.plot(
             *points[:, order], marker=marker, markersize=4, label=wrapped(text),
-            markevery=np.flatnonzero(own[order]).tolist(), **style,
+            markevery=np.flatnonzero(has_marker[order]).tolist(), **style,
         )  # fmt: skip
-        self._draw_without_noise(curve, drawn)
-        return drawn
+        self._draw_without_noise(curve, curve_line)
+        return curve_line
 
-    def _described(self, label: str, points: NDArray[np.float64]) -> str:
-        """Text of a curve in the legend, with the epsilon for the target."""
+    def _text(self, label: str, points: NDArray[np.float64]) -> str:
+        """Legend text of a curve, with the epsilon for the target."""
         truths = {}
         if label in self.true_epsilons:
             epsilons = self.curves[label].epsilons
@@ -238,22 +241,25 @@ class ExpectedErrorDisplay(CurvesDisplay):
     def _draw_target(self) -> None:
         if self.target is None:
             return
-        ax, grey = self.ax_, {"color": "0.35"}
+        ax, grey = self.ax_, {"color": shade(self.ax_, 0.65)}
         ax.axhline(self.target, linestyle=REFERENCE_STYLES[1], linewidth=1.2, **grey)
         for epsilon in self.needed.values():
             ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, **grey)
-            ax.plot(epsilon, self.target, "ko", fillstyle="none", markersize=9)
+            ax.plot(
+                epsilon, self.target, linestyle="none", marker="o", fillstyle="none",
+                color=shade(ax, 1.0), markersize=9,
+            )  # fmt: skip
 
-    def _draw_without_noise(self, curve: Any, drawn: Any) -> None:
+    def _draw_without_noise(self, curve: Any, line: Any) -> None:
         errors = curve.errors[np.isinf(curve.epsilons)]
-        # Of mechanisms it is zero, and of some encoders the rounding of a zero, which
-        # has no place on a logarithmic axis.
+        # The error of a mechanism is zero, and that of some encoders a rounded zero,
+        # neither of which a logarithmic axis can show.
         if errors.size and errors[0] > _ROUNDING * curve.errors.max():
-            style = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
+            style = {"color": line.get_color(), "linestyle": line.get_linestyle()}
             self.ax_.axhline(errors[0], linewidth=0.7, **style)
 
     def _label_errors(self) -> None:
-        """Name the errors; plain numbers where they span less than a decade."""
+        """Label the errors, with plain numbers if they span less than a decade."""
         from matplotlib.ticker import AutoLocator, NullLocator, ScalarFormatter
 
         ax = self.ax_
@@ -262,22 +268,22 @@ class ExpectedErrorDisplay(CurvesDisplay):
             ax.yaxis.set_major_locator(AutoLocator())
             ax.yaxis.set_major_formatter(ScalarFormatter())
             ax.yaxis.set_minor_locator(NullLocator())
-        ax.set_ylabel(next(iter(self.curves.values())).what)
+        ax.set_ylabel(wrapped(next(iter(self.curves.values())).what, AXIS_WIDTH))
 
 
-def _planned(
+def _fit_guarantees(
     estimator: Any, sample_shape: tuple[int, ...], epsilons: NDArray[np.float64]
 ) -> list[PrivacyGuarantee | None]:
-    """What a fit at each epsilon would guarantee; None where that is not known."""
+    """Guarantee of a fit at each epsilon; None where it is not known."""
     from sklearn.base import clone
 
     from ..model_selection._plan import fit_guarantee
 
-    found: list[PrivacyGuarantee | None] = []
+    guarantees: list[PrivacyGuarantee | None] = []
     for epsilon in epsilons.tolist():
-        one = clone(estimator).set_params(epsilon=epsilon)
+        model = clone(estimator).set_params(epsilon=epsilon)
         try:
-            found.append(fit_guarantee(one, sample_shape))
+            guarantees.append(fit_guarantee(model, sample_shape))
         except ValueError:
-            found.append(None)
-    return found
+            guarantees.append(None)
+    return guarantees

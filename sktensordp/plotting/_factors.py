@@ -1,4 +1,4 @@
-"""The factors of a completed tensor, as a picture."""
+"""Picture of the factors of a completed tensor."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,54 +7,66 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._columns import by_name, chosen, column_names
+from ._columns import (
+    choose_components,
+    column_names,
+    components_by_name,
+    meaning_of,
+)
+from ._style import shade, wrapped
 
 __all__ = ["FactorsDisplay"]
 
-# Larger modes have no bar for every index, nor a name below each.
+# A larger mode gets no bar for every index, or no name below every tick.
 _MOST_BARS = 24
 _MOST_TICKS = 12
-_LONGEST_NAME = 22
+# Characters in the name of an index, and in a line of a title.
+_LONGEST_NAME, _LONGEST_LINE = 22, 32
+# Inches of axes, and of the note about a mode that is not released.
 _WIDTH, _HEIGHT, _NOTE_HEIGHT = 2.8, 1.9, 0.3
 
 
 class FactorsDisplay:
-    """Columns of the factors of a tensor: a row of axes a mode, a column a component.
+    """Columns of the factors of a tensor: a row of axes per mode, a column per name.
 
-    A mode whose indices have an order, as bins of time have, is drawn as a line. Of
-    the others, one of up to 24 indices is drawn as bars, and a larger one sorted, with
-    the names of its highest indices above and of its lowest below.
+    A mode whose indices have an order, such as bins of time, is drawn as a line. Any
+    other mode is drawn as bars if it has up to 24 indices. If it has more, its values
+    are sorted, and the picture names the indices with the highest and lowest values.
+
+    The title of a column says how predictions use it: biases are added, a term is the
+    product of one value per mode, the columns of a Tucker are combined by its core,
+    and a feature is a public feature times a weight.
 
     Parameters
     ----------
     components : dict of str to list of (array-like of shape (n_indices,) or None)
-        By name, a column for every mode; None where there is none, or where it is not
-        released.
+        By name, one column per mode; None for a mode without such a column, or whose
+        factor is not released.
     modes : iterable of int, default=None
-        Those that are drawn, from top to bottom; by default, all.
+        Modes to draw, from top to bottom; all by default.
     labels : dict of int to sequence of str, default=None
-        By mode, names of its indices, which must be public; by default, their numbers.
+        By mode, names of its indices, which must be public; their numbers by default.
     ordered : iterable of int, default=()
         Modes whose indices have an order.
     private : iterable of int, default=()
-        Modes whose factors are not released: a note stands in their place.
+        Modes whose factors are not released; a note takes their place.
     mode_names : sequence of str, default=None
-        By default, "mode 0" and so on.
+        Names of all modes; "mode 0" and so on by default.
     n_labels : int, default=3
-        How many of the highest, and of the lowest, are named.
+        Number of indices to name at each end of sorted values.
 
     Attributes
     ----------
     axes_ : ndarray of shape (n_modes, n_components), matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
-        The figure of the axes.
+        Figure of the axes.
 
     Raises
     ------
     ValueError
-        If there is no component or mode, components differ in their number of modes,
-        or modes or labels are not those of the tensor.
+        If there is no component or no mode, if components differ in their number of
+        modes, or if modes or labels do not match the tensor.
 
     Examples
     --------
@@ -84,20 +96,23 @@ class FactorsDisplay:
         }
         numbers = {len(columns) for columns in self.components.values()}
         if len(numbers) != 1:
-            raise ValueError("Components must be given, all of the same modes.")
+            raise ValueError(
+                "components must hold at least one component, and each must have one "
+                "column per mode."
+            )
         (n_modes,) = numbers
-        self.modes = _checked(range(n_modes) if modes is None else modes, n_modes)
+        self.modes = _mode_numbers(range(n_modes) if modes is None else modes, n_modes)
         if not self.modes:
-            raise ValueError("There is no mode to draw.")
-        self.ordered = _checked(ordered, n_modes)
-        self.private = _checked(private, n_modes)
+            raise ValueError("modes must hold at least one mode.")
+        self.ordered = _mode_numbers(ordered, n_modes)
+        self.private = _mode_numbers(private, n_modes)
         if mode_names is None:
             mode_names = [f"mode {mode}" for mode in range(n_modes)]
         self.mode_names = list(mode_names)
         self.n_labels = n_labels
-        given = labels or {}
-        places = _checked(given, n_modes)
-        self.labels = dict(zip(places, map(list, given.values()), strict=True))
+        labels = labels or {}
+        labelled = _mode_numbers(labels, n_modes)
+        self.labels = dict(zip(labelled, map(list, labels.values()), strict=True))
         for mode, names in self.labels.items():
             columns = [columns[mode] for columns in self.components.values()]
             sizes = {len(column) for column in columns if column is not None}
@@ -121,32 +136,32 @@ class FactorsDisplay:
     ) -> Self:
         """Draw the factors of a fitted completion.
 
-        They are computed from what was released, so that the picture costs nothing.
-        Where `unit` is a mode, its factors are not released, and not drawn.
+        The factors are post-processing of the release, so the picture costs nothing.
+        If `unit` is a mode, its factors are not released and not drawn.
 
         Parameters
         ----------
         estimator : CPCompletion or TuckerCompletion
             Fitted.
         modes : iterable of int, default=None
-            By default, all, with a note in the place of one that is not released.
+            Modes to draw; all by default, with a note for a mode that is not released.
         components : iterable of str, default=None
-            Names: "bias" is the bias of every mode; "term 0" and so on are the terms of
-            a CP, and "column 0" and so on the columns of every mode of a Tucker, which
-            its core combines; "feature 0" and so on are features of the second mode's
-            rows, with the weights that the first mode's rows give to them. By default,
-            the biases and up to four terms, the strongest first, or columns; features
-            where there are neither.
+            Names of the columns to draw. "bias" is the bias of every mode. "term 0"
+            and so on are the terms of a CP. "column 0" and so on are the columns of
+            every mode of a Tucker, which its core combines. "feature 0" and so on are
+            features of the second mode's indices, with the weights of the first mode's
+            indices. The default is the biases and up to four terms, the strongest
+            first, or columns; or features if there are neither.
         labels : dict of int to sequence of str, default=None
-            By mode, names of its indices, which must be public; by default, their
-            numbers.
+            By mode, names of its indices, which must be public; their numbers by
+            default.
         ordered : iterable of int, default=None
             Modes whose indices have an order; `smooth_modes` by default.
         n_labels : int, default=3
-            How many of the highest, and of the lowest, are named.
+            Number of indices to name at each end of sorted values.
         ax : matplotlib Axes or array of Axes, default=None
-            Axes that make room for all, or one for every mode and component; a new
-            figure by default.
+            One Axes whose place is divided, or one Axes for every mode and component;
+            a new figure by default.
 
         Returns
         -------
@@ -157,8 +172,8 @@ class FactorsDisplay:
         TypeError
             If the estimator has no factors.
         ValueError
-            If a mode is not there or not released, a component is not there, or labels
-            are not those of a mode.
+            If a mode does not exist or is not released, if a component does not exist,
+            or if the labels do not match a mode.
 
         Examples
         --------
@@ -177,23 +192,23 @@ class FactorsDisplay:
         check_is_fitted(estimator)
         if not hasattr(estimator, "decomposition_"):
             raise TypeError(
-                f"{type(estimator).__name__} has no factors; pass a completion, or the "
-                f"step of a pipeline that is one."
+                f"{type(estimator).__name__} has no factors. Pass a completion; from a "
+                f"pipeline, pass its completion step."
             )
         factors, names = estimator.factors_, column_names(estimator)
         private = [mode for mode, factor in enumerate(factors) if factor is None]
         modes = None if modes is None else list(modes)
-        for mode in _checked(modes or (), len(factors)):
+        for mode in _mode_numbers(modes or (), len(factors)):
             if mode in private:
                 raise ValueError(
-                    f"The factors of mode {mode} are not released: everything of each "
-                    f"of its indices is protected."
+                    f"The factors of mode {mode} are not released, because each of its "
+                    f"indices is protected. Leave {mode} out of `modes`."
                 )
         if ordered is None:
             ordered = () if estimator.smooth_modes is None else estimator.smooth_modes
-        found = by_name(factors, names)
+        chosen = choose_components(components_by_name(factors, names), components)
         return cls(
-            chosen(found, components), modes=modes, labels=labels, ordered=ordered,
+            chosen, modes=modes, labels=labels, ordered=ordered,
             private=private, n_labels=n_labels,
             mode_names=getattr(estimator, "feature_names_in_", None),
         ).plot(ax=ax)  # fmt: skip
@@ -215,9 +230,10 @@ class FactorsDisplay:
         Parameters
         ----------
         decomposition : CPTensor or TuckerTensor
-            Its components are "term 0" and so on, or "column 0" and so on.
+            A decomposition of TensorLy. Its components are "term 0" and so on for a
+            CP, or "column 0" and so on for a Tucker.
         modes, components, labels, ordered, n_labels, ax
-            As in `from_estimator`; by default, no mode has an order.
+            As in `from_estimator`, but by default no mode has an order.
 
         Returns
         -------
@@ -243,21 +259,20 @@ class FactorsDisplay:
         is_tucker = hasattr(decomposition, "core")
         kind = "column" if is_tucker else "term"
         names = [[f"{kind} {j}" for j in range(f.shape[1])] for f in factors]
-        found = by_name(factors, names)
-        found = chosen(found, components, None if is_tucker else weights)
+        named = components_by_name(factors, names)
+        chosen = choose_components(named, components, None if is_tucker else weights)
         return cls(
-            found, modes=modes, labels=labels, ordered=ordered,
-            n_labels=n_labels,
-        ).plot(ax=ax)  # fmt: skip
+            chosen, modes=modes, labels=labels, ordered=ordered, n_labels=n_labels
+        ).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
+        """Draw the columns.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of Axes, default=None
-            Axes that make room for all, or one for every mode and component; a new
-            figure by default.
+            One Axes whose place is divided, or one Axes for every mode and component;
+            a new figure by default.
 
         Returns
         -------
@@ -266,7 +281,7 @@ class FactorsDisplay:
         Raises
         ------
         ValueError
-            If there are not as many axes as modes and components.
+            If the number of axes is not that of modes times components.
 
         Examples
         --------
@@ -280,7 +295,7 @@ class FactorsDisplay:
         self.axes_ = self._grid(ax)
         self.figure_ = self.axes_[0, 0].figure
         for axes, name in zip(self.axes_[0], self.components, strict=True):
-            axes.set_title(name, fontsize="medium")
+            axes.set_title(_title(name), fontsize="medium")
         for row, mode in zip(self.axes_, self.modes, strict=True):
             self._draw_mode(row, mode)
         return self
@@ -290,7 +305,10 @@ class FactorsDisplay:
         shape = len(self.modes), len(self.components)
         if ax is not None and np.size(ax) != 1:
             if np.size(ax) != shape[0] * shape[1]:
-                raise ValueError(f"There are {np.size(ax)} axes, not {shape}.")
+                raise ValueError(
+                    f"ax must hold one Axes for every mode and component, in shape "
+                    f"{shape}, got {np.size(ax)} Axes."
+                )
             return np.reshape(ax, shape)
         heights = [_NOTE_HEIGHT if m in self.private else _HEIGHT for m in self.modes]
         if ax is not None:
@@ -299,12 +317,17 @@ class FactorsDisplay:
                 return np.full(shape, ax)
             place = ax.get_subplotspec()
             if place is None:
-                raise ValueError("Axes that make room for others must be of a grid.")
+                raise ValueError(
+                    "A single `ax` must be part of a grid, as from plt.subplots, so "
+                    "that its place can be divided."
+                )
             ax.set_axis_off()
-            inside = place.subgridspec(
-                *shape, height_ratios=heights, hspace=0.6, wspace=0.3
-            )
-            return inside.subplots(squeeze=False)
+            # A constrained layout makes the room for titles and labels itself.
+            layout = ax.get_figure(root=True).get_layout_engine()
+            fixed = layout is None or layout.adjust_compatible
+            space = {"hspace": 0.9, "wspace": 0.3} if fixed else {}
+            grid = place.subgridspec(*shape, height_ratios=heights, **space)
+            return grid.subplots(squeeze=False)
         import matplotlib.pyplot as plt
 
         return plt.subplots(
@@ -319,10 +342,11 @@ class FactorsDisplay:
                 axes.set_axis_off()
             else:
                 self._draw_column(axes, mode, column)
-        name = self.mode_names[mode]
+        name = wrapped(str(self.mode_names[mode]), _LONGEST_NAME)
         if mode in self.private:
+            text = f"{name}: not released, because each of its indices is protected"
             row[0].text(
-                0.0, 0.5, f"{name}: not released, each of its indices is protected",
+                0.0, 0.5, text, color=shade(row[0], 1.0),
                 transform=row[0].transAxes, va="center", style="italic",
                 fontsize="small", in_layout=False,
             )  # fmt: skip
@@ -331,35 +355,50 @@ class FactorsDisplay:
 
     def _draw_column(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
         axes.tick_params(labelsize="small")
-        axes.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-        at, labels = np.arange(len(column)), self.labels.get(mode)
+        axes.axhline(0, color=shade(axes, 0.3), linewidth=0.8, zorder=0)
+        indices, labels = np.arange(len(column)), self.labels.get(mode)
+        name = _shortened(self.mode_names[mode])
         if mode in self.ordered:
-            axes.plot(at, column, color="0.15", linewidth=1.2)
+            axes.plot(indices, column, color=shade(axes, 0.85), linewidth=1.2)
         elif len(column) <= _MOST_BARS:
-            axes.bar(at, column, color="0.45", width=0.7)
+            axes.bar(indices, column, color=shade(axes, 0.55), width=0.7)
         else:
+            axes.set_xlabel(f"{len(column):,} indices of {name}, sorted", size="small")
             self._draw_sorted(axes, column, labels)
             return
+        axes.set_xlabel(f"index of {name}" if labels is None else name, size="small")
         if labels is None:
             axes.xaxis.get_major_locator().set_params(integer=True)
         else:
             most = _MOST_TICKS if mode in self.ordered else _MOST_BARS
-            shown = at[:: -(-len(at) // most)]
-            names = [_shortened(labels[k]) for k in shown]
-            size = "x-small" if len(shown) <= _MOST_TICKS else "xx-small"
-            axes.set_xticks(shown, labels=names, rotation=90, fontsize=size)
+            ticks = indices[:: -(-len(indices) // most)]
+            names = [_shortened(labels[k]) for k in ticks]
+            size = "x-small" if len(ticks) <= _MOST_TICKS else "xx-small"
+            axes.set_xticks(ticks, labels=names, rotation=90, fontsize=size)
 
     def _draw_sorted(
         self, axes: Any, column: NDArray[np.float64], labels: Sequence[str] | None
     ) -> None:
-        """All values in ascending order, the names of the ends in the free corners."""
+        """Draw the sorted values, with the names of both ends in the free corners."""
         order, n = np.argsort(column), self.n_labels
         names = [_shortened(k if labels is None else labels[k]) for k in order[::-1]]
-        axes.plot(np.arange(len(column)), column[order], color="0.15", linewidth=1.2)
-        axes.set_xlabel(f"{len(column):,} indices, sorted", fontsize="small")
-        style = {"transform": axes.transAxes, "fontsize": "x-small", "in_layout": False}
-        axes.text(0.05, 0.95, "\n".join(names[:n]), va="top", **style)
-        axes.text(0.95, 0.05, "\n".join(names[len(names) - n :]), ha="right", **style)
+        indices = np.arange(len(column))
+        axes.plot(indices, column[order], color=shade(axes, 0.85), linewidth=1.2)
+        if not n:
+            return
+        style = {
+            "transform": axes.transAxes, "fontsize": "x-small", "in_layout": False,
+            "color": shade(axes, 1.0),
+        }  # fmt: skip
+        highest, lowest = names[:n], names[len(names) - n :]
+        axes.text(0.05, 0.95, "\n".join(["highest:", *highest]), va="top", **style)
+        axes.text(0.95, 0.05, "\n".join(["lowest:", *lowest]), ha="right", **style)
+
+
+def _title(name: str) -> str:
+    """Name of a component, and how predictions use it if that is known."""
+    meaning = meaning_of(name)
+    return wrapped(name if meaning is None else f"{name}\n({meaning})", _LONGEST_LINE)
 
 
 def _shortened(name: object) -> str:
@@ -370,8 +409,8 @@ def _shortened(name: object) -> str:
     return f"{text[:half]}…{text[1 - half :]}"
 
 
-def _checked(modes: Iterable[int], n_modes: int) -> list[int]:
-    """Modes as they are counted from the first one."""
+def _mode_numbers(modes: Iterable[int], n_modes: int) -> list[int]:
+    """Modes counted from the first one; negative numbers count from the last."""
     numbers = [operator.index(mode) for mode in modes]
     for mode in numbers:
         if not -n_modes <= mode < n_modes:

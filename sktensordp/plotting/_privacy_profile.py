@@ -1,4 +1,4 @@
-"""The whole of a guarantee as a picture: delta over epsilon, or the trade-off curve."""
+"""Picture of a whole guarantee: delta over epsilon, or the trade-off curve."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,43 +8,44 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee, privacy_of
 from ..privacy._numbers import shown
-from ._claims import differences, legend_text
+from ._claims import difference_notes, legend_text
 from ._curves import CurvesDisplay
-from ._style import CLAIMED, wrapped
+from ._style import claimed_style, shade, wrapped
 
 __all__ = ["PrivacyProfileDisplay"]
 
 _N_EPSILONS = 121
-# The range of the axis of delta.
+# Lower end of the axis of delta.
 _LEAST_DELTA = 1e-12
-_NEXT_TO_ZERO = 1e-300
+# Stands for zero on the logarithmic axis.
+_NEARLY_ZERO = 1e-300
 
 
 class PrivacyProfileDisplay(CurvesDisplay):
-    """Delta over epsilon of guarantees, or the errors of a test that tells neighbours.
+    """Delta over epsilon of guarantees, or the errors of tests between two neighbours.
 
     Parameters
     ----------
     epsilons : array-like of shape (n,)
         Increasing, at least 0.
     deltas : dict of str to array-like of shape (n,)
-        For every label, the delta that holds at each epsilon.
+        By label, the true delta at each epsilon.
     claimed : dict of str to (float, float), default=None
-        Claims that differ from what is true: epsilon and delta. They are thin, dotted
-        and grey with hollow markers, beside the curve that is true.
+        Claims that differ from the truth: epsilon and delta, by label. They are drawn
+        thin, dotted and grey with hollow markers, beside the true curve.
     notes : dict of str to str, default=None
-        What else the legend says of curves, by label.
+        Additional text in the legend, by label.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
-        The figure of the axes.
+        Figure of the axes.
     lines_ : list of matplotlib Line2D
-        One a curve, of what is true.
+        One true curve per label.
     claims_ : dict of str to matplotlib Line2D
-        By label, what is claimed: a point of the profile, or a trade-off.
+        By label, the claim: a point of the profile, or a trade-off curve.
 
     Examples
     --------
@@ -81,18 +82,19 @@ class PrivacyProfileDisplay(CurvesDisplay):
         kind: str = "profile",
         ax: Any = None,
     ) -> Self:
-        """Draw guarantees; where they protect different things, the legend says so.
+        """Draw guarantees. If they protect different units, the legend says so.
 
         Parameters
         ----------
         guarantee : PrivacyGuarantee or dict of str to PrivacyGuarantee
-            One, or one for every label.
+            One guarantee, or several by label.
         epsilons : array-like, default=None
-            Where to ask for delta; by default from 0 to beyond every epsilon stated.
+            Epsilons at which to compute delta; by default from 0 to 1.5 times the
+            largest epsilon stated or claimed.
         kind : {"profile", "tradeoff"}, default="profile"
             As in `plot`.
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -114,21 +116,23 @@ class PrivacyProfileDisplay(CurvesDisplay):
         >>> display.claims_["half"].get_label()
         'half: claimed (1, 0)'
         """
-        found = (
+        guarantees = (
             {"guarantee": guarantee}
             if isinstance(guarantee, PrivacyGuarantee)
             else dict(guarantee)
         )
         if epsilons is None:
-            stated = [g.epsilon for g in found.values() if g.protects]
-            stated += [g.claimed[0] for g in found.values() if g.claimed]
+            stated = [g.epsilon for g in guarantees.values() if g.protects]
+            stated += [g.claimed[0] for g in guarantees.values() if g.claimed]
             epsilons = np.linspace(0.0, 1.5 * max(stated, default=1.0), _N_EPSILONS)
         grid = np.asarray(epsilons, dtype=float)
         deltas = {
-            label: np.array([g.delta_at(e) for e in grid]) for label, g in found.items()
+            label: np.array([g.delta_at(e) for e in grid])
+            for label, g in guarantees.items()
         }
-        claimed = {label: g.claimed for label, g in found.items() if g.claimed}
-        notes = differences({k: [g] for k, g in found.items()}, at_delta=False)
+        claimed = {label: g.claimed for label, g in guarantees.items() if g.claimed}
+        lists = {label: [g] for label, g in guarantees.items()}
+        notes = difference_notes(lists, at_delta=False)
         return cls(grid, deltas, claimed=claimed, notes=notes).plot(kind=kind, ax=ax)
 
     @classmethod
@@ -140,12 +144,12 @@ class PrivacyProfileDisplay(CurvesDisplay):
         kind: str = "profile",
         ax: Any = None,
     ) -> Self:
-        """Draw what fitted estimators, pipelines or searches reveal in all.
+        """Draw the total guarantees of fitted estimators, pipelines or searches.
 
         Parameters
         ----------
         estimator : estimator or dict of str to estimator
-            Fitted; what `privacy_of` takes.
+            Anything fitted that `privacy_of` takes.
         epsilons, kind, ax
             As in `from_guarantee`.
 
@@ -163,31 +167,31 @@ class PrivacyProfileDisplay(CurvesDisplay):
         ...     LaplaceMechanism(1.0, bounds=(0, 1)).fit(np.zeros((2, 3))),
         ...     kind="tradeoff", ax=Figure().subplots())
         >>> display.ax_.get_ylabel()
-        'least type II error'
+        'smallest type II error of any test'
         """
         named = (
             estimator
             if isinstance(estimator, Mapping)
             else {type(estimator).__name__: estimator}
         )
-        found = {label: privacy_of(one).guarantee for label, one in named.items()}
-        return cls.from_guarantee(found, epsilons=epsilons, kind=kind, ax=ax)
+        guarantees = {label: privacy_of(obj).guarantee for label, obj in named.items()}
+        return cls.from_guarantee(guarantees, epsilons=epsilons, kind=kind, ax=ax)
 
     claims_: dict[str, Any]
-    # Of the plot that is being drawn.
+    # State of the plot while it is being drawn.
     _kind: str
     _handles: list[Any]
 
     def plot(self, *, kind: str = "profile", ax: Any = None) -> Self:
-        """Draw.
+        """Draw the curves and the claims.
 
         Parameters
         ----------
         kind : {"profile", "tradeoff"}, default="profile"
-            Delta over epsilon; or the least type II error over the type I error of
-            any test that tells one of two neighbours from the other.
+            "profile" draws delta over epsilon. "tradeoff" draws the smallest type II
+            error over the type I error, of any test that tells two neighbours apart.
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -215,39 +219,39 @@ class PrivacyProfileDisplay(CurvesDisplay):
             ax.set(xlabel="epsilon", ylabel="delta", yscale="log")
             ax.set_ylim(_LEAST_DELTA, 2.0)
         else:
-            ax.set(xlabel="type I error", ylabel="least type II error")
+            ax.set(xlabel="type I error", ylabel="smallest type II error of any test")
             handles += ax.plot(
-                [0, 1], [1, 0], color="0.6", linewidth=1, label="nothing revealed"
-            )
+                [0, 1], [1, 0], color=shade(ax, 0.4), linewidth=1,
+                label="nothing revealed",
+            )  # fmt: skip
         self._draw_legend(handles)
         return self
 
     def _draw_curve(self, label: str, line: str, marker: str) -> Any:
-        """Draw what is true, and what is claimed; the first of these."""
+        """Draw the true curve and the claim, if any; return the true curve."""
         draw = self._draw_profile if self._kind == "profile" else self._draw_tradeoff
-        found = draw(label, line, marker, 0.03 * (len(self.lines_) % 4))
+        lines = draw(label, line, marker, 0.03 * (len(self.lines_) % 4))
         if label in self.claimed:
-            self.claims_[label] = found[1]
-        self._handles += found
-        return found[0]
+            self.claims_[label] = lines[1]
+        self._handles += lines
+        return lines[0]
 
     def _draw_profile(
         self, label: str, line: str, marker: str, start: float
     ) -> list[Any]:
-        # Zero is far below the axis.
-        deltas = np.maximum(np.asarray(self.deltas[label], dtype=float), _NEXT_TO_ZERO)
-        drawn = self._draw(
+        deltas = np.maximum(np.asarray(self.deltas[label], dtype=float), _NEARLY_ZERO)
+        lines = self._draw_line(
             self.epsilons, deltas, start, linestyle=line, marker=marker,
             label=self._text(label),
         )  # fmt: skip
         if label in self.claimed:
             epsilon, delta = self.claimed[label]
-            drawn += self.ax_.plot(
+            lines += self.ax_.plot(
                 epsilon, max(delta, _LEAST_DELTA), marker=marker, markersize=12,
                 clip_on=False, zorder=6, label=self._claim_text(label),
-                **{**CLAIMED, "linestyle": "none"},
+                **{**claimed_style(self.ax_), "linestyle": "none"},
             )  # fmt: skip
-        return drawn
+        return lines
 
     def _draw_tradeoff(
         self, label: str, line: str, marker: str, start: float
@@ -255,22 +259,22 @@ class PrivacyProfileDisplay(CurvesDisplay):
         alpha = np.linspace(0.0, 1.0, 201)
         deltas = np.asarray(self.deltas[label], dtype=float)
         curve = trade_off(np.asarray(self.epsilons, dtype=float), deltas, alpha)
-        drawn = self._draw(
+        lines = self._draw_line(
             alpha, curve, start, linestyle=line, marker=marker, label=self._text(label)
         )
         if label in self.claimed:
             epsilon, delta = np.array(self.claimed[label])[:, np.newaxis]
             claim = trade_off(epsilon, delta, alpha)
-            drawn += self._draw(
+            lines += self._draw_line(
                 alpha, claim, start, marker=marker, label=self._claim_text(label),
-                **CLAIMED,
+                **claimed_style(self.ax_),
             )  # fmt: skip
-        return drawn
+        return lines
 
-    def _draw(
+    def _draw_line(
         self, x: ArrayLike, y: ArrayLike, start: float, **style: Any
     ) -> list[Any]:
-        """A line with markers at equal distances, in shares of the axes' diagonal."""
+        """Draw a line with markers at equal distances along it."""
         return self.ax_.plot(x, y, markevery=(start, 0.12), **style)
 
     def _text(self, label: str) -> str:
@@ -286,12 +290,13 @@ def trade_off(
     deltas: NDArray[np.float64],
     alpha: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Least type II error at type I errors, of all tests that the deltas allow.
+    """Smallest type II error at each type I error `alpha`, over all tests.
 
     Dong, Roth and Su (2022), Proposition 2.13: the highest of the lines 1 - delta -
-    e^epsilon alpha and e^-epsilon (1 - delta - alpha), for both orders.
+    e^epsilon alpha and e^-epsilon (1 - delta - alpha). The two kinds of lines belong
+    to the two orders of the neighbours.
     """
-    beyond = 1 - deltas[:, np.newaxis]
+    power_left = 1 - deltas[:, np.newaxis]
     factor = np.exp(np.minimum(epsilons, 700.0))[:, np.newaxis]
-    lines = np.maximum(beyond - factor * alpha, (beyond - alpha) / factor)
+    lines = np.maximum(power_left - factor * alpha, (power_left - alpha) / factor)
     return np.clip(lines.max(axis=0), 0.0, 1.0)

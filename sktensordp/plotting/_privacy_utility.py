@@ -1,4 +1,4 @@
-"""The trade-off between privacy and utility, as a picture."""
+"""Picture of the trade-off between privacy and utility."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,57 +9,66 @@ from numpy.typing import ArrayLike
 
 from ._claims import (
     check_labels,
-    differences,
+    difference_notes,
     guarantee_of_candidate,
     guarantee_of_fits,
     legend_text,
     true_epsilons,
 )
 from ._curves import CurvesDisplay
-from ._style import CLAIMED, REFERENCE_STYLES, wrapped
+from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
 
 __all__ = ["PrivacyUtilityDisplay"]
 
+# Metrics whose common names differ from their names in scikit-learn.
+_METRICS = {
+    "root_mean_squared_error": "RMSE",
+    "r2": "R²",
+    "f1": "F1 score",
+    "roc_auc": "ROC AUC",
+}
+
 
 class PrivacyUtilityDisplay(CurvesDisplay):
-    """Score over epsilon, one curve a method, beside references without privacy.
+    """Score over epsilon, one curve per method, beside references without privacy.
 
-    A curve whose epsilons are claims, and not what is true, is thin, dotted and grey
-    with hollow markers; its true epsilons stand in the legend.
+    A curve at claimed epsilons that are not true is drawn thin, dotted and grey with
+    hollow markers, and the legend lists its true epsilons.
 
     Parameters
     ----------
     curves : dict of str to tuple of (array-like, array-like, array-like or None)
-        For every label: epsilons, mean scores, and standard deviations of the
-        scores (None for none).
+        By label: epsilons, mean scores, and standard deviations of the scores (None
+        for no error bars).
     references : dict of str to float, default=None
         Scores drawn as horizontal lines, such as that of the non-private fit.
     score_name : str, default="score"
-        Label of the vertical axis.
+        Label of the vertical axis. Name the score and its data, such as "RMSE of
+        held-out ratings".
     true_epsilons : dict of str to array-like, default=None
-        For the labels of curves whose epsilons are claims that are not true: the
-        epsilon that holds at each; infinity where none does, NaN where it is not known.
+        By label, for curves at claimed epsilons that are not true: the true epsilon at
+        each point, infinity if no finite epsilon holds, NaN if it is not known.
     notes : dict of str to str, default=None
-        What else the legend says of curves, by label.
+        Additional text in the legend, by label.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
-        The figure of the axes.
+        Figure of the axes.
     lines_ : list of matplotlib ErrorbarContainer
-        One a curve.
+        One per curve.
 
     Raises
     ------
     ValueError
-        If `true_epsilons` has a label that is none of the curves, or not one number for
+        If `true_epsilons` has a label without a curve, or does not have one number for
         every point.
 
     See Also
     --------
-    ExpectedErrorDisplay : The error to expect, before anything is fitted.
+    ExpectedErrorDisplay : Expected error, before any estimator is fitted.
 
     Examples
     --------
@@ -67,10 +76,11 @@ class PrivacyUtilityDisplay(CurvesDisplay):
     >>> display = PrivacyUtilityDisplay(
     ...     {"table": ([1, 2, 4], [0.97, 0.93, 0.89], None),
     ...      "as published": ([1, 2, 4], [0.88, 0.88, 0.87], None)},
-    ...     references={"non-private": 0.87}, score_name="RMSE",
+    ...     references={"non-private": 0.87},
+    ...     score_name="RMSE of held-out ratings",
     ...     true_epsilons={"as published": [float("inf")] * 3})
     >>> display.plot().ax_.get_ylabel()
-    'RMSE'
+    'RMSE of held-out ratings'
     >>> for line in display.ax_.get_legend().get_texts():
     ...     print(line.get_text())
     table
@@ -106,22 +116,22 @@ class PrivacyUtilityDisplay(CurvesDisplay):
     ) -> Self:
         """Draw the scores of a fitted search over epsilon.
 
-        Candidates that differ in other parameters make curves of their own; those
-        with infinite epsilon are references. What one fit of each candidate
-        guarantees is computed from its parameters: where that is not the epsilon it is
-        drawn at, as with a published calibration, or cannot be seen, the curve is
-        drawn apart. Where curves differ in what they protect, or in delta, the legend
-        says so.
+        Candidates that differ in other parameters form separate curves. Candidates
+        with infinite epsilon become references. The guarantee of one fit is computed
+        from the parameters of each candidate. If it is not known, or its epsilon is
+        not the one at which the candidate is drawn, as with a published calibration,
+        the curve is thin, dotted and grey. If curves differ in their unit, relation or
+        delta, the legend says so.
 
         Parameters
         ----------
         search : GridSearchCV or RandomizedSearchCV
-            Fitted, with one searched parameter whose name ends in "epsilon". What
-            mechanisms guarantee is known of a search that was refitted.
+            Fitted, with one searched parameter whose name ends in "epsilon". The
+            guarantees of mechanisms are known only after a refit.
         references : dict of str to float, default=None
             Further references.
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -150,26 +160,28 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         {}
         """
         results = search.cv_results_
-        name = _one_epsilon({name for params in results["params"] for name in params})
+        name = _epsilon_parameter(
+            {name for params in results["params"] for name in params}
+        )
         if "mean_test_score" not in results:
             raise ValueError(
-                "The search has more than one score; draw one of them by the "
-                "constructor."
+                "The search has more than one score; pass one of them to "
+                "PrivacyUtilityDisplay(...) itself."
             )
-        sign, score_name = _score_name(search.scoring)
-        rows, clean = defaultdict(list), {}
+        sign, score_name = _sign_and_name(search.scoring, search.estimator)
+        points, without_noise = defaultdict(list), {}
         for i, params in enumerate(results["params"]):
-            label = _described({k: v for k, v in params.items() if k != name})
+            label = _params_text({k: v for k, v in params.items() if k != name})
             score = sign * results["mean_test_score"][i]
             if np.isinf(params[name]):
-                clean[label or type(search.estimator).__name__] = score
+                without_noise[label or type(search.estimator).__name__] = score
                 continue
             guarantee = guarantee_of_candidate(search, params)
-            rows[label or "cross-validation"].append(
+            points[label or "cross-validation"].append(
                 (params[name], score, results["std_test_score"][i], guarantee)
             )
-        found = {**(references or {}), **_without_noise(clean)}
-        return cls._of_rows(rows, found, score_name).plot(ax=ax)
+        references = {**(references or {}), **_references(without_noise)}
+        return cls._from_points(points, references, score_name).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -186,26 +198,26 @@ class PrivacyUtilityDisplay(CurvesDisplay):
     ) -> Self:
         """Cross-validate estimators at several epsilons and draw the scores.
 
-        Every fit is a release of its own, and scores are raw statistics. Meant for
-        public or synthetic data. A curve whose fits guarantee another epsilon than it
-        is drawn at, or none that is known, is drawn apart; where curves differ in what
-        they protect, or in delta, the legend says so.
+        Use it with public or synthetic data: every fit is a separate release, and
+        scores are raw statistics. A curve is thin, dotted and grey if the guarantee of
+        its fits is not known or has another epsilon than the one at which it is drawn.
+        If curves differ in their unit, relation or delta, the legend says so.
 
         Parameters
         ----------
         estimator : estimator or Pipeline, or dict of str to these
-            Each with one parameter whose name ends in "epsilon"; several by label, all
-            fitted to the same splits.
+            Estimators with exactly one parameter whose name ends in "epsilon"; several
+            by label, all fitted to the same splits.
         X : array-like
-            The data.
+            Data.
         y : array-like
-            The target.
+            Target.
         epsilons : array-like of float
-            Where to fit; infinity for a reference without noise.
+            Epsilons of the fits; infinity for a reference without noise.
         cv, scoring, n_jobs
             As in ``cross_validate``.
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -214,8 +226,8 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         Raises
         ------
         ValueError
-            If not exactly one parameter of an estimator ends in "epsilon"; before
-            anything is fitted.
+            If not exactly one parameter of an estimator ends in "epsilon". Raised
+            before anything is fitted.
 
         Examples
         --------
@@ -242,55 +254,59 @@ class PrivacyUtilityDisplay(CurvesDisplay):
 
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
-        names = {label: _one_epsilon(e.get_params()) for label, e in estimator.items()}
+        names = {
+            label: _epsilon_parameter(model.get_params())
+            for label, model in estimator.items()
+        }
         classify = any(map(is_classifier, estimator.values()))
         splits = list(check_cv(cv, y, classifier=classify).split(X, y))
-        sign, score_name = _score_name(scoring)
-        rows, clean, grid = defaultdict(list), {}, sorted(epsilons)
-        for label, one in estimator.items():
+        sign, score_name = _sign_and_name(scoring, *estimator.values())
+        points, without_noise, grid = defaultdict(list), {}, sorted(epsilons)
+        for label, model in estimator.items():
             for epsilon in grid:
                 result = cross_validate(
-                    clone(one).set_params(**{names[label]: epsilon}),
+                    clone(model).set_params(**{names[label]: epsilon}),
                     X, y, cv=splits, scoring=scoring, n_jobs=n_jobs,
                     return_estimator=True,
                 )  # fmt: skip
                 scores, fits = sign * result["test_score"], result["estimator"]
                 if np.isinf(epsilon):
-                    clean[label] = scores.mean()
+                    without_noise[label] = scores.mean()
                     continue
                 guarantee = guarantee_of_fits(fits)
-                rows[label].append((epsilon, scores.mean(), scores.std(), guarantee))
-        return cls._of_rows(rows, _without_noise(clean), score_name).plot(ax=ax)
+                points[label].append((epsilon, scores.mean(), scores.std(), guarantee))
+        references = _references(without_noise)
+        return cls._from_points(points, references, score_name).plot(ax=ax)
 
     @classmethod
-    def _of_rows(
+    def _from_points(
         cls,
-        rows: Mapping[str, Iterable[Any]],
+        points: Mapping[str, Iterable[Any]],
         references: Mapping[str, float],
         score_name: str,
     ) -> Self:
-        """From epsilon, score, its deviation and the guarantee: a list by label."""
+        """Make a display from (epsilon, score, deviation, guarantee) lists by label."""
         curves: dict[str, Any] = {}
         guarantees, truths = {}, {}
-        for label, points in rows.items():
-            points = sorted(points, key=lambda point: point[0])
-            *columns, guarantees[label] = zip(*points, strict=True)
+        for label, of_curve in points.items():
+            by_epsilon = sorted(of_curve, key=lambda point: point[0])
+            *columns, guarantees[label] = zip(*by_epsilon, strict=True)
             curves[label] = tuple(map(np.array, columns))
-            found = true_epsilons(columns[0], guarantees[label])
-            if found is not None:
-                truths[label] = found
+            true = true_epsilons(columns[0], guarantees[label])
+            if true is not None:
+                truths[label] = true
         return cls(
             curves, references=references, score_name=score_name, true_epsilons=truths,
-            notes=differences(guarantees),
+            notes=difference_notes(guarantees),
         )  # fmt: skip
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
+        """Draw the curves and the references.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -306,57 +322,76 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         True
         """
         self._draw_curves(self.curves, ax)
-        lines = []
+        references = []
         for i, (label, score) in enumerate((self.references or {}).items()):
             dashes = REFERENCE_STYLES[i % len(REFERENCE_STYLES)]
-            lines += [
+            references += [
                 self.ax_.axhline(
-                    score, color="0.35", linestyle=dashes, linewidth=1.2,
+                    score, color=shade(self.ax_, 0.65), linestyle=dashes, linewidth=1.2,
                     label=wrapped(label),
                 )
             ]  # fmt: skip
         self._label_epsilons([epsilon for epsilon, *_ in self.curves.values()])
-        self.ax_.set_ylabel(self.score_name)
-        self._draw_legend([*self.lines_, *lines])
+        self.ax_.set_ylabel(wrapped(self.score_name, AXIS_WIDTH))
+        self._draw_legend([*self.lines_, *references])
         return self
 
     def _draw_curve(self, label: str, line: str, marker: str) -> Any:
         epsilon, mean, spread = self.curves[label]
-        style = CLAIMED if label in self.true_epsilons else {"linestyle": line}
+        is_claim = label in self.true_epsilons
+        style = claimed_style(self.ax_) if is_claim else {"linestyle": line}
         return self.ax_.errorbar(
             epsilon, mean, yerr=spread, marker=marker, capsize=3, elinewidth=0.8,
             label=wrapped(legend_text(label, self.notes, self.true_epsilons)), **style,
         )  # fmt: skip
 
 
-def _one_epsilon(names: Iterable[str]) -> str:
+def _epsilon_parameter(names: Iterable[str]) -> str:
     """The one name that ends in epsilon."""
-    found = sorted(name for name in names if name.rsplit("__", 1)[-1] == "epsilon")
-    if len(found) != 1:
-        raise ValueError(f"Expected one parameter that ends in 'epsilon', got {found}.")
-    return found[0]
+    epsilons = sorted(name for name in names if name.rsplit("__", 1)[-1] == "epsilon")
+    if len(epsilons) != 1:
+        raise ValueError(
+            f"Exactly one parameter must end in 'epsilon', got {epsilons}."
+        )
+    return epsilons[0]
 
 
-def _described(params: Mapping[str, Any]) -> str:
-    """Parameters in words; those that are estimators in one line each."""
+def _params_text(params: Mapping[str, Any]) -> str:
+    """Parameters as text; the repr of an estimator is joined into one line."""
     return ", ".join(
         f"{name.rsplit('__', 1)[-1]} = {' '.join(str(value).split())}"
         for name, value in sorted(params.items())
     )
 
 
-def _without_noise(scores: Mapping[str, float]) -> dict[str, float]:
-    """References by label; one alone where all are the same."""
+def _references(scores: Mapping[str, float]) -> dict[str, float]:
+    """References from the scores without noise; a single one if all are equal."""
     if len(scores) > 1 and len(set(scores.values())) == 1:
         return {"no noise": next(iter(scores.values()))}
     return {f"{label}, no noise": score for label, score in scores.items()}
 
 
-def _score_name(scoring: Any) -> tuple[int, str]:
-    """Sign that turns a scorer's value into its metric, and the metric's name."""
-    if not isinstance(scoring, str):
-        return 1, "score"
-    if scoring.startswith("neg_"):
-        name = scoring.removeprefix("neg_").replace("_", " ")
-        return -1, {"root mean squared error": "RMSE"}.get(name, name)
-    return 1, scoring.replace("_", " ")
+def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
+    """Sign that turns a score into the metric to draw, and the label of its axis.
+
+    The score of a scorer that is an object keeps its sign, so its label names it.
+    """
+    from sklearn.base import is_classifier, is_regressor
+
+    sign, prefix, name = 1, "", "score"
+    if isinstance(scoring, str):
+        name = scoring.removeprefix("neg_")
+        sign = -1 if scoring.startswith("neg_") else 1
+    elif scoring is None and all(map(is_classifier, estimators)):
+        name = "accuracy"
+    elif scoring is None and all(map(is_regressor, estimators)):
+        name = "r2"
+    elif scoring is not None:
+        # make_fold_in_scorer wraps a scorer of scikit-learn, which wraps a metric.
+        scorer = getattr(scoring, "_scorer", scoring)
+        metric = getattr(scorer, "_score_func", scorer)
+        name = getattr(metric, "__name__", name).removesuffix("_score")
+        name = "score" if name == "<lambda>" else name
+        prefix = "negative " if getattr(scorer, "_sign", 1) < 0 else ""
+    name = _METRICS.get(name, name.replace("_", " "))
+    return sign, f"{prefix}{name} on held-out data"

@@ -1,20 +1,23 @@
-"""How curves differ without colour, and where their legend stands."""
+"""Line styles that differ without colour, shades of the text colour, and legends."""
 
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
-    "CLAIMED",
+    "AXIS_WIDTH",
+    "CLAIMED_LINE",
     "REFERENCE_STYLES",
     "STYLES",
+    "claimed_style",
     "new_axes",
     "place_legend",
+    "shade",
     "wrapped",
 ]
 
 _LINES = ["-", "--", "-.", ":"]
-# As many as have no divisor in common with the lines: all pairs differ.
+# The numbers of lines and markers have no common divisor, so that all pairs differ.
 _MARKERS = "os^DvP<*>Xhdp"
 STYLES = [
     (_LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)])
@@ -24,26 +27,21 @@ REFERENCE_STYLES = [
     (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0, (1, 4)),
     (0, (8, 2, 1, 2, 1, 2)), (0, (5, 5)), (0, (12, 2, 2, 2)),
 ]  # fmt: skip
-# Of what is claimed and does not hold: thin, grey and hollow, as no other curve is.
-CLAIMED = {
-    "color": "0.35",
-    "linestyle": (0, (2, 3)),
-    "linewidth": 0.9,
-    "markerfacecolor": "white",
-}
-# Characters in a line of a legend.
-_LONGEST_LINE, _SHORTER_LINE = 44, 30
+# Line of a claim that does not hold; no other curve has it.
+CLAIMED_LINE = (0, (2, 3))
+# Characters in a line of a vertical axis label, and of a legend.
+AXIS_WIDTH, _LONGEST_LINE, _SHORTER_LINE = 60, 44, 30
 # Inches above and below axes, for a title, ticks and labels.
 _DECORATIONS = 1.0
 
 
 def new_axes(**options: Any) -> Any:
-    """Axes of a figure of their own, with a layout that makes room for what is beside.
+    """Axes in a new figure whose layout makes room for a legend beside them.
 
     Parameters
     ----------
     **options
-        Of ``plt.subplots``.
+        Passed to ``plt.subplots``.
 
     Returns
     -------
@@ -54,47 +52,99 @@ def new_axes(**options: Any) -> Any:
     return plt.subplots(layout="constrained", **options)[1]
 
 
-def wrapped(text: str) -> str:
-    """A text in lines that fit into a legend."""
-    return "\n".join(textwrap.fill(part, _LONGEST_LINE) for part in text.split("\n"))
+def shade(ax: Any, strength: float) -> str:
+    """A colour between the background of axes and their text, light style or dark.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    strength : float
+        0 is the colour of the background, 1 that of the text.
+
+    Returns
+    -------
+    color : str
+    """
+    from matplotlib.colors import to_hex, to_rgb, to_rgba
+
+    background = ax.get_facecolor()
+    if to_rgba(background)[-1] == 0:
+        background = ax.get_figure(root=True).get_facecolor()
+    text = ax.xaxis.label.get_color()
+    pairs = zip(to_rgb(background), to_rgb(text), strict=True)
+    red, green, blue = ((1 - strength) * b + strength * t for b, t in pairs)
+    return to_hex((red, green, blue))
 
 
-def place_legend(ax: Any, handles: Sequence[Any], *, own: bool, **options: Any) -> None:
-    """Draw the legend where it covers nothing, or least.
+def claimed_style(ax: Any) -> dict[str, Any]:
+    """Style of a claim that does not hold: thin, dotted and grey, with hollow markers.
 
-    If it would cover something, it stands beside the axes in a figure of their own,
-    which grows by as much. Others' figures stay as they are; there it gets smaller.
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Axes on which to draw it.
+
+    Returns
+    -------
+    style : dict
+        Options of ``ax.plot``.
+    """
+    return {
+        "color": shade(ax, 0.65),
+        "linestyle": CLAIMED_LINE,
+        "linewidth": 0.9,
+        "markerfacecolor": shade(ax, 0.0),
+    }
+
+
+def wrapped(text: str, width: int = _LONGEST_LINE) -> str:
+    """The text, broken into lines that fit into a legend or another narrow place."""
+    return "\n".join(textwrap.fill(line, width) for line in text.split("\n"))
+
+
+def place_legend(
+    ax: Any, handles: Sequence[Any], *, may_grow: bool, **options: Any
+) -> None:
+    """Draw the legend where it covers nothing, or as little as possible.
+
+    A legend that would cover a curve is moved beside the axes if the figure may grow
+    to make room for it. Otherwise the figure keeps its size, and the legend gets a
+    smaller font.
 
     Parameters
     ----------
     ax : matplotlib Axes
     handles : list of artist
-    own : bool
-        Whether the figure is one of `new_axes`.
+        Artists to list, which have labels.
+    may_grow : bool
+        Whether the figure was made by `new_axes`, and may be enlarged.
     **options
-        Of the legend.
+        Passed to ``ax.legend``.
     """
-    box = _drawn_legend(ax, handles=handles, **options)
+    box = _legend_box(ax, handles=handles, **options)
     if not _covers(ax, box):
         return
-    if not own:
+    if not may_grow:
         labels = [handle.get_label().replace("\n", " ") for handle in handles]
         labels = [textwrap.fill(label, _SHORTER_LINE) for label in labels]
         ax.legend(handles, labels, fontsize="small", **options)
         return
     ax.get_legend().remove()
-    figure, (wide, high) = ax.figure, box.size / ax.figure.dpi
+    figure, (legend_width, legend_height) = ax.figure, box.size / ax.figure.dpi
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width + wide, max(height, high + _DECORATIONS))
-    # As below: the layout is made before the legend is there.
+    figure.set_size_inches(
+        width + legend_width, max(height, legend_height + _DECORATIONS)
+    )
+    # The layout is computed before the legend exists, so that it cannot squeeze the
+    # axes.
     figure.draw_without_rendering()
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), **options)
 
 
-def _drawn_legend(ax: Any, **options: Any) -> Any:
-    """Where a legend comes to stand: its box in pixels."""
+def _legend_box(ax: Any, **options: Any) -> Any:
+    """Draw a legend, and return the box in pixels that it covers."""
     legend = ax.legend(**options)
-    # Where it is higher than the axes, a layout would squeeze them.
+    # A legend that is higher than the axes would make the layout squeeze them.
     legend.set_in_layout(False)
     ax.get_figure(root=True).draw_without_rendering()
     legend.set_in_layout(True)
@@ -102,13 +152,13 @@ def _drawn_legend(ax: Any, **options: Any) -> Any:
 
 
 def _covers(ax: Any, box: Any) -> bool:
-    """Whether a box in pixels lies over a line or the bar of an error."""
-    drawn = [(line.get_transform(), line.get_path()) for line in ax.lines]
+    """Whether a box in pixels covers part of a line or of an error bar."""
+    artists = [(line.get_transform(), line.get_path()) for line in ax.lines]
     for bars in ax.collections:
-        drawn += [(bars.get_transform(), path) for path in bars.get_paths()]
+        artists += [(bars.get_transform(), path) for path in bars.get_paths()]
     paths = [
         transform.transform_path(path).cleaned(remove_nans=True)
-        for transform, path in drawn
+        for transform, path in artists
     ]
     return any(
         path.intersects_bbox(box, filled=False) or box.count_contains(path.vertices)

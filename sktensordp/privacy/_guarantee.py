@@ -1,4 +1,4 @@
-"""What one release, or several together, reveal: a frozen value that composes."""
+"""Guarantees: what one release, or several together, reveal."""
 
 import html
 import math
@@ -15,12 +15,12 @@ __all__ = [
     "PrivacyGuarantee",
     "compose",
     "compose_parallel",
-    "neighbours",
     "sources_of",
+    "unit_and_relation",
     "unit_name",
 ]
 
-# Neighbours of a query whose sensitivity the caller vouches for.
+# Relation of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
 # The largest delta that a claim may have.
 _BELOW_ONE = math.nextafter(1.0, 0.0)
@@ -33,47 +33,47 @@ _UNITS = {
 
 
 def unit_name(unit: str | int) -> str:
-    """A unit in words."""
+    """The unit in words."""
     return _UNITS.get(str(unit), f"everything at one index of mode {unit}")
 
 
-def _pair(epsilon: float, delta: float) -> str:
-    """(epsilon, delta) to four digits, rounded up: print no more than is true."""
+def _format_pair(epsilon: float, delta: float) -> str:
+    """(epsilon, delta) with four digits, rounded up so that neither is understated."""
     return f"(epsilon = {shown(epsilon)}, delta = {shown(delta)})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyGuarantee:
-    """What one release, or several of them together, reveal about one unit.
+    """The most that one release, or several together, reveal about one unit.
 
     Parameters
     ----------
     epsilon : float
-        Holds at `delta`. Infinity means that nothing is protected.
+        Epsilon at `delta`. Infinity means that nothing is protected.
     delta : float
         In [0, 1).
     unit : {"entry", "sample", "row", "cell"} or int
         What differs between neighbouring inputs: the value of one observed entry
-        (the coordinates being public), one row of X, one row of one sample that is a
+        (whose coordinates are public), one row of X, one row of one sample that is a
         matrix, one cell of one sample that is a histogram, or everything at one index
         of the given mode.
     event : dp_accounting.DpEvent
-        What happened, for composition with other releases.
+        What was done, for composition with other releases.
     statement : str
-        One sentence that says what was done.
+        What was done, in one sentence.
     source : str
-        The theorem that the guarantee rests on.
+        The theorem that proves the guarantee.
     relation : str, default="replace-one"
         How neighbouring inputs differ.
     claimed : tuple of (float, float), default=None
-        The (epsilon, delta) that was asked for or that a paper claims, where the
-        truth differs.
+        The (epsilon, delta) that was asked for or that a paper claims, if it differs
+        from the truth.
 
     Raises
     ------
     ValueError
-        If a number is out of range, or if `epsilon` is smaller than what `event`
-        gives at `delta`: a guarantee never claims more privacy than it has.
+        If a number is out of range, or if `epsilon` is smaller than the epsilon of
+        `event` at `delta`: a guarantee never claims more privacy than it has.
 
     Examples
     --------
@@ -103,10 +103,10 @@ class PrivacyGuarantee:
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}.")
         if isinstance(self.unit, int) and not isinstance(self.unit, bool):
-            known = self.unit >= 0
+            is_unit = self.unit >= 0
         else:
-            known = self.unit in list(_UNITS)
-        if not known:
+            is_unit = self.unit in list(_UNITS)
+        if not is_unit:
             raise ValueError(
                 f"unit must be one of {sorted(_UNITS)} or the number of a mode, "
                 f"got {self.unit!r}."
@@ -114,7 +114,10 @@ class PrivacyGuarantee:
         if self.claimed is not None:
             epsilon, delta = self.claimed
             if not (epsilon >= 0 and 0 <= delta < 1):
-                raise ValueError(f"claimed must be a guarantee, got {self.claimed}.")
+                raise ValueError(
+                    f"claimed must be a pair of epsilon >= 0 and delta in [0, 1), got "
+                    f"{self.claimed}."
+                )
         truth = self.epsilon_at(self.delta)
         if self.epsilon < truth * (1 - 1e-12):
             raise ValueError(
@@ -124,16 +127,16 @@ class PrivacyGuarantee:
 
     @classmethod
     def of(cls, event: Any, *, delta: float = 0.0, **fields: Any) -> Self:
-        """Guarantee of an event, its epsilon computed at `delta`.
+        """Guarantee of an event; its epsilon is computed at `delta`.
 
         Parameters
         ----------
         event : dp_accounting.DpEvent
-            What happened.
+            What was done.
         delta : float, default=0.0
-            The delta at which epsilon is stated.
+            The delta at which the guarantee states its epsilon.
         **fields
-            The other fields of the guarantee.
+            The other parameters of the guarantee.
 
         Returns
         -------
@@ -156,7 +159,7 @@ class PrivacyGuarantee:
         Returns
         -------
         epsilon : float
-            Infinity where no finite epsilon holds.
+            Infinite if no finite epsilon holds.
         """
         from .accounting._curves import event_epsilon
 
@@ -186,8 +189,8 @@ class PrivacyGuarantee:
     def renyi_at(self, order: float) -> float:
         """Rényi divergence between neighbours, for accountants that compose it.
 
-        Of the ideal law. A sampler's distance from it is no Rényi divergence, since
-        its noise is bounded; `epsilon_at` and `delta_at` contain that distance.
+        It is that of the ideal distribution. A sampler's distance from that is no Rényi
+        divergence, since its noise is bounded; `epsilon_at` and `delta_at` include it.
 
         Parameters
         ----------
@@ -197,8 +200,8 @@ class PrivacyGuarantee:
         Returns
         -------
         divergence : float
-            order mu^2 / 2 for Gaussian noise (Mironov 2017, Proposition 7); infinity
-            where there is none.
+            order mu^2 / 2 for Gaussian noise (Mironov 2017, Proposition 7); infinite if
+            there is none.
         """
         from .accounting._renyi import event_renyi
 
@@ -209,17 +212,17 @@ class PrivacyGuarantee:
     def subsampled(self, rate: float, *, delta: float | None = None) -> Self:
         """Guarantee of the same release about a Poisson sample of the records.
 
-        Every record is in the sample with probability `rate`, independently, and
-        which ones are stays secret. The release must be a query of bounded
+        Every record is in the sample with probability `rate`, independently, and it
+        stays secret which records are. The release must be a query of bounded
         sensitivity under adding or removing one record, such as a sum of clipped
-        gradients; compose one guarantee a step for private gradient descent.
+        gradients. For private gradient descent, compose one guarantee for each step.
 
         Parameters
         ----------
         rate : float
             In (0, 1].
         delta : float, default=None
-            Where to state the epsilon; that of this guarantee by default.
+            The delta at which to state the epsilon; that of this guarantee by default.
 
         Returns
         -------
@@ -229,8 +232,9 @@ class PrivacyGuarantee:
         Raises
         ------
         ValueError
-            If samples themselves are released (with `bounds` or `norm_bound`): who
-            is in the sample is then seen, and nothing is gained.
+            If the samples themselves are released (by a mechanism with `bounds` or
+            `norm_bound`): it is then visible who is in the sample, and sampling gains
+            nothing.
 
         Examples
         --------
@@ -239,8 +243,8 @@ class PrivacyGuarantee:
         >>> from sktensordp.privacy import compose
         >>> gradients = np.zeros((1, 5))
         >>> step = GaussianMechanism(2.0, delta=1e-6, sensitivity=1.0).fit(gradients)
-        >>> one = step.privacy_guarantee_.subsampled(0.01)
-        >>> round(compose(*[one] * 1000, delta=1e-5).epsilon, 2)
+        >>> sampled = step.privacy_guarantee_.subsampled(0.01)
+        >>> round(compose(*[sampled] * 1000, delta=1e-5).epsilon, 2)
         0.54
         """
         from dp_accounting import dp_event
@@ -249,8 +253,8 @@ class PrivacyGuarantee:
             raise ValueError(f"rate must be in (0, 1], got {rate}.")
         if self.relation not in ("add-or-remove", CALLERS_RELATION):
             raise ValueError(
-                f"Sampling records does not help a release whose neighbours are "
-                f"{self.relation!r}; it helps queries of a declared sensitivity."
+                f"Sampling records does not help a release with relation "
+                f"{self.relation!r}. It helps queries with a declared sensitivity."
             )
         return type(self).of(
             dp_event.PoissonSampledDpEvent(rate, self.event),
@@ -262,15 +266,15 @@ class PrivacyGuarantee:
         )
 
     def repeated(self, count: int, *, delta: float | None = None) -> Self:
-        """Guarantee of so many such releases about the same data.
+        """Guarantee of `count` such releases about the same data.
 
         Parameters
         ----------
         count : int
             At least 1; fixed before the first release.
         delta : float, default=None
-            Where to state the epsilon; by default `count` times that of this guarantee,
-            or that of this guarantee where so many times it is no delta.
+            The delta at which to state the epsilon. By default, `count` times that of
+            this guarantee; or that of this guarantee, if the product is not below 1.
 
         Returns
         -------
@@ -282,7 +286,7 @@ class PrivacyGuarantee:
         if not 1 <= count < 2**63:
             raise ValueError(f"count must be from 1 to 2**63 - 1, got {count}.")
         total = count * self.delta if count * self.delta < 1 else self.delta
-        pair = self.claimed
+        claimed = self.claimed
         return type(self).of(
             dp_event.SelfComposedDpEvent(self.event, count),
             delta=total if delta is None else delta,
@@ -290,11 +294,12 @@ class PrivacyGuarantee:
             relation=self.relation,
             statement=f"{count} times: {self.statement}",
             source=self.source,
-            claimed=pair and (count * pair[0], min(count * pair[1], _BELOW_ONE)),
+            claimed=claimed
+            and (count * claimed[0], min(count * claimed[1], _BELOW_ONE)),
         )
 
     def __add__(self, other: Self) -> "PrivacyGuarantee":
-        """Both releases, about the same data: `compose`."""
+        """Guarantee of both releases, about the same data: `compose`."""
         return (
             compose(self, other)
             if isinstance(other, PrivacyGuarantee)
@@ -302,18 +307,18 @@ class PrivacyGuarantee:
         )
 
     def __radd__(self, other: Any) -> Self:
-        """What ``sum`` begins with is nothing."""
+        """Accept the 0 with which ``sum`` begins."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Self:
-        """So many such releases about the same data: `repeated`."""
+        """Guarantee of `count` such releases about the same data: `repeated`."""
         is_count = isinstance(count, Integral) and not isinstance(count, bool)
         return self.repeated(int(count)) if is_count else NotImplemented
 
     __rmul__ = __mul__
 
     def __or__(self, other: Self) -> "PrivacyGuarantee":
-        """Releases about disjoint data: `compose_parallel`."""
+        """Guarantee of both releases, about disjoint data: `compose_parallel`."""
         return (
             compose_parallel(self, other)
             if isinstance(other, PrivacyGuarantee)
@@ -322,7 +327,7 @@ class PrivacyGuarantee:
 
     @property
     def protects(self) -> bool:
-        """Whether any finite epsilon holds at `delta`."""
+        """Whether a finite epsilon holds at `delta`."""
         return math.isfinite(self.epsilon)
 
     def _headline(self) -> str:
@@ -330,7 +335,7 @@ class PrivacyGuarantee:
         if not self.protects:
             return f"No differential privacy for {unit}: no finite epsilon holds"
         return (
-            f"{_pair(self.epsilon, self.delta)}-differential privacy for {unit} "
+            f"{_format_pair(self.epsilon, self.delta)}-differential privacy for {unit} "
             f"({self.relation})"
         )
 
@@ -344,7 +349,7 @@ class PrivacyGuarantee:
     def __str__(self) -> str:
         claim = ""
         if self.claimed is not None:
-            claim = f" Claimed: {_pair(*self.claimed)}."
+            claim = f" Claimed: {_format_pair(*self.claimed)}."
         return f"{self._headline()}. {self.statement}{claim} [{self.source}]"
 
     def _repr_html_(self) -> str:
@@ -355,7 +360,7 @@ class PrivacyGuarantee:
             ("source", self.source),
         ]
         if self.claimed is not None:
-            rows.append(("claimed", _pair(*self.claimed)))
+            rows.append(("claimed", _format_pair(*self.claimed)))
         body = "".join(
             f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>"
             for name, value in rows
@@ -370,18 +375,17 @@ def compose(
 ) -> PrivacyGuarantee:
     """Guarantee of several releases about the same data, taken together.
 
-    What is released may depend on earlier outcomes; how much it reveals may not: where
-    guarantees are chosen on the way, ask a `PrivacyBudget`. Pure epsilons add up,
-    Gaussian releases compose in closed form, and mixtures through privacy-loss
-    distributions.
+    Earlier results may decide what is released, but not how much it reveals: if they
+    decide that too, use a `PrivacyBudget`. Pure epsilons add up, Gaussian releases
+    compose in closed form, and mixtures compose through privacy-loss distributions.
 
     Parameters
     ----------
     *guarantees : PrivacyGuarantee
-        At least one; all of the same unit and relation.
+        At least one; all with the same unit and relation.
     delta : float, default=None
-        Where to state the epsilon of the composition; the sum of the deltas by
-        default, or the largest where the sum is no delta.
+        The delta at which to state the epsilon. By default, the sum of the deltas; or
+        the largest of them, if the sum is not below 1.
 
     Returns
     -------
@@ -390,9 +394,10 @@ def compose(
     Raises
     ------
     ValueError
-        If there is none, or if the units or the relations differ: such guarantees
-        speak of different neighbours and do not add up. A query whose sensitivity the
-        caller vouches for goes with any relation; the caller then vouches for that.
+        If no guarantee is given, or if the units or the relations differ: guarantees
+        for different neighbours do not compose. A query whose sensitivity the caller
+        vouches for composes with any relation; the caller then vouches for that
+        relation, too.
 
     Examples
     --------
@@ -407,7 +412,7 @@ def compose(
     """
     from .accounting._curves import compose_events
 
-    unit, relation = neighbours(guarantees)
+    unit, relation = unit_and_relation(guarantees)
     claimed = None
     if any(g.claimed is not None for g in guarantees):
         pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
@@ -428,16 +433,17 @@ def compose_parallel(
 ) -> PrivacyGuarantee:
     """Guarantee of releases about disjoint parts of the data, taken together.
 
-    Each record is in one part, so that it is revealed what one release reveals: the
-    worst of them, at every epsilon. Which part a record is in is fixed or public: where
-    its values decide, replacing one may change two parts, and the releases compose.
+    Each record is in one part, so only one release reveals something about it: at every
+    epsilon, the worst of them counts. The part that a record is in must be fixed or
+    public. If its values decide that, replacing one record may change two parts, and
+    the releases compose as in `compose`.
 
     Parameters
     ----------
     *guarantees : PrivacyGuarantee
-        One for every part, at least one; all of the same unit and relation.
+        One for each part, at least one; all with the same unit and relation.
     delta : float, default=None
-        Where to state the epsilon; the largest of the deltas by default.
+        The delta at which to state the epsilon; the largest of the deltas by default.
 
     Returns
     -------
@@ -463,7 +469,7 @@ def compose_parallel(
     """
     from .accounting._events import ParallelDpEvent
 
-    unit, relation = neighbours(guarantees)
+    unit, relation = unit_and_relation(guarantees)
     claimed = None
     if any(g.claimed is not None for g in guarantees):
         pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
@@ -479,13 +485,13 @@ def compose_parallel(
     )
 
 
-def neighbours(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
-    """Unit and relation that guarantees have in common.
+def unit_and_relation(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
+    """The common unit and relation of guarantees.
 
     Raises
     ------
     ValueError
-        If there is no guarantee, or if they speak of different changes of the data.
+        If there is no guarantee, or if the units or the relations differ.
     """
     guarantees = list(guarantees)
     if not guarantees:
@@ -495,27 +501,28 @@ def neighbours(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
         raise ValueError(
             f"Guarantees with different units do not compose: {sorted(units)}. They "
             f"are for {' and for '.join(units[u] for u in sorted(units))}; each bounds "
-            f"what is learned of its own unit alone, and none says what the release "
-            f"reveals of the other. Protect the same unit in all of them."
+            f"what its release reveals about its own unit, and not about another. "
+            f"Protect the same unit in all of them."
         )
     relations = {g.relation for g in guarantees}
     relations = relations - {CALLERS_RELATION} or relations
     if len(relations) > 1:
         raise ValueError(
             f"Guarantees with different relations do not compose: {sorted(relations)}. "
-            f"They bound the effect of different changes of the data."
+            f"They bound the effects of different changes of the data. Compose only "
+            f"guarantees with the same relation."
         )
     return guarantees[0].unit, min(relations)
 
 
 def _stated_delta(deltas: Sequence[float]) -> float:
-    """Where to state the epsilon of a composition: the sum, or the largest below 1."""
+    """Default delta of a composition: the sum; if that is not below 1, the largest."""
     total = math.fsum(deltas)
     return total if total < 1 else max(deltas)
 
 
 def sources_of(guarantees: Iterable[PrivacyGuarantee]) -> str:
-    """The theorems that guarantees rest on, each once."""
+    """The theorems that prove the guarantees, each once."""
     return "; ".join(
-        sorted({part for g in guarantees for part in g.source.split("; ")})
+        sorted({theorem for g in guarantees for theorem in g.source.split("; ")})
     )

@@ -1,4 +1,4 @@
-"""Numbers in texts: never a smaller epsilon than the truth."""
+"""Numbers in texts, rounded so that no text understates an epsilon."""
 
 import decimal
 
@@ -6,17 +6,17 @@ __all__ = ["exact", "shown", "shown_below"]
 
 
 def shown(value: float) -> str:
-    """A number to four digits, rounded up; 0.1 + 0.2 is 0.3."""
+    """A number with four digits, rounded up; 0.1 + 0.2 is shown as 0.3."""
     return _four_digits(float(value) * (1 - 1e-14), decimal.ROUND_CEILING)
 
 
 def shown_below(value: float) -> str:
-    """A number to four digits, rounded down: for what is at least that much."""
+    """A number with four digits, rounded down: for lower bounds."""
     return _four_digits(float(value) * (1 + 1e-14), decimal.ROUND_FLOOR)
 
 
 def exact(value: float) -> str:
-    """A number in the fewest digits that tell it from all others."""
+    """A number with the fewest digits that identify the float."""
     return repr(float(value)).removesuffix(".0")
 
 

@@ -1,4 +1,4 @@
-"""What is found in an estimator, and in those that pass their data to others."""
+"""Findings about an estimator, and about those that pass their data to others."""
 
 import functools
 import inspect
@@ -9,108 +9,117 @@ from typing import Any
 import numpy as np
 
 from ._guarantee import PrivacyGuarantee, unit_name
-from ._searches import Context, Findings, Release, collect_search, is_search, unseen
+from ._searches import (
+    Context,
+    Findings,
+    Release,
+    collect_search,
+    is_search,
+    unprotected_release,
+)
 
 __all__ = ["collect"]
 
-# A private estimator, and its guarantee where that is known.
-_Hidden = tuple[Any, PrivacyGuarantee | None]
+# A private estimator, and its guarantee if that is known.
+_HiddenEstimator = tuple[Any, PrivacyGuarantee | None]
 
 
 def collect(obj: Any, context: Context) -> Findings:
-    """What is found in an estimator: releases, what is unprotected, what it passes on.
+    """Findings about an estimator: its releases, what they leave out, and its output.
 
-    Where its class states a guarantee, that is what counts, whatever it is made of.
+    If its class states a guarantee, that counts, whatever the estimator contains.
 
     Parameters
     ----------
     obj : estimator
-    setting : Context
+    context : Context
 
     Returns
     -------
-    found : Findings
+    findings : Findings
     """
     from sklearn.frozen import FrozenEstimator
 
     if isinstance(obj, FrozenEstimator):
-        # No search fits it again: what it guarantees is what it was fitted for.
+        # No search fits it again, so its guarantee is that of the earlier fit.
         findings = collect(obj.estimator, Context(noisy=context.noisy))
         findings.fixed = context.fixed and context.like is obj
-        # It learned before, and its fit does nothing.
+        # It learned earlier; its fit does nothing now.
         findings.learners, findings.learners_of_y = [], []
         return findings
     if hasattr(type(obj), "_planned_guarantee"):
-        return _of_private(obj, context)
+        return _collect_private(obj, context)
     if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
-        read = collect_search(obj, context, collect)
-    elif type(obj) in (readers := _readers()):
-        read = readers[type(obj)](obj, context)
+        followed = collect_search(obj, context, collect)
+    elif type(obj) in (collectors := _collectors()):
+        followed = collectors[type(obj)](obj, context)
     else:
-        read = None
-    return _with_published_ids(_of_other(obj, context) if read is None else read)
+        followed = None
+    findings = _collect_other(obj, context) if followed is None else followed
+    return _add_published_ids(findings)
 
 
-def _readers() -> dict[type, Callable[[Any, Context], Findings]]:
-    """How the estimators of scikit-learn that pass data to others are read.
+def _collectors() -> dict[type, Callable[[Any, Context], Findings]]:
+    """Functions for the estimators of scikit-learn that pass data to others.
 
-    Not those of other packages, also where they are subclasses: a pipeline that
-    resamples, say, uses a record more often.
+    Subclasses in other packages are left out: for example, a pipeline that resamples
+    uses a record more often.
     """
     from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
     from sklearn.ensemble import VotingClassifier, VotingRegressor
     from sklearn.pipeline import FeatureUnion, Pipeline
 
     return {
-        Pipeline: _of_pipeline,
-        ColumnTransformer: _of_columns,
-        FeatureUnion: _of_union,
-        VotingClassifier: _of_voting,
-        VotingRegressor: _of_voting,
-        TransformedTargetRegressor: _of_transformed_target,
+        Pipeline: _collect_pipeline,
+        ColumnTransformer: _collect_column_transformer,
+        FeatureUnion: _collect_union,
+        VotingClassifier: _collect_voting,
+        VotingRegressor: _collect_voting,
+        TransformedTargetRegressor: _collect_transformed_target,
     }
 
 
-def _of_private(obj: Any, context: Context) -> Findings:
-    """An estimator that states a guarantee."""
+def _collect_private(obj: Any, context: Context) -> Findings:
+    """Findings about an estimator that states a guarantee."""
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     findings.unprotected += obj._unprotected()
     findings.dense = bool(getattr(obj, "_dense", False))
-    name, by = type(obj).__name__, obj._released_by
+    name, method = type(obj).__name__, obj._released_by
     guarantee: PrivacyGuarantee | None = None
     why = ""
     if context.planned:
-        guarantee, why = _planned(obj, context)
+        guarantee, why = _planned_or_reason(obj, context)
         findings.unprotected += [why] if why else []
     elif hasattr(obj, "privacy_guarantee_"):
         guarantee = obj.privacy_guarantee_
-    else:  # it has not been fitted: nothing was released
+    else:  # It is not fitted, so it has released nothing.
         return findings
-    in_pass = int(by == "transform")
-    findings.releases += [Release(f"{by} of {name}", guarantee, 1, in_pass, why)]
+    in_pass = int(method == "transform")
+    findings.releases += [Release(f"{method} of {name}", guarantee, 1, in_pass, why)]
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
     return findings
 
 
-def _planned(obj: Any, context: Context) -> tuple[PrivacyGuarantee | None, str]:
-    """Guarantee that fits with these parameters will have, or None and why."""
+def _planned_or_reason(
+    obj: Any, context: Context
+) -> tuple[PrivacyGuarantee | None, str]:
+    """Guarantee of fits with these parameters, or None and the reason."""
     try:
         guarantee = obj._planned_guarantee(context.like)
     except (TypeError, ValueError) as error:
         return None, str(error)
-    shape, seen = (_tensor_shape(one) for one in (obj, context.like))
-    if obj._released_by == "fit" or (context.fixed and shape == seen):
+    shape, fitted_shape = (_tensor_shape(x) for x in (obj, context.like))
+    if obj._released_by == "fit" or (context.fixed and shape == fitted_shape):
         return guarantee, ""
     if not guarantee.protects:
         return guarantee, ""
     if guarantee.claimed is not None:
         return None, (
-            f"What {type(obj).__name__} really guarantees depends on the shape of what "
-            f"comes to it, which may differ between the fits of a search, so that it "
-            f"cannot be seen."
+            f"The true guarantee of {type(obj).__name__} depends on the shape of its "
+            f"input, which may differ between the fits of a search, so it is not known."
         )
-    return _of_any_shape(guarantee), ""
+    return _for_any_shape(guarantee), ""
 
 
 def _tensor_shape(obj: Any) -> tuple[int, ...] | None:
@@ -118,11 +127,11 @@ def _tensor_shape(obj: Any) -> tuple[int, ...] | None:
     return None if shape is None else tuple(shape)
 
 
-def _of_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-    """The same for samples of any shape.
+def _for_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+    """A guarantee that holds for samples of any shape.
 
-    Epsilon and delta were asked for; of the curve through them mu alone, that of
-    Gaussian noise, is the same for every shape.
+    Epsilon and delta are parameters and hold for every shape. The rest of the curve
+    does so only for Gaussian noise, whose mu does not depend on the shape.
     """
     from dp_accounting import dp_event
 
@@ -134,8 +143,8 @@ def _of_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
 
     event = guarantee.event
     kinds = (dp_event.GaussianDpEvent, SamplerResidualDpEvent)
-    parts = event.events if isinstance(event, dp_event.ComposedDpEvent) else [event]
-    if all(isinstance(part, kinds) for part in parts):
+    events = event.events if isinstance(event, dp_event.ComposedDpEvent) else [event]
+    if all(isinstance(inner, kinds) for inner in events):
         return guarantee
     event = PureDpEvent(guarantee.epsilon)
     if guarantee.delta:
@@ -144,7 +153,7 @@ def _of_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
 
 
 def _keeps_shape(obj: Any, context: Context) -> bool:
-    """Whether `obj` passes on what has the shape that it has in the fitted object."""
+    """Whether the output of `obj` has the shape that it has in the fitted object."""
     from sklearn.base import OneToOneFeatureMixin
 
     like = context.like
@@ -153,24 +162,27 @@ def _keeps_shape(obj: Any, context: Context) -> bool:
     )
 
 
-def _of_other(obj: Any, context: Context) -> Findings:
-    """An estimator that gives no guarantee; private ones in it are used unseen."""
+def _collect_other(obj: Any, context: Context) -> Findings:
+    """Findings about an estimator that gives no guarantee and is not followed.
+
+    It is not known how it uses the private estimators that it contains.
+    """
     name = type(obj).__name__
-    hidden = _hidden(obj, context)
+    hidden = _hidden_estimators(obj, context)
     if hidden and not isinstance(obj, (list, tuple, set, dict)):
-        return _of_hidden(name, hidden)
+        return _collect_hidden(name, hidden)
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     if type(obj) in _stateless():
-        function = name == "FunctionTransformer" and not _is_identity(obj)
-        if function and not context.noisy:
+        has_function = name == "FunctionTransformer" and not _is_identity(obj)
+        if has_function and not context.noisy:
             findings.unprotected += [
                 f"{name} must compute each row from that row alone; its function is "
                 f"not checked."
             ]
     elif context.noisy:
         findings.unprotected += [
-            f"What {name} learned from y, if it was passed any; X came to it with "
-            f"noise."
+            f"What {name} learned from y, if it was passed any; the X that it saw "
+            f"already had noise."
         ]
     elif hasattr(obj, "_unprotected"):
         findings.unprotected += obj._unprotected()
@@ -187,7 +199,7 @@ def _of_other(obj: Any, context: Context) -> Findings:
 
 
 def _may_read_y(obj: Any) -> bool:
-    """Whether a fit may learn from y; it does not in most of scikit-learn's scalers."""
+    """Whether a fit may learn from y; most scalers of scikit-learn do not."""
     from sklearn.utils import get_tags
 
     if not type(obj).__module__.startswith("sklearn.") or hasattr(obj, "estimator"):
@@ -196,10 +208,11 @@ def _may_read_y(obj: Any) -> bool:
 
 
 def _stateless() -> tuple[type, ...]:
-    """Transformers of scikit-learn that learn nothing and keep rows apart.
+    """Transformers of scikit-learn that learn nothing and transform each row alone.
 
-    Their tag `requires_fit` would not do: PatchExtractor, which makes several rows of
-    one, has it too, and GaussianProcessRegressor, which learns where it is fitted.
+    The tag `requires_fit` is no substitute for this list: it is also false for
+    PatchExtractor, which makes several rows of one, and for GaussianProcessRegressor,
+    which does learn in `fit`.
     """
     from sklearn.feature_extraction import FeatureHasher
     from sklearn.feature_extraction.text import HashingVectorizer
@@ -216,119 +229,131 @@ def _stateless() -> tuple[type, ...]:
     )
 
 
-def _of_hidden(name: str, hidden: Iterable[_Hidden]) -> Findings:
+def _collect_hidden(name: str, hidden: Iterable[_HiddenEstimator]) -> Findings:
+    """Findings about private estimators that `name` fits an unknown number of times."""
     findings = Findings()
-    for part, guarantee in hidden:
-        inner = type(part).__name__
-        why = f"How often {name} fits {inner} cannot be seen."
-        what = f"{part._released_by} of {inner} in {name}"
+    for estimator, guarantee in hidden:
+        inner = type(estimator).__name__
+        why = f"It is not known how often {name} fits {inner}."
+        release_name = f"{estimator._released_by} of {inner} in {name}"
         if guarantee is None:
-            findings.releases += [Release(what, None, why=why)]
+            findings.releases += [Release(release_name, None, why=why)]
         else:
-            findings.releases += [unseen(what, guarantee, why)]
+            findings.releases += [unprotected_release(release_name, guarantee, why)]
         findings.unprotected += [why]
     return findings
 
 
-def _hidden(obj: Any, context: Context) -> list[_Hidden]:
-    """Private estimators in an object, one of each kind, and a guarantee of each."""
-    findings: dict[type, dict[tuple[str | int, str], _Hidden]] = {}
-    kinds = {type(part) for part in _parts(obj)}
-    for part in [*_parts(obj), *_parts(context.like)]:
-        if type(part) not in kinds:
+def _hidden_estimators(obj: Any, context: Context) -> list[_HiddenEstimator]:
+    """Private estimators in an object: one for each class, unit and relation.
+
+    A class of which no guarantee is known comes once, with None.
+    """
+    by_class: dict[type, dict[tuple[str | int, str], _HiddenEstimator]] = {}
+    classes = {type(estimator) for estimator in _private_estimators_in(obj)}
+    for estimator in [
+        *_private_estimators_in(obj),
+        *_private_estimators_in(context.like),
+    ]:
+        if type(estimator) not in classes:
             continue
-        guarantee = getattr(part, "privacy_guarantee_", None)
+        guarantee = getattr(estimator, "privacy_guarantee_", None)
         if guarantee is None:
             try:
-                guarantee = part._planned_guarantee(None)
+                guarantee = estimator._planned_guarantee(None)
             except (TypeError, ValueError):
-                findings.setdefault(type(part), {})
+                by_class.setdefault(type(estimator), {})
                 continue
         key = guarantee.unit, guarantee.relation
-        findings.setdefault(type(part), {})[key] = (part, guarantee)
+        by_class.setdefault(type(estimator), {})[key] = (estimator, guarantee)
     return [
-        one
-        for kind, those in findings.items()
-        for one in those.values() or [(_first(obj, kind), None)]
+        hidden
+        for kind, by_unit in by_class.items()
+        for hidden in by_unit.values() or [(_first(obj, kind), None)]
     ]
 
 
 def _first(obj: Any, kind: type) -> Any:
-    return next(part for part in _parts(obj) if type(part) is kind)
+    return next(e for e in _private_estimators_in(obj) if type(e) is kind)
 
 
-def _parts(obj: Any) -> list[Any]:
+def _private_estimators_in(obj: Any) -> list[Any]:
     """Private estimators that an object holds, as parameters or as attributes."""
-    # What was seen is held, so that no other object takes its id.
-    parts, seen, left = [], {}, [obj]
-    while left:
-        item = left.pop()
+    # `seen` holds the objects themselves, so that none is deleted and its id reused.
+    estimators, seen, pending = [], {}, [obj]
+    while pending:
+        item = pending.pop()
         if id(item) in seen:
             continue
         seen[id(item)] = item
         if item is not obj and hasattr(type(item), "_planned_guarantee"):
-            parts.append(item)
+            estimators.append(item)
         elif isinstance(item, dict):
-            left += item.values()
+            pending += item.values()
         elif isinstance(item, (list, tuple, set)):
-            left += item
+            pending += item
         elif isinstance(item, np.ndarray) and item.dtype == object:
-            left += item.ravel().tolist()
+            pending += item.ravel().tolist()
         elif isinstance(item, functools.partial):
-            left += [item.func, item.args, item.keywords]
+            pending += [item.func, item.args, item.keywords]
         elif inspect.ismethod(item):
-            left.append(item.__self__)
+            pending.append(item.__self__)
         elif not (
             inspect.isclass(item) or inspect.isroutine(item) or inspect.ismodule(item)
         ):
             if hasattr(item, "get_params"):
-                left += item.get_params(deep=False).values()
-            left += getattr(item, "__dict__", {}).values()
-    return parts
+                pending += item.get_params(deep=False).values()
+            pending += getattr(item, "__dict__", {}).values()
+    return estimators
 
 
-def _of_pipeline(pipeline: Any, context: Context) -> Findings:
-    findings, at, before = Findings(), context, ""
-    others = dict(getattr(context.like, "steps", ()))
-    n_after = len(pipeline.steps) - 1
+def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
+    findings, before = Findings(), ""
+    fitted_steps = dict(getattr(context.like, "steps", ()))
+    last = len(pipeline.steps) - 1
     for k, (name, step) in enumerate(pipeline.steps):
-        like = others.get(name)
+        like = fitted_steps.get(name)
         if _is_identity(step):
-            # Where another step stood in its place, what follows saw another shape.
-            at = replace(at, fixed=at.fixed and name in others and _is_identity(like))
+            # If another step had its place, later steps saw another shape.
+            same = name in fitted_steps and _is_identity(like)
+            context = replace(context, fixed=context.fixed and same)
             continue
-        one = collect(step, replace(at, like=like))
+        in_step = collect(step, replace(context, like=like))
         if pipeline.transform_input:
-            # Such metadata goes through the steps for every later one that asks.
-            more = len(pipeline.transform_input) * (n_after - k)
-            one.releases = [
-                replace(r, in_fit=r.in_fit + more * r.in_pass) for r in one.releases
+            # A step also transforms this metadata, for every later step that asks.
+            more = len(pipeline.transform_input) * (last - k)
+            in_step.releases = [
+                replace(r, in_fit=r.in_fit + more * r.in_pass) for r in in_step.releases
             ]
-        if before and not at.noisy:
-            one.unprotected += _units_after(before, one)
-        findings.add(one)
-        at, before = replace(at, noisy=one.noisy, fixed=one.fixed), type(step).__name__
-        findings.raw = one.raw or (findings.raw and not one.noisy)
-    findings.noisy, findings.fixed = at.noisy, at.fixed
+        if before and not context.noisy:
+            in_step.unprotected += _unit_caveats(before, in_step)
+        findings.add(in_step)
+        context = replace(context, noisy=in_step.noisy, fixed=in_step.fixed)
+        before = type(step).__name__
+        findings.raw = in_step.raw or (findings.raw and not in_step.noisy)
+    findings.noisy, findings.fixed = context.noisy, context.fixed
     return findings
 
 
-def _units_after(before: str, findings: Findings) -> list[str]:
-    """Units within a sample are those of what the step `before` passes on.
+def _unit_caveats(before: str, findings: Findings) -> list[str]:
+    """Caveats on guarantees for units within a sample, such as rows or cells.
 
-    That step may mix rows or cells of a sample. A whole sample stays one sample.
+    They hold for the output of the step `before`, which may mix the rows or cells of a
+    sample. A whole sample stays one sample.
     """
     units = [r.guarantee.unit for r in findings.releases if r.guarantee is not None]
     return [
-        f"The guarantee is for {unit_name(unit)} as {before} passes it on, not as it "
-        f"is in X."
+        f"The guarantee is for {unit_name(unit)} in the output of {before}, not in X."
         for unit in dict.fromkeys(units)
         if unit in ("row", "cell")
     ]
 
 
 def _is_identity(step: Any) -> bool:
-    """Whether a step passes on what it is given; a fitted one may stand for that."""
+    """Whether a step passes on its input unchanged.
+
+    ColumnTransformer puts a fitted FunctionTransformer in the place of "passthrough".
+    """
     from sklearn.preprocessing import FunctionTransformer
 
     if type(step) is FunctionTransformer:
@@ -336,87 +361,108 @@ def _is_identity(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def _is_dropped(part: Any) -> bool:
-    return isinstance(part, str) and part == "drop"
+def _is_dropped(transformer: Any) -> bool:
+    return isinstance(transformer, str) and transformer == "drop"
 
 
-def _of_union(union: Any, context: Context) -> Findings:
-    others = dict(getattr(context.like, "transformer_list", ()))
-    parts = [
-        (name, part, others.get(name), context.fixed and name in others, None)
-        for name, part in union.transformer_list
-        if not _is_dropped(part)
+def _collect_union(union: Any, context: Context) -> Findings:
+    fitted = dict(getattr(context.like, "transformer_list", ()))
+    transformers = [
+        (name, transformer, fitted.get(name), context.fixed and name in fitted, None)
+        for name, transformer in union.transformer_list
+        if not _is_dropped(transformer)
     ]
-    active = {name for name, part in others.items() if not _is_dropped(part)}
-    return _side_by_side(union, parts, active, context)
+    active = {name for name, inner in fitted.items() if not _is_dropped(inner)}
+    return _collect_side_by_side(union, transformers, active, context)
 
 
-def _of_columns(transformer: Any, context: Context) -> Findings:
+def _collect_column_transformer(obj: Any, context: Context) -> Findings:
     from sklearn.compose import make_column_selector
 
-    fitted = context.like if context.planned else transformer
-    widths = getattr(fitted, "output_indices_", {})
-    findings = {
-        name: (part, columns)
-        for name, part, columns in getattr(fitted, "transformers_", ())
+    fitted = context.like if context.planned else obj
+    output_slices = getattr(fitted, "output_indices_", {})
+    fitted_transformers = {
+        name: (transformer, columns)
+        for name, transformer, columns in getattr(fitted, "transformers_", ())
     }
     given: Iterable[tuple[str, Any, Any, Any, bool]]
     if context.planned:
-        given = _planned_parts(transformer, fitted, findings)
+        given = _planned_transformers(obj, fitted, fitted_transformers)
     else:
-        given = [(name, *those, None, True) for name, those in findings.items()]
-    parts = []
-    for name, part, columns, like, same in given:
-        if _is_dropped(part) or _is_empty(columns):
+        given = [
+            (name, *rest, None, True) for name, rest in fitted_transformers.items()
+        ]
+    transformers = []
+    for name, transformer, columns, like, same in given:
+        if _is_dropped(transformer) or _selects_none(columns):
             continue
-        width = widths.get(name) if same else None
-        n_columns = None if width is None else width.stop - width.start
-        parts.append((name, part, like, context.fixed and same, n_columns))
+        output = output_slices.get(name) if same else None
+        n_columns = None if output is None else output.stop - output.start
+        fixed = context.fixed and same
+        transformers.append((name, transformer, like, fixed, n_columns))
     active = {
         name
-        for name, (part, columns) in findings.items()
-        if not _is_dropped(part) and not _is_empty(columns)
+        for name, (transformer, columns) in fitted_transformers.items()
+        if not _is_dropped(transformer) and not _selects_none(columns)
     }
-    read = _side_by_side(transformer, parts, active, context)
+    findings = _collect_side_by_side(obj, transformers, active, context)
     if context.planned and not context.noisy:
-        chosen = [columns for _, _, columns in transformer.transformers]
-        if any(callable(c) and type(c) is not make_column_selector for c in chosen):
-            read.learners.append(type(transformer).__name__)
-    return read
+        selections = [columns for _, _, columns in obj.transformers]
+        if any(callable(s) and type(s) is not make_column_selector for s in selections):
+            findings.learners.append(type(obj).__name__)
+    return findings
 
 
-def _planned_parts(
-    transformer: Any, fitted: Any, findings: dict[str, tuple[Any, Any]]
+def _planned_transformers(
+    obj: Any, fitted: Any, fitted_transformers: dict[str, tuple[Any, Any]]
 ) -> Iterator[tuple[str, Any, Any, Any, bool]]:
-    """Name, part, columns (None: unknown), one like it, and if it saw the same."""
-    others = {name: columns for name, _, columns in getattr(fitted, "transformers", ())}
-    names = set()
-    for name, part, columns in transformer.transformers:
-        same = name in findings and name in others and _is_same(columns, others[name])
-        like, seen = findings.get(name, (None, None))
+    """The transformers of a ColumnTransformer that is not fitted.
+
+    Yields
+    ------
+    name : str
+    transformer : estimator or str
+    columns : selection or None
+        None if not known.
+    like : estimator or None
+        The fitted transformer of that name.
+    same : bool
+        Whether that saw the same columns.
+    """
+    fitted_columns = {
+        name: columns for name, _, columns in getattr(fitted, "transformers", ())
+    }
+    unchanged = set()
+    for name, transformer, columns in obj.transformers:
+        same = (
+            name in fitted_transformers
+            and name in fitted_columns
+            and _same_columns(columns, fitted_columns[name])
+        )
+        like, known_columns = fitted_transformers.get(name, (None, None))
         if same:
-            names.add(name)
+            unchanged.add(name)
         elif callable(columns):
-            seen = None
+            known_columns = None
         else:
-            seen = columns
-        yield name, part, seen, like, same
+            known_columns = columns
+        yield name, transformer, known_columns, like, same
     same = (
-        bool(names)
-        and names == others.keys()
-        and len(names) == len(transformer.transformers)
+        bool(unchanged)
+        and unchanged == fitted_columns.keys()
+        and len(unchanged) == len(obj.transformers)
     )
-    # Where nothing was left, the fitted one has no remainder.
-    like, seen = findings.get("remainder", (None, ()))
-    yield "remainder", transformer.remainder, seen if same else None, like, same
+    # If no columns remained, the fitted object has no remainder.
+    like, known_columns = fitted_transformers.get("remainder", (None, ()))
+    yield "remainder", obj.remainder, known_columns if same else None, like, same
 
 
-def _is_same(columns: Any, others: Any) -> bool:
-    """Whether two selections surely select the same columns, also of fewer rows."""
+def _same_columns(columns: Any, others: Any) -> bool:
+    """Whether two selections surely select the same columns, even of fewer rows."""
     from sklearn.compose import make_column_selector
 
     if callable(columns):
-        # By names and types; of other functions nothing is known.
+        # Selectors compare names and types; other functions are not inspected.
         kinds = {type(columns), type(others)}
         return kinds == {make_column_selector} and repr(vars(columns)) == repr(
             vars(others)
@@ -426,61 +472,74 @@ def _is_same(columns: Any, others: Any) -> bool:
     return not callable(others) and np.array_equal(columns, others)
 
 
-def _is_empty(columns: Any) -> bool:
-    """Whether a part is given no column, and so is not fitted."""
+def _selects_none(columns: Any) -> bool:
+    """Whether a selection is empty, so that its transformer is not fitted."""
     if columns is None or isinstance(columns, (str, slice)) or not np.ndim(columns):
         return False
     columns = np.asarray(columns)
     return not columns.any() if columns.dtype == bool else not columns.size
 
 
-def _side_by_side(
+def _collect_side_by_side(
     obj: Any,
-    parts: Sequence[tuple[str, Any, Any, bool, int | None]],
+    transformers: Sequence[tuple[str, Any, Any, bool, int | None]],
     active: set[str],
     context: Context,
 ) -> Findings:
-    """What parts reveal of the same rows: it adds up; what has no noise is named.
+    """Findings about transformers of the same rows: their releases add up.
 
-    The parts come with a name, a fitted one like it, whether it saw the same columns,
-    and the number of columns passed on (None if unknown); `active` has the names of
-    the fitted parts.
+    Parameters
+    ----------
+    obj : ColumnTransformer or FeatureUnion
+    transformers : sequence of tuple
+        Name and transformer; a fitted one like it; whether its input surely has the
+        shape that the fitted one saw; and the number of its output columns, None if not
+        known.
+    active : set of str
+        Names of the fitted transformers that are not dropped.
+    context : Context
+        Of `obj`.
+
+    Returns
+    -------
+    findings : Findings
     """
     findings = Findings(noisy=True)
-    findings.fixed = {name for name, *_ in parts} == active
-    for name, part, like, fixed, n_columns in parts:
-        if _is_identity(part):
-            one = Findings(noisy=context.noisy, fixed=fixed and _is_identity(like))
+    findings.fixed = {name for name, *_ in transformers} == active
+    for name, transformer, like, fixed, n_columns in transformers:
+        if _is_identity(transformer):
+            inner = Findings(noisy=context.noisy, fixed=fixed and _is_identity(like))
         else:
-            one = collect(part, replace(context, like=like, fixed=fixed))
-        if not one.noisy:
+            inner = collect(transformer, replace(context, like=like, fixed=fixed))
+        if not inner.noisy:
             columns = "columns" if n_columns is None else f"{n_columns} column(s)"
-            one.unprotected.append(
+            inner.unprotected.append(
                 f"{type(obj).__name__} passes on {columns} that no noise mechanism "
-                f"made (part {name!r}), and what follows learns from them."
+                f"made (transformer {name!r}), and later steps learn from them."
             )
-        findings.add(one)
-        findings.noisy &= one.noisy
-        findings.fixed &= one.fixed
-        findings.raw |= one.raw or not one.noisy
+        findings.add(inner)
+        findings.noisy &= inner.noisy
+        findings.fixed &= inner.fixed
+        findings.raw |= inner.raw or not inner.noisy
     findings.raw &= any(r.in_pass for r in findings.releases)
     return findings
 
 
-def _of_voting(voting: Any, context: Context) -> Findings:
+def _collect_voting(voting: Any, context: Context) -> Findings:
     findings = Findings(noisy=context.noisy)
     if context.planned:
-        others = getattr(context.like, "named_estimators_", {})
-        for name, part in voting.estimators:
-            if not _is_dropped(part):
-                findings.add(collect(part, replace(context, like=others.get(name))))
+        fitted = getattr(context.like, "named_estimators_", {})
+        for name, estimator in voting.estimators:
+            if not _is_dropped(estimator):
+                like = fitted.get(name)
+                findings.add(collect(estimator, replace(context, like=like)))
     else:
-        for part in getattr(voting, "estimators_", ()):
-            findings.add(collect(part, context))
+        for estimator in getattr(voting, "estimators_", ()):
+            findings.add(collect(estimator, context))
     return findings
 
 
-def _of_transformed_target(model: Any, context: Context) -> Findings:
+def _collect_transformed_target(model: Any, context: Context) -> Findings:
     from sklearn.linear_model import LinearRegression
 
     transformer, regressor, like = model.transformer, model.regressor, context.like
@@ -491,31 +550,36 @@ def _of_transformed_target(model: Any, context: Context) -> Findings:
         transformer = getattr(model, "transformer_", None)
         regressor = getattr(model, "regressor_", None)
     name = type(model).__name__
-    hidden = _hidden([transformer, model.func, model.inverse_func], Context())
+    hidden = _hidden_estimators(
+        [transformer, model.func, model.inverse_func], Context()
+    )
     findings = Findings()
     if hidden:
-        # It transforms y more than once, in part.
-        findings.add(_of_hidden(name, hidden))
+        # It transforms some of y more than once.
+        findings.add(_collect_hidden(name, hidden))
     elif model.func is not None or not _is_identity(transformer):
-        what = "func" if transformer is None else type(transformer).__name__
+        learner = "func" if transformer is None else type(transformer).__name__
         findings.unprotected += [
-            f"What {what} computes from y, all of it together: {name} passes y "
+            f"What {learner} computes from y, all of it together: {name} passes y "
             f"through it before anything protects y."
         ]
-        findings.learners_of_y += [what]
+        findings.learners_of_y += [learner]
     if regressor is not None:
         findings.add(collect(regressor, replace(context, like=like)))
     findings.noisy = context.noisy
     return findings
 
 
-def _with_published_ids(findings: Findings) -> Findings:
-    """What is published of who is there, where everything of a user is protected."""
+def _add_published_ids(findings: Findings) -> Findings:
+    """Count published ids as a release, if all data of a user is protected."""
     known = [r.guarantee for r in findings.releases if r.guarantee is not None]
-    of_users = [one for one in known if isinstance(one.unit, int)]
-    for name in findings.publishers if of_users else ():
-        why = f"{name} publishes the ids that occur; declare categories."
-        findings.releases += [unseen(f"fit of {name}", of_users[0], why)]
-    if of_users:
+    for_users = [guarantee for guarantee in known if isinstance(guarantee.unit, int)]
+    for name in findings.publishers if for_users else ():
+        why = (
+            f"{name} publishes the ids that occur in the data. Declare all ids in "
+            f"`categories`."
+        )
+        findings.releases += [unprotected_release(f"fit of {name}", for_users[0], why)]
+    if for_users:
         findings.publishers = []
     return findings

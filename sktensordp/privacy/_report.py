@@ -1,4 +1,4 @@
-"""What an estimator, a pipeline or a search reveals, all releases together."""
+"""What a fitted estimator, pipeline or search has revealed, all releases together."""
 
 import html
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from ._guarantee import PrivacyGuarantee, compose
 from ._numbers import shown
 from ._parts import collect
-from ._searches import Context, Findings, Release, unseen
+from ._searches import Context, Findings, Release, unprotected_release
 
 __all__ = ["PrivacyReport", "privacy_of"]
 
@@ -20,14 +20,14 @@ class PrivacyReport:
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        Composition of all releases. Its epsilon is infinite where something was
-        fitted to data without noise, and its statement then says what holds for the
-        private part alone.
+        Composition of all releases. Its epsilon is infinite if something was fitted to
+        data without noise; its statement then says what holds for the private steps
+        alone.
     unprotected : tuple of str
         What the guarantee does not cover.
     releases : tuple of (str, int, PrivacyGuarantee)
-        What was released, how often one record went into it at most, and what one
-        such release reveals.
+        For each release, its name, how often one record went into it at most, and what
+        it reveals each time.
     """
 
     guarantee: PrivacyGuarantee
@@ -42,8 +42,8 @@ class PrivacyReport:
 
     def __str__(self) -> str:
         lines = [f"All releases together: {self.guarantee}"]
-        for name, count, one in self.releases:
-            lines.append(f"  {count} x epsilon = {shown(one.epsilon)}: {name}")
+        for name, count, guarantee in self.releases:
+            lines.append(f"  {count} x epsilon = {shown(guarantee.epsilon)}: {name}")
         lines.append("Not protected:")
         lines += [f"  - {sentence}" for sentence in self.unprotected]
         return "\n".join(lines)
@@ -51,8 +51,8 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{count}</td>"
-            f"<td>{shown(one.epsilon)}</td></tr>"
-            for name, count, one in self.releases
+            f"<td>{shown(guarantee.epsilon)}</td></tr>"
+            for name, count, guarantee in self.releases
         )
         items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)
         return (
@@ -64,48 +64,51 @@ class PrivacyReport:
 def privacy_of(obj: Any) -> PrivacyReport:
     """What a fitted estimator, pipeline or hyper-parameter search reveals.
 
-    A completion releases in its fit, a noise mechanism at every call of `transform`;
-    a fitted mechanism or pipeline is counted for one call. In a search, a record goes
-    into the training part of most folds, for every candidate, and once more into the
-    refit; every such fit is a release, and a mechanism also transforms the held-out
-    part, to be scored, and with `return_train_score` the training part again.
+    A completion makes its release in `fit`, and a noise mechanism makes one at every
+    call of `transform`; for a fitted mechanism or pipeline, the report counts one call.
+    In a search, every candidate is fitted to the training set of every split, and the
+    best one is refitted. Each of these fits is a release about the records that it
+    uses. A mechanism also transforms the test set, to score it, and with
+    `return_train_score` the training set again.
 
-    What follows a noise mechanism in a pipeline is computed from its output, and from
-    y, but only if all that is passed on went through one. Where a ColumnTransformer
-    passes columns on without noise, or a step learns from data without noise, nothing
-    holds for a whole row of X: epsilon is infinite, and the report names the columns
-    and the step. Parts that work side by side add up. What cannot be seen is counted
-    as if nothing were protected, and named.
+    Steps after a noise mechanism in a pipeline reveal nothing more about X if all that
+    they see of it has noise; what they learn from y is not protected. If a
+    ColumnTransformer passes on columns without noise, or a step learns from data
+    without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
+    report names the columns and the step. Transformers that work side by side add up.
+    A release that `privacy_of` cannot follow counts as if it protected nothing, and the
+    report names it.
 
     Parameters
     ----------
     obj : estimator
-        Fitted. What is counted: this package's estimators, Pipeline,
+        Fitted. `privacy_of` follows this package's estimators, Pipeline,
         ColumnTransformer, FeatureUnion, GridSearchCV, RandomizedSearchCV, the halving
         searches, VotingRegressor, VotingClassifier, TransformedTargetRegressor and
-        FrozenEstimator, within each other. A search in a search is counted if its
-        parameters are listed and its number of splits is known without data.
+        FrozenEstimator, also within each other. It follows a search inside a search if
+        its parameters are listed and its number of splits is known without data.
 
     Returns
     -------
     report : PrivacyReport
-        With an infinite epsilon where something learns from data without noise, or
-        where private estimators are fitted in a way that cannot be seen: by other
-        estimators (bagging, stacking), through scoring functions that make_scorer did
-        not make, on the parts of unknown splitters.
+        Its epsilon is infinite if something learns from data without noise, or if
+        private estimators are fitted in a way that `privacy_of` cannot follow: by other
+        estimators (bagging, stacking), through scoring functions that `make_scorer` did
+        not make, or on the splits of unknown splitters.
 
     Raises
     ------
     TypeError
         If nothing in `obj` gives a guarantee.
     ValueError
-        If the guarantees in `obj` are about different changes of the data, such as
-        the value of an entry and all of a user, and so do not add up.
+        If the guarantees in `obj` are for different units or relations, such as the
+        value of one entry and all data of a user, so that they do not compose.
 
     Notes
     -----
-    Calls after the fit are not counted, and no function is looked into: that one which
-    scores, or transforms features or targets, fits nothing is taken for granted.
+    The report does not count calls after the fit. It does not look into functions
+    either: it assumes that functions which score, or transform features or targets, fit
+    nothing.
 
     Examples
     --------
@@ -118,12 +121,12 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> search = GridSearchCV(model, {"epsilon": [1.0, 2.0]}, cv=3).fit(
     ...     ratings.data, ratings.target)
     >>> report = privacy_of(search)
-    >>> [(count, one.epsilon) for _, count, one in report.releases[:2]]
+    >>> [(count, guarantee.epsilon) for _, count, guarantee in report.releases[:2]]
     [(2, 1.0), (2, 2.0)]
     >>> report.guarantee.epsilon == 6 + search.best_params_["epsilon"]
     True
 
-    Where columns bypass the mechanism, no guarantee holds for a whole row:
+    If columns bypass the mechanism, no guarantee holds for a whole row:
 
     >>> import numpy as np
     >>> from sklearn.compose import make_column_transformer
@@ -134,7 +137,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.guarantee.epsilon, report.releases[0][2].epsilon
     (inf, 1.0)
     >>> report.unprotected[-1].partition(",")[0]
-    "ColumnTransformer passes on 1 column(s) ... made (part 'remainder')"
+    "ColumnTransformer passes on 1 column(s) ... made (transformer 'remainder')"
     """
     findings = Findings() if isinstance(obj, type) else collect(obj, Context())
     if not findings.releases:
@@ -143,62 +146,71 @@ def privacy_of(obj: Any) -> PrivacyReport:
     if not known:
         raise TypeError(findings.releases[0].why)
     releases = tuple(
-        (r.name, r.in_fit, r.guarantee or _unplanned(r, known[0]))
+        (r.name, r.in_fit, r.guarantee or _unknown_guarantee(r, known[0]))
         for r in findings.releases
     )
     unprotected = tuple(dict.fromkeys(findings.unprotected))
-    return PrivacyReport(_whole(_total(releases), findings), unprotected, releases)
+    guarantee = _overall_guarantee(_composed(releases), findings)
+    return PrivacyReport(guarantee, unprotected, releases)
 
 
-def _whole(parts: PrivacyGuarantee, findings: Findings) -> PrivacyGuarantee:
-    """Guarantee of all that is revealed: none where raw data reach what is fitted."""
+def _overall_guarantee(
+    composed: PrivacyGuarantee, findings: Findings
+) -> PrivacyGuarantee:
+    """The composed guarantee, or none if raw data reach a fit or the output."""
     from dp_accounting import dp_event
 
     learners = findings.learners
-    if parts.unit == "entry":
+    if composed.unit == "entry":
         # Coordinates are public; values come as y, or as a dense X.
         learners = findings.learners_of_y + (
             findings.learners if findings.dense else []
         )
-    elif isinstance(parts.unit, int):
+    elif isinstance(composed.unit, int):
         learners = findings.learners + findings.learners_of_y
-    kinds = dict.fromkeys(learners)
-    if not (kinds or findings.raw) or not parts.protects:
-        return parts
-    said = [f"{', '.join(kinds)} learned from data without noise."] if kinds else []
-    said += ["Some columns are passed on without noise."] if findings.raw else []
-    said += [
-        f"The private part alone has {parts._headline()}, counting only the data that "
-        f"reached it. {parts.statement}"
+    names = dict.fromkeys(learners)
+    if not (names or findings.raw) or not composed.protects:
+        return composed
+    statement = (
+        [f"{', '.join(names)} learned from data without noise."] if names else []
+    )
+    statement += ["Some columns are passed on without noise."] if findings.raw else []
+    statement += [
+        f"The private part alone has {composed._headline()}, counting only the data "
+        f"that reached it. {composed.statement}"
     ]
     return PrivacyGuarantee.of(
         dp_event.NonPrivateDpEvent(),
-        unit=parts.unit,
-        relation=parts.relation,
-        statement=" ".join(said),
-        source=parts.source,
+        unit=composed.unit,
+        relation=composed.relation,
+        statement=" ".join(statement),
+        source=composed.source,
     )
 
 
-def _unplanned(release: Release, like: PrivacyGuarantee) -> PrivacyGuarantee:
-    guarantee = unseen(release.name, like, release.why).guarantee
+def _unknown_guarantee(release: Release, like: PrivacyGuarantee) -> PrivacyGuarantee:
+    """Guarantee for a release whose own is not known: it protects nothing."""
+    guarantee = unprotected_release(release.name, like, release.why).guarantee
     assert guarantee is not None
     return guarantee
 
 
-def _total(releases: Sequence[tuple[str, int, PrivacyGuarantee]]) -> PrivacyGuarantee:
-    repeated = [one for _, count, one in releases for _ in range(count)]
+def _composed(
+    releases: Sequence[tuple[str, int, PrivacyGuarantee]],
+) -> PrivacyGuarantee:
+    """Composition of all releases, each as often as it was made."""
+    repeated = [guarantee for _, count, guarantee in releases for _ in range(count)]
     if len(repeated) == 1:
         return repeated[0]
     try:
         return compose(*repeated)
     except ValueError as error:
-        kinds: dict[tuple[str, str], str] = {}
-        for name, _, one in releases:
-            kinds.setdefault((str(one.unit), one.relation), name)
-        named = "; ".join(
+        names: dict[tuple[str, str], str] = {}
+        for name, _, guarantee in releases:
+            names.setdefault((str(guarantee.unit), guarantee.relation), name)
+        examples = "; ".join(
             f"{name} (unit {unit}, {relation})"
-            for (unit, relation), name in kinds.items()
+            for (unit, relation), name in names.items()
         )
-        message = f"{error} Findings: {named}."
+        message = f"{error} One release of each kind: {examples}."
     raise ValueError(message)

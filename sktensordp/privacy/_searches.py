@@ -1,4 +1,8 @@
-"""How often the fits of a search use one record; what is found on the way."""
+"""What a search reveals: the releases of its fits, and how often each uses one record.
+
+Also the values in which findings about estimators travel: `Release`, `Findings` and
+`Context`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,9 +12,16 @@ import numpy as np
 
 from ._guarantee import PrivacyGuarantee
 
-__all__ = ["Context", "Findings", "Release", "collect_search", "is_search", "unseen"]
+__all__ = [
+    "Context",
+    "Findings",
+    "Release",
+    "collect_search",
+    "is_search",
+    "unprotected_release",
+]
 
-# What maps an estimator and its setting to what is found in it.
+# Maps an estimator and its context to the findings in it.
 _Collect = Callable[[Any, "Context"], "Findings"]
 
 _SEARCHES = (
@@ -19,13 +30,13 @@ _SEARCHES = (
     "HalvingGridSearchCV",
     "HalvingRandomSearchCV",
 )
-_CHOICE = (
-    "The scores and the choice made by them (cv_results_, best_score_, "
-    "best_params_, best_index_) are computed from the raw values held out."
+_SCORES_CAVEAT = (
+    "The scores and the choice of the best candidate (cv_results_, best_score_, "
+    "best_params_, best_index_): they are computed from the raw values held out."
 )
-_CHANGED = (
+_PARAMETERS_CHANGED = (
     "Parameters of this search or of its best_estimator_ were set after the fit, so "
-    "that what its candidates revealed cannot be seen."
+    "it is not known what its candidates revealed. Fit the search again."
 )
 
 
@@ -37,13 +48,14 @@ class Release:
     ----------
     name : str
     guarantee : PrivacyGuarantee or None
-        None where not even the unit is known; `why` then says what is missing.
+        None if not even the unit is known; `why` then says what is missing.
     in_fit : int, default=1
-        Times that one record goes in while the estimator is fitted, at most.
+        How often, at most, one record goes into the release while the estimator is
+        fitted.
     in_pass : int, default=0
-        Times that one record goes in when the estimator then predicts, transforms or
-        scores it once, at most.
+        The same for one later call that predicts, transforms or scores the record.
     why : str, default=""
+        Why the estimator's own guarantee does not count.
     """
 
     name: str
@@ -55,24 +67,26 @@ class Release:
 
 @dataclass
 class Findings:
-    """What was found in an estimator.
+    """What is known about the privacy of an estimator.
 
     Parameters
     ----------
     releases : list of Release
     unprotected : list of str
+        Sentences on what the guarantees leave out.
     noisy : bool
-        Whether all that it passes on is computed from X with noise alone.
+        Whether the output is computed only from X with noise.
     fixed : bool
-        Whether what it passes on has the shape that it had in the fitted object.
+        Whether the output has the shape that it had in the fitted object.
     publishers : list of str
-        Classes that publish which ids occur, their releases not yet counted.
+        Classes that publish which ids occur in the data, and whose releases are not
+        counted yet.
     learners : list of str
-        Classes that learn from X without noise in their fit.
+        Classes whose fit learns from X without noise.
     learners_of_y : list of str
-        Classes that may learn from y, to which nothing adds noise before.
+        Classes whose fit may learn from y, to which nothing adds noise.
     raw : bool
-        Whether columns that no mechanism made are passed on beside noisy ones.
+        Whether the output has columns that no mechanism made, next to noisy ones.
     dense : bool
         Whether X holds the values that a completion protects.
     """
@@ -88,7 +102,7 @@ class Findings:
     dense: bool = False
 
     def add(self, other: "Findings") -> None:
-        """Take in what was found in a part; not what it passes on."""
+        """Add the findings of a component, except those about its output."""
         self.releases += other.releases
         self.unprotected += other.unprotected
         self.publishers += other.publishers
@@ -99,18 +113,19 @@ class Findings:
 
 @dataclass(frozen=True)
 class Context:
-    """Where an estimator stands.
+    """Where an estimator stands: in which pipeline or search, and after what.
 
     Parameters
     ----------
     planned : bool, default=False
-        Whether it is not fitted itself: what its fits reveal is planned.
+        Whether the estimator is not fitted itself, so that the findings are about the
+        fits that its parameters plan.
     like : object, default=None
-        The same with other parameters, fitted, where there is one.
+        The same estimator, fitted, perhaps with other parameters; None if unknown.
     noisy : bool, default=False
-        Whether X comes to it with noise.
+        Whether its input X already has noise.
     fixed : bool, default=False
-        Whether X surely has the shape that `like` saw.
+        Whether its input X surely has the shape that `like` saw.
     """
 
     planned: bool = False
@@ -119,16 +134,16 @@ class Context:
     fixed: bool = False
 
 
-def unseen(name: str, like: PrivacyGuarantee, statement: str) -> Release:
-    """Release of which must be assumed that it protects nothing.
+def unprotected_release(name: str, like: PrivacyGuarantee, statement: str) -> Release:
+    """Release that counts as protecting nothing, because its guarantee is not known.
 
     Parameters
     ----------
     name : str
     like : PrivacyGuarantee
-        Whose unit and relation it takes.
+        Gives the unit and the relation.
     statement : str
-        What could not be seen.
+        What is not known.
 
     Returns
     -------
@@ -155,11 +170,11 @@ def is_search(obj: Any) -> bool:
 
     Returns
     -------
-    known : bool
+    answer : bool
         False for subclasses, which may do more.
     """
     kind = type(obj)
-    # By name: importing the halving searches needs a switch that is the user's.
+    # Compared by name, because only users may enable the import of halving searches.
     return kind.__name__ in _SEARCHES and kind.__module__.startswith(
         "sklearn.model_selection."
     )
@@ -171,80 +186,84 @@ def collect_search(search: Any, context: Context, collect: _Collect) -> Findings
     Parameters
     ----------
     search : object
-        For which `is_search` holds.
-    setting : Context
+        One for which `is_search` is true.
+    context : Context
     collect : callable
-        Maps an estimator and its setting to what is found in it.
+        Maps an estimator and its context to the findings in it.
 
     Returns
     -------
-    found : Findings or None
-        None if a planned search does not say what it is going to fit.
+    findings : Findings or None
+        None if the parameters of a planned search do not tell what it will fit.
     """
     from sklearn.base import clone
 
     if context.planned:
-        counts, candidates = _planned_uses(search), _planned_candidates(search)
+        counts, candidates = _planned_record_counts(search), _planned_candidates(search)
         best = getattr(context.like, "best_estimator_", None)
         if counts is None or candidates is None:
             return None
     else:
-        counts, candidates = _fitted_uses(search), search.cv_results_["params"]
-        # An attribute may be left from an earlier fit that was refitted.
+        counts, candidates = _fitted_record_counts(search), search.cv_results_["params"]
+        # Without `refit`, the attribute would be that of an earlier fit.
         best = search.best_estimator_ if search.refit else None
-    at = Context(True, best, context.noisy, context.fixed or not context.planned)
-    findings, inside = Findings(noisy=True), []
+    candidate_context = Context(
+        True, best, context.noisy, context.fixed or not context.planned
+    )
+    findings, candidate_releases = Findings(noisy=True), []
     for params in candidates:
         # Cloned, since parameters can be estimators that other parameters change.
         params = clone(params, safe=False)
-        one = collect(clone(search.estimator).set_params(**params), at)
-        inside.append(one.releases)
-        findings.noisy &= one.noisy
-        one.releases = [
-            _counted(f"candidate {params}: {release.name}", release, counts)
-            for release in one.releases
+        candidate = clone(search.estimator).set_params(**params)
+        candidate_findings = collect(candidate, candidate_context)
+        candidate_releases.append(candidate_findings.releases)
+        findings.noisy &= candidate_findings.noisy
+        candidate_findings.releases = [
+            _repeated(f"candidate {params}: {release.name}", release, counts)
+            for release in candidate_findings.releases
         ]
-        findings.add(one)
+        findings.add(candidate_findings)
     if context.planned and search.refit:
-        findings.releases += _planned_refit(inside)
+        findings.releases += _planned_refit(candidate_releases)
     elif not context.planned:
         _add_refit(search, best, replace(context, like=None), findings, collect)
     findings.unprotected += [
         release.why for release in findings.releases if release.why
-    ] + [_CHOICE]
+    ] + [_SCORES_CAVEAT]
     return findings
 
 
 def _add_refit(
     search: Any, best: Any, context: Context, findings: Findings, collect: _Collect
 ) -> None:
-    """Take in what the refit revealed."""
-    left = getattr(search, "best_estimator_", None)
+    """Add the releases of the refit."""
+    leftover = getattr(search, "best_estimator_", None)
     if best is not None:
         refit = collect(best, context)
-        what = f"refit with {search.best_params_}"
-    elif left is not None and all(r.guarantee for r in findings.releases):
-        # `refit` was taken back before this fit, or after it.
-        refit, what = collect(left, context), "refit, maybe of an earlier fit"
+        name = f"refit with {search.best_params_}"
+    elif leftover is not None and all(r.guarantee for r in findings.releases):
+        # `refit` was set to False before this fit, or after it.
+        refit, name = collect(leftover, context), "refit, maybe of an earlier fit"
     else:
         return
-    if best is not None and refit.releases and _is_changed(search):
+    if best is not None and refit.releases and _parameters_changed(search):
         known = [r.guarantee for r in refit.releases if r.guarantee]
         findings.releases += [
-            unseen("fits of the search", g, _CHANGED) for g in known[:1]
+            unprotected_release("fits of the search", g, _PARAMETERS_CHANGED)
+            for g in known[:1]
         ]
-        findings.unprotected += [_CHANGED]
+        findings.unprotected += [_PARAMETERS_CHANGED]
     findings.noisy = refit.noisy
     refit.releases = [
-        replace(release, name=f"{what}: {release.name}") for release in refit.releases
+        replace(release, name=f"{name}: {release.name}") for release in refit.releases
     ]
     findings.add(refit)
 
 
-def _planned_refit(inside: list[list[Release]]) -> list[Release]:
-    """Releases of a refit with any of the candidates: all that differ are counted."""
+def _planned_refit(candidate_releases: list[list[Release]]) -> list[Release]:
+    """Releases of a refit with an unknown candidate: those of all that differ."""
     distinct: list[list[Release]] = []
-    for releases in inside:
+    for releases in candidate_releases:
         if releases not in distinct:
             distinct.append(releases)
     return [
@@ -254,103 +273,106 @@ def _planned_refit(inside: list[list[Release]]) -> list[Release]:
     ]
 
 
-def _is_changed(search: Any) -> bool:
-    """Whether the best candidate has other parameters than what was refitted."""
+def _parameters_changed(search: Any) -> bool:
+    """Whether the best candidate and the refitted estimator have other parameters."""
     from sklearn.base import clone
 
     params = clone(search.best_params_, safe=False)
     planned = clone(search.estimator).set_params(**params).get_params()
     fitted = search.best_estimator_.get_params()
-    # By what they print, so that NaN is NaN.
+    # Compared as text, so that NaN equals NaN.
     return any(
-        _is_simple(planned[name])
-        and _is_simple(fitted[name])
+        _compares_by_repr(planned[name])
+        and _compares_by_repr(fitted[name])
         and repr(planned[name]) != repr(fitted[name])
         for name in planned.keys() & fitted.keys()
     )
 
 
-def _is_simple(value: Any) -> bool:
-    """Whether two values are the same just if they print the same."""
+def _compares_by_repr(value: Any) -> bool:
+    """Whether values of this type are equal exactly if their texts are."""
     if isinstance(value, (tuple, list)):
-        return all(map(_is_simple, value))
+        return all(map(_compares_by_repr, value))
     return value is None or isinstance(value, (bool, int, float, str))
 
 
 @dataclass(frozen=True)
 class _RecordCounts:
-    """How often one record is in the parts of a search.
+    """How often the splits and scores of a search use one record.
 
     Parameters
     ----------
     n_splits : int
     memberships : tuple of (int, int) or None
-        All that one record can be: so often in a training part, so often in a test
-        part. None if that cannot be seen.
-    per_score : int or None
-        Times that samples are passed through the estimator to be scored; None if that
-        cannot be seen.
-    trained_are_scored : bool
+        The possible numbers of training sets and of test sets that one record is in.
+        None if not known.
+    passes_per_score : int or None
+        How often scoring passes each sample through the estimator. None if not known.
+    scores_training_sets : bool
+        Whether training sets are scored as well as test sets.
     """
 
     n_splits: int
     memberships: tuple[tuple[int, int], ...] | None
-    per_score: int | None
-    trained_are_scored: bool
+    passes_per_score: int | None
+    scores_training_sets: bool
 
-    def most(self, release: Release) -> int | None:
-        """How often one record goes into the releases of one candidate, at most."""
+    def max_uses(self, release: Release) -> int | None:
+        """How often, at most, one record goes into a release of one candidate.
+
+        None if not known.
+        """
         scored = 0
         if release.in_pass:
-            if self.per_score is None:
+            if self.passes_per_score is None:
                 return None
-            scored = release.in_pass * self.per_score
-        trained = release.in_fit + scored * self.trained_are_scored
+            scored = release.in_pass * self.passes_per_score
+        trained = release.in_fit + scored * self.scores_training_sets
         assert release.guarantee is not None
         if isinstance(release.guarantee.unit, int):
-            # What is at one index of a mode may be in all parts, unless the groups
-            # of the search say otherwise, which cannot be seen afterwards.
+            # The data at one index of a mode may be in every training and test set,
+            # unless the search had groups, which it does not store.
             return self.n_splits * (trained + scored)
         if self.memberships is None:
             return None
         return max(train * trained + test * scored for train, test in self.memberships)
 
 
-def _counted(name: str, release: Release, counts: _RecordCounts) -> Release:
-    """A release of a candidate, as the search repeats it."""
+def _repeated(name: str, release: Release, counts: _RecordCounts) -> Release:
+    """A release of a candidate, counted as often as the search makes it."""
     if release.guarantee is None:
         return replace(release, name=name, in_pass=0)
-    times = counts.most(release)
+    times = counts.max_uses(release)
     if times is not None:
         return replace(release, name=name, in_fit=times, in_pass=0)
-    if release.in_pass and counts.per_score is None:
+    if release.in_pass and counts.passes_per_score is None:
         why = (
-            "How often a scoring function transforms the samples cannot be seen; make "
-            "it with make_scorer, or pass its name."
+            "It is not known how often a scoring function transforms the samples. Make "
+            "it with make_scorer, or pass the name of a scorer."
         )
     else:
         why = (
-            "How often a splitter that is not scikit-learn's puts one record into a "
-            "part cannot be seen; pass its splits as a list."
+            "It is not known how often a splitter that is not scikit-learn's uses one "
+            "record. Pass its splits as a list."
         )
-    return replace(unseen(name, release.guarantee, why), why=why)
+    return replace(unprotected_release(name, release.guarantee, why), why=why)
 
 
-def _fitted_uses(search: Any) -> _RecordCounts:
+def _fitted_record_counts(search: Any) -> _RecordCounts:
     from sklearn.model_selection import check_cv
 
-    # Parameters may have been set after the fit: what the fit left is read instead.
+    # Parameters may have been set after the fit, so read what the fit stored.
     cv = getattr(search, "_checked_cv_orig", None) or check_cv(search.cv)
     return _RecordCounts(
         search.n_splits_,
         _memberships(cv, search.n_splits_),
-        _times_scored(search.scorer_),
+        _passes_per_score(search.scorer_),
         any(name.startswith("mean_train_") for name in search.cv_results_),
     )
 
 
-def _planned_uses(search: Any) -> _RecordCounts | None:
-    """None if the number of splits depends on the data."""
+def _planned_record_counts(search: Any) -> _RecordCounts | None:
+    """Counts of a search that is not fitted; None if the data decide n_splits."""
     from sklearn.model_selection import check_cv
 
     try:
@@ -358,29 +380,30 @@ def _planned_uses(search: Any) -> _RecordCounts | None:
         n_splits = cv.get_n_splits()
     except (TypeError, ValueError):
         return None
-    per_score = _times_scored(search.scoring)
-    scored = search.return_train_score
-    return _RecordCounts(n_splits, _memberships(cv, n_splits), per_score, scored)
+    passes_per_score = _passes_per_score(search.scoring)
+    train_score = search.return_train_score
+    memberships = _memberships(cv, n_splits)
+    return _RecordCounts(n_splits, memberships, passes_per_score, train_score)
 
 
 def _planned_candidates(search: Any) -> list[dict[str, Any]] | None:
-    """All that a planned search may fit; None if that depends on chance or data."""
+    """All candidates of a planned search; None if chance or the data decide them."""
     from sklearn.model_selection import GridSearchCV, ParameterGrid, RandomizedSearchCV
 
     if type(search) is GridSearchCV:
         return list(ParameterGrid(search.param_grid))
     if type(search) is RandomizedSearchCV:
-        given = search.param_distributions
-        for one in [given] if isinstance(given, dict) else given:
-            if any(hasattr(values, "rvs") for values in one.values()):
+        grids = search.param_distributions
+        for grid in [grids] if isinstance(grids, dict) else grids:
+            if any(hasattr(values, "rvs") for values in grid.values()):
                 return None
-        # Which of them it draws is not known; it draws none twice.
-        return list(ParameterGrid(given))
+        # It draws some of them, each at most once.
+        return list(ParameterGrid(grids))
     return None
 
 
 def _memberships(cv: Any, n_splits: int) -> tuple[tuple[int, int], ...] | None:
-    """How often one record can be in a training part and in a test part."""
+    """How often one record can be in a training set and in a test set."""
     from sklearn.model_selection import (
         GroupKFold,
         KFold,
@@ -407,39 +430,42 @@ def _memberships(cv: Any, n_splits: int) -> tuple[tuple[int, int], ...] | None:
     if type(cv).__module__ != "sklearn.model_selection._split":
         return None
     if hasattr(cv, "cv"):
-        return _listed(cv.cv)
-    # The parts of a split are disjoint and hold no record twice.
+        return _memberships_of_arrays(cv.cv)
+    # The two sets of a split are disjoint and hold no record twice.
     return (n_splits, 0), (0, n_splits)
 
 
-def _listed(splits: Any) -> tuple[tuple[int, int], ...] | None:
-    """The same for splits that are given as arrays; a record may be there twice."""
+def _memberships_of_arrays(splits: Any) -> tuple[tuple[int, int], ...] | None:
+    """The same for splits given as arrays, which may hold a record twice."""
     counts = []
-    for part in (0, 1):
-        indices = [np.asarray(split[part]) for split in splits]
+    for side in (0, 1):
+        indices = [np.asarray(split[side]) for split in splits]
         indices = [np.flatnonzero(i) if i.dtype == bool else i for i in indices]
         indices = [i for i in indices if i.size]
         if any(i.dtype.kind not in "iu" or i.min() < 0 for i in indices):
             return None
-        together = np.concatenate(indices) if indices else np.zeros(0, int)
-        counts.append(np.bincount(together.astype(np.int64)))
+        all_indices = np.concatenate(indices) if indices else np.zeros(0, int)
+        counts.append(np.bincount(all_indices.astype(np.int64)))
     size = max(map(len, counts))
     train, test = (np.pad(c, (0, size - len(c))) for c in counts)
     return tuple({(int(a), int(b)) for a, b in zip(train, test, strict=True)})
 
 
-def _times_scored(scoring: Any) -> int | None:
-    """How often samples are passed through the estimator to be scored, at most."""
+def _passes_per_score(scoring: Any) -> int | None:
+    """How often, at most, scoring passes samples through the estimator.
+
+    None if not known.
+    """
     from sklearn.linear_model import Ridge
     from sklearn.metrics import check_scoring, get_scorer
 
     if isinstance(scoring, (list, tuple, set)):
         return len(scoring)
     if isinstance(scoring, dict):
-        times: list[Any] = [_times_scored(one) for one in scoring.values()]
-        return None if None in times else sum(times)
-    # Of make_scorer, and of an estimator's own score.
-    known = (type(get_scorer("accuracy")), type(check_scoring(Ridge())))
-    if scoring is None or isinstance(scoring, str) or type(scoring) in known:
+        passes: list[Any] = [_passes_per_score(scorer) for scorer in scoring.values()]
+        return None if None in passes else sum(passes)
+    # Types of a scorer by make_scorer, and of one that calls the estimator's `score`.
+    known_types = (type(get_scorer("accuracy")), type(check_scoring(Ridge())))
+    if scoring is None or isinstance(scoring, str) or type(scoring) in known_types:
         return 1
     return None

@@ -1,4 +1,4 @@
-"""Mode products of batches of tensors, as BLAS calls on unfolded views."""
+"""Mode products of batches of tensors, by BLAS calls on unfolded views."""
 
 import math
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ __all__ = ["cp_to_dense", "mode_products", "packed_squares"]
 def mode_products(
     tensors: NDArray[np.floating], matrices: Sequence[NDArray[np.floating] | None]
 ) -> NDArray[np.floating]:
-    """Every tensor of a batch, multiplied in each mode by that mode's matrix.
+    """Multiply every tensor of a batch in each mode by the matrix of that mode.
 
     Parameters
     ----------
     tensors : ndarray of shape (n, I_1, ..., I_N)
     matrices : list of ndarray of shape (J_k, I_k) or (I_k,), or None
-        One a mode; a vector stands for a diagonal matrix, and None leaves the mode as
-        it is.
+        One for each mode. A vector stands for a diagonal matrix; None leaves the mode
+        unchanged.
 
     Returns
     -------
     products : ndarray of shape (n, J_1, ..., J_N)
-        The input itself where every matrix is None.
+        The input itself if every matrix is None.
     """
     for axis, matrix in enumerate(matrices, start=1):
         if matrix is None:
@@ -43,7 +43,7 @@ def mode_products(
 
 
 def cp_to_dense(factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
-    """The tensor of a CP: the sum over columns of their outer products.
+    """The dense tensor of a CP: the sum over its columns of their outer products.
 
     Parameters
     ----------
@@ -61,7 +61,9 @@ def cp_to_dense(factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]
 
 
 def packed_squares(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The outer product of every row with itself, as an upper triangle row by row.
+    """The outer product of every row with itself, packed as an upper triangle.
+
+    The upper triangle is stored row by row, here and throughout the package.
 
     Parameters
     ----------

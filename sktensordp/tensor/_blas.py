@@ -1,4 +1,4 @@
-"""Linear algebra on one thread, where threads would cost more than they save."""
+"""A limit of one BLAS thread, for products too small to gain from more."""
 
 import os
 import threading
@@ -10,16 +10,17 @@ __all__ = ["one_blas_thread"]
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> ThreadpoolController:
-    """Looked for once."""
+def _blas_libraries() -> ThreadpoolController:
+    """The loaded BLAS libraries; the search is slow, so it runs once."""
     return ThreadpoolController()
 
 
 class _OneThread:
-    """A context that many threads may be in: the last one to leave lifts the limit.
+    """A context that limits BLAS to one thread, shared by all threads of the process.
 
-    The limit is one of the process. Were each to restore what it found, what another
-    had set could be left for good.
+    The limit belongs to the process. If each thread restored the limit that it met on
+    entry, one could restore the limit set by another, and leave it in force for good.
+    So the first thread to enter sets the limit, and the last one to leave lifts it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class _OneThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._n_inside:
-                self._limits = _libraries().limit(limits=1, user_api="blas")
+                self._limits = _blas_libraries().limit(limits=1, user_api="blas")
             self._n_inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -38,8 +39,8 @@ class _OneThread:
             if not self._n_inside:
                 self._limits.restore_original_limits()
 
-    def leave_all(self) -> None:
-        """Begin anew, in a process that was forked: none of its threads is inside."""
+    def reset_after_fork(self) -> None:
+        """Lift the limit in a forked child, where none of the threads inside exists."""
         if self._n_inside:
             self._limits.restore_original_limits()
         _OneThread.__init__(self)
@@ -47,4 +48,4 @@ class _OneThread:
 
 one_blas_thread = _OneThread()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=one_blas_thread.leave_all)
+    os.register_at_fork(after_in_child=one_blas_thread.reset_after_fork)

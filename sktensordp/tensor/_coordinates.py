@@ -10,7 +10,7 @@ __all__ = ["as_coordinates", "group_by_mode", "times_recurring"]
 
 
 def as_coordinates(where: NDArray[Any]) -> NDArray[np.integer]:
-    """Coordinates, also of what a mask marks."""
+    """Coordinates of the entries that a mask marks; coordinates stay as they are."""
     if where.dtype != bool:
         return where
     return np.stack(np.nonzero(where), axis=1, dtype=np.int32)
@@ -19,25 +19,25 @@ def as_coordinates(where: NDArray[Any]) -> NDArray[np.integer]:
 def group_by_mode(
     coordinates: NDArray[np.integer], shape: Sequence[int]
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.integer]]]:
-    """Entries grouped by their row, for every mode.
+    """Group the entries by their row, once for every mode.
 
-    By counting sorts, so that time is linear. The entries of a row are in the order of
-    their index in the largest of the other modes: whoever gathers rows of that mode
-    goes through memory in one direction.
+    Counting sorts take linear time. Within a row, entries are sorted by their index in
+    the largest of the other modes, so that code that gathers rows of that mode reads
+    memory in one direction.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int32
-        Fastest if its columns are contiguous.
+        Column-major (Fortran) order is fastest.
     shape : tuple of int
 
     Yields
     ------
     mode : int
     starts : ndarray of shape (shape[mode] + 1,), int64
-        Row r is ``order[starts[r]:starts[r + 1]]``.
+        The entries of row r are ``order[starts[r]:starts[r + 1]]``.
     order : ndarray of shape (n,), int32
-        Entries 0 to n - 1.
+        A permutation of the entries 0 to n - 1.
     """
     largest, second, *others = np.argsort(shape, kind="stable")[::-1].tolist()
     by_second = _sort(coordinates, shape, second)[1]
@@ -54,36 +54,41 @@ def _sort(
     mode: int,
     order: NDArray[np.integer] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
-    """Entries by their index in a mode; those of one index as `order` has them."""
+    """Sort entries stably by their index in a mode, starting from `order`."""
     from .kernels._cp import counting_sort
 
     n = len(coordinates)
-    kind: type[np.integer] = np.int32 if n < 2**31 else np.int64
-    before = np.arange(n, dtype=kind) if order is None else order
-    starts, after = np.zeros(shape[mode] + 1, dtype=np.int64), np.empty(n, dtype=kind)
-    counting_sort(coordinates[:, mode], before, starts, after)
-    return starts, after
+    dtype: type[np.integer] = np.int32 if n < 2**31 else np.int64
+    previous = np.arange(n, dtype=dtype) if order is None else order
+    starts, order = np.zeros(shape[mode] + 1, dtype=np.int64), np.empty(n, dtype=dtype)
+    counting_sort(coordinates[:, mode], previous, starts, order)
+    return starts, order
 
 
 def times_recurring(sets: Sequence[NDArray[np.integer]]) -> int:
-    """In how many sets a coordinate occurs, at most, if it occurs in the last one.
+    """The largest number of sets that share a coordinate.
+
+    Only coordinates whose first index occurs in the last set are counted: for a growing
+    list of sets, the counts of the others have not changed since the last call.
 
     Parameters
     ----------
     sets : list of ndarray of shape (n_i, n_modes), int32
-        A set may hold a coordinate several times.
+        A coordinate that occurs several times in one set counts once for that set.
 
     Returns
     -------
     times : int
     """
-    touched = np.zeros(1 + max(part[:, 0].max() for part in sets), dtype=bool)
-    touched[sets[-1][:, 0]] = True
-    chosen = [part[touched[part[:, 0]]] for part in sets]
-    numbers = np.repeat(np.arange(len(sets), dtype=np.int32), [*map(len, chosen)])
-    every = np.column_stack([np.concatenate(chosen), numbers])
-    every = every[np.lexsort(every.T[::-1])]
-    changed = every[1:] != every[:-1]
-    differs = np.concatenate([[True], changed.any(axis=1)])
-    begins = np.concatenate([[True], changed[:, :-1].any(axis=1)])
-    return int(np.add.reduceat(differs, np.flatnonzero(begins), dtype=np.int64).max())
+    in_last = np.zeros(1 + max(s[:, 0].max() for s in sets), dtype=bool)
+    in_last[sets[-1][:, 0]] = True
+    relevant = [s[in_last[s[:, 0]]] for s in sets]
+    set_numbers = np.repeat(np.arange(len(sets), dtype=np.int32), [*map(len, relevant)])
+    # Rows are a coordinate and, last, the number of its set.
+    rows = np.column_stack([np.concatenate(relevant), set_numbers])
+    rows = rows[np.lexsort(rows.T[::-1])]
+    changed = rows[1:] != rows[:-1]
+    is_new_row = np.concatenate([[True], changed.any(axis=1)])
+    is_new_coordinate = np.concatenate([[True], changed[:, :-1].any(axis=1)])
+    starts = np.flatnonzero(is_new_coordinate)
+    return int(np.add.reduceat(is_new_row, starts, dtype=np.int64).max())

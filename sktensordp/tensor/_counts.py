@@ -1,4 +1,4 @@
-"""Counts that are known with Gaussian noise: what they most likely are."""
+"""Estimates of counts from their noisy values."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,21 +6,22 @@ from numpy.typing import NDArray
 __all__ = ["expected_counts"]
 
 _N_LEVELS, _ROUNDS = 40, 50
-# So many times the noise needs no prior.
+# Counts above this many standard deviations of the noise need no prior.
 _WELL_KNOWN = 8.0
 
 
 def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Posterior means of counts, under the distribution that fits all of them best.
+    """Posterior means of counts, given the counts plus Gaussian noise.
 
-    Counts that are many times the noise stay as they are. The distribution lives on a
-    grid that is finer where counts are smaller, and is found by expectation
-    maximisation (Kiefer and Wolfowitz 1956).
+    The prior is the distribution that best fits all the noisy counts. It lives on a
+    grid, finer where counts are smaller, and is found by expectation maximisation
+    (Kiefer and Wolfowitz 1956). Counts many times larger than the noise are returned
+    unchanged.
 
     Parameters
     ----------
     noisy : ndarray of shape (n,)
-        Not negative before the noise.
+        Noisy values of non-negative counts.
     noise : float
         Standard deviation of the noise.
 

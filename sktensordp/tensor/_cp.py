@@ -1,14 +1,15 @@
 """CPs, and structured CPs: biases, CP terms and weights of features in one model.
 
-A structured CP is a CP whose columns are held at one in some modes. A column that
-is free in one mode alone is a bias of that mode, one that is free in all modes is a
-full CP term; held at a feature of the rows of one mode, and free in another, it is the
-weight that the rows of the latter give to the feature. So one row solver serves
-biases, factors and weights.
+A structured CP is a CP with columns that are fixed in some modes. A column that is free
+in one mode, and one in all others, is a bias of that mode. A column that is free in all
+modes is a full CP term. A column that is free in the first mode, and a feature of the
+rows in the second, holds the weights that rows of the first mode give to the feature.
+So one row solver serves biases, factors and weights.
 
-A form is a decomposition as a function that is linear in every block of its parameters:
-an entry meets one row of every block, and its value is the product of any one of them
-with regressors, which the others determine. The blocks of a CP are its factors.
+A form is a decomposition seen as a multilinear function of blocks of parameters. An
+entry uses one row of every block. Its value is the product of any one of these rows
+with its regressors, which depend on the other rows alone. The blocks of a CP are its
+factors.
 """
 
 import math
@@ -25,20 +26,20 @@ from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
 
 __all__ = ["CPForm", "StructuredCP", "cp_columns", "max_cp_rank", "point_model"]
 
-# Shorter columns are next to nothing.
+# Least divisor, for the length of a column.
 _SHORTEST = 1e-150
-# Entries whose factors are gathered at once.
+# Number of entries that are predicted at a time.
 _CHUNK = 2**14
 
 
 @dataclass(frozen=True)
 class CPForm:
-    """Sum over the columns of the products of an entry's rows.
+    """A CP as a form: the sum over columns of the products of an entry's rows.
 
     Attributes
     ----------
     rank : int
-        Number of columns; 0 for none.
+        Number of columns; 0 for an empty form.
     """
 
     rank: int
@@ -47,25 +48,25 @@ class CPForm:
         return bool(self.rank > 0)
 
     def blocks(self, shape: Sequence[int]) -> list[tuple[int, int]]:
-        """Numbers of rows and of columns of every block: a list of pairs."""
+        """Numbers of rows and columns of every block: a list of pairs."""
         return [(size, self.rank) for size in shape]
 
     def rows(self, coordinates: NDArray[np.integer]) -> list[NDArray[np.integer]]:
-        """Row of every entry in every block: a list of arrays of shape (n,)."""
+        """The row of every entry in every block: a list of arrays of shape (n,)."""
         return list(coordinates.T)
 
     def regressors(
         self, block: int, factors: Sequence[Any], rows: Sequence[NDArray[np.integer]]
     ) -> NDArray[Any]:
-        """What the value of an entry has for coefficients of its row of a block.
+        """The regressors of entries: the coefficients of their row of a block.
 
         Parameters
         ----------
         block : int
         factors : list of ndarray
-            The blocks; that of `block` is not read.
+            All blocks; the one with the number `block` is not read.
         rows : list of ndarray of shape (n,), int
-            Row of every entry in every block.
+            The row of every entry in every block.
 
         Returns
         -------
@@ -80,14 +81,15 @@ class CPForm:
         moments: Sequence[Any],
         core: NDArray[np.floating] | None = None,
     ) -> NDArray[np.floating]:
-        """Second moment of one and the regressors of a block, if rows are independent.
+        """Second moment of (1, regressors of a block), for independent rows.
 
         Parameters
         ----------
         block : int
         moments : list of ndarray of shape (1 + n_columns, 1 + n_columns)
-            Second moments of one and the rows of every mode; that of `block` is not
-            read.
+            For every mode, the second moment of (1, row); that of `block` is not read.
+        core : ndarray, default=None
+            Not read; see `TuckerForm.moments`.
 
         Returns
         -------
@@ -96,16 +98,17 @@ class CPForm:
         return math.prod(m for k, m in enumerate(moments) if k != block)
 
     def centre(self, block: int) -> NDArray[np.float64]:
-        """What the rows of a block are around where nothing is known of them.
+        """Prior mean of the rows of a block.
 
-        Modes after the second modulate the product of the first two.
+        It is zero in the first two modes. It is one in the others, since these modulate
+        the product of the first two.
         """
         return np.full(self.rank, float(block > 1))
 
     def normalize(self, block: int, factors: list[Any]) -> None:
-        """Give the columns of a block that was fitted a mean square of one, in place.
+        """Scale the columns of a fitted block to a mean square of one, in place.
 
-        A fit of another block makes up for their lengths.
+        The next fit of another block makes up for the change.
         """
         factors[block] = factors[block] / _lengths(factors[block])
 
@@ -118,7 +121,7 @@ class CPForm:
         biases: Sequence[NDArray[np.floating]] | None = None,
         blocks: Sequence[NDArray[np.floating]] | None = None,
     ) -> "StructuredCP":
-        """A model of given biases and blocks; see `sktensordp.tensor.point_model`."""
+        """A model with given biases and blocks; see `sktensordp.tensor.point_model`."""
         return point_model(shape, noise_variance, dtype, biases=biases, factors=blocks)
 
 
@@ -130,17 +133,17 @@ class StructuredCP:
     ----------
     shape : tuple of int
     fixed : ndarray of shape (n_modes, n_columns), bool
-        Columns that are held at one, or at the features of the rows.
+        Columns that are one, or features of the rows, instead of being fitted.
     means : ndarray of shape (n_rows, n_columns)
-        Of the rows of all modes, one mode after the other. The last row of each mode
-        is additional: it stands for a row of which nothing is known.
+        Posterior means of the rows of all modes, one mode after the other. After its
+        rows, every mode has an extra one for an unknown row.
     covariances : ndarray of shape (n_rows, P)
-        Upper triangles, row by row.
+        Posterior covariances, as packed upper triangles.
     prior_mean, precision, tie : ndarray of shape (n_modes, n_columns)
-        The prior, as learned: how strongly a row is pulled to the mean, and, where
-        neighbours are tied, to each of them.
+        The learned prior. `precision` pulls a row to the prior mean; `tie` pulls it to
+        its neighbours, and is zero in modes that are not smooth.
     noise_variance : float
-        Variance of the observations around the model, as learned.
+        Learned variance of the observations around the model.
     """
 
     shape: tuple[int, ...]
@@ -154,7 +157,7 @@ class StructuredCP:
 
     @property
     def rows(self) -> list[slice]:
-        """The rows of every mode, with the additional one: a list of slices."""
+        """The rows of every mode, with the unknown row last: a list of slices."""
         ends = np.cumsum([0, *(size + 1 for size in self.shape)])
         return [slice(*pair) for pair in pairwise(ends.tolist())]
 
@@ -166,7 +169,7 @@ class StructuredCP:
     def has_columns(
         self, form: CPForm, biases: bool, smooth_modes: Collection[int]
     ) -> bool:
-        """Whether a fit with these options has the same columns and ties."""
+        """Whether a fit with these options would have the same columns and ties."""
         n_modes = len(self.shape)
         n_features = self.fixed.shape[1] - form.rank - (n_modes if biases else 0)
         if n_features < 0:
@@ -180,7 +183,7 @@ class StructuredCP:
         )
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
-        """Mean of the model at coordinates; -1 stands for an unknown row.
+        """Predictions at coordinates; -1 stands for an unknown row.
 
         Parameters
         ----------
@@ -193,22 +196,22 @@ class StructuredCP:
         values = np.empty(len(coordinates), dtype=self.means.dtype)
         factors = [self.means[r] for r in self.rows]
         for start in range(0, len(coordinates), _CHUNK):
-            part = coordinates[start : start + _CHUNK]
-            product = factors[0][part[:, 0]]
+            chunk = coordinates[start : start + _CHUNK]
+            product = factors[0][chunk[:, 0]]
             for mode, factor in enumerate(factors[1:], start=1):
-                product *= factor[part[:, mode]]
+                product *= factor[chunk[:, mode]]
             values[start : start + _CHUNK] = product.sum(axis=1)
         return values
 
     def slices(
         self, coordinates: NDArray[np.integer], mode: int
     ) -> NDArray[np.floating]:
-        """Mean of the model at all indices of one mode; see `predict`.
+        """Predictions at all indices of one mode; see `predict`.
 
         Parameters
         ----------
         coordinates : ndarray of shape (n, n_modes), int
-            Those of the mode are not read.
+            The column of the mode is not read.
         mode : int
 
         Returns
@@ -216,43 +219,43 @@ class StructuredCP:
         values : ndarray of shape (n, shape[mode])
         """
         factors = [self.means[r] for r in self.rows]
-        own = factors.pop(mode)
+        mode_factor = factors.pop(mode)
         others = np.delete(coordinates, mode, axis=1).T
         product = math.prod(f[c] for f, c in zip(factors, others, strict=True))
-        return product @ own[:-1].T
+        return product @ mode_factor[:-1].T
 
     def dense(self) -> NDArray[np.floating]:
-        """Mean of the model everywhere: an array of the shape of the tensor."""
+        """Predictions of all entries: an array of the tensor's shape."""
         return cp_to_dense(self.factors)
 
     def variance(
         self, coordinates: NDArray[np.integer]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior variance of the model at coordinates; see `predict`.
+        """Posterior variance of predictions at coordinates; see `predict`.
 
         Returns
         -------
         variance : ndarray of shape (n,)
         linear : ndarray of shape (n,)
-            That of the model's linearisation: over the variance of an observation, an
-            observation's weight in its own prediction.
+            Variance of the linearised model. Divided by the variance of an observation,
+            it is the weight of an observation in its own prediction.
         """
         from .kernels._cp import model_variance
 
         rows = np.empty(coordinates.shape, dtype=np.int64, order="F")
         for mode, r in enumerate(self.rows):
-            known = coordinates[:, mode]
-            rows[:, mode] = np.where(known < 0, r.stop - 1, known + r.start)
+            index = coordinates[:, mode]
+            rows[:, mode] = np.where(index < 0, r.stop - 1, index + r.start)
         variance, linear = np.empty((2, len(coordinates)))
         model_variance(rows, self.means, self.covariances, variance, linear)
         return variance, linear
 
 
 def max_cp_rank(shape: Sequence[int]) -> int:
-    """Largest rank of a CP that can be told from a smaller one.
+    """Largest useful rank of a CP.
 
-    Every tensor of this shape has a CP of as many terms as the product of all
-    sizes but the largest.
+    This is the product of all sizes but the largest. Every tensor of this shape has a
+    CP with that number of terms.
 
     Parameters
     ----------
@@ -274,15 +277,20 @@ def cp_columns(
 ) -> tuple[
     NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
 ]:
-    """Which columns are held in which mode, and the priors to start with."""
+    """The fixed columns and the starting prior; see `StructuredCP`.
+
+    Returns
+    -------
+    fixed, prior_mean, precision, tie : ndarray of shape (n_modes, n_columns)
+    """
     n_biases = n_modes if biases else 0
     n_features = 0 if features is None else features.shape[1]
     fixed = np.zeros((n_modes, n_biases + rank + n_features), dtype=bool)
     fixed[1:, n_biases + rank :] = True
     fixed[:, :n_biases] = ~np.eye(n_modes, dtype=bool)[:, :n_biases]
     prior_mean = np.where(fixed, 1.0, 0.0)
-    # The third and later modes modulate the product of the first two: a zero mean
-    # there would shrink the whole term (soundness of the fit, not of the privacy).
+    # Later modes modulate the product of the first two. With a prior mean of zero, they
+    # would shrink the whole term; this affects accuracy, not privacy.
     prior_mean[2:, n_biases:] = 1.0
     if features is not None and features.size:
         prior_mean[1, n_biases + rank :] = features[-1]
@@ -304,7 +312,7 @@ def point_model(
     features: NDArray[np.floating] | None = None,
     weights: NDArray[np.floating] | None = None,
 ) -> StructuredCP:
-    """A structured CP of given biases, factors and weights of features.
+    """A structured CP with given biases, factors and weights of features.
 
     Parameters
     ----------
@@ -313,13 +321,14 @@ def point_model(
         Variance of the values around the model.
     dtype : dtype
     biases : list of ndarray of shape (shape[mode] + 1,), default=None
-        Last, the bias of an unknown row.
+        The last is the bias of an unknown row.
     factors : list of ndarray of shape (shape[mode], rank), default=None
-        An unknown row is the mean of all.
+        An unknown row gets the mean of all rows.
     features : ndarray of shape (shape[1] + 1, n_features), default=None
-        Of the rows of the second mode; see `fit_structured_cp`.
+        Features of the rows of the second mode; see `fit_structured_cp`.
     weights : ndarray of shape (shape[0], n_features), default=None
-        That the rows of the first mode give to the features; an unknown row, none.
+        Weights that the rows of the first mode give to the features. An unknown row
+        gives none.
 
     Returns
     -------
@@ -348,11 +357,11 @@ def point_model(
             rows[-1, n_biases:last] = factors[mode].mean(axis=0)
     if features is not None:
         model.means[model.rows[1], last:] = features
-        own = model.means[model.rows[0], last:]
-        own[:-1], own[-1] = weights, 0.0
+        weight_columns = model.means[model.rows[0], last:]
+        weight_columns[:-1], weight_columns[-1] = weights, 0.0
     return model
 
 
 def _lengths(block: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Roots of the mean squares of the columns."""
+    """Root mean squares of the columns."""
     return np.maximum(np.sqrt(np.mean(block**2, axis=0)), _SHORTEST)

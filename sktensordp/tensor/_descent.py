@@ -1,4 +1,4 @@
-"""The published fit of a CP or a Tucker: stochastic gradient descent by entries."""
+"""The published fit of a CP or a Tucker: stochastic gradient descent over entries."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -12,9 +12,9 @@ from ._tucker import TuckerForm
 
 __all__ = ["descend"]
 
-# Values of a model are sums of products of its blocks: beyond this size of a product
-# they overflow in single precision, as soon as there are many terms.
-_LARGEST = 1e30
+# The values of a model are sums of products of elements, one of each block. Where such
+# a product may exceed this, a sum of many can overflow in single precision.
+_LARGEST_PRODUCT = 1e30
 
 
 def descend(
@@ -38,37 +38,40 @@ def descend(
     coordinates : ndarray of shape (n, n_modes), int
     values : ndarray of shape (n,)
     factors : list of ndarray of shape (n_rows, n_columns)
-        Where to start: the blocks of the form.
-    rate, ridge : float
-        Of the descent, and of the squared norms of the rows that an entry meets.
+        The blocks of the form to start from.
+    rate : float
+        Step length of the descent.
+    ridge : float
+        Weight of the squared norms of an entry's rows in its cost.
     n_passes : int
-        Over all entries, in their order.
+        Number of passes over all entries, in their order.
     clip : float, default=1.0
-        Largest norm of the gradients of the rows of the last mode.
+        Largest norm of the gradients of the last mode's rows.
     noise : callable, default=None
-        Maps the number of a pass to what is added to these gradients, an array of shape
-        (n, rank of the last mode). Without it they are not clipped either.
+        Maps the number of a pass to the noise added to the clipped gradients, an array
+        of shape (n, rank of the last mode). Without noise, gradients are not clipped.
     on_pass : callable, default=None
-        Called after every pass with its number; true ends the descent.
+        Called after every pass with its number; the descent ends if it returns true.
     form : CPForm or TuckerForm, default=None
-        A CP by default.
+        By default, a CP.
     core_ridge : float, default=0.0
-        Of the squared norm of a Tucker's core.
+        Weight of the squared norm of the Tucker core in the cost.
 
     Returns
     -------
     factors : list of ndarray of shape (n_rows, n_columns)
-        After the last pass before the descent diverged.
+        The blocks after the last pass, or after the last one before the descent
+        diverged.
     n_passes : int
-        How many passes that were.
+        Number of passes that led there.
     """
     state = _State(coordinates, factors, form)
     values = np.asarray(values, dtype=float)
-    nothing = np.empty((0, factors[coordinates.shape[1] - 1].shape[1]))
+    no_noise = np.empty((0, factors[coordinates.shape[1] - 1].shape[1]))
     for n_done in range(n_passes):
         before = state.blocks()
-        drawn = nothing if noise is None else noise(n_done)
-        state.descend(values, rate, ridge, core_ridge, clip, drawn)
+        pass_noise = no_noise if noise is None else noise(n_done)
+        state.descend(values, rate, ridge, core_ridge, clip, pass_noise)
         after = state.blocks()
         if _has_diverged(after):
             return before, n_done
@@ -78,13 +81,13 @@ def descend(
 
 
 def _has_diverged(blocks: list[NDArray[np.float64]]) -> bool:
-    """Whether values of the model could overflow."""
-    sizes = [np.abs(block).max(initial=0.0) for block in blocks]
-    return not np.sum(np.log(np.maximum(sizes, 1.0))) < np.log(_LARGEST)
+    """Whether the values of the model may overflow."""
+    largest = [np.abs(block).max(initial=0.0) for block in blocks]
+    return not np.sum(np.log(np.maximum(largest, 1.0))) < np.log(_LARGEST_PRODUCT)
 
 
 class _State:
-    """Blocks as the kernels have them: rows of all modes in one array, and a core."""
+    """The blocks as the kernels take them: stacked rows of all modes, and a core."""
 
     def __init__(
         self,
@@ -93,14 +96,14 @@ class _State:
         form: CPForm | TuckerForm | None,
     ) -> None:
         n_modes = coordinates.shape[1]
-        own = factors[:n_modes]
-        ends = np.cumsum([0, *(len(factor) for factor in own)])
+        by_mode = factors[:n_modes]
+        ends = np.cumsum([0, *(len(factor) for factor in by_mode)])
         self._rows = coordinates + ends[:-1]
-        self._parts = [slice(*pair) for pair in pairwise(ends.tolist())]
-        self._ranks = np.array([factor.shape[1] for factor in own])
+        self._mode_rows = [slice(*pair) for pair in pairwise(ends.tolist())]
+        self._ranks = np.array([factor.shape[1] for factor in by_mode])
         self._stacked = np.zeros((ends[-1], max(self._ranks)))
-        for part, factor in zip(self._parts, own, strict=True):
-            self._stacked[part, : factor.shape[1]] = factor
+        for rows, factor in zip(self._mode_rows, by_mode, strict=True):
+            self._stacked[rows, : factor.shape[1]] = factor
         self._core = self._cells = None
         if isinstance(form, TuckerForm):
             self._core = factors[-1].ravel().copy()
@@ -108,11 +111,13 @@ class _State:
 
     def blocks(self) -> list[NDArray[np.float64]]:
         """A copy of the blocks."""
-        found = [
-            self._stacked[part, :rank].copy()
-            for part, rank in zip(self._parts, self._ranks, strict=True)
+        factors = [
+            self._stacked[rows, :rank].copy()
+            for rows, rank in zip(self._mode_rows, self._ranks, strict=True)
         ]
-        return found if self._core is None else [*found, self._core[np.newaxis].copy()]
+        if self._core is None:
+            return factors
+        return [*factors, self._core[np.newaxis].copy()]
 
     def descend(
         self,
@@ -123,7 +128,7 @@ class _State:
         clip: float,
         noise: NDArray[np.floating],
     ) -> None:
-        """One pass; see `sgd_pass` and `sgd_tucker_pass`."""
+        """Make one pass; see `sgd_pass` and `sgd_tucker_pass`."""
         if self._core is None:
             from .kernels._cp import sgd_pass
 

@@ -1,10 +1,11 @@
-"""Entries that are spread over parts: all entries of some rows of one mode in each.
+"""Entries that Dask holds in partitions, by the rows of one mode, and fits to them.
 
-The rows of that mode, and their posterior, stay where their entries are. Sums over the
-entries of the rows of the other modes are computed part by part and added; these rows
-are solved for where the fit was called. What a part is asked for is a function of its
-entries and of what is passed along, hence the same wherever, and however often, it is
-computed. Dask decides where, and computes again what was lost.
+Every partition has all entries of some rows of that mode, the split mode. These rows
+and their posterior stay with their entries. For the rows of all other modes, the sums
+over entries are computed partition by partition and added up, and the process that
+called the fit solves for the rows. A task is a function of its entries and of its
+arguments, so it gives the same result wherever and however often it runs. Dask chooses
+where tasks run, and repeats those whose results were lost.
 """
 
 import copy
@@ -19,33 +20,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._algebra import packed_squares
-from ._cp_fit import _Fit
+from ._cp_fit import _CPFit
 from ._entries import SparseEntries, array_of
 from ._row_fit import RowFit, diagonal
 from ._tucker_fit import _TuckerFit
 
 __all__ = ["DistributedEntries", "computed", "in_memory", "tree_sum"]
 
-# Parts that are added at once.
+# Number of terms that one task adds.
 _BRANCHES = 8
 
 
 def computed(*delayed: Any) -> tuple[Any, ...]:
-    """What delayed values are."""
+    """The results of delayed values, in this process."""
     with _large_graphs():
         return dask.compute(*delayed)
 
 
 def in_memory(*delayed: Any) -> tuple[Any, ...]:
-    """Delayed values that are computed now, and stay in the memory of the workers."""
+    """Compute delayed values now, and keep the results in the memory of the workers."""
     with _large_graphs():
         return dask.persist(*delayed)
 
 
 @contextmanager
 def _large_graphs() -> Iterator[None]:
+    """Suppress Dask's warning about large arguments.
+
+    They are part of the graph on purpose: the graph survives the loss of a worker.
+    """
     with warnings.catch_warnings():
-        # What is passed along is in the graph, which outlives any worker.
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield
 
@@ -59,73 +63,73 @@ def tree_sum(delayed: Iterable[Any]) -> Any:
     return delayed[0]
 
 
-def _add(*parts: Iterable[Any]) -> tuple[Any, ...]:
+def _add(*terms: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(
-        sum(elements[1:], elements[0]) for elements in zip(*parts, strict=True)
+        sum(elements[1:], elements[0]) for elements in zip(*terms, strict=True)
     )
 
 
 class DistributedEntries:
-    """Entries of a tensor in parts.
+    """Entries of a tensor in partitions.
 
     Parameters
     ----------
-    parts : list of Delayed of SparseEntries
-        The rows of `mode` are those of the part, numbered from 0.
-    cuts : ndarray of shape (n_parts + 1,), int
-        Part k has the rows cuts[k] to cuts[k + 1] of the mode.
+    partitions : list of Delayed of SparseEntries
+        Each numbers its own rows of `mode` from 0.
+    cuts : ndarray of shape (n_partitions + 1,), int
+        Partition k has the rows cuts[k] to cuts[k + 1] of the mode.
     mode : int
-        0 or 1.
+        The split mode: 0 or 1.
     shape : tuple of int
     counts : list by mode of ndarray of shape (size of the mode,), int
-        Entries of every row.
+        Number of entries of every row.
     dtype : dtype
-        Of the values.
+        Type of the values.
     """
 
     def __init__(
         self,
-        parts: Iterable[Any],
+        partitions: Iterable[Any],
         cuts: NDArray[np.integer],
         mode: int,
         shape: Iterable[int],
         counts: Sequence[NDArray[np.integer]],
         dtype: np.dtype,
     ) -> None:
-        self.parts = in_memory(*parts)
+        self.partitions = in_memory(*partitions)
         self.cuts, self.mode, self.shape = cuts, mode, tuple(shape)
         self.dtype = dtype
         self.n_entries = int(counts[0].sum())
-        self._observed = [own > 0 for own in counts]
+        self._observed = [mode_counts > 0 for mode_counts in counts]
         energy = dask.delayed(_energy, pure=False)
-        self.energy = computed(tree_sum(map(energy, self.parts)))[0][0]
+        self.energy = computed(tree_sum(map(energy, self.partitions)))[0][0]
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
-        """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
+        """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
         return self._observed[mode]
 
     def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
-        """All rows at once: their sums are from all parts."""
+        """One range of all rows: their sums come from all partitions at once."""
         return np.array([0, self.shape[mode]])
 
     def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The tensor, means where an entry is there twice, and which are observed."""
-        found = computed(*map(dask.delayed(_as_list, pure=False), self.parts))
-        for (coordinates, _), first in zip(found, self.cuts, strict=False):
+        """The dense tensor, and a mask of its observed entries; see `array_of`."""
+        lists = computed(*map(dask.delayed(_as_list, pure=False), self.partitions))
+        for (coordinates, _), first in zip(lists, self.cuts, strict=False):
             coordinates[self.mode] += first
-        coordinates = np.concatenate([c for c, _ in found], axis=1)
-        values = np.concatenate([v for _, v in found])
+        coordinates = np.concatenate([c for c, _ in lists], axis=1)
+        values = np.concatenate([v for _, v in lists])
         return array_of(coordinates, values, self.shape)
 
     def split(self, rows: NDArray[np.floating] | None) -> list[Any]:
-        """Rows of the mode, part by part; None for each if there are none."""
+        """The rows of the split mode by partition; a list of None if there are none."""
         if rows is None:
-            return [None] * len(self.parts)
+            return [None] * len(self.partitions)
         return np.split(rows, self.cuts[1:-1])
 
     def fit_class(self, local: type) -> Any:
-        """The fit that asks the parts, for one to entries that are here."""
-        return {_Fit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
+        """The class that fits to partitions, for a class that fits to local entries."""
+        return {_CPFit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
 
 
 def _energy(entries: SparseEntries) -> tuple[float]:
@@ -133,7 +137,7 @@ def _energy(entries: SparseEntries) -> tuple[float]:
 
 
 def _as_list(entries: SparseEntries) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
-    """Coordinates and values of the entries of a part."""
+    """Coordinates, of shape (n_modes, n), and values of the entries of a partition."""
     starts, others, values = entries.groups[0]
     coordinates = np.empty((len(entries.shape), len(values)), dtype=np.int64)
     coordinates[0] = np.repeat(np.arange(entries.shape[0]), np.diff(starts))
@@ -142,86 +146,86 @@ def _as_list(entries: SparseEntries) -> tuple[NDArray[np.int64], NDArray[np.floa
 
 
 class _DistributedRows(RowFit):
-    """Mixin of a RowFit that asks parts for all that depends on their entries."""
+    """Mixin of a RowFit whose entries are in partitions.
+
+    Attributes
+    ----------
+    local : type
+        The class that fits to the entries of one partition.
+    """
 
     local: type
     entries: DistributedEntries
 
     def start(self, means: Any, covariances: Any, noise: float | None) -> None:
-        """Start from a posterior."""
+        """Start from a posterior, whose rows of the split mode go to the partitions."""
         super().start(means, covariances, noise)
-        self._spread()
-
-    def take_covariances(self) -> None:
-        """From here on rows have covariances."""
-        super().take_covariances()
-        self._spread()
-
-    def _spread(self) -> None:
-        """Pass the rows of the parts on."""
         entries = self.entries
-        means, _, found = self.posterior(entries.mode)
-        # The first mode is solved for first: its second moments are not asked for.
-        moments = entries.split(found if entries.mode else None)
-        own = zip(entries.split(means), moments, strict=True)
-        self._own = [dask.delayed(pair, traverse=False) for pair in own]
+        means, _, moments = self.posterior(entries.mode)
+        # The first mode is updated before a task reads its second moments.
+        split_moments = entries.split(moments if entries.mode else None)
+        posteriors = zip(entries.split(means), split_moments, strict=True)
+        self._local_rows = [dask.delayed(pair, traverse=False) for pair in posteriors]
 
-    def _shell(self, left_out: int | None) -> Any:
-        """All that a part has to know of the others, as one delayed object."""
-        shell: Any = object.__new__(self.local)
-        vars(shell).update(vars(self))
-        del shell._own
-        shell.entries = shell.means = shell.covariances = shell.moments = None
-        shell.mode, shell.others = self.entries.mode, []
+    def _shared_state(self, left_out: int | None) -> Any:
+        """The fit without the split mode's rows, as a delayed object for all tasks.
+
+        The rows of the mode `left_out` are not included either.
+        """
+        state: Any = object.__new__(self.local)
+        vars(state).update(vars(self))
+        del state._local_rows
+        state.entries = state.means = state.covariances = state.moments = None
+        state.mode, state.others = self.entries.mode, []
         for mode in range(len(self.entries.shape)):
             means, _, moments = self.posterior(mode)
-            n_rows = 0 if mode in (shell.mode, left_out) else len(means)
-            # Copies, since these are written to in the sweeps that follow.
-            shell.others.append((means[:n_rows].copy(), moments[:n_rows].copy()))
-        return dask.delayed(shell, traverse=False)
+            n_rows = 0 if mode in (state.mode, left_out) else len(means)
+            # Copies, because later sweeps write to these arrays.
+            state.others.append((means[:n_rows].copy(), moments[:n_rows].copy()))
+        return dask.delayed(state, traverse=False)
 
-    def _of_parts(
+    def _on_partitions(
         self,
         function: Callable[..., Any],
         *arguments: Any,
         left_out: int | None = None,
         **options: Any,
     ) -> list[Any]:
-        """A function of every part, its rows and those of the others but one mode."""
-        shell = self._shell(left_out)
+        """Delayed ``function(state, entries, rows, *arguments)`` of every partition."""
+        state = self._shared_state(left_out)
         function = dask.delayed(function, pure=False, **options)
-        pairs = zip(self.entries.parts, self._own, strict=True)
-        return [function(shell, *pair, *arguments) for pair in pairs]
+        pairs = zip(self.entries.partitions, self._local_rows, strict=True)
+        return [function(state, *pair, *arguments) for pair in pairs]
 
     def update(
         self, mode: int, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[float, NDArray[np.float64] | None]:
-        """Posterior of the rows of one mode; see `RowFit.update`."""
+        """Update the posterior of the rows of one mode; see `RowFit.update`."""
         if mode != self.entries.mode:
             return super().update(mode, pool, n_threads)
-        found = self._of_parts(_updated, nout=2)
-        *self._own, total = in_memory(
-            *(own for own, _ in found), tree_sum(sums for _, sums in found)
+        updates = self._on_partitions(_updated_rows, nout=2)
+        *self._local_rows, total = in_memory(
+            *(rows for rows, _ in updates), tree_sum(sums for _, sums in updates)
         )
         error, *self._row_sums = computed(total)[0]
         return error, None
 
     def sums(
-        self, mode: int, part: slice
+        self, mode: int, rows: slice
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Expected sums over the entries of all rows of a mode."""
-        return computed(tree_sum(self._of_parts(_sums, mode, left_out=mode)))[0]
+        """Expected sums over the entries of all rows of a mode; see `RowFit.sums`."""
+        return computed(tree_sum(self._on_partitions(_sums, mode, left_out=mode)))[0]
 
-    def _learn_mean_weights(self) -> None:
+    def _learn_weight_means(self) -> None:
         if self.entries.mode != 0:
-            return super()._learn_mean_weights()
+            return super()._learn_weight_means()
         n_rows, means, _, _ = self._row_sums
         self.prior_mean[0][self._weights] = means[self._weights] / n_rows
 
     def row_sums(
         self, mode: int
     ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-        """Sums over the rows that have entries; see `RowFit.row_sums`."""
+        """Sums over rows from which precisions are learned; see `RowFit.row_sums`."""
         if mode != self.entries.mode:
             return super().row_sums(mode)
         n_rows, means, squares, variances = self._row_sums
@@ -230,18 +234,18 @@ class _DistributedRows(RowFit):
         return n_rows, np.maximum(deviation, 0.0), variances
 
     def model(self, scale: float) -> Any:
-        """The fitted model, all its rows here."""
-        here = self.posterior(self.entries.mode)[:2]
-        found = computed(*(own[:2] for own in self._own))
-        for k, own in enumerate(found):
+        """The fitted model, with all rows in this process; see `RowFit.model`."""
+        arrays = self.posterior(self.entries.mode)[:2]
+        local_rows = computed(*(rows[:2] for rows in self._local_rows))
+        for k, posterior in enumerate(local_rows):
             rows = slice(*self.entries.cuts[k : k + 2])
-            for target, part in zip(here, own, strict=True):
-                target[rows] = part
+            for target, values in zip(arrays, posterior, strict=True):
+                target[rows] = values
         return super().model(scale)
 
 
-class _DistributedCP(_DistributedRows, _Fit):
-    local = _Fit
+class _DistributedCP(_DistributedRows, _CPFit):
+    local = _CPFit
 
 
 class _DistributedTucker(_DistributedRows, _TuckerFit):
@@ -250,62 +254,64 @@ class _DistributedTucker(_DistributedRows, _TuckerFit):
     def _core_sums(
         self, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return computed(tree_sum(self._of_parts(_core_sums)))[0]
+        return computed(tree_sum(self._on_partitions(_core_sums)))[0]
 
 
-def _placed(shell: Any, entries: SparseEntries, own: Sequence[Any]) -> Any:
-    """A fit of the rows of one part."""
-    fit = copy.copy(shell)
-    # A task leaves its arguments as they are.
-    means, *_, moments = own
+def _local_fit(state: Any, entries: SparseEntries, rows: Sequence[Any]) -> Any:
+    """The fit of one partition, from the shared state and the partition's rows."""
+    fit = copy.copy(state)
+    # Copies, because a task must not change its arguments.
+    means, *_, moments = rows
     moments = packed_squares(means) if moments is None else moments.copy()
     posteriors = [
-        known if len(known[0]) else _nothing(known, n)
-        for known, n in zip(shell.others, entries.shape, strict=True)
+        posterior if len(posterior[0]) else _zeros_like(posterior, n)
+        for posterior, n in zip(state.others, entries.shape, strict=True)
     ]
     posteriors[fit.mode] = means.copy(), moments
-    fit.place(entries, posteriors)
+    fit.attach(entries, posteriors)
     return fit
 
 
-def _nothing(
-    like: Sequence[NDArray[np.floating]], n_rows: int
+def _zeros_like(
+    arrays: Sequence[NDArray[np.floating]], n_rows: int
 ) -> tuple[NDArray[np.floating], ...]:
-    """In the place of rows that were left out, and are not asked for."""
-    return tuple(np.zeros((n_rows, part.shape[1]), part.dtype) for part in like)
+    """Zeros in place of rows that were left out, since the task does not read them."""
+    return tuple(np.zeros((n_rows, a.shape[1]), a.dtype) for a in arrays)
 
 
-def _updated(
-    shell: Any, entries: SparseEntries, own: Sequence[Any]
+def _updated_rows(
+    state: Any, entries: SparseEntries, rows: Sequence[Any]
 ) -> tuple[
     tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
     tuple[Any, ...],
 ]:
-    """The posterior of the rows of a part, and sums of what is learned from them."""
-    fit, mode = _placed(shell, entries, own), shell.mode
+    """The updated posterior of a partition's rows, and sums to learn the prior from."""
+    fit, mode = _local_fit(state, entries, rows), state.mode
     with fit.threads(1) as pool:
         error, _ = fit.update(mode, pool, 1)
     means, covariances, moments = fit.posterior(mode)
     seen = entries.observed(mode)
-    known = means[seen].astype(float)
+    seen_means = means[seen].astype(float)
     variances = covariances[seen][:, diagonal(means.shape[1])].astype(float)
-    of_rows = len(known), *(x.sum(axis=0) for x in (known, known**2, variances))
-    return (means, covariances, moments), (error, *of_rows)
+    terms = seen_means, seen_means**2, variances
+    sums = len(seen_means), *(x.sum(axis=0) for x in terms)
+    return (means, covariances, moments), (error, *sums)
 
 
 def _sums(
-    shell: Any, entries: SparseEntries, own: Sequence[Any], mode: int
+    state: Any, entries: SparseEntries, rows: Sequence[Any], mode: int
 ) -> tuple[NDArray[np.float64], ...]:
-    """Sums over the entries of a part, by the rows of a mode that is not its own."""
-    fit = _placed(shell, entries, own)
+    """Sums over the entries of a partition, for the rows of another mode."""
+    fit = _local_fit(state, entries, rows)
     with fit.threads(1) as pool:
-        found = list(fit.by_parts(lambda rows: fit.sums(mode, rows), mode, pool, 1))
-    return tuple(map(np.concatenate, zip(*found, strict=True)))
+        sums = list(fit.map_rows(lambda r: fit.sums(mode, r), mode, pool, 1))
+    return tuple(map(np.concatenate, zip(*sums, strict=True)))
 
 
 def _core_sums(
-    shell: Any, entries: SparseEntries, own: Sequence[Any]
+    state: Any, entries: SparseEntries, rows: Sequence[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    fit = _placed(shell, entries, own)
+    """Sums over the entries of a partition, for the core."""
+    fit = _local_fit(state, entries, rows)
     with fit.threads(1) as pool:
         return fit._core_sums(pool, 1)

@@ -1,13 +1,13 @@
 """Observed entries of a tensor, as coordinates or as an array with a mask.
 
-Both sum over the entries of every row of one mode, given the other modes. With b_e the
-product of the rows that entry e meets in the other modes, these are sum_e E[b_e b_e^T]
-and sum_e y_e E[b_e]. Coordinates gather rows entry by entry, in a compiled kernel; an
-array contracts its mask and its values with the moments of the other modes, by one
-product of matrices and sums.
+Both compute the sums over entries that a CP fit needs for every row of one mode, given
+the other modes. With y_e the value of entry e, and b_e the product of its rows in the
+other modes, these are sum_e E[b_e b_e^T] and sum_e y_e E[b_e]. `SparseEntries` gathers
+rows entry by entry in a compiled kernel. `DenseEntries` contracts its mask and its
+values with the moments of the other modes: one large matrix product, then small sums.
 
-Symmetric matrices of size Q are upper triangles, row by row: vectors of length
-P = Q (Q + 1) / 2.
+Symmetric matrices of size Q are packed as upper triangles, row by row, into vectors of
+length P = Q (Q + 1) / 2.
 """
 
 import math
@@ -17,21 +17,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ._algebra import packed_squares
 from ._coordinates import group_by_mode
 
 __all__ = ["DenseEntries", "Entries", "SparseEntries", "array_of"]
 
-# Rows of which the sums are held at once.
+# Largest number of rows whose sums are in memory at a time.
 _BLOCK = 512
-# Solving a row takes about as long as summing so many entries.
+# Cost of solving a row, as a number of entries that take as long to sum.
 _SOLVE_COST = 100
-# Less than the sums of so many entries is not worth a thread.
+# Least work, as a number of entries, that is shared among threads.
 _LEAST_WORK = 2000
 
 
 class Entries(Protocol):
-    """What a fit asks of entries, here or elsewhere."""
+    """What a fit needs of entries, wherever they are stored."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[np.floating]
@@ -44,21 +43,21 @@ class Entries(Protocol):
     def fit_class(self, local: type) -> Any: ...
 
 
-class _Local:
-    """Mixin of entries that are here."""
+class _LocalEntries:
+    """Mixin of entries in the memory of this process."""
 
     def fit_class(self, local: type) -> Any:
-        """The fit to such entries."""
+        """The class that fits to these entries: the local class itself."""
         return local
 
 
-class SparseEntries(_Local):
-    """Entries as coordinates, grouped by their row, once for every mode.
+class SparseEntries(_LocalEntries):
+    """Entries as coordinates, grouped by row once for every mode.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int32
-        Fastest if its columns are contiguous.
+        Column-major (Fortran) order is fastest.
     values : ndarray of shape (n,), float32 or float64
     shape : tuple of int
     """
@@ -84,11 +83,11 @@ class SparseEntries(_Local):
             self.groups[mode] = starts, others, values[order]
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
-        """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
+        """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
         return np.diff(self.groups[mode][0]) > 0
 
     def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
-        """Ranges of rows with about equal work, enough for the threads."""
+        """Boundaries of ranges of rows with about equal work, for the threads."""
         starts = self.groups[mode][0]
         work = starts + _SOLVE_COST * np.arange(len(starts))
         shared = n_threads > 1 and work[-1] > _LEAST_WORK
@@ -98,11 +97,11 @@ class SparseEntries(_Local):
         return np.unique([0, *cuts, len(starts) - 1])
 
     def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The tensor, means where an entry is there twice, and which are observed."""
+        """The dense tensor, and a mask of its observed entries; see `array_of`."""
         starts, others, values = self.groups[0]
         coordinates = [np.repeat(np.arange(self.shape[0]), np.diff(starts))]
-        begins = np.cumsum(self.shape)
-        coordinates += [o - begin for o, begin in zip(others.T, begins, strict=False)]
+        offsets = np.cumsum(self.shape)
+        coordinates += [o - first for o, first in zip(others.T, offsets, strict=False)]
         return array_of(coordinates, values, self.shape)
 
     def sums(
@@ -112,7 +111,7 @@ class SparseEntries(_Local):
         last: int,
         rows: Sequence[slice],
         means: NDArray[np.floating],
-        moments: NDArray[np.floating] | None = None,
+        moments: NDArray[np.floating],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums over the entries of the rows [first, last) of a mode.
 
@@ -120,11 +119,11 @@ class SparseEntries(_Local):
         ----------
         mode, first, last : int
         rows : list of slice
-            The rows of every mode, among those of all modes.
+            The rows of every mode in the stacked arrays that follow.
         means : ndarray of shape (n_rows, Q)
-            Of the rows of all modes.
-        moments : ndarray of shape (n_rows, P), default=None
-            Second moments; without, those of the means.
+            Means of the rows of all modes.
+        moments : ndarray of shape (n_rows, P)
+            Their second moments.
 
         Returns
         -------
@@ -133,21 +132,17 @@ class SparseEntries(_Local):
         projection : ndarray of shape (last - first, Q), float64
             Expected sum of y b.
         """
-        from .kernels._cp import moment_sums, point_sums
+        from .kernels._cp import moment_sums
 
-        n_columns = means.shape[1]
-        gram = np.empty((last - first, n_columns * (n_columns + 1) // 2))
-        projection = np.empty((last - first, n_columns))
-        sums = *self.groups[mode], means
-        if moments is None:
-            point_sums(first, last, *sums, gram, projection)
-        else:
-            moment_sums(first, last, *sums, moments, gram, projection)
+        gram = np.empty((last - first, moments.shape[1]))
+        projection = np.empty((last - first, means.shape[1]))
+        group = self.groups[mode]
+        moment_sums(first, last, *group, means, moments, gram, projection)
         return gram, projection
 
 
-class DenseEntries(_Local):
-    """Entries as an array, of which a mask says what was observed.
+class DenseEntries(_LocalEntries):
+    """Entries as an array, with a mask of those that were observed.
 
     Parameters
     ----------
@@ -169,15 +164,15 @@ class DenseEntries(_Local):
         ]
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
-        """Which rows of a mode have an entry: a mask of shape (size of the mode,)."""
+        """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
         return self._observed[mode]
 
     def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
-        """All rows at once: the product of matrices has threads of its own."""
+        """One range of all rows: the matrix product uses the threads of BLAS."""
         return np.array([0, self.shape[mode]])
 
     def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The tensor, zero where there is no entry, and which are observed."""
+        """The tensor, zero where nothing was observed, and a mask of its entries."""
         return self.values.astype(float), self.mask > 0
 
     def sums(
@@ -187,11 +182,9 @@ class DenseEntries(_Local):
         last: int,
         rows: Sequence[slice],
         means: NDArray[np.floating],
-        moments: NDArray[np.floating] | None = None,
+        moments: NDArray[np.floating],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums over the entries of all rows of a mode; see `SparseEntries.sums`."""
-        if moments is None:
-            moments = packed_squares(means)
         gram = _contract(self.mask, mode, [moments[r] for r in rows])
         projection = _contract(self.values, mode, [means[r] for r in rows])
         return gram.astype(float), projection.astype(float)
@@ -202,23 +195,24 @@ def array_of(
     values: NDArray[np.floating],
     shape: Sequence[int],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A tensor from its entries, zero where there is none, and which are observed.
+    """The dense tensor of the entries, and a mask of those that were observed.
 
     Parameters
     ----------
     coordinates : sequence by mode of ndarray of shape (n,), int
     values : ndarray of shape (n,)
-        Where coordinates occur twice, their mean is taken.
+        Values at the same coordinates are averaged.
     shape : tuple of int
 
     Returns
     -------
     tensor : ndarray of shape `shape`, float
+        Zero where nothing was observed.
     observed : ndarray of shape `shape`, bool
     """
-    where, size = np.ravel_multi_index(coordinates, shape), math.prod(shape)
-    counts = np.bincount(where, minlength=size)
-    sums = np.bincount(where, weights=values, minlength=size)
+    positions, size = np.ravel_multi_index(coordinates, shape), math.prod(shape)
+    counts = np.bincount(positions, minlength=size)
+    sums = np.bincount(positions, weights=values, minlength=size)
     tensor = (sums / np.maximum(counts, 1)).reshape(shape)
     return tensor, (counts > 0).reshape(shape)
 
@@ -226,14 +220,15 @@ def array_of(
 def _contract(
     tensor: NDArray[np.floating], mode: int, factors: Sequence[NDArray[np.floating]]
 ) -> NDArray[np.floating]:
-    """Sum over all modes but one of a tensor times the rows of the other modes.
+    """Contract a tensor with a factor in every mode but one, column by column.
 
     Parameters
     ----------
     tensor : ndarray of shape (I_1, ..., I_N)
     mode : int
-        The mode that is left.
+        The mode that remains.
     factors : list of ndarray of shape (I_k, n_columns)
+        One for each mode; that of `mode` is not read.
 
     Returns
     -------
@@ -242,19 +237,19 @@ def _contract(
     sizes = list(tensor.shape)
     modes = list(range(len(sizes)))
     last = modes[-1] != mode
-    # The first contraction is the large one, a product of matrices.
+    # The first contraction is the large one; a matrix product does it.
     k = modes.pop() if last else modes.pop(0)
     if last:
-        found = tensor.reshape(-1, sizes[k]) @ factors[k]
+        product = tensor.reshape(-1, sizes[k]) @ factors[k]
     else:
-        found = tensor.reshape(sizes[k], -1).T @ factors[k]
+        product = tensor.reshape(sizes[k], -1).T @ factors[k]
     while len(modes) > 1:
         if modes[-1] != mode:
             k = modes.pop()
-            found = found.reshape(-1, sizes[k], found.shape[-1])
-            found = np.einsum("ikc,kc->ic", found, factors[k])
+            product = product.reshape(-1, sizes[k], product.shape[-1])
+            product = np.einsum("ikc,kc->ic", product, factors[k])
         else:
             k = modes.pop(0)
-            found = found.reshape(sizes[k], -1, found.shape[-1])
-            found = np.einsum("kic,kc->ic", found, factors[k])
-    return found
+            product = product.reshape(sizes[k], -1, product.shape[-1])
+            product = np.einsum("kic,kc->ic", product, factors[k])
+    return product

@@ -1,13 +1,14 @@
-"""What the places of the observed entries say of the rows, whatever the values are.
+"""Features of rows computed from which entries were observed, not from their values.
 
-Who rated an item, and how many did, tells something of its ratings. Rows of the second
-mode get features that are computed from the coordinates alone: the logarithm of the
-number of their entries, and the leading singular vectors of their incidence with the
-rows of the first mode, as in correspondence analysis. The numbers of entries by which
-it is normalised are made larger by their mean, lest rows with few entries have vectors
-of their own (Qin and Rohe 2013, "Regularized spectral clustering under the
-degree-corrected stochastic blockmodel"). Components are kept as far as they stand out
-from those of a pattern with the same numbers of entries and otherwise at random.
+Who rated an item, and how many people did, says something about its ratings. So the
+rows of the second mode get features that depend on the coordinates alone: the logarithm
+of a row's number of entries, and the leading singular vectors of the incidence between
+the first two modes, as in correspondence analysis. The incidence is normalised by the
+numbers of entries plus their mean; without that addition, single rows with few entries
+would get singular vectors to themselves (Qin and Rohe 2013, "Regularized spectral
+clustering under the degree-corrected stochastic blockmodel"). Only those components are
+kept whose singular values stand out from those of a random pattern with the same
+numbers of entries.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +21,9 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 __all__ = ["pattern_features"]
 
-# A singular value stands out if it is so many times the largest of a random pattern.
+# A singular value stands out above this multiple of the largest of a random pattern.
 _STANDS_OUT = 1.2
+# Counts are overdispersed above this ratio of their variance to their mean.
 _OVERDISPERSED = 2.0
 # Root mean square, over the entries, of the logarithm of the number of entries.
 _COUNT_SCALE = 0.25
@@ -42,10 +44,10 @@ def pattern_features(
     Returns
     -------
     features : ndarray of shape (shape[1] + 1, n_features), float
-        At most `n_components` + 1 of them; the last row is that of a row without
-        entries. The first feature has mean zero over the entries, the others together
-        have norm one in a row, or zero where it has no entries. None where entries are
-        placed at random.
+        At most `n_components` + 1 features; none if the pattern looks random. The last
+        row stands for a row without entries. The logarithm of the count has mean zero
+        over the entries. The singular vectors of a row have norm one together, or zero
+        if the row has no entries.
     """
     rows, columns = coordinates[:, 0], coordinates[:, 1]
     counts = [
@@ -56,10 +58,10 @@ def pattern_features(
     def decompose(
         n_values: int, at_random: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        own, other = _renumbered(rows), _renumbered(columns)
+        row_numbers, column_numbers = _renumbered(rows), _renumbered(columns)
         if at_random:
-            other = np.random.default_rng(0).permutation(other)
-        return _decompose(own, other, n_values)
+            column_numbers = np.random.default_rng(0).permutation(column_numbers)
+        return _decompose(row_numbers, column_numbers, n_values)
 
     return features_of_pattern(counts, n_components, decompose)
 
@@ -69,29 +71,32 @@ def features_of_pattern(
     n_components: int,
     decompose: Callable[..., Any],
 ) -> NDArray[np.float64]:
-    """The features that `pattern_features` finds, wherever the coordinates are.
+    """The features of `pattern_features`, with a decomposition that the caller makes.
+
+    So the coordinates need not be on this machine.
 
     Parameters
     ----------
     counts : sequence of two ndarray of shape (size of the mode,), int
-        Numbers of entries of the rows of the first two modes.
+        Number of entries of every row of the first two modes.
     n_components : int
     decompose : callable
-        ``decompose(n_values, at_random)`` returns the largest singular values of the
-        scaled incidence and the right vectors of the rows that have entries, or the
-        values alone of a pattern that is random with the same numbers of entries.
+        ``decompose(n_values)`` returns the `n_values` largest singular values of the
+        scaled incidence, and its right singular vectors for the rows that have entries.
+        ``decompose(n_values, at_random=True)`` does so for a random pattern with the
+        same numbers of entries; of this, only the values are used.
 
     Returns
     -------
     features : ndarray of shape (shape[1] + 1, n_features), float
     """
-    n_seen = [int(np.count_nonzero(own)) for own in counts]
+    n_seen = [int(np.count_nonzero(mode_counts)) for mode_counts in counts]
     padded = np.append(counts[1], 0)
     features = []
-    seen, all_counts = padded[padded > 0], padded[:-1]
-    # Entries that are placed at random have counts with a variance of their mean.
+    positive, all_counts = padded[padded > 0], padded[:-1]
+    # If entries are placed at random, the variance of the counts is their mean.
     dispersed = all_counts.var() > _OVERDISPERSED * all_counts.mean()
-    if dispersed and seen.min() < seen.max():
+    if dispersed and positive.min() < positive.max():
         logs = np.log1p(padded)
         logs -= padded @ logs / padded.sum()
         spread = np.sqrt(padded @ logs**2 / padded.sum())
@@ -99,27 +104,30 @@ def features_of_pattern(
     n_components = min(n_components, *(n - 2 for n in n_seen))
     if n_components > 0:
         vectors = _leading_vectors(decompose, n_components)
-        of_rows = np.zeros((len(padded), vectors.shape[1]))
-        of_rows[padded > 0] = vectors
-        features.append(of_rows)
+        components = np.zeros((len(padded), vectors.shape[1]))
+        components[padded > 0] = vectors
+        features.append(components)
     return np.concatenate([np.empty((len(padded), 0)), *features], axis=1)
 
 
 def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Positions of indices among those that occur."""
+    """The indices renumbered without gaps, from 0."""
     return (np.cumsum(np.bincount(index) > 0) - 1)[index]
 
 
 def _leading_vectors(
     decompose: Callable[..., Any], n_components: int
 ) -> NDArray[np.float64]:
-    """Right singular vectors that stand out, weighted, of rows of norm one or zero."""
-    largest = decompose(2, at_random=True)[0][1]
+    """Right singular vectors that stand out, weighted by their values.
+
+    Every row of the result is normalised, unless it is zero.
+    """
+    largest_at_random = decompose(2, at_random=True)[0][1]
     values, vectors = decompose(n_components + 1)
-    # The first one is that of the numbers of entries alone.
-    n_kept = max(np.count_nonzero(values > _STANDS_OUT * largest), 1)
+    n_kept = max(np.count_nonzero(values > _STANDS_OUT * largest_at_random), 1)
+    # The first vector only repeats the numbers of entries.
     vectors = vectors[:, 1:n_kept] * values[1:n_kept]
-    # A sign is arbitrary, and must not depend on the solver.
+    # Signs are arbitrary; fix them, so that they do not depend on the solver.
     vectors *= np.where(vectors.sum(axis=0) < 0, -1.0, 1.0)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 1e-9)
@@ -128,18 +136,18 @@ def _leading_vectors(
 def _decompose(
     rows: NDArray[np.integer], columns: NDArray[np.integer], n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest singular values, and right vectors, of the incidence over its margins."""
+    """Largest singular values of the normalised incidence, and right vectors."""
     shape = int(rows.max()) + 1, int(columns.max()) + 1
     ones = np.ones(len(rows), dtype=np.float32)
     incidence = sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
-    own, other = (
+    row_scale, column_scale = (
         1 / np.sqrt(counts + counts.mean())
         for counts in (incidence.sum(axis=axis, dtype=float) for axis in (1, 0))
     )
     scaled = LinearOperator(
         shape,
-        matvec=lambda x: own * (incidence @ (other * np.ravel(x))),
-        rmatvec=lambda x: other * (incidence.T @ (own * np.ravel(x))),
+        matvec=lambda x: row_scale * (incidence @ (column_scale * np.ravel(x))),
+        rmatvec=lambda x: column_scale * (incidence.T @ (row_scale * np.ravel(x))),
         dtype=float,
     )
     start = np.random.default_rng(0).standard_normal(min(shape))

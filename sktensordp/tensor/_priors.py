@@ -1,10 +1,29 @@
-"""What fits suppose before they see a value, on the scale of half the values' range."""
+"""Prior constants of the fits, for values divided by half the width of their range."""
 
-__all__ = ["BIAS_PRECISION", "CORE_PRECISION", "FACTOR_PRECISION", "TIE_PRECISION"]
+__all__ = [
+    "BIAS_PRECISION",
+    "BIAS_VARIANCE",
+    "CORE_PRECISION",
+    "CORE_VARIANCE",
+    "FACTOR_PRECISION",
+    "INTERACTION_VARIANCE",
+    "MODULATION_VARIANCE",
+    "RESIDUAL_VARIANCE",
+    "TIE_PRECISION",
+]
 
-# Where learned precisions start.
+# Starting values; a fit learns these precisions from the data.
 BIAS_PRECISION = 20.0
 FACTOR_PRECISION = 1.0
 TIE_PRECISION = 20.0
-# Of every element of a Tucker's core; not learned.
+# Precision of each element of a Tucker core; it is not learned.
 CORE_PRECISION = 100.0
+
+# Prior variances for fits to noisy sums: of a bias, of all terms of the interaction
+# together, of the factors that modulate it, of each element of the core around its
+# centre, and of a value around the model.
+BIAS_VARIANCE = 0.04
+INTERACTION_VARIANCE = 0.045
+MODULATION_VARIANCE = 0.04
+CORE_VARIANCE = 0.02
+RESIDUAL_VARIANCE = 0.2

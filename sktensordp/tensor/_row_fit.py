@@ -1,7 +1,8 @@
-"""What variational fits of rows share, whatever the decomposition.
+"""The variational fit of rows, common to all decompositions.
 
-Rows of a mode are solved for, given the others, from sums over their entries; the
-precisions of their prior are learned from their posterior.
+A sweep solves for the rows of one mode after the other, given the rows of all other
+modes, from sums over the entries. The precisions of the prior are learned from the
+posterior of the rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,27 +21,36 @@ from ._entries import Entries, SparseEntries
 
 __all__ = ["RowFit", "diagonal", "start_rows"]
 
-# One array a mode: a list of them, or the rows of one array.
+# One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
-# How far rows start from their prior mean: in the first two modes, in the others.
+# Standard deviations of the start around the prior means: first two modes, other modes.
 _START_SCALES = 0.05, 0.2
-# Variational sweeps before precisions are learned: from the first one on, columns that
-# have hardly left the start would be taken for superfluous.
-_FIXED_SWEEPS = 3
+# Sweeps before the fit learns precisions. If it began with the first sweep, it would
+# take columns that have hardly left the start for superfluous.
+_SWEEPS_BEFORE_LEARNING = 3
 _PRECISION_LIMITS = (1e-6, 1e6)
 
 
 class RowFit:
-    """The state of a fit: prior and noise, and, in a subclass, the posterior.
+    """The state of a fit: entries, prior and noise; a subclass adds the posterior.
 
     Parameters
     ----------
     entries : SparseEntries or DenseEntries
     fixed, prior_mean, precision, tie : array-like by mode of ndarray of (n_columns,)
+        See `StructuredCP`.
     is_bias : array-like by mode of ndarray of shape (n_columns,), bool
         Columns that are free in one mode alone.
     weights : slice
-        Columns of the first mode whose prior means are learned.
+        Columns of the first mode that are weights of features. Their prior means are
+        learned.
+
+    Attributes
+    ----------
+    noise : float
+        Variance of the entries around the model.
+    earlier_sums : list by mode of (gram, projection) or None
+        Sums that stand for earlier observations, added to the sums of every row.
     """
 
     def __init__(
@@ -57,42 +67,49 @@ class RowFit:
         self.fixed, self.prior_mean = fixed, prior_mean
         self.precision, self.tie = precision, tie
         self._is_bias, self._weights = is_bias, weights
-        self.known: Any = None
+        self.earlier_sums: Any = None
         self.noise: Any = None
 
-    def start(self, means: Any, covariances: Any, noise: Any) -> None:
-        """Start from a posterior."""
+    def start_at_prior(self, features: NDArray[np.floating] | None = None) -> None:
+        """Start near the prior means, with zero covariances."""
+        raise NotImplementedError
+
+    def start(self, means: Any, covariances: Any, noise: float | None) -> None:
+        """Start from a posterior and a noise variance."""
         raise NotImplementedError
 
     def posterior(
         self, mode: int
     ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
-        """Means, covariances and second moments of the rows of a mode, to write to.
-
-        Second moments have no rows where rows have no covariances.
-        """
+        """Views of the means, covariances and second moments of a mode's rows."""
         raise NotImplementedError
 
-    def take_covariances(self) -> None:
-        """From here on rows have covariances."""
-        raise NotImplementedError
-
-    def place(
+    def attach(
         self,
         entries: Entries,
         posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
     ) -> None:
-        """Take entries, and means and second moments by mode; no covariances."""
+        """Take entries, and means and second moments by mode; covariances are zero."""
         raise NotImplementedError
 
     def sums(
-        self, mode: int, part: slice
+        self, mode: int, rows: slice
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Expected sums of b b^T and of y b over the entries of some rows of a mode."""
+        """Expected sums over the entries of some rows of a mode.
+
+        With y the value of an entry and b its regressors:
+
+        Returns
+        -------
+        gram : ndarray of shape (n_rows, P)
+            Expected sum of b b^T.
+        projection : ndarray of shape (n_rows, n_columns)
+            Expected sum of y b.
+        """
         raise NotImplementedError
 
     def model(self, scale: float) -> Any:
-        """The fitted model, its values multiplied by `scale`."""
+        """The fitted model, with its values multiplied by `scale`."""
         raise NotImplementedError
 
     def learn(
@@ -102,26 +119,23 @@ class RowFit:
         noise_floor: float,
         n_threads: int,
         on_sweep: Callable[[int], Any] | None,
-        n_point_sweeps: int = 0,
     ) -> int:
-        """Sweeps over the modes that learn prior and noise; returns their number."""
+        """Run sweeps that also learn the prior and the noise; return their number."""
         n_modes = len(self.entries.shape)
         with self.threads(n_threads) as pool:
             for n_iter in range(1, max_iter + 1):
-                if n_iter == n_point_sweeps + 1:
-                    self.take_covariances()
                 error, cross = self.sweep(pool, n_threads)
-                self._learn_mean_weights()
+                self._learn_weight_means()
                 self.noise = float(max(error / self.entries.n_entries, noise_floor))
-                if n_iter > n_point_sweeps + _FIXED_SWEEPS:
+                if n_iter > _SWEEPS_BEFORE_LEARNING:
                     for mode in range(n_modes):
                         self.learn_prior(mode, cross[mode])
                 if on_sweep is not None and on_sweep(n_iter - 1):
                     break
         return n_iter
 
-    def go_on(self, max_iter: int, n_threads: int) -> None:
-        """Sweeps over the modes that learn neither prior nor noise."""
+    def run_sweeps(self, max_iter: int, n_threads: int) -> None:
+        """Run sweeps that leave the prior and the noise as they are."""
         with self.threads(n_threads) as pool:
             for _ in range(max_iter):
                 self.sweep(pool, n_threads)
@@ -129,22 +143,25 @@ class RowFit:
     def sweep(
         self, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[float, list[NDArray[np.float64] | None]]:
-        """All modes, one after the other.
+        """Update the rows of all modes, one mode after the other.
 
         Returns
         -------
         error : float
             Expected squared error of all entries under the posterior.
         cross : list of ndarray of shape (n_rows - 1, n_columns) or None
-            Where neighbours are tied, the covariances of neighbours.
+            Covariances of neighbouring rows, for every mode that ties them.
         """
         modes = range(len(self.entries.shape))
-        found = [self.update(mode, pool, n_threads) for mode in modes]
-        return found[-1][0], [cross for _, cross in found]
+        updates = [self.update(mode, pool, n_threads) for mode in modes]
+        return updates[-1][0], [cross for _, cross in updates]
 
     @contextmanager
     def threads(self, n_threads: int) -> Iterator[ThreadPoolExecutor]:
-        """Threads of our own; the small products of a sparse fit get no others."""
+        """A pool of threads for a fit.
+
+        For sparse entries, BLAS is limited to one thread, since its products are small.
+        """
         is_sparse = isinstance(self.entries, SparseEntries)
         limit = one_blas_thread if is_sparse else nullcontext()
         with limit, ThreadPoolExecutor(n_threads) as pool:
@@ -153,14 +170,14 @@ class RowFit:
     def update(
         self, mode: int, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[float, NDArray[np.float64] | None]:
-        """Posterior of the rows of one mode, given the others.
+        """Update the posterior of the rows of one mode, given all other modes.
 
         Returns
         -------
         error : float
             Expected squared error of all entries under the posterior.
         cross : ndarray of shape (n_rows - 1, n_columns) or None
-            Where neighbours are tied, the covariances of neighbours.
+            Covariances of neighbouring rows, if the mode ties them.
         """
         from .kernels._cp import solve_rows
 
@@ -170,36 +187,37 @@ class RowFit:
             return self._update_chain(mode, free, means, covariances, moments)
         fitted = np.empty(len(means))
 
-        def run(part: slice) -> None:
+        def solve(rows: slice) -> None:
             solve_rows(
-                *self._known_and_sums(mode, part), free, self.prior_mean[mode],
-                self.precision[mode], self.noise, means[part], covariances[part],
-                moments[part], fitted[part],
+                *self._all_sums(mode, rows), free, self.prior_mean[mode],
+                self.precision[mode], self.noise, means[rows], covariances[rows],
+                moments[rows], fitted[rows],
             )  # fmt: skip
 
-        list(self.by_parts(run, mode, pool, n_threads))
+        list(self.map_rows(solve, mode, pool, n_threads))
         return self.entries.energy + fitted.sum(), None
 
-    def by_parts(
+    def map_rows(
         self,
-        run: Callable[[slice], Any],
+        function: Callable[[slice], Any],
         mode: int,
         pool: ThreadPoolExecutor,
         n_threads: int,
     ) -> Iterator[Any]:
-        """What a function answers to the slices that make up the rows of a mode."""
+        """Results of a function of slices, which together are all rows of a mode."""
         ends = self.entries.ranges(mode, n_threads).tolist()
-        parts = [slice(*pair) for pair in pairwise(ends)]
-        return (map if len(parts) == 1 else pool.map)(run, parts)
+        slices = [slice(*pair) for pair in pairwise(ends)]
+        return (map if len(slices) == 1 else pool.map)(function, slices)
 
-    def _known_and_sums(
-        self, mode: int, part: slice
+    def _all_sums(
+        self, mode: int, rows: slice
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        gram, projection = self.sums(mode, part)
-        if self.known is not None:
-            known_gram, known_projection = self.known[mode]
-            gram += known_gram[part]
-            projection += known_projection[part]
+        """The sums of the entries, plus those that stand for earlier observations."""
+        gram, projection = self.sums(mode, rows)
+        if self.earlier_sums is not None:
+            earlier_gram, earlier_projection = self.earlier_sums[mode]
+            gram += earlier_gram[rows]
+            projection += earlier_projection[rows]
         return gram, projection
 
     def _update_chain(
@@ -210,51 +228,57 @@ class RowFit:
         covariances: NDArray[np.floating],
         moments: NDArray[np.floating],
     ) -> tuple[float, NDArray[np.float64]]:
-        packed, projection = self._known_and_sums(mode, slice(0, len(means)))
+        """Update a mode that ties neighbouring rows; see `update`."""
+        packed_gram, projection = self._all_sums(mode, slice(0, len(means)))
         n_columns = means.shape[1]
         pairs = np.triu_indices(n_columns)
         gram = np.empty((len(means), n_columns, n_columns))
-        gram[:, *pairs] = gram[:, *pairs[::-1]] = packed
-        own = self.precision[mode][free]
-        precision = gram[:, free[:, np.newaxis], free] / self.noise + np.diag(own)
-        # Columns that are held move over to the right-hand side.
+        gram[:, *pairs] = gram[:, *pairs[::-1]] = packed_gram
+        prior = self.precision[mode][free]
+        precision = gram[:, free[:, np.newaxis], free] / self.noise + np.diag(prior)
+        # Fixed columns move to the right-hand side.
         fixed = np.flatnonzero(self.fixed[mode])
         moved = gram[:, free[:, np.newaxis], fixed] * means[:, np.newaxis, fixed]
         rest = projection[:, free] - moved.sum(axis=2)
-        shift = rest / self.noise + own * self.prior_mean[mode][free]
+        shift = rest / self.noise + prior * self.prior_mean[mode][free]
         mean, covariance, cross = solve_chain(precision, shift, self.tie[mode][free])
         means[:, free] = mean
         moment = means[:, :, np.newaxis] * means[:, np.newaxis, :].astype(float)
-        if len(moments):
-            spread = np.zeros_like(moment)
-            spread[:, free[:, np.newaxis], free] = covariance
-            moment += spread
-            covariances[:] = spread[:, *pairs]
-            moments[:] = moment[:, *pairs]
+        padded_covariance = np.zeros_like(moment)
+        padded_covariance[:, free[:, np.newaxis], free] = covariance
+        moment += padded_covariance
+        covariances[:] = padded_covariance[:, *pairs]
+        moments[:] = moment[:, *pairs]
         error = np.sum(gram * moment) - 2 * np.sum(projection * means)
-        neighbours = np.zeros((len(means) - 1, n_columns))
-        neighbours[:, free] = cross
-        return self.entries.energy + error, neighbours
+        padded_cross = np.zeros((len(means) - 1, n_columns))
+        padded_cross[:, free] = cross
+        return self.entries.energy + error, padded_cross
 
-    def _learn_mean_weights(self) -> None:
-        """Prior means of the weights of features, from the posterior of the rows."""
+    def _learn_weight_means(self) -> None:
+        """Learn the prior means of the weights of features, from their posterior."""
         means = self.posterior(0)[0][self.entries.observed(0), self._weights]
         self.prior_mean[0][self._weights] = means.mean(axis=0, dtype=float)
 
     def learn_prior(self, mode: int, cross: Any) -> None:
-        """Precisions of the prior of every free column, from the posterior of its rows.
+        """Learn the prior precisions of a mode's free columns, from their posterior.
 
-        A precision is multiplied by the ratio of what the prior expects of a sum of
-        squares to what the posterior does; for rows that are not tied this is the step
-        of expectation maximisation, otherwise one that increases the same bound. Under
-        heavy noise that step hardly moves, so biases take MacKay's fixed point
-        instead: what the posterior leaves of the prior's expectation over the squares
-        of the means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
+        A precision is multiplied by the ratio of two expectations of a sum of squares:
+        under the prior, over that under the posterior. Without ties, this is the step
+        of expectation maximisation; with ties, it increases the same bound. Under heavy
+        noise that step hardly moves, so biases take MacKay's fixed point instead: the
+        prior expectation less the posterior variances, over the squares of the
+        posterior means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
+
+        Parameters
+        ----------
+        mode : int
+        cross : ndarray of shape (n_rows - 1, n_columns) or None
+            Covariances of neighbouring rows, if the mode ties them.
         """
         free, precision, tie = ~self.fixed[mode], self.precision[mode], self.tie[mode]
         n_rows, deviation, spread = self.row_sums(mode)
         if n_rows < 2:
-            return  # A single row tells nothing of how rows differ.
+            return  # A single row does not show how much rows differ.
         expected = n_rows / precision
         if tie.any():
             means, covariances, _ = self.posterior(mode)
@@ -264,22 +288,26 @@ class RowFit:
             expected = (path / strength).sum(axis=0)
             change = (np.diff(means.astype(float), axis=0) ** 2).sum(axis=0)
             apart = (variances[1:] + variances[:-1] - 2 * cross).sum(axis=0)
-            learned = self._ratio(mode, tie, expected, change, apart)
+            learned = self._learned_precision(mode, tie, expected, change, apart)
             self.tie[mode] = np.where(free, learned, 0.0)
             expected = (1 / strength).sum(axis=0)
-        learned = self._ratio(mode, precision, expected, deviation, spread)
+        learned = self._learned_precision(mode, precision, expected, deviation, spread)
         self.precision[mode] = np.where(free, learned, precision)
 
     def row_sums(
         self, mode: int
     ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-        """What is learned from: sums over the rows that have entries, or are tied.
+        """Sums over rows from which precisions are learned.
+
+        The rows are those that have entries, or all rows if the mode ties them.
 
         Returns
         -------
         n_rows : int
-        deviation, variances : ndarray of shape (n_columns,)
-            Sums of the squared distances of means from the prior's, and of variances.
+        deviation : ndarray of shape (n_columns,)
+            Sum of the squared distances of posterior means from the prior mean.
+        variances : ndarray of shape (n_columns,)
+            Sum of the posterior variances.
         """
         seen: Any = self.entries.observed(mode)
         if self.tie[mode].any():
@@ -290,7 +318,7 @@ class RowFit:
         deviation = ((means - self.prior_mean[mode]) ** 2).sum(axis=0)
         return len(means), deviation, variances.sum(axis=0)
 
-    def _ratio(
+    def _learned_precision(
         self,
         mode: int,
         precision: NDArray[np.float64],
@@ -298,6 +326,7 @@ class RowFit:
         squares: NDArray[np.float64],
         variances: NDArray[np.float64],
     ) -> NDArray[np.float64]:
+        """Precisions after one step of learning; see `learn_prior`."""
         least = 1e-9 * expected
         learned = precision * np.where(
             self._is_bias[mode],
@@ -313,26 +342,27 @@ class RowFit:
         means: NDArray[np.floating],
         covariances: NDArray[np.floating],
     ) -> None:
-        """The posterior of a mode and, last, of an unknown row, times a factor.
+        """Write the posterior of a mode's rows and, last, the prior of an unknown row.
 
         Parameters
         ----------
         mode : int
         factor : ndarray of shape (n_columns,)
+            Multiplies the columns.
         means : ndarray of shape (n_rows + 1, n_columns)
             Written.
         covariances : ndarray of shape (n_rows + 1, P)
             Written.
         """
-        own_means, own_covariances, _ = self.posterior(mode)
-        means[:-1], means[-1] = own_means, self.prior_mean[mode]
-        covariances[:-1], covariances[-1] = own_covariances, 0.0
+        means[:-1], covariances[:-1], _ = self.posterior(mode)
+        means[-1], covariances[-1] = self.prior_mean[mode], 0.0
         variance = np.where(self.fixed[mode], 0.0, self._prior_variance(mode))
         covariances[-1, diagonal(len(factor))] = variance
         means *= factor.astype(means.dtype)
         covariances *= packed_squares(factor[np.newaxis]).astype(means.dtype)
 
     def _prior_variance(self, mode: int) -> NDArray[np.float64]:
+        """Prior variance of every column, averaged over the rows of a mode."""
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
@@ -340,7 +370,9 @@ class RowFit:
 def start_rows(
     shape: Sequence[int], fixed: ByMode, prior_mean: ByMode
 ) -> list[NDArray[np.float64]]:
-    """Fixed starting point: the fit is a function of the values alone.
+    """Random rows near the prior means, for a fit to start from.
+
+    Their seed is fixed, so that a fit is a function of the entries alone.
 
     Parameters
     ----------
@@ -350,17 +382,17 @@ def start_rows(
     Returns
     -------
     means : list of ndarray of shape (size of the mode, n_columns)
-        One where columns are held.
+        Fixed columns are one.
     """
-    start = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     means = []
     for mode, size in enumerate(shape):
-        drawn = start.standard_normal((size, len(fixed[mode])))
-        drawn = prior_mean[mode] + _START_SCALES[mode > 1] * drawn
-        means.append(np.where(fixed[mode], 1.0, drawn))
+        deviation = generator.standard_normal((size, len(fixed[mode])))
+        rows = prior_mean[mode] + _START_SCALES[mode > 1] * deviation
+        means.append(np.where(fixed[mode], 1.0, rows))
     return means
 
 
 def diagonal(n_columns: int) -> NDArray[np.integer]:
-    """Where squares are among the upper triangle of a matrix, row by row."""
+    """Positions of the diagonal in a packed upper triangle."""
     return np.flatnonzero(np.equal(*np.triu_indices(n_columns)))

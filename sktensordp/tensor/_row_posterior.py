@@ -1,10 +1,10 @@
-"""Rows of one mode from noisy weighted sums of the values that each of them has.
+"""Posterior of the rows of one mode, given noisy weighted sums of their values.
 
-A row u with values r_e = h_e . u + residual has sums b = sum_e q_e r_e + noise, with
-weights q_e that are known. So b is Gaussian with mean A u, A = sum_e q_e h_e^T, and
-covariance sigma^2 sum_e q_e q_e^T + that of the noise. The rows have one Gaussian prior
-with mean zero, whose covariance is learned from all of them: first a multiple of the
-identity, under which the sums are most likely, then by expectation maximisation.
+A row u has values r_e = h_e . u + residual, and its sums are b = sum_e q_e r_e + noise
+with known weights q_e. So b is Gaussian with mean A u, where A = sum_e q_e h_e^T, and
+with covariance sigma^2 sum_e q_e q_e^T plus that of the noise. All rows share one
+Gaussian prior of mean zero. Its covariance is learned from all rows: first the multiple
+of the identity that makes the sums most likely, then by expectation maximisation.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ __all__ = ["row_posterior"]
 
 _LOG_LIMITS = (-25.0, 5.0)
 _ROUNDS = 8
-# Twice the gain in log-likelihood from which on rows are taken not to be all zero.
+# Rows are taken for non-zero if twice the gain in log-likelihood exceeds this.
 _EVIDENCE = 12.0
 
 
@@ -35,17 +35,17 @@ def row_posterior(
     design : ndarray of shape (n_rows, R, R)
         A.
     weights : ndarray of shape (n_rows, R, R)
-        Sum of q q^T; zero in rows without values.
+        Sum of q q^T; zero for rows without values.
     noise_variance : ndarray of shape (n_rows,)
-        Of every sum of a row.
+        Variance of the noise in each sum of a row.
     residual_variance : float
-        sigma^2.
+        sigma^2, the variance of a residual.
 
     Returns
     -------
     means : ndarray of shape (n_rows, R)
-        Zero in rows without values, and next to it in all if the sums may well be
-        noise; what is left of them then still has a direction.
+        Zero for rows without values. If the sums may well be noise alone, all rows are
+        almost zero, but keep their directions.
     """
     size = sums.shape[1]
     means = np.zeros_like(sums)
@@ -53,32 +53,32 @@ def row_posterior(
     if not seen.size:
         return means
     identity = np.eye(size)
-    # On the scale of each row, so that what is added for stability is small.
+    # Scale every row, so that the constant added for stability is relatively small.
     unit = np.sqrt(np.einsum("iaa->i", weights[seen]) / size)[:, np.newaxis]
     covariance = residual_variance * weights[seen] / unit[:, np.newaxis] ** 2
-    own = noise_variance[seen, np.newaxis] / unit**2 + 1e-9 * residual_variance
-    covariance += own[:, np.newaxis] * identity
+    added = noise_variance[seen, np.newaxis] / unit**2 + 1e-9 * residual_variance
+    covariance += added[:, np.newaxis] * identity
     design = design[seen] / unit[:, np.newaxis]
     factor = np.linalg.cholesky(covariance)
     whitened = np.linalg.solve(factor, design)
-    shown = np.linalg.solve(factor, (sums[seen] / unit)[:, :, np.newaxis])
+    rotated = np.linalg.solve(factor, (sums[seen] / unit)[:, :, np.newaxis])
     left, strength, right = np.linalg.svd(whitened)
-    shown = np.einsum("iab,ia->ib", left, shown[:, :, 0])
+    rotated = np.einsum("iab,ia->ib", left, rotated[:, :, 0])
 
     def cost(log_variance: float) -> float:
         variance = 1 + np.exp(log_variance) * strength**2
-        return np.sum(np.log(variance) + shown**2 / variance)
+        return np.sum(np.log(variance) + rotated**2 / variance)
 
     best = minimize_scalar(cost, bounds=_LOG_LIMITS, method="bounded").x
-    is_seen = cost(_LOG_LIMITS[0]) - cost(best) > _EVIDENCE
-    variance = np.exp(best if is_seen else _LOG_LIMITS[0])
+    has_signal = cost(_LOG_LIMITS[0]) - cost(best) > _EVIDENCE
+    variance = np.exp(best if has_signal else _LOG_LIMITS[0])
     prior = variance * identity
     precision = np.einsum("iab,ia,iac->ibc", right, strength**2, right)
-    shift = np.einsum("iab,ia->ib", right, strength * shown)
-    for _ in range(_ROUNDS if is_seen else 1):
+    shift = np.einsum("iab,ia->ib", right, strength * rotated)
+    for _ in range(_ROUNDS if has_signal else 1):
         posterior = np.linalg.inv(precision + np.linalg.inv(prior))
-        found = np.einsum("iab,ib->ia", posterior, shift)
-        prior = (found.T @ found + posterior.sum(axis=0)) / len(found)
+        rows = np.einsum("iab,ib->ia", posterior, shift)
+        prior = (rows.T @ rows + posterior.sum(axis=0)) / len(rows)
         prior += 1e-9 * variance * identity
-    means[seen] = found
+    means[seen] = rows
     return means

@@ -1,13 +1,14 @@
 """Biases of all modes from noisy sums of the values in every row.
 
-With a value y_e = offset + sum_m b_m[i_m] + residual, and K = A^T A for the incidence
-matrix A of entries and rows, the sums S = A^T y + noise are jointly Gaussian with the
-biases b: given b their mean is K b plus the offset's part, and their covariance
-sigma^2 K plus that of the noise. The posterior mean follows from one system of linear
-equations, solved by conjugate gradients. The variances of the biases of each mode, and
-sigma^2, are those under which the sums are most likely, each sum for itself. Biases of
-the second mode may have a prior mean that is linear in features of its rows; its
-weights are Gaussian too, so that they only add to the covariance of the biases.
+A value is y_e = offset + sum_m b_m[i_m] + residual. With A the incidence matrix of
+entries and rows, and K = A^T A, the sums are S = A^T y + noise. They are jointly
+Gaussian with the biases b: given b, their mean is K b plus the offset times the
+counts, and their covariance is sigma^2 K plus that of the noise. The posterior mean
+solves one system of linear equations, by conjugate gradients. The variances of each
+mode's biases, and sigma^2, are the most probable ones given the sums, which are taken
+as independent for this. Biases of the second mode may have a prior mean that is linear
+in features of its rows. The weights of the features are Gaussian too, so they only add
+to the covariance of the biases.
 """
 
 import warnings
@@ -26,15 +27,17 @@ from ._cp import StructuredCP, point_model
 
 __all__ = ["fit_biases_to_sums", "shared_entries"]
 
-# Variances to start with, over the square of half the range of the values, and how many
-# e-folds they may be from there (a standard deviation).
+# Variances are divided by the square of half the range of the values. The first two are
+# the medians of log-normal priors.
 _BIAS_VARIANCE, _RESIDUAL_VARIANCE = 0.04, 0.2
-# The offset may be anywhere in the range.
+# Standard deviation of these priors, in e-folds.
+_E_FOLDS = 1.5
+# That of a uniform distribution: the offset may be anywhere in the range.
 _OFFSET_VARIANCE = 1 / 3
 _WEIGHT_VARIANCE = 0.1
-_E_FOLDS = 1.5
 _ROUNDS = 2
-# Conjugate gradients, and the relative residual that would be seen in predictions.
+# Limit on the steps of conjugate gradients, and the relative residual that would show
+# in predictions.
 _MOST_STEPS, _VISIBLE = 2000, 1e-2
 
 
@@ -47,29 +50,30 @@ def fit_biases_to_sums(
     dtype: DTypeLike = float,
     features: NDArray[np.floating] | None = None,
 ) -> tuple[float, StructuredCP]:
-    """Posterior mean of offset and biases.
+    """Posterior means of the offset and of the biases, given noisy sums.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int, or object
-        Of the entries; or what multiplies as their `shared_entries` do.
+        Coordinates of the entries; or an object that acts as their `shared_entries`,
+        with a method ``diagonal()`` and the operator ``@``.
     sums : ndarray of shape (sum of shape,), float
         Noisy sum of the values in every row, one mode after the other.
     noise_variance : float
-        Of each sum.
+        Variance of the noise in each sum.
     shape : tuple of int
     value_scale : float
         Half the range of the values.
     dtype : dtype, default=float
-        Of the model.
+        Type of the model's arrays.
     features : ndarray of shape (shape[1] + 1, n_features), default=None
-        Features of the rows of the second mode and, last, of an unknown one.
+        Features of the rows of the second mode and, last, of an unknown row.
 
     Returns
     -------
     offset : float
     model : StructuredCP
-        Of bias columns alone. It has no covariances.
+        It has bias columns only. Its covariances are zero.
     """
     gram = coordinates
     if isinstance(coordinates, np.ndarray):
@@ -78,31 +82,31 @@ def fit_biases_to_sums(
     rows = [slice(*pair) for pair in pairwise(np.cumsum([0, *shape]).tolist())]
     if features is None:
         features = np.empty((shape[1] + 1, 0))
-    of_rows = np.zeros((len(sums), features.shape[1]))
-    of_rows[rows[1]] = features[:-1]
+    row_features = np.zeros((len(sums), features.shape[1]))
+    row_features[rows[1]] = features[:-1]
     start = np.log(np.array([_BIAS_VARIANCE, _RESIDUAL_VARIANCE]) * value_scale**2)
     learned = np.tile(np.exp(start), (len(shape), 1))
-    prior = _Prior(of_rows, value_scale)
+    prior = _Prior(row_features, value_scale)
     for _ in range(_ROUNDS):
-        prior.variances, residual = (
-            np.repeat(learned[:, 0], shape),
-            learned[:, 1].mean(),
-        )
+        prior.variances = np.repeat(learned[:, 0], shape)
+        residual = learned[:, 1].mean()
         offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
         evidence = prior.variances * counts**2
-        own = learned[:, 0].sum() * counts + residual * counts + noise_variance
-        share = np.divide(own, evidence + own, out=np.ones_like(own), where=counts > 0)
-        left = prior.variances * share
-        means = of_rows @ weights
+        error = learned[:, 0].sum() * counts + residual * counts + noise_variance
+        share = np.divide(
+            error, evidence + error, out=np.ones_like(error), where=counts > 0
+        )
+        posterior_variances = prior.variances * share
+        means = row_features @ weights
         for mode, r in enumerate(rows):
             others = biases.copy()
             others[r] = means[r]
-            spread = left.copy()
+            spread = posterior_variances.copy()
             spread[r] = 0.0
             rest = sums[r] - offset * counts[r] - (gram @ others)[r]
             known = noise_variance + (gram @ spread)[r]
             seen = counts[r] > 0
-            learned[mode] = _most_likely(
+            learned[mode] = _most_likely_variances(
                 rest[seen], counts[r][seen], known[seen], np.log(learned[mode]), start
             )
     prior.variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
@@ -118,7 +122,19 @@ def fit_biases_to_sums(
 
 
 def shared_entries(coordinates: NDArray[np.integer], shape: Sequence[int]) -> Any:
-    """How often two rows share an entry; on the diagonal, the entries of each row."""
+    """Sparse matrix of the numbers of entries that two rows share.
+
+    Its diagonal is the number of entries of every row.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n, n_modes), int
+    shape : tuple of int
+
+    Returns
+    -------
+    gram : csr_array of shape (sum of shape, sum of shape)
+    """
     columns = coordinates.T
     ones = np.ones(len(coordinates), dtype=np.float32)
     blocks = [[None] * len(shape) for _ in shape]
@@ -135,14 +151,28 @@ def shared_entries(coordinates: NDArray[np.integer], shape: Sequence[int]) -> An
 
 
 class _Prior:
-    """Prior of the biases: their own variances, and weights of features."""
+    """Prior of offset and biases, where biases may have weights of features.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features)
+        Features of the rows of all modes.
+    value_scale : float
+        Half the range of the values.
+
+    Attributes
+    ----------
+    variances : ndarray of shape (n_rows,)
+        Prior variance of every bias, apart from the weights of features. Set by the
+        caller.
+    """
 
     variances: NDArray[np.float64]
 
     def __init__(self, features: NDArray[np.floating], value_scale: float) -> None:
         self.features = features
-        # Where conjugate gradients go on from.
-        self._found: NDArray[np.float64] | None = None
+        # The last solution, where the next conjugate gradients start.
+        self._solution: NDArray[np.float64] | None = None
         self.weight_variance = _WEIGHT_VARIANCE * value_scale**2
         self.offset_variance = _OFFSET_VARIANCE * value_scale**2
 
@@ -156,7 +186,7 @@ class _Prior:
         """Posterior means of the offset, of the weights and of the biases."""
         counts = gram.diagonal()
 
-        def parts(
+        def weights_and_biases(
             x: NDArray[np.float64],
         ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             weights = self.weight_variance * (self.features.T @ x)
@@ -165,64 +195,81 @@ class _Prior:
         def covariance(x: NDArray[np.float64]) -> NDArray[np.float64]:
             shared = gram @ x
             return (
-                gram @ parts(shared)[1]
+                gram @ weights_and_biases(shared)[1]
                 + residual * shared
                 + noise_variance * x
                 + self.offset_variance * counts * (counts @ x)
                 + 1e-9 * residual * x
             )
 
-        own = self.variances * counts**2 + residual * counts + noise_variance
-        own += 1e-9 * residual
+        diagonal = self.variances * counts**2 + residual * counts + noise_variance
+        diagonal += 1e-9 * residual
+        inverse = self._preconditioner(gram, diagonal)
         size = (len(sums), len(sums))
         operator = LinearOperator(size, matvec=covariance, dtype=float)
-        self._found, failed = cg(
+        solution, failed = cg(
             operator,
             sums,
-            x0=self._found,
+            x0=self._solution,
             rtol=1e-6,
             maxiter=_MOST_STEPS,
-            M=LinearOperator(size, matvec=self._preconditioner(gram, own), dtype=float),
+            M=LinearOperator(size, matvec=inverse, dtype=float),
         )
-        left = np.linalg.norm(sums - operator @ self._found)
-        if failed and left > _VISIBLE * np.linalg.norm(sums):
+        error = np.linalg.norm(sums - operator @ solution)
+        if failed and error > _VISIBLE * np.linalg.norm(sums):
             warnings.warn(
-                "The biases are not exactly the posterior means: conjugate gradients "
-                f"did not converge in {_MOST_STEPS} steps.",
+                "The biases are only approximately the posterior means: conjugate "
+                f"gradients did not converge in {_MOST_STEPS} steps.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        found = self._found
-        offset = self.offset_variance * (counts @ found)
-        return float(offset), *parts(gram @ found)
+        self._solution = solution
+        offset = self.offset_variance * (counts @ solution)
+        return float(offset), *weights_and_biases(gram @ solution)
 
     def _preconditioner(
-        self, gram: Any, own: NDArray[np.float64]
+        self, gram: Any, diagonal: NDArray[np.float64]
     ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """Inverse of the covariance without what the rows of two modes share.
+        """Inverse of the covariance, without the entries that two modes share.
 
-        That is a diagonal and what offset and weights of features add, of low rank
-        (Woodbury's identity).
+        What remains is the diagonal, plus a matrix of low rank from the offset and the
+        weights of features; Woodbury's identity inverts it.
         """
-        added = np.column_stack(
+        low_rank = np.column_stack(
             [
                 np.sqrt(self.offset_variance) * gram.diagonal(),
                 np.sqrt(self.weight_variance) * (gram @ self.features),
             ]
         )
-        scaled = added / own[:, np.newaxis]
-        core = np.linalg.inv(np.eye(added.shape[1]) + added.T @ scaled)
-        return lambda x: x / own - scaled @ (core @ (scaled.T @ x))
+        scaled = low_rank / diagonal[:, np.newaxis]
+        core = np.linalg.inv(np.eye(low_rank.shape[1]) + low_rank.T @ scaled)
+        return lambda x: x / diagonal - scaled @ (core @ (scaled.T @ x))
 
 
-def _most_likely(
+def _most_likely_variances(
     rest: NDArray[np.float64],
     counts: NDArray[np.float64],
     known: NDArray[np.float64],
     log_start: NDArray[np.float64],
     log_prior: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Variances of bias and residual under which sums are most likely, one by one."""
+    """The most likely variances of bias and residual, for sums taken as independent.
+
+    Parameters
+    ----------
+    rest : ndarray of shape (n,)
+        The sums of one mode, less what offset and other biases explain.
+    counts : ndarray of shape (n,)
+        Number of entries of every row.
+    known : ndarray of shape (n,)
+        Variance of the sums from other sources.
+    log_start, log_prior : ndarray of shape (2,)
+        Logarithms of the two variances: where to start, and medians of their priors.
+
+    Returns
+    -------
+    variances : ndarray of shape (2,)
+    """
 
     def cost(log_variances: NDArray[np.float64]) -> float:
         bias, residual = np.exp(log_variances)
@@ -231,5 +278,5 @@ def _most_likely(
         return np.sum(np.log(variance) + rest**2 / variance) + penalty
 
     options = {"maxiter": 80, "xatol": 1e-2, "fatol": 1e-2}
-    found = minimize(cost, log_start, method="Nelder-Mead", options=options)
-    return np.exp(found.x)
+    best = minimize(cost, log_start, method="Nelder-Mead", options=options)
+    return np.exp(best.x)

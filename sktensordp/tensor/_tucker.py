@@ -1,12 +1,13 @@
 """Tuckers, and structured Tuckers: biases, Tucker terms and weights in one model.
 
 Every index of a mode has a row, and the value of an entry is one core contracted with
-the rows that it meets. Held columns make all parts of the model multilinear: next to a
-column of ones, a bias is what the core multiplies with ones in all other modes, and a
-weight that a row of the first mode gives to a feature is what it multiplies with that
-feature in the second mode. So one row solver serves biases, factors and weights.
+the rows of the entry. Fixed columns make the whole model multilinear. Next to a column
+of ones in every mode, a bias is a column that the core multiplies by the ones of all
+other modes. A weight of a feature is a column of the first mode that the core
+multiplies by the feature in the second mode. So one row solver serves biases, factors
+and weights.
 
-The blocks of a Tucker decomposition are its factors and, last, the core, as a block of
+The blocks of a Tucker decomposition are its factors and, last, the core as a block of
 one row; see `CPForm`.
 """
 
@@ -31,22 +32,23 @@ __all__ = [
     "unfolded",
 ]
 
-# Numbers that are held at once while entries are contracted with the core.
+# Numbers in memory at a time while entries are contracted with the core.
 _LARGEST_BLOCK = 2**22
-# A matrix of which a smaller share is not zero is faster as a sparse one.
+# Below this share of nonzero elements, a matrix is faster as a sparse one.
 _LEAST_FILLING = 0.05
-# Shorter columns are next to nothing; squares of axes, beside those of the largest.
+# Least divisors: the length of a column, and the squared length of an axis relative to
+# the largest element.
 _SHORTEST, _SHORTEST_AXIS = 1e-150, 1e-14
 
 
 @dataclass(frozen=True)
 class TuckerForm:
-    """Product of a core with an entry's rows.
+    """A Tucker as a form: the product of a core with an entry's rows.
 
     Attributes
     ----------
     ranks : tuple of int
-        One a mode; all 0 for none.
+        One for each mode; all 0 for an empty form.
     """
 
     ranks: tuple[int, ...]
@@ -56,45 +58,48 @@ class TuckerForm:
 
     @property
     def rank(self) -> int:
-        """The least of the ranks: so many terms any two modes can have."""
+        """The smallest of the ranks, which bounds the terms between any two modes."""
         return min(self.ranks)
 
     def blocks(self, shape: Sequence[int]) -> list[tuple[int, int]]:
-        """Numbers of rows and of columns of every block; see `CPForm`."""
+        """Numbers of rows and columns of every block; see `CPForm`."""
         sizes = list(zip(shape, self.ranks, strict=True))
         return [*sizes, (1, math.prod(self.ranks))]
 
     def rows(self, coordinates: NDArray[np.integer]) -> list[NDArray[np.integer]]:
-        """Row of every entry in every block; see `CPForm`."""
+        """The row of every entry in every block; see `CPForm`."""
         return [*coordinates.T, np.zeros(len(coordinates), dtype=np.int32)]
 
     def regressors(
         self, block: int, factors: Sequence[Any], rows: Sequence[NDArray[np.integer]]
     ) -> NDArray[Any]:
-        """Coefficients of an entry's row of a block; see `CPForm.regressors`."""
-        # By elementwise operations, so that what an entry gets does not depend on those
-        # it is computed with, as it may in products of matrices; entries come last, so
-        # that these operations are on long vectors.
+        """The regressors of entries; see `CPForm.regressors`."""
+        # Elementwise operations: in matrix products, the result for one entry could
+        # depend on the other entries. Entries are the last axis, so that these
+        # operations run on long vectors.
         n_modes, n = len(self.ranks), len(rows[0])
-        own: list[Any] = [
+        gathered: list[Any] = [
             None if k == block else factors[k].T[:, rows[k]] for k in range(n_modes)
         ]
         if block == n_modes:
-            found: Any = np.ones((1, n))
-            for columns in own:
-                found = (found[:, np.newaxis] * columns).reshape(-1, n)
-            return np.ascontiguousarray(found.T)
+            outer: Any = np.ones((1, n))
+            for columns in gathered:
+                outer = (outer[:, np.newaxis] * columns).reshape(-1, n)
+            return np.ascontiguousarray(outer.T)
         others = [k for k in range(n_modes) if k != block]
-        found = self._core(factors).transpose(block, *others).reshape(-1, 1)
+        contracted: Any = self._core(factors).transpose(block, *others)
+        contracted = contracted.reshape(-1, 1)
         for k in reversed(others):
-            found = found.reshape(-1, self.ranks[k], found.shape[-1])
-            found = sum(found[:, r] * own[k][r] for r in range(self.ranks[k]))
-        return np.ascontiguousarray(found.T)
+            contracted = contracted.reshape(-1, self.ranks[k], contracted.shape[-1])
+            contracted = sum(
+                contracted[:, r] * gathered[k][r] for r in range(self.ranks[k])
+            )
+        return np.ascontiguousarray(contracted.T)
 
     def moments(
         self, block: int, moments: Sequence[Any], core: NDArray[np.floating]
     ) -> NDArray[np.floating]:
-        """See `CPForm.moments`; the core is of shape (1, product of the ranks)."""
+        """See `CPForm.moments`; the core has shape (1, product of the ranks)."""
         others = [k for k in range(len(self.ranks)) if k != block]
         mean, square = np.ones(1), np.ones((1, 1))
         for k in others:
@@ -112,10 +117,10 @@ class TuckerForm:
         return factors[-1].reshape(self.ranks)
 
     def centre(self, block: int) -> NDArray[np.float64]:
-        """What the rows of a block are around; see `CPForm.centre`.
+        """Prior mean of the rows of a block; see `CPForm.centre`.
 
-        The core is around one that makes pairs of the columns of the first two modes,
-        which the first column of every other mode modulates.
+        The prior mean of the core pairs the columns of the first two modes, one to one;
+        the first column of every other mode modulates the pairs.
         """
         if block == len(self.ranks):
             core = np.zeros(self.ranks)
@@ -127,17 +132,18 @@ class TuckerForm:
         return centre
 
     def normalize(self, block: int, factors: list[Any]) -> None:
-        """Give a block that was fitted orthogonal columns of mean square one, in place.
+        """Make the columns of a fitted block orthogonal with mean square one, in place.
 
-        The core makes up for it, and is brought to the length of a CP of so many terms,
-        with which regressors are as long as the columns. See `CPForm.normalize`.
+        The core absorbs the change. It is then scaled to the length of the core of a CP
+        with as many terms, so that regressors are as long as the columns. See
+        `CPForm.normalize`.
         """
         core = self._core(factors)
         if block < len(self.ranks):
-            own = factors[block] / _largest(factors[block])
-            squares, axes = np.linalg.eigh(own.T @ own / len(own))
+            factor = factors[block] / _largest(factors[block])
+            squares, axes = np.linalg.eigh(factor.T @ factor / len(factor))
             lengths = np.sqrt(np.maximum(squares, _SHORTEST_AXIS))
-            factors[block] = own @ axes / lengths
+            factors[block] = factor @ axes / lengths
             turned = np.tensordot(lengths[:, np.newaxis] * axes.T, core, (1, block))
             core = np.moveaxis(turned, 0, block)
         core = core / _largest(core)
@@ -153,24 +159,24 @@ class TuckerForm:
         biases: Sequence[NDArray[np.floating]] | None = None,
         blocks: Sequence[NDArray[np.floating]] | None = None,
     ) -> "StructuredTucker":
-        """A model of given biases and blocks; see `point_tucker_model`."""
-        parts: dict[str, Any] = {}
+        """A model with given biases and blocks; see `point_tucker_model`."""
+        terms: dict[str, Any] = {}
         if blocks is not None:
-            parts = {"factors": blocks[:-1], "core": self._core(blocks)}
-        return point_tucker_model(shape, noise_variance, dtype, biases=biases, **parts)
+            terms = {"factors": blocks[:-1], "core": self._core(blocks)}
+        return point_tucker_model(shape, noise_variance, dtype, biases=biases, **terms)
 
 
 @dataclass(frozen=True)
 class TuckerColumns:
-    """Which columns the rows of every mode have.
+    """The layout of the columns of every mode.
 
-    In this order: ones, the bias of the mode, its factors, and, in the first two
-    modes, weights and features.
+    The order is: ones, the bias of the mode, its factors and, in the first two modes,
+    the weights (first mode) or features (second mode).
 
     Attributes
     ----------
     ranks : tuple of int
-        Number of factors of every mode; all 0 for none.
+        Number of factors of every mode; all 0 for a model without factors.
     biases : bool
     n_features : int
     """
@@ -181,8 +187,9 @@ class TuckerColumns:
 
     @property
     def first(self) -> int:
-        """How many columns come before the factors."""
-        # A Tucker alone has no ones; what has no factors has at least those.
+        """Number of columns before the factors."""
+        # Only biases and features need the ones. A model without factors has them, too,
+        # since a mode needs a column.
         has_ones = self.biases or self.n_features or not any(self.ranks)
         return int(has_ones) + int(self.biases)
 
@@ -205,13 +212,13 @@ class TuckerColumns:
 
     @property
     def free_core(self) -> tuple[slice, ...]:
-        """Where the core of the factors is in the core: a tuple of slices."""
+        """Slices of the core that hold the core of the factors: a tuple."""
         return tuple(self.factors(mode) for mode in range(len(self.ranks)))
 
     def core(
         self, free: NDArray[np.floating], dtype: DTypeLike
     ) -> NDArray[np.floating]:
-        """The core: that of the factors, and the ones of biases and weights.
+        """The whole core: the core of the factors, and ones for biases and weights.
 
         Parameters
         ----------
@@ -227,14 +234,14 @@ class TuckerColumns:
         if self.biases:
             for mode in range(n_modes):
                 core[tuple(int(k == mode) for k in range(n_modes))] = 1.0
-        at: list[Any] = [
+        paired: list[Any] = [
             np.arange(self.features(m).start, self.features(m).stop) for m in (0, 1)
         ]
-        core[*at, *[0] * (n_modes - 2)] = 1.0
+        core[*paired, *[0] * (n_modes - 2)] = 1.0
         return core
 
     def fixed(self, mode: int) -> NDArray[np.bool_]:
-        """Columns that are held at one, or at the features of the rows."""
+        """Mask of the columns of a mode that are one or features, and not fitted."""
         fixed = np.zeros(self.sizes[mode], dtype=bool)
         fixed[: self.first - int(self.biases)] = True
         if mode == 1:
@@ -248,7 +255,7 @@ class TuckerColumns:
     ) -> tuple[
         list[NDArray[np.float64]], list[NDArray[np.float64]], list[NDArray[np.float64]]
     ]:
-        """The prior to start with: lists by mode of means, precisions and ties."""
+        """The starting prior: lists by mode of means, precisions and ties."""
         prior_mean, precision, tie = [], [], []
         for mode, size in enumerate(self.sizes):
             fixed = self.fixed(mode)
@@ -276,19 +283,19 @@ class StructuredTucker:
     columns : TuckerColumns
     core : ndarray of shape ``columns.sizes``
     core_mean : ndarray of shape ``columns.ranks``
-        Where the prior has the core of the factors.
+        Prior mean of the core of the factors.
     fixed : list of ndarray of shape (n_columns,), bool
-        One a mode: columns that are held at one, or at the features of the rows.
+        For each mode, the columns that are one, or features of the rows, instead of
+        being fitted.
     means : list of ndarray of shape (size + 1, n_columns)
-        The last row of each mode is additional: it stands for a row of which nothing
-        is known.
+        Posterior means. The last row of each mode is for an unknown row.
     covariances : list of ndarray of shape (size + 1, P)
-        Upper triangles, row by row.
+        Posterior covariances, as packed upper triangles.
     prior_mean, precision, tie : list of ndarray of shape (n_columns,)
-        The prior, as learned: how strongly a row is pulled to the mean, and, where
-        neighbours are tied, to each of them.
+        The learned prior. `precision` pulls a row to the prior mean; `tie` pulls it to
+        its neighbours, and is zero in modes that are not smooth.
     noise_variance : float
-        Variance of the observations around the model, as learned.
+        Learned variance of the observations around the model.
     """
 
     shape: tuple[int, ...]
@@ -311,7 +318,7 @@ class StructuredTucker:
     def has_columns(
         self, form: TuckerForm, biases: bool, smooth_modes: Collection[int]
     ) -> bool:
-        """Whether a fit with these options has the same columns and ties."""
+        """Whether a fit with these options would have the same columns and ties."""
         tied = {mode for mode, tie in enumerate(self.tie) if tie.any()}
         return (
             form.ranks == self.columns.ranks
@@ -320,7 +327,7 @@ class StructuredTucker:
         )
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
-        """Mean of the model at coordinates; -1 stands for an unknown row.
+        """Predictions at coordinates; -1 stands for an unknown row.
 
         Parameters
         ----------
@@ -330,46 +337,48 @@ class StructuredTucker:
         -------
         values : ndarray of shape (n,)
         """
-        own = self.means[0]
-        values = np.empty(len(coordinates), dtype=own.dtype)
-        for part, found in _regressors(self.core, self.means, coordinates, 0):
-            values[part] = np.einsum("nk,nk->n", found, own[coordinates[part, 0]])
+        first = self.means[0]
+        values = np.empty(len(coordinates), dtype=first.dtype)
+        chunks = _regressors(self.core, self.means, coordinates, 0)
+        for chunk, regressors in chunks:
+            rows = first[coordinates[chunk, 0]]
+            values[chunk] = np.einsum("nk,nk->n", regressors, rows)
         return values
 
     def slices(
         self, coordinates: NDArray[np.integer], mode: int
     ) -> NDArray[np.floating]:
-        """Mean of the model at all indices of one mode; see `predict`.
+        """Predictions at all indices of one mode; see `predict`.
 
         Parameters
         ----------
         coordinates : ndarray of shape (n, n_modes), int
-            Those of the mode are not read.
+            The column of the mode is not read.
         mode : int
 
         Returns
         -------
         values : ndarray of shape (n, shape[mode])
         """
-        blocks = _regressors(self.core, self.means, coordinates, mode)
-        found = [regressors for _, regressors in blocks]
-        return np.concatenate(found) @ self.means[mode][:-1].T
+        chunks = _regressors(self.core, self.means, coordinates, mode)
+        regressors = np.concatenate([values for _, values in chunks])
+        return regressors @ self.means[mode][:-1].T
 
     def dense(self) -> NDArray[np.floating]:
-        """Mean of the model everywhere: an array of the shape of the tensor."""
+        """Predictions of all entries: an array of the tensor's shape."""
         return mode_products(self.core[np.newaxis], self.factors)[0]
 
     def variance(
         self, coordinates: NDArray[np.integer]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior variance of the model at coordinates; see `predict`.
+        """Posterior variance of predictions at coordinates; see `predict`.
 
         Returns
         -------
         variance : ndarray of shape (n,)
         linear : ndarray of shape (n,)
-            That of the model's linearisation: over the variance of an observation, an
-            observation's weight in its own prediction.
+            Variance of the linearised model. Divided by the variance of an observation,
+            it is the weight of an observation in its own prediction.
         """
         means = [m.astype(float) for m in self.means]
         core = self.core.astype(float)
@@ -378,15 +387,16 @@ class StructuredTucker:
             for m, c in zip(means, self.covariances, strict=True)
         ]
         variance, linear = np.zeros((2, len(coordinates)))
-        for part, square in _contracted(core_of_squares(core), moments, coordinates):
-            variance[part] = square
-        for part, mean in _contracted(core, means, coordinates):
-            variance[part] -= mean**2
+        for chunk, square in _contracted(core_of_squares(core), moments, coordinates):
+            variance[chunk] = square
+        for chunk, mean in _contracted(core, means, coordinates):
+            variance[chunk] -= mean**2
         for mode, covariances in enumerate(self.covariances):
             twice = np.where(np.equal(*np.triu_indices(core.shape[mode])), 1.0, 2.0)
-            for part, found in _regressors(core, means, coordinates, mode):
-                own = covariances[coordinates[part, mode]] * twice
-                linear[part] += np.einsum("nk,nk->n", packed_squares(found), own)
+            for chunk, regressors in _regressors(core, means, coordinates, mode):
+                rows = covariances[coordinates[chunk, mode]] * twice
+                squares = packed_squares(regressors)
+                linear[chunk] += np.einsum("nk,nk->n", squares, rows)
         return np.maximum(variance, 0.0), np.maximum(linear, 0.0)
 
 
@@ -396,7 +406,7 @@ def _regressors(
     coordinates: NDArray[np.integer],
     mode: int,
 ) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-    """What entries have for coefficients of their rows of a mode, block by block.
+    """The regressors of entries for their rows of a mode, a chunk at a time.
 
     Parameters
     ----------
@@ -407,16 +417,16 @@ def _regressors(
 
     Yields
     ------
-    part : slice
-        The entries.
-    regressors : ndarray of shape (n of the part, n_columns of the mode)
+    chunk : slice
+        The entries of the chunk.
+    regressors : ndarray of shape (size of the chunk, n_columns of the mode)
     """
     form = TuckerForm(core.shape)
     blocks = [*rows, core.reshape(1, -1)]
     step = max(1, _LARGEST_BLOCK * min(core.shape[-1], core.shape[-2]) // core.size)
     for start in range(0, len(coordinates), step):
-        part = slice(start, start + step)
-        yield part, form.regressors(mode, blocks, form.rows(coordinates[part]))
+        chunk = slice(start, start + step)
+        yield chunk, form.regressors(mode, blocks, form.rows(coordinates[chunk]))
 
 
 def _contracted(
@@ -424,32 +434,32 @@ def _contracted(
     rows: Sequence[NDArray[np.floating]],
     coordinates: NDArray[np.integer],
 ) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-    """Values at entries; fast where the core is large, and most of it is zero.
+    """Values of entries, a chunk at a time; fast for a large and mostly zero core.
 
     Yields
     ------
-    part : slice
-        The entries.
-    values : ndarray of shape (n of the part,)
+    chunk : slice
+        The entries of the chunk.
+    values : ndarray of shape (size of the chunk,)
     """
-    # The outer products of the rows of the other modes are least.
+    # Leaving the largest mode to the last keeps the outer products small.
     mode = int(np.argmax(core.shape))
     others = [k for k in range(core.ndim) if k != mode]
     matrix = unfolded(core, mode)
     step = max(1, _LARGEST_BLOCK // (4 * matrix.shape[0]))
     for start in range(0, len(coordinates), step):
-        part = slice(start, start + step)
-        outer = np.ones((len(coordinates[part]), 1))
+        chunk = slice(start, start + step)
+        outer = np.ones((len(coordinates[chunk]), 1))
         for k in others:
-            own = rows[k][coordinates[part, k]]
-            outer = outer[:, :, np.newaxis] * own[:, np.newaxis]
-            outer = outer.reshape(len(own), -1)
-        own = rows[mode][coordinates[part, mode]]
-        yield part, np.einsum("nk,nk->n", outer @ matrix, own)
+            gathered = rows[k][coordinates[chunk, k]]
+            outer = outer[:, :, np.newaxis] * gathered[:, np.newaxis]
+            outer = outer.reshape(len(gathered), -1)
+        gathered = rows[mode][coordinates[chunk, mode]]
+        yield chunk, np.einsum("nk,nk->n", outer @ matrix, gathered)
 
 
 def unfolded(core: NDArray[np.floating], mode: int) -> Any:
-    """A core as a matrix with a column for each column of a mode.
+    """A core as a matrix, whose columns belong to the columns of one mode.
 
     Parameters
     ----------
@@ -459,7 +469,7 @@ def unfolded(core: NDArray[np.floating], mode: int) -> Any:
     Returns
     -------
     matrix : ndarray or csr_array of shape (product of the others, core.shape[mode])
-        Sparse where most of it is zero.
+        Sparse if most of it is zero.
     """
     matrix = np.moveaxis(core, mode, -1).reshape(-1, core.shape[mode])
     sparse = np.count_nonzero(matrix) < _LEAST_FILLING * matrix.size
@@ -467,10 +477,10 @@ def unfolded(core: NDArray[np.floating], mode: int) -> Any:
 
 
 def core_of_squares(core: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The core of the square of a model, whose rows are squares of the model's rows.
+    """The core of the squared model.
 
-    Where a row x of each mode is independent of the others, the expected square of
-    the value is this core contracted with the upper triangles of all E[x x^T].
+    If the rows x of the modes are independent, the expected square of a value is this
+    core, contracted with the packed upper triangles of E[x x^T] of all modes.
 
     Parameters
     ----------
@@ -483,13 +493,13 @@ def core_of_squares(core: NDArray[np.floating]) -> NDArray[np.floating]:
     sizes, n_modes = core.shape, core.ndim
     axes = [k + half * n_modes for k in range(n_modes) for half in (0, 1)]
     square = np.multiply.outer(core, core).transpose(axes)
-    # From the last mode on, each pair of axes becomes one of pairs of columns.
+    # From the last mode to the first, pack two axes into one axis of column pairs.
     for mode in reversed(range(n_modes)):
         first, second = np.triu_indices(sizes[mode])
         before = (slice(None),) * (2 * mode)
-        one, other = square[*before, first, second], square[*before, second, first]
+        upper, lower = square[*before, first, second], square[*before, second, first]
         same = (first == second).reshape(-1, *[1] * (n_modes - mode - 1))
-        square = one + np.where(same, 0.0, other)
+        square = upper + np.where(same, 0.0, lower)
     return square
 
 
@@ -504,7 +514,7 @@ def point_tucker_model(
     features: NDArray[np.floating] | None = None,
     weights: NDArray[np.floating] | None = None,
 ) -> StructuredTucker:
-    """A structured Tucker of given biases, factors, core and weights of features.
+    """A structured Tucker with given biases, factors, core and weights of features.
 
     Parameters
     ----------
@@ -513,15 +523,16 @@ def point_tucker_model(
         Variance of the values around the model.
     dtype : dtype
     biases : list of ndarray of shape (shape[mode] + 1,), default=None
-        Last, the bias of an unknown row.
+        The last is the bias of an unknown row.
     factors : list of ndarray of shape (shape[mode], rank), default=None
-        An unknown row is the mean of all.
+        An unknown row gets the mean of all rows.
     core : ndarray of shape (rank of every mode), default=None
-        Given if factors are.
+        Required with `factors`.
     features : ndarray of shape (shape[1] + 1, n_features), default=None
-        Of the rows of the second mode; see `fit_structured_cp`.
+        Features of the rows of the second mode; see `fit_structured_cp`.
     weights : ndarray of shape (shape[0], n_features), default=None
-        That the rows of the first mode give to the features; an unknown row, none.
+        Weights that the rows of the first mode give to the features. An unknown row
+        gives none.
 
     Returns
     -------
@@ -542,8 +553,8 @@ def point_tucker_model(
             rows[:-1, columns.factors(mode)] = factors[mode]
             rows[-1, columns.factors(mode)] = factors[mode].mean(axis=0)
     if features is not None:
-        own = means[0][:, columns.features(0)]
-        own[:-1], own[-1] = weights, 0.0
+        weight_columns = means[0][:, columns.features(0)]
+        weight_columns[:-1], weight_columns[-1] = weights, 0.0
         means[1][:, columns.features(1)] = features
     return StructuredTucker(
         tuple(shape), columns, columns.core(free, dtype), free,
@@ -554,4 +565,5 @@ def point_tucker_model(
 
 
 def _largest(block: NDArray[np.floating]) -> float:
+    """The largest absolute value of a block, and positive."""
     return max(np.abs(block).max(), _SHORTEST)

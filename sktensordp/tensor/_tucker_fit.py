@@ -1,15 +1,16 @@
 """Variational fit of a structured Tucker to observed entries.
 
-Rows are fitted as those of a structured CP are: Gaussian posteriors, mean-field over
-rows, prior and noise learned. What an entry has for regressors of its row in a mode is
-linear in the outer product of the rows that it meets in the others, so that their
-second moments are linear in the outer product of second moments: they are summed over
-the entries of a row first, and contracted with the core once a row.
+Rows are fitted like those of a structured CP: Gaussian posteriors, mean field over
+rows, learned prior and noise. The regressors of an entry for its row in a mode are
+linear in the outer product of its rows in the other modes. So the second moment of the
+regressors is linear in the outer product of second moments of rows. The fit sums these
+outer products over the entries of a row first, and contracts the sum with the core only
+once for each row.
 
-The core is a point estimate, the most probable under the expected squared error and
-a Gaussian prior around the core that the fit starts from. Where enough of a tensor is
-observed, that is a truncated higher-order singular value decomposition; otherwise, a
-matrix factorisation of the first two modes, which the others modulate.
+The core is a point estimate: the most probable one under the expected squared error and
+a Gaussian prior around the core that the fit starts from. If enough of a tensor is
+observed, this start is a truncated higher-order singular value decomposition.
+Otherwise, it is a matrix factorisation of the first two modes, modulated by the others.
 """
 
 import math
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._algebra import mode_products, packed_squares
-from ._cp_fit import least_noise
+from ._cp_fit import entries_noise_floor
 from ._entries import Entries, SparseEntries
 from ._priors import CORE_PRECISION
 from ._row_fit import RowFit, start_rows
@@ -39,22 +40,22 @@ __all__ = [
     "fit_structured_tucker",
 ]
 
-# From this share of observed entries on, up to this size, and up to this share of noise
-# in the values, the start is a decomposition of the whole tensor.
+# A fit starts at a decomposition of the whole tensor with at least this share of
+# observed entries, at most this size, and at most this share of noise in the values.
 _LEAST_DENSITY, _LARGEST_START, _MOST_NOISE = 0.02, 2**24, 0.8
-_BIAS_ROUNDS, _SUBSPACE_ROUNDS, _MORE_VECTORS = 5, 8, 8
-# Pairs of elements of the core are held in memory.
+_BIAS_ROUNDS, _SUBSPACE_ROUNDS, _EXTRA_VECTORS = 5, 8, 8
+# Largest number of elements of a core. Memory grows with its square.
 _LARGEST_CORE = 12_000
-# So many elements of the core are solved for at once.
+# Number of elements of the core that are solved for at a time.
 _CORE_BLOCK = 1024
-# Numbers of sums that are held at once by a thread.
+# Largest number of sums that a thread has in memory at a time.
 _LARGEST_BLOCK = 2**21
 
 
 def check_tucker_size(
     ranks: Sequence[int], biases: bool, features: NDArray[np.floating] | None = None
 ) -> None:
-    """Refuse ranks for which second moments would not fit into memory.
+    """Refuse ranks whose second moments would not fit into memory.
 
     Parameters
     ----------
@@ -64,15 +65,16 @@ def check_tucker_size(
     Raises
     ------
     ValueError
+        If the core would have too many elements.
     """
     n_features = 0 if features is None else features.shape[1]
     sizes = TuckerColumns(tuple(ranks), bool(biases), n_features).sizes
     if math.prod(sizes) > _LARGEST_CORE:
         raise ValueError(
-            f"A Tucker of ranks {tuple(ranks)} is too large to be fitted to values: "
-            f"with biases and features of the pattern, the core has {sizes} columns, "
-            f"and {_LARGEST_CORE} elements are the most. Reduce the ranks, "
-            f"n_pattern_components or the number of modes."
+            f"A Tucker of ranks {tuple(ranks)} is too large to be fitted to values. "
+            f"With biases and features of the pattern, its core has the shape {sizes}, "
+            f"and may have at most {_LARGEST_CORE} elements. Reduce the ranks, "
+            f"`n_pattern_components` or the number of modes."
         )
 
 
@@ -94,7 +96,7 @@ def fit_structured_tucker(
     Parameters
     ----------
     entries : SparseEntries or DenseEntries
-        The values without their offset, divided by `value_scale`.
+        Their values are the observations less the offset, divided by `value_scale`.
     ranks : tuple of int
         Number of factors of every mode; all 0 for biases alone.
     biases, value_scale, noise_floor, max_iter, smooth_modes, features, n_threads, \
@@ -105,18 +107,18 @@ def fit_structured_tucker(
     -------
     model : StructuredTucker
     n_iter : int
-        Sweeps that were run.
+        Number of sweeps run.
     """
     columns = TuckerColumns(
         tuple(ranks), bool(biases), 0 if features is None else features.shape[1]
     )
-    floor = least_noise(entries, noise_floor, value_scale)
+    floor = entries_noise_floor(entries, noise_floor, value_scale)
     prior = columns.prior(smooth_modes, features)
     core = TuckerForm(columns.ranks).centre(len(ranks)).reshape(ranks)
     fit = entries.fit_class(_TuckerFit)(entries, columns, *prior, core)
     fit.start_at_prior(features)
     energy = entries.energy / entries.n_entries
-    # Little else than noise would be taken for factors.
+    # If the values were mostly noise, the decomposition would take it for factors.
     if any(ranks) and _has_hosvd(entries) and floor < _MOST_NOISE * energy:
         fit.start_at_hosvd()
     fit.noise = float(max(energy, floor))
@@ -129,14 +131,14 @@ def fit_structured_tucker(
 def continue_structured_tucker(
     model: StructuredTucker, entries: Entries, *, max_iter: int, n_threads: int = 1
 ) -> StructuredTucker:
-    """Further sweeps over entries, with prior and noise as a model has learned them.
+    """Run further sweeps from a model, without changing its prior or its noise.
 
     Parameters
     ----------
     model : StructuredTucker
         Where to start.
     entries : SparseEntries or DenseEntries
-        The values without their offset.
+        Their values are the observations less the offset.
     max_iter : int
         Number of sweeps over the modes.
     n_threads : int, default=1
@@ -154,16 +156,17 @@ def continue_structured_tucker(
         [m[:-1].copy() for m in model.means],
         [c[:-1].copy() for c in model.covariances], model.noise_variance,
     )  # fmt: skip
-    fit.go_on(max_iter, n_threads)
+    fit.run_sweeps(max_iter, n_threads)
     return fit.model(1.0)
 
 
 class _TuckerFit(RowFit):
-    """The state of a fit: posterior of the rows, core, prior and noise.
+    """The state of a Tucker fit: posterior of the rows, core, prior and noise.
 
     Attributes
     ----------
     learns_core : bool
+        Whether a sweep updates the core, too.
     """
 
     learns_core = True
@@ -188,8 +191,8 @@ class _TuckerFit(RowFit):
         self.core_mean = free_core
         self._set_core(free_core)
 
-    def start_at_prior(self, features: NDArray[np.floating] | None) -> None:
-        """Start near the prior, without covariances."""
+    def start_at_prior(self, features: NDArray[np.floating] | None = None) -> None:
+        """Start near the prior means, with zero covariances."""
         means = start_rows(self.entries.shape, self.fixed, self.prior_mean)
         if features is not None:
             means[0][:, self.columns.features(0)] = 0.0
@@ -200,7 +203,7 @@ class _TuckerFit(RowFit):
         self.start([m.astype(dtype) for m in means], covariances, None)
 
     def start_at_hosvd(self) -> None:
-        """Start at a decomposition of the entries, zero where there are none."""
+        """Start at a decomposition of the tensor, with zeros for unobserved entries."""
         tensor, observed = self.entries.as_array()
         if self.columns.biases:
             biases = _mean_biases(tensor, observed)
@@ -209,7 +212,7 @@ class _TuckerFit(RowFit):
         factors, core = _hosvd(tensor, self.columns.ranks)
         core /= observed.mean()
         for mode, factor in enumerate(factors):
-            # Of variance one, as the prior has them.
+            # Scaled to variance one, as under the prior.
             unit = math.sqrt(len(factor))
             self.means[mode][:, self.columns.factors(mode)] = factor * unit
             core /= unit
@@ -223,21 +226,18 @@ class _TuckerFit(RowFit):
         covariances: list[NDArray[np.floating]],
         noise: float | None,
     ) -> None:
-        """Start from a posterior; the noise stays as it is."""
+        """Start from a posterior and a noise variance."""
         self.means, self.covariances, self.noise = means, covariances, noise
         self.moments = [
             packed_squares(m) + c for m, c in zip(means, covariances, strict=True)
         ]
 
-    def take_covariances(self) -> None:
-        """Rows have covariances from the start."""
-
-    def place(
+    def attach(
         self,
         entries: Entries,
         posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
     ) -> None:
-        """Take entries, and means and second moments by mode; no covariances."""
+        """Take entries, and means and second moments by mode; see `RowFit.attach`."""
         self.entries = entries
         self.means, self.moments = map(list, zip(*posteriors, strict=True))
         self.covariances = [np.zeros_like(m) for m in self.moments]
@@ -245,66 +245,70 @@ class _TuckerFit(RowFit):
     def posterior(
         self, mode: int
     ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
-        """Means, covariances and second moments of the rows of a mode."""
+        """Views of the means, covariances and second moments of a mode's rows."""
         return self.means[mode], self.covariances[mode], self.moments[mode]
 
     def _set_core(self, free: NDArray[np.floating]) -> None:
-        """Take a core of the factors, and what sums are contracted with."""
+        """Set the core of the factors, and the unfolded cores that contract sums."""
         self.core = self.columns.core(free, float)
-        of_squares = core_of_squares(self.core)
-        self._maps = []
+        squared_core = core_of_squares(self.core)
+        self._unfolded = []
         for mode, size in enumerate(self.core.shape):
-            # Where a pair stands for two elements, it has half of either.
-            twice = np.where(np.equal(*np.triu_indices(size)), 1.0, 0.5)
-            twice = twice.reshape(-1, *[1] * (self.core.ndim - mode - 1))
-            squares = unfolded(of_squares * twice, mode)
-            self._maps.append((squares, unfolded(self.core, mode)))
+            # A pair off the diagonal stands for two elements, and each gets half of it.
+            halves = np.where(np.equal(*np.triu_indices(size)), 1.0, 0.5)
+            halves = halves.reshape(-1, *[1] * (self.core.ndim - mode - 1))
+            squares = unfolded(squared_core * halves, mode)
+            self._unfolded.append((squares, unfolded(self.core, mode)))
 
     def sums(
-        self, mode: int, part: slice
+        self, mode: int, rows: slice
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Expected sums over the entries of some rows of a mode."""
-        squares, means = self._maps[mode]
-        gram = np.empty((part.stop - part.start, squares.shape[1]))
-        projection = np.empty((part.stop - part.start, means.shape[1]))
-        for rows, of_moments, of_means in self._outer_sums(mode, part):
-            own = slice(rows.start - part.start, rows.stop - part.start)
-            gram[own] = of_moments @ squares
-            projection[own] = of_means @ means
+        """Expected sums over the entries of some rows of a mode; see `RowFit.sums`."""
+        squares, core = self._unfolded[mode]
+        gram = np.empty((rows.stop - rows.start, squares.shape[1]))
+        projection = np.empty((rows.stop - rows.start, core.shape[1]))
+        for chunk, moment_sums, mean_sums in self._outer_sums(mode, rows):
+            at = slice(chunk.start - rows.start, chunk.stop - rows.start)
+            gram[at] = moment_sums @ squares
+            projection[at] = mean_sums @ core
         return gram, projection
 
     def _outer_sums(
-        self, mode: int, part: slice
+        self, mode: int, rows: slice
     ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
-        """Sums of outer products of second moments, and of means times values.
+        """Sums over entries of outer products over the other modes, a chunk at a time.
 
         Yields
         ------
-        rows : slice
-        of_moments : ndarray of shape (n_rows, product of P of the other modes)
-        of_means : ndarray of shape (n_rows, product of n_columns of the other modes)
+        chunk : slice
+            Rows of the mode.
+        moment_sums : ndarray of shape (n_rows, product of P of the other modes)
+            Sums of outer products of second moments.
+        mean_sums : ndarray of shape (n_rows, product of n_columns of the other modes)
+            Sums of outer products of means, times the values of the entries.
         """
         others = [k for k in range(len(self.means)) if k != mode]
         moments = [self.moments[k] for k in others]
         means = [self.means[k] for k in others]
         add = _sparse_sums if isinstance(self.entries, SparseEntries) else _dense_sums
         step = max(1, _LARGEST_BLOCK // math.prod(m.shape[1] for m in moments))
-        for start in range(part.start, part.stop, step):
-            rows = slice(start, min(start + step, part.stop))
-            of_moments = add(self.entries, mode, rows, moments, weighted=False)
-            yield rows, of_moments, add(self.entries, mode, rows, means, weighted=True)
+        for start in range(rows.start, rows.stop, step):
+            chunk = slice(start, min(start + step, rows.stop))
+            moment_sums = add(self.entries, mode, chunk, moments, weighted=False)
+            mean_sums = add(self.entries, mode, chunk, means, weighted=True)
+            yield chunk, moment_sums, mean_sums
 
     def sweep(
         self, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[float, list[NDArray[np.float64] | None]]:
-        """All modes, one after the other, and the core; see `RowFit.sweep`."""
+        """Update all modes, one after the other, then the core; see `RowFit.sweep`."""
         error, cross = super().sweep(pool, n_threads)
         if self.learns_core and any(self.columns.ranks):
             error = self.update_core(pool, n_threads)
         return error, cross
 
     def update_core(self, pool: ThreadPoolExecutor, n_threads: int) -> float:
-        """The core, given the posterior of the rows; returns the expected error."""
+        """Update the core, given the rows; return the expected squared error."""
         gram, projection = self._core_sums(pool, n_threads)
         columns = self.columns
         where = np.nonzero(columns.core(np.ones(columns.ranks), float))
@@ -320,7 +324,7 @@ class _TuckerFit(RowFit):
         ):
             at = free[block]
             rows = self._core_gram(gram, where, at)
-            # What is not solved for moves over to the right-hand side.
+            # All other elements move to the right-hand side.
             core[at] = 0.0
             shift = (right[at] - rows @ core) / self.noise
             matrix = rows[:, at] / self.noise + CORE_PRECISION * np.eye(len(at))
@@ -338,25 +342,25 @@ class _TuckerFit(RowFit):
         Returns
         -------
         gram : ndarray of shape (P of every mode)
-            Of second moments.
+            Sum of outer products of second moments.
         projection : ndarray of shape ``columns.sizes``
-            Of means, times the values.
+            Sum of outer products of means, times the values of the entries.
         """
         pairs = [m.shape[1] for m in self.moments]
-        # The other modes' outer products are least.
+        # Leaving the largest mode to the last keeps the outer products small.
         mode = int(np.argmax(pairs))
 
-        def run(part: slice) -> tuple[Any, Any]:
+        def rows_sums(rows: slice) -> tuple[Any, Any]:
             gram: Any = 0.0
             projection: Any = 0.0
-            for rows, of_moments, of_means in self._outer_sums(mode, part):
-                gram = gram + self.moments[mode][rows].T @ of_moments
-                projection = projection + self.means[mode][rows].T @ of_means
+            for chunk, moment_sums, mean_sums in self._outer_sums(mode, rows):
+                gram = gram + self.moments[mode][chunk].T @ moment_sums
+                projection = projection + self.means[mode][chunk].T @ mean_sums
             return gram, projection
 
         totals: list[Any] = [0.0, 0.0]
-        for found in self.by_parts(run, mode, pool, n_threads):
-            totals = [total + one for total, one in zip(totals, found, strict=True)]
+        for sums in self.map_rows(rows_sums, mode, pool, n_threads):
+            totals = [total + term for total, term in zip(totals, sums, strict=True)]
         sizes = [pairs, [*self.columns.sizes]]
         for size in sizes:
             size.insert(0, size.pop(mode))
@@ -369,7 +373,21 @@ class _TuckerFit(RowFit):
         where: tuple[NDArray[np.integer], ...],
         rows: NDArray[np.integer],
     ) -> NDArray[np.float64]:
-        """Rows of the Gram matrix of elements of the core, at the nonzero ones."""
+        """Rows of the Gram matrix of the core's nonzero elements.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (P of every mode)
+            See `_core_sums`.
+        where : tuple by mode of ndarray of shape (n_nonzero,), int
+            Positions of the nonzero elements in the core.
+        rows : ndarray of shape (n,), int
+            Numbers of the elements whose rows are returned.
+
+        Returns
+        -------
+        rows : ndarray of shape (n, n_nonzero)
+        """
         index = []
         for at, size in zip(where, self.columns.sizes, strict=True):
             pair = np.empty((size, size), dtype=np.intp)
@@ -379,11 +397,11 @@ class _TuckerFit(RowFit):
         return gram[tuple(index)]
 
     def model(self, scale: float) -> StructuredTucker:
-        """The fitted model, its values multiplied by `scale`."""
+        """The fitted model, with its values multiplied by `scale`."""
         columns, shape, dtype = self.columns, self.entries.shape, self.entries.dtype
         prior, means, covariances = [], [], []
         for mode, size in enumerate(columns.sizes):
-            # One mode of every part brings the values back to their scale.
+            # Biases are multiplied in their own mode, all other terms in the first.
             factor = np.ones(size)
             factor[columns.first - int(columns.biases) : columns.first] = scale
             if mode == 0:
@@ -404,7 +422,7 @@ class _TuckerFit(RowFit):
 
 
 def _has_hosvd(entries: Entries) -> bool:
-    """Whether a small tensor of three modes or more has enough entries for a HOSVD."""
+    """Whether a tensor has three modes or more, and is small and dense enough."""
     size = math.prod(entries.shape)
     enough = _LEAST_DENSITY * size <= entries.n_entries
     return len(entries.shape) > 2 and enough and size <= _LARGEST_START
@@ -413,7 +431,7 @@ def _has_hosvd(entries: Entries) -> bool:
 def _mean_biases(
     tensor: NDArray[np.float64], observed: NDArray[np.bool_]
 ) -> list[NDArray[np.float64]]:
-    """Biases of every mode by repeated means, which are taken off the tensor."""
+    """Biases of every mode, by repeated means; they are subtracted in place."""
     n_modes = tensor.ndim
     biases = [np.zeros(size) for size in tensor.shape]
     for _ in range(_BIAS_ROUNDS):
@@ -428,7 +446,7 @@ def _mean_biases(
 def _hosvd(
     tensor: NDArray[np.float64], ranks: Sequence[int]
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.floating]]:
-    """Truncated higher-order singular value decomposition: factors and core."""
+    """Factors and core of a truncated higher-order singular value decomposition."""
     factors = []
     for mode, rank in enumerate(ranks):
         unfolded = np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
@@ -438,8 +456,8 @@ def _hosvd(
 
 
 def _leading_vectors(matrix: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """Leading left singular vectors, by iterations of a larger subspace."""
-    size = min(len(matrix), rank + _MORE_VECTORS)
+    """Leading left singular vectors, by iterating a subspace of more dimensions."""
+    size = min(len(matrix), rank + _EXTRA_VECTORS)
     basis = np.random.default_rng(0).standard_normal((len(matrix), size))
     for _ in range(_SUBSPACE_ROUNDS):
         basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
@@ -456,7 +474,9 @@ def _sparse_sums(
     *,
     weighted: bool,
 ) -> NDArray[np.float64]:
-    """Sums over the entries of rows of a mode of outer products of others' rows.
+    """For every row of a mode, sum outer products over its entries.
+
+    The outer product of an entry is over its rows in the tables of all other modes.
 
     Parameters
     ----------
@@ -466,7 +486,7 @@ def _sparse_sums(
     tables : list of ndarray of shape (size, n_columns)
         One for every other mode.
     weighted : bool
-        Whether the entries' values are weights.
+        Whether the values of the entries are weights.
 
     Returns
     -------
@@ -476,13 +496,13 @@ def _sparse_sums(
 
     starts, others, values = entries.groups[mode]
     sizes = np.array([t.shape[1] for t in tables])
-    # Rows are numbered through all modes.
-    numbers = np.delete(np.cumsum([0, *entries.shape[:-1]]), mode)
-    places = np.cumsum([0, *(t.size for t in tables[:-1])])
+    # The entries number the rows of all modes consecutively.
+    offsets = np.delete(np.cumsum([0, *entries.shape[:-1]]), mode)
+    begins = np.cumsum([0, *(t.size for t in tables[:-1])])
     sums = np.empty((rows.stop - rows.start, math.prod(sizes[:-1]), sizes[-1]))
     outer_sums(
         rows.start, rows.stop, starts, others, values if weighted else values[:0],
-        np.concatenate([t.ravel() for t in tables]), places - numbers * sizes, sizes,
+        np.concatenate([t.ravel() for t in tables]), begins - offsets * sizes, sizes,
         sums,
     )  # fmt: skip
     return sums.reshape(len(sums), -1)
@@ -496,7 +516,7 @@ def _dense_sums(
     *,
     weighted: bool,
 ) -> NDArray[np.float64]:
-    """The same of entries as an array; see `_sparse_sums`."""
+    """The sums of `_sparse_sums`, for `DenseEntries`."""
     tensor = entries.values if weighted else entries.mask
     tensor = np.moveaxis(tensor, mode, 0)[rows]
     sums = mode_products(tensor, [t.T for t in tables])

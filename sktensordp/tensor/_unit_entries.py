@@ -1,4 +1,4 @@
-"""Entries sorted by the unit that they belong to."""
+"""Entries sorted by unit."""
 
 from collections.abc import Iterator
 
@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 
 __all__ = ["UnitEntries"]
 
-# Entries that are worked on at once, unless a single unit has more.
+# Largest number of entries in a chunk, unless a single unit has more.
 _CHUNK = 2**19
 
 
 class UnitEntries:
-    """Entries sorted by unit, their other coordinates, and an order for every mode.
+    """Entries sorted by unit, with an order by row for every other mode.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int
-        The unit is in the first column.
+        The first column is the unit.
     values : ndarray of shape (n,), float
 
     Attributes
@@ -25,12 +25,13 @@ class UnitEntries:
     units : ndarray of shape (n_units,), int
         The units that have entries, ascending.
     starts : ndarray of shape (n_units + 1,), int
-        Entries of unit number k are starts[k] to starts[k + 1].
+        The entries of the k-th unit are starts[k] to starts[k + 1].
     others : ndarray of shape (n, n_modes - 1), int
         Coordinates in the other modes.
     values : ndarray of shape (n,), float
     orders : list of ndarray of shape (n,), int
-        For every other mode, positions of the entries, those of a unit by their row.
+        For every other mode, the positions of the entries, sorted by unit and, within
+        a unit, by their row in that mode.
     """
 
     def __init__(
@@ -50,24 +51,25 @@ class UnitEntries:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Which unit every entry belongs to, from 0."""
+        """For every entry, the position of its unit in `units`."""
         return np.repeat(np.arange(len(self.units)), self.sizes)
 
     def chunks(self) -> Iterator["UnitEntries"]:
-        """Yield parts of all units, one after the other, as UnitEntries."""
+        """Yield the units in order, in chunks of whole units."""
         first = 0
         while first < len(self.units):
             limit = self.starts[first] + _CHUNK
             last = int(np.searchsorted(self.starts, limit, side="right")) - 1
             last = max(last, first + 1)
-            yield self._part(first, last)
+            yield self._chunk(first, last)
             first = last
 
-    def _part(self, first: int, last: int) -> "UnitEntries":
-        part = object.__new__(UnitEntries)
+    def _chunk(self, first: int, last: int) -> "UnitEntries":
+        """The entries of the units in positions [first, last)."""
+        chunk = object.__new__(UnitEntries)
         start, end = self.starts[first], self.starts[last]
-        part.units = self.units[first:last]
-        part.starts = self.starts[first : last + 1] - start
-        part.others, part.values = self.others[start:end], self.values[start:end]
-        part.orders = [order[start:end] - start for order in self.orders]
-        return part
+        chunk.units = self.units[first:last]
+        chunk.starts = self.starts[first : last + 1] - start
+        chunk.others, chunk.values = self.others[start:end], self.values[start:end]
+        chunk.orders = [order[start:end] - start for order in self.orders]
+        return chunk

@@ -1,4 +1,4 @@
-"""New observations for a fitted model, whose posterior becomes their prior."""
+"""Updates of a fitted model by new observations, with its posterior as the prior."""
 
 import dataclasses
 from typing import Any
@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ._algebra import packed_squares
 from ._cp import StructuredCP
-from ._cp_fit import _Fit
+from ._cp_fit import _CPFit
 from ._entries import SparseEntries
-from ._row_fit import RowFit
+from ._row_fit import RowFit, diagonal
 from ._tucker import StructuredTucker
 from ._tucker_fit import _TuckerFit
 
@@ -26,19 +26,20 @@ def update_structured_cp(
     noise_variance: float | None = None,
     n_threads: int = 1,
 ) -> StructuredCP:
-    """Take new observations into a model, whose posterior is the prior of what follows.
+    """Update a model by new observations, with its posterior as the prior.
 
     Parameters
     ----------
     model : StructuredCP
     coordinates : ndarray of shape (n, n_modes), int32
-        Beyond the model's shape, it grows.
+        The model grows to include coordinates beyond its shape.
     values : ndarray of shape (n,)
-        Without the offset.
+        The values less the offset.
     max_iter : int
         Number of sweeps over the modes.
     noise_variance : float, default=None
-        Variance of the new observations around the model; the model's by default.
+        Variance of the new observations around the model; by default, the model's
+        own noise variance.
     n_threads : int, default=1
 
     Returns
@@ -46,16 +47,19 @@ def update_structured_cp(
     model : StructuredCP
     """
     model = _grow_cp(model, _grown_shape(model, coordinates))
-    entries, touched = _touched(model, coordinates, values, model.means.dtype)
-    at = np.concatenate([t + r.start for t, r in zip(touched, model.rows, strict=True)])
-    nothing = np.zeros(model.fixed.shape)
-    fit = _Fit(entries, model.fixed, nothing, nothing, nothing)
+    entries, touched = _touched_rows(model, coordinates, values, model.means.dtype)
+    rows = np.concatenate([
+        at + mode_rows.start for at, mode_rows in zip(touched, model.rows, strict=True)
+    ])  # fmt: skip
+    # A flat prior, since the posterior of the model takes its place.
+    flat = np.zeros(model.fixed.shape)
+    fit = _CPFit(entries, model.fixed, flat, flat, flat)
     noise = model.noise_variance if noise_variance is None else noise_variance
-    fit.start(model.means[at], model.covariances[at], noise)
-    _go_on(fit, max_iter, n_threads)
+    fit.start(model.means[rows], model.covariances[rows], noise)
+    _sweep_from_posterior(fit, max_iter, n_threads)
     means, covariances = model.means.copy(), model.covariances.copy()
-    means[at] = fit.means
-    covariances[at] = fit.covariances
+    means[rows] = fit.means
+    covariances[rows] = fit.covariances
     return dataclasses.replace(model, means=means, covariances=covariances)
 
 
@@ -68,7 +72,7 @@ def update_structured_tucker(
     noise_variance: float | None = None,
     n_threads: int = 1,
 ) -> StructuredTucker:
-    """Take new observations into a model; its core stays as it is.
+    """Update a model by new observations; its core does not change.
 
     Parameters
     ----------
@@ -81,11 +85,11 @@ def update_structured_tucker(
     model : StructuredTucker
     """
     model = _grow_tucker(model, _grown_shape(model, coordinates))
-    entries, touched = _touched(model, coordinates, values, model.core.dtype)
-    nothing = [np.zeros(size) for size in model.columns.sizes]
+    entries, touched = _touched_rows(model, coordinates, values, model.core.dtype)
+    # A flat prior, since the posterior of the model takes its place.
+    flat = [np.zeros(size) for size in model.columns.sizes]
     fit = _TuckerFit(
-        entries, model.columns, nothing, nothing, nothing,
-        model.core[model.columns.free_core],
+        entries, model.columns, flat, flat, flat, model.core[model.columns.free_core],
     )  # fmt: skip
     fit.learns_core = False
     noise = model.noise_variance if noise_variance is None else noise_variance
@@ -93,7 +97,7 @@ def update_structured_tucker(
         [m[at] for m, at in zip(model.means, touched, strict=True)],
         [c[at] for c, at in zip(model.covariances, touched, strict=True)], noise,
     )  # fmt: skip
-    _go_on(fit, max_iter, n_threads)
+    _sweep_from_posterior(fit, max_iter, n_threads)
     means = [m.copy() for m in model.means]
     covariances = [c.copy() for c in model.covariances]
     for mode, at in enumerate(touched):
@@ -104,38 +108,41 @@ def update_structured_tucker(
 def _grown_shape(
     model: StructuredCP | StructuredTucker, coordinates: NDArray[np.integer]
 ) -> tuple[int, ...]:
+    """The least shape that includes the model's and all coordinates."""
     grown = np.maximum(model.shape, coordinates.max(axis=0) + 1)
     return tuple(grown.tolist())
 
 
-def _touched(
+def _touched_rows(
     model: StructuredCP | StructuredTucker,
     coordinates: NDArray[np.integer],
     values: NDArray[np.floating],
     dtype: np.dtype,
 ) -> tuple[SparseEntries, list[NDArray[np.integer]]]:
-    """The observations as a small tensor of the rows that they touch, and these."""
-    local, touched = np.empty_like(coordinates, order="F"), []
+    """The observations as a small tensor of the rows they touch, and these rows."""
+    renumbered, touched = np.empty_like(coordinates, order="F"), []
     for mode in range(len(model.shape)):
-        seen, local[:, mode] = np.unique(coordinates[:, mode], return_inverse=True)
-        touched.append(seen)
-    shape = tuple(len(t) for t in touched)
-    return SparseEntries(local, values.astype(dtype), shape), touched
+        index = coordinates[:, mode]
+        rows, renumbered[:, mode] = np.unique(index, return_inverse=True)
+        touched.append(rows)
+    shape = tuple(len(rows) for rows in touched)
+    return SparseEntries(renumbered, values.astype(dtype), shape), touched
 
 
-def _go_on(fit: RowFit, max_iter: int, n_threads: int) -> None:
-    """Sweeps under the posterior that a fit has started from, as its prior."""
-    fit.known = []
+def _sweep_from_posterior(fit: RowFit, max_iter: int, n_threads: int) -> None:
+    """Sweep with the posterior that the fit started from as the prior."""
+    fit.earlier_sums = []
     for mode, fixed in enumerate(fit.fixed):
         means, covariances, _ = fit.posterior(mode)
-        fit.known.append(_as_sums(means, covariances, ~fixed, fit.noise))
-    fit.go_on(max_iter, n_threads)
+        sums = _equivalent_sums(means, covariances, ~fixed, fit.noise)
+        fit.earlier_sums.append(sums)
+    fit.run_sweeps(max_iter, n_threads)
 
 
 def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
-    """The model for a larger shape: new rows are as the prior has them."""
+    """The model with a larger shape; new rows get the distribution of the prior."""
     grown = [
-        _grow(
+        _grow_rows(
             model.means[r], model.covariances[r], size, model.fixed[mode],
             model.prior_mean[mode], model.precision[mode], model.tie[mode],
         )
@@ -146,16 +153,16 @@ def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
 
 
 def _grow_tucker(model: StructuredTucker, shape: tuple[int, ...]) -> StructuredTucker:
-    """The model for a larger shape; see `_grow_cp`."""
+    """The model with a larger shape; see `_grow_cp`."""
     grown = map(
-        _grow, model.means, model.covariances, shape, model.fixed, model.prior_mean,
-        model.precision, model.tie,
+        _grow_rows, model.means, model.covariances, shape, model.fixed,
+        model.prior_mean, model.precision, model.tie,
     )  # fmt: skip
     means, covariances = map(list, zip(*grown, strict=True))
     return dataclasses.replace(model, shape=shape, means=means, covariances=covariances)
 
 
-def _grow(
+def _grow_rows(
     mean: NDArray[np.floating],
     covariance: NDArray[np.floating],
     size: int,
@@ -164,24 +171,25 @@ def _grow(
     precision: NDArray[np.float64],
     tie: NDArray[np.float64],
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Means and covariances of a mode with so many rows, and the additional one."""
+    """Means and covariances of a mode with `size` rows, and of the unknown row."""
     n_new = size - len(mean) + 1
     new_mean = np.repeat(mean[-1:], n_new, axis=0)
     new_covariance = np.repeat(covariance[-1:], n_new, axis=0)
     if tie.any():
-        # Each new row is tied to the one before it, and that to the last row.
+        # Every new row is tied to the row before it, the first of them to the last
+        # row of the model.
         total = precision + tie
         weight = tie / total
         pull = packed_squares(weight[np.newaxis])[0]
         last_mean, last_covariance = mean[-2], covariance[-2]
-        own = np.zeros(covariance.shape[1])
-        diagonal = np.flatnonzero(np.equal(*np.triu_indices(len(weight))))
-        own[diagonal] = np.where(fixed, 0.0, 1 / total)
+        step_covariance = np.zeros(covariance.shape[1])
+        variance = np.where(fixed, 0.0, 1 / total)
+        step_covariance[diagonal(len(weight))] = variance
         for row in range(n_new):
             last_mean = np.where(
                 fixed, prior_mean, prior_mean + weight * (last_mean - prior_mean)
             )
-            last_covariance = pull * last_covariance + own
+            last_covariance = pull * last_covariance + step_covariance
             new_mean[row], new_covariance[row] = last_mean, last_covariance
     return (
         np.concatenate([mean[:-1], new_mean, mean[-1:]]),
@@ -189,19 +197,26 @@ def _grow(
     )
 
 
-def _as_sums(
+def _equivalent_sums(
     means: NDArray[np.floating],
     covariances: NDArray[np.floating],
     free: NDArray[np.bool_],
     noise: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums over entries that would give rows these posteriors under a flat prior."""
+    """Sums over entries that give the rows these posteriors under a flat prior.
+
+    Returns
+    -------
+    gram : ndarray of shape (n_rows, P)
+    projection : ndarray of shape (n_rows, Q)
+        Zero in fixed columns.
+    """
     size = means.shape[1]
     pairs = np.triu_indices(size)
     full = np.empty((len(means), size, size))
     full[:, *pairs] = full[:, *pairs[::-1]] = covariances
     block = full[:, free][:, :, free]
-    # Columns have units of their own; rounding may have made eigenvalues negative.
+    # Scale the columns to variance one. Rounding may have made eigenvalues negative.
     units = np.sqrt(np.maximum(np.einsum("raa->ra", block), 1e-300))
     outer = units[:, :, np.newaxis] * units[:, np.newaxis, :]
     values, vectors = np.linalg.eigh(block / outer)

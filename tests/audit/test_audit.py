@@ -11,6 +11,12 @@ from sktensordp.audit import (
     audit_mechanism,
     audit_one_run,
 )
+from sktensordp.audit._bounds import (
+    Pure,
+    curve_bound_of_guesses,
+    epsilon_of_mu,
+    lower_epsilon_of_guesses,
+)
 from sktensordp.completion import CPCompletion
 from sktensordp.privacy import gaussian_sigma
 
@@ -181,6 +187,35 @@ def test_one_run_with_many_canaries():
     assert report.violated
 
 
+def test_one_run_by_the_trade_off_curve():
+    """Proves more of Gaussian noise than (epsilon, delta) does, and says how."""
+    delta = 1e-5
+    options = {"n_guesses": 200, "delta": delta, "random_state": 0}
+
+    def run(bits):
+        return bits + np.random.default_rng(1).standard_normal(bits.size)
+
+    plain = audit_one_run(run, 2000, **options)
+    curve = audit_one_run(run, 2000, gaussian=True, **options)
+    assert 1.2 * plain.epsilon_lower < curve.epsilon_lower < epsilon_of_mu(1.0, delta)
+    assert plain.mu_lower is None
+    assert curve.epsilon_lower == epsilon_of_mu(curve.mu_lower, delta)
+    assert "by the whole trade-off curve" in str(curve)
+
+
+@pytest.mark.parametrize(("delta", "by_curve"), [(0.0, False), (1e-3, True)])
+def test_one_run_takes_the_theorem_that_should_prove_more(delta, by_curve):
+    """Decided by the claim: with a large delta, trade-off curves prove more."""
+    numbers = 100, 100, 1000
+    plain = lower_epsilon_of_guesses(*numbers, delta, 0.05)
+    curve = curve_bound_of_guesses(*numbers, Pure(delta), 0.05)
+    report = audit_one_run(
+        lambda bits: bits, 1000, epsilon=2.0, delta=delta, n_guesses=100, random_state=0
+    )
+    assert report.epsilon_lower == pytest.approx(curve if by_curve else plain)
+    assert (curve > 1.5 * plain) == by_curve
+
+
 @pytest.mark.parametrize(
     "options",
     [{"delta": 1.0}, {"delta": -0.1}, {"epsilon": -1.0}, {"confidence": 1.0},
@@ -197,7 +232,7 @@ def test_outputs_of_changing_size_are_refused():
         audit_mechanism(lambda x: np.ones(rng.integers(1, 4)), 0, 1, n_trials=50)
     with pytest.raises(ValueError, match="two inputs differ in size"):
         audit_mechanism(lambda x: np.ones(x), 1, 2, n_trials=50)
-    with pytest.raises(ValueError, match="has 7 rows"):
+    with pytest.raises(ValueError, match="returned 7 rows"):
         audit_mechanism(lambda x, n: np.ones(7), 1, 2, n_trials=50, batched=True)
 
 

@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from sktensordp.audit._bounds import (
     Gaussian,
     Pure,
     certified_bound,
+    curve_bound_of_guesses,
     epsilon_of_mu,
     lower_epsilon_of_guesses,
     quick_bound,
@@ -122,3 +124,112 @@ def test_delta_weakens_the_guesses_bound():
     assert bounds[0] > bounds[1] - 1e-3
     assert bounds[1] > bounds[2] > 0
     assert lower_epsilon_of_guesses(50, 100, 100, 0.0, 0.05) == 0
+
+
+CURVES = [(Gaussian(), 0.5), (Gaussian(), 1.5), (Pure(0.0), 1.0), (Pure(0.01), 1.0)]
+
+
+def chance_of_a_right_guess(claim, parameter):
+    """Largest, for one canary whose bit is fair."""
+    rates = np.linspace(0, 1, 10_001)
+    false = [claim.least_false_rate(rate, parameter) for rate in rates]
+    return np.max(rates + 1 - false) / 2
+
+
+def test_chance_of_a_right_guess():
+    assert chance_of_a_right_guess(Gaussian(), 1.0) == pytest.approx(norm.cdf(0.5))
+    odds = math.exp(1.0)
+    right = chance_of_a_right_guess(Pure(0.0), 1.0)
+    assert right == pytest.approx(odds / (1 + odds), abs=1e-4)
+
+
+@pytest.mark.parametrize(("claim", "parameter"), CURVES)
+def test_least_false_rate_inverts_the_trade_off_function(claim, parameter):
+    for rate in (0.02, 0.3, 0.9, 0.99):
+        false = claim.least_false_rate(rate, parameter)
+        # Both orders of the arms allow it, and one of them allows no less.
+        spare = [
+            claim.rate(false, parameter) - rate,
+            claim.rate(1 - rate, parameter) - (1 - false),
+        ]
+        assert min(spare) >= -1e-9
+        assert min(spare) < 1e-9 or false == 0
+
+
+@pytest.mark.parametrize(("claim", "parameter"), CURVES)
+@pytest.mark.parametrize(("n_canaries", "guesses"), [(40, 40), (100, 100)])
+def test_curve_bound_is_above_the_truth_with_at_most_alpha(
+    claim, parameter, n_canaries, guesses
+):
+    """Exactly: canaries that are independent, each guessed as well as can be."""
+    alpha, counts = 0.1, np.arange(guesses + 1)
+    bounds = np.array([
+        curve_bound_of_guesses(int(c), guesses, n_canaries, claim, alpha)
+        for c in counts
+    ])  # fmt: skip
+    assert np.all(np.diff(bounds) >= -1e-5)
+    # If the truth is the parameter, and if it is four times as large.
+    false_alarm, power = (
+        binom.pmf(counts, guesses, chance_of_a_right_guess(claim, times * parameter))[
+            bounds > parameter
+        ].sum()
+        for times in (1, 4)
+    )
+    assert false_alarm <= alpha
+    assert power > 0.5
+
+
+@pytest.mark.parametrize("mu", [1.0, 3.0])
+def test_curve_bound_holds_for_the_surest_guesses(mu):
+    """Of Gaussian canaries only the most extreme are guessed.
+
+    Each of 200 runs is above the truth with a chance of at most 0.1; more than 38 are
+    with a chance below 1e-5. A third of the noise is refuted in most runs.
+    """
+    rng, alarms = np.random.default_rng(0), {1: 0, 3: 0}
+    for times in alarms:
+        for _ in range(200):
+            bits = rng.random(200) < 0.5
+            scores = times * mu * (bits - 0.5) + rng.standard_normal(200)
+            sure = np.argsort(-np.abs(scores))[:60]
+            correct = int(np.sum((scores[sure] > 0) == bits[sure]))
+            alarms[times] += (
+                curve_bound_of_guesses(correct, 60, 200, Gaussian(), 0.1) > mu
+            )
+    assert binom.sf(38, 200, 0.1) < 1e-4
+    assert alarms[1] <= 38
+    assert mu > 1 or alarms[3] > 100
+
+
+def test_curve_bound_holds_where_all_bits_are_shown_together():
+    """With probability delta the mechanism shows everything, otherwise nothing.
+
+    All guesses are right with probability delta, more often than alpha.
+    """
+    delta, alpha = 0.02, 0.01
+    for guesses in (10, 100, 1000):
+        assert curve_bound_of_guesses(guesses, guesses, 1000, Pure(delta), alpha) == 0
+    assert curve_bound_of_guesses(1000, 1000, 1000, Pure(delta), 0.05) > 1
+
+
+def least_total(correct, guesses, n_canaries, epsilon, alpha):
+    """Least total chance that the inequalities allow, by linear programming."""
+    counts = np.arange(guesses + 1)
+    rows, limits = [], []
+    for i in range(1, guesses + 1):
+        right = (counts >= i) * counts / n_canaries
+        wrong = (counts >= i - 1) * (guesses - counts) / n_canaries
+        rows += [right - math.exp(epsilon) * wrong, right - math.exp(-epsilon) * wrong]
+        limits += [0.0, 1 - math.exp(-epsilon)]
+    return linprog(
+        np.ones(guesses + 1), A_ub=rows, b_ub=limits,
+        A_eq=[(counts >= correct) * 1.0], b_eq=[alpha],
+    ).fun  # fmt: skip
+
+
+@pytest.mark.parametrize(("correct", "guesses"), [(7, 8), (8, 8), (11, 12)])
+def test_curve_bound_is_that_of_the_linear_program(correct, guesses):
+    bound = curve_bound_of_guesses(correct, guesses, 12, Pure(0.0), 0.05)
+    assert bound > 0.1
+    assert least_total(correct, guesses, 12, bound - 1e-4, 0.05) > 1
+    assert least_total(correct, guesses, 12, bound + 1e-4, 0.05) < 1

@@ -27,7 +27,7 @@ def best(function, repeats=3):
 
 def plain_response(X, response):
     """Levels kept or moved by the rows of a table of floats."""
-    rng, plan = np.random.default_rng(0), response._plan
+    rng, plan = np.random.default_rng(0), response._randomizer
     levels = np.rint(X * (plan.n_levels - 1)).astype(np.int64)
     table = np.cumsum(plan.moves / 2.0**60, axis=1)
     draws, moved = rng.random(levels.shape), np.empty_like(levels)

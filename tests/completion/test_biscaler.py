@@ -389,7 +389,7 @@ SECRET = 4.25
         ((X, Y), {"value_bounds": 3}, "value_bounds"),
         ((X, Y), {"shape": (10, 10)}, "outside the tensor"),
         ((X, Y), {"shape": (100, 100, 3)}, "has 2 columns"),
-        ((X, Y), {"modes": (0,)}, "must be two modes"),
+        ((X, Y), {"modes": (0,)}, "must be two different modes"),
         ((X, Y), {"modes": (0, 2)}, "numbers of modes"),
         ((X - 1, Y), {}, "Negative values in data"),
         ((X + 0.5, Y), {}, "some are fractional"),

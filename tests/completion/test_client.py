@@ -112,13 +112,13 @@ def test_values_that_no_client_drew_are_refused():
     raw, other = noisy.copy(), model(**TABLE, epsilon=1.0).client().privatize(Y)
     raw[7] = Y[7]
     for wrong in (Y, raw, other):
-        with refused("not of the table", secret=str(Y[7])):
+        with refused("not in the table", secret=str(Y[7])):
             model(**TABLE).fit_randomized(X, wrong)
     fitted = model(**TABLE).fit(X, Y)
     before, said = fitted.predict(X), fitted.privacy_guarantee_
     fitted.set_params(epsilon=1.0)
     for wrong, message in (
-        (noisy, "not of the table"),
+        (noisy, "not in the table"),
         (np.where(noisy > 3, np.nan, noisy), "NaN"),
         (noisy[:-1], "inconsistent numbers of samples"),
         (None, "requires y"),
@@ -172,7 +172,7 @@ def test_there_for_values_that_are_randomised_alone(other):
 
 def test_a_range_has_to_be_declared():
     for call in (model().client, lambda: model().fit_randomized(X, Y)):
-        with pytest.raises(ValueError, match="Declare levels or value_bounds"):
+        with pytest.raises(ValueError, match="Declare `levels` or `value_bounds`"):
             call()
     with pytest.raises(ValueError, match="epsilon"):
         model(**TABLE, epsilon=-1).client()

@@ -205,8 +205,8 @@ def test_an_id_that_is_in_no_catalogue_is_refused_and_not_shown(fitted):
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
-        ([USERS], "one item for each of 2 columns"),
-        ([USERS, FILMS, None], "one item for each of 2 columns"),
+        ([USERS], "one item for each of the 2 columns"),
+        ([USERS, FILMS, None], "one item for each of the 2 columns"),
         ([USERS, ["up", "heat", "up"]], "distinct ids"),
         ([USERS, []], "distinct ids"),
         ([USERS, [FILMS]], "distinct ids"),
@@ -236,7 +236,7 @@ def test_a_learned_vocabulary_voids_what_protects_users():
     assert math.isinf(privacy_of(half).guarantee.epsilon)
     report = privacy_of(pipeline(0, categories=[users, items]))
     assert report.guarantee.epsilon <= 2
-    assert "was declared is public" in " ".join(report.unprotected)
+    assert "declared catalogue of ids is public" in " ".join(report.unprotected)
     search = GridSearchCV(half, {"cpcompletion__epsilon": [1.0]}, cv=2)
     search.fit(ratings.data, ratings.target)
     assert math.isinf(privacy_of(search).guarantee.epsilon)

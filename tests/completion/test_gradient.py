@@ -104,11 +104,11 @@ def test_twice_the_contributions_would_be_noticed(form):
 
 def test_clipping_each_mode_for_itself_would_be_noticed(monkeypatch):
     """As is usual for each layer; the whole is then longer."""
-    parts = _gradient._Descent.parts
+    contributions = _gradient._Descent.contributions
 
     def by_mode(descent, values):
         found = []
-        for rows, shape, of in parts(descent, values):
+        for rows, shape, of in contributions(descent, values):
 
             def longer(part, of=of):
                 own = of(part)
@@ -118,26 +118,26 @@ def test_clipping_each_mode_for_itself_would_be_noticed(monkeypatch):
             found.append((rows, shape, longer))
         return found
 
-    monkeypatch.setattr(_gradient._Descent, "parts", by_mode)
+    monkeypatch.setattr(_gradient._Descent, "contributions", by_mode)
     _, largest = largest_distances(make("Tucker", 3), 3)
     assert largest.max() > 1.4
 
 
 def test_a_core_that_is_left_out_of_the_clipping_would_be_noticed(monkeypatch):
     """Its gradient is no part of the length, and released all the same."""
-    parts = _gradient._Descent.parts
+    contributions = _gradient._Descent.contributions
 
     def without_core(descent, values):
         derivative = descent._derivative
         with mock.patch.object(
             descent, "_derivative", lambda block, p: derivative(block, p) * (block < 3)
         ):
-            return parts(descent, values)
+            return contributions(descent, values)
 
     monkeypatch.setattr(_gradient, "_START_SCALE", 1.5)
     _, right = largest_distances(make("Tucker", 3, biases=False), 3)
     assert right.max() < 1 + 1e-3
-    monkeypatch.setattr(_gradient._Descent, "parts", without_core)
+    monkeypatch.setattr(_gradient._Descent, "contributions", without_core)
     _, largest = largest_distances(make("Tucker", 3, biases=False), 3)
     assert largest.max() > 1.2
 
@@ -169,7 +169,7 @@ def test_a_tucker_starts_as_a_cp_of_two_modes():
     for mine, theirs in zip(one.parameters, two.parameters, strict=False):
         np.testing.assert_array_equal(mine, theirs)
     np.testing.assert_allclose(one._predicted(slice(None)), two._predicted(slice(None)))
-    mine, theirs = one.parts(values), two.parts(values)
+    mine, theirs = one.contributions(values), two.contributions(values)
     assert (len(mine), len(theirs)) == (2, 3)
     for block in range(2):
         a, b = (parts[block][2](slice(None)) for parts in (mine, theirs))
@@ -188,7 +188,7 @@ def test_gradients_are_those_of_the_cost():
     def cost():
         return np.sum((values - descent._predicted(slice(None))) ** 2)
 
-    for block, (rows, shape, of_part) in enumerate(descent.parts(values)):
+    for block, (rows, shape, of_part) in enumerate(descent.contributions(values)):
         gradient = 2 * descent.clip * row_sums(rows, shape, of_part)
         own = descent.parameters[block]
         for index in np.ndindex(own.shape):

@@ -418,8 +418,8 @@ def test_without_noise_all_are_the_plain_descent(name, form):
     ("name", "params", "message"),
     [
         *((name, {}, "published") for name in ("auto", "sums", "statistics")),
-        *((name, {"rank": 0}, "rank of 1|rank 1") for name in NAMES),
-        *((name, {"smooth_modes": [1]}, "smooth modes") for name in NAMES),
+        *((name, {"rank": 0}, "rank of at least 1|rank 1") for name in NAMES),
+        *((name, {"smooth_modes": [1]}, "smooth_modes") for name in NAMES),
     ],
 )
 def test_what_was_not_published_is_refused_before_anything_is_drawn(

@@ -98,9 +98,9 @@ WRONG = {
     "rows": ({1: FEATURES[:-1]}, r"must have shape \(80, n_features\)"),
     "one column": ({1: FEATURES[:, 0]}, "must have shape"),
     "nan": ({1: np.where(FEATURES > 6, np.nan, FEATURES)}, "must be finite"),
-    "other mode": ({0: np.ones((SHAPE[0], 2))}, "serves the rows of mode 1"),
-    "too short": ([FEATURES], "one item for each of 2 modes"),
-    "in the wrong place": ([FEATURES, None], "serves the rows of mode 1"),
+    "other mode": ({0: np.ones((SHAPE[0], 2))}, "describe the rows of mode 1"),
+    "too short": ([FEATURES], "one item for each of the 2 modes"),
+    "in the wrong place": ([FEATURES, None], "describe the rows of mode 1"),
 }
 
 

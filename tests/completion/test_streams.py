@@ -199,8 +199,8 @@ def no_more():
 
 
 BAD_BATCHES = [
-    ([], {}, "no batch came"),
-    (iter([]), {}, "no batch came"),
+    ([], {}, "no batch holds"),
+    (iter([]), {}, "no batch holds"),
     (entries(), {}, "pair of X and y"),
     (with_last(X=np.zeros((200, 2), dtype=int)), {}, "2 features"),
     (with_last(X=np.full((200, 3), 2**31)), {}, "below 2"),
@@ -208,7 +208,7 @@ BAD_BATCHES = [
     (with_last(y=np.array(["secret"] * 200)), {}, "must hold numbers"),
     ([(good_batches()[0][0], None)], {}, "requires y to be passed"),
     (good_batches(), {"epsilon": -1.0}, "'epsilon' parameter"),
-    (good_batches(), {"rank": 500}, "larger than can be fitted"),
+    (good_batches(), {"rank": 500}, "is too large"),
 ]
 
 

@@ -462,7 +462,7 @@ GOOD = np.ones((5, 1))
 REFUSALS = {
     "unit out of range": (
         {"unit": 2, "shape": (7, 5)},
-        "unit = 2, but there are 2 modes",
+        "unit = 2 is not a mode",
     ),
     "unit below 0": ({"unit": -1}, "'unit' parameter"),
     "another word": ({"unit": "user"}, "'unit' parameter"),
@@ -470,14 +470,17 @@ REFUSALS = {
     "gradient": ({"perturbation": "gradient"}, "perturbation must be one of"),
     "output": ({"perturbation": "output"}, "perturbation must be one of"),
     "published": ({"calibration": "published"}, "calibration"),
-    "rank": ({"rank": 20}, "larger than"),
+    "rank": ({"rank": 20}, "too large|larger than"),
     "rows": ({"side_information": {1: GOOD[:4]}}, "must have shape"),
     "one row more": ({"side_information": {1: np.ones((6, 1))}}, "must have shape"),
     "no table": ({"side_information": {1: np.ones(5)}}, "must have shape"),
     "NaN": ({"side_information": {1: GOOD * np.nan}}, "finite"),
     "infinity": ({"side_information": {1: GOOD * np.inf}}, "finite"),
-    "the unit": ({"side_information": {0: np.ones((7, 1))}}, "serves the rows of mode"),
-    "no mode": ({"side_information": {1: GOOD, 2: GOOD}}, "serves the rows of mode"),
+    "the unit": (
+        {"side_information": {0: np.ones((7, 1))}},
+        "describe the rows of mode",
+    ),
+    "no mode": ({"side_information": {1: GOOD, 2: GOOD}}, "describe the rows of mode"),
 }
 
 
@@ -668,7 +671,7 @@ def test_units_come_back_by_fold_in(form, order, unit):
     unknown[:, unit] = -1
     assert np.any(before != model.predict(unknown))
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        with pytest.warns(UserWarning, match="rows of units do not travel"):
+        with pytest.warns(UserWarning, match="never pickled or copied"):
             assert_array_equal(other.predict(where), model.predict(unknown))
         assert_array_equal(other.predict(unknown), model.predict(unknown))
         assert other.fold_in(where, values) is other
@@ -841,7 +844,7 @@ def test_recommendations_are_the_largest_predictions(form, order, unit):
                 assert np.all(np.diff(model.predict(at)) <= 1e-12)
     assert seen > 3
     stored = pickle.loads(pickle.dumps(model))
-    with pytest.warns(UserWarning, match="rows of units do not travel"):
+    with pytest.warns(UserWarning, match="never pickled or copied"):
         assert -1 not in stored.recommend([2], k=n_items, context=context)
 
 

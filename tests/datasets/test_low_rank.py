@@ -156,8 +156,11 @@ def test_seeds(decomposition):
         ({"rank": 2.0}, "rank must be an integer for a CP"),
         ({"rank": (3, 3, 3)}, "rank must be an integer for a CP"),
         ({"rank": 2.0, "decomposition": "tucker"}, "rank must hold positive integers"),
-        ({"rank": (3, 3), "decomposition": "tucker"}, "one for each of the 3 modes"),
-        ({"rank": 21, "decomposition": "tucker"}, "larger than a mode"),
+        (
+            {"rank": (3, 3), "decomposition": "tucker"},
+            "one integer for each",
+        ),
+        ({"rank": 21, "decomposition": "tucker"}, "must not exceed the shape"),
         ({"rank": (3, 0, 3), "decomposition": "tucker"}, "rank must hold positive"),
         ({"decomposition": "tt"}, "decomposition must be 'cp' or 'tucker', got 'tt'"),
         ({"missing_ratio": 1}, r"missing_ratio must be a number in \[0, 1\)"),

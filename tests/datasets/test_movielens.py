@@ -247,7 +247,7 @@ def test_unpacked_file_with_other_counts(tmp_path, lines):
 def test_unpacked_file_of_something_else(tmp_path, content):
     path = tmp_path / "ml-25m/ratings.csv"
     put(path, content)
-    with pytest.raises(OSError, match="is not a file of MovieLens ratings") as caught:
+    with pytest.raises(OSError, match="is not a MovieLens ratings file") as caught:
         fetch_movielens("25m", tmp_path)
     assert str(path) in str(caught.value)
 
@@ -356,7 +356,7 @@ def test_nothing_is_left_of_an_interrupted_download(monkeypatch, tmp_path, error
 
 
 def test_not_found_and_not_to_be_downloaded(tmp_path):
-    message = "^Data not found and `download_if_missing` is False$"
+    message = "^MovieLens .* is not in .*, and `download_if_missing` is False"
     with pytest.raises(OSError, match=message):
         fetch_movielens("20m", tmp_path, False)
     assert files_in(tmp_path) == []

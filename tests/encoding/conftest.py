@@ -14,7 +14,7 @@ GUIDE = Path(__file__).parents[2] / "doc" / "encoding.md"
 @pytest.fixture(scope="session")
 def guide():
     """Names that the guide's example defines, and what it prints."""
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
     names, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "encoding.md", "exec"), names)

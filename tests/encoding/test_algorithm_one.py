@@ -40,7 +40,7 @@ def test_logistic_units(n_hidden):
     net = _Logistic(shape)
     rng = np.random.default_rng(0)
     theta, rows = net.random(rng), rng.normal(size=(6, 3))
-    A, b, V, c, B = shape.parts(theta)
+    A, b, V, c, B = shape.split(theta)
     assert not (n_hidden and np.any(A))
     expected = rows @ A + b + expit(rows @ V + c) @ B
     assert_allclose(shape.forward(net.vector(theta), rows)[0], expected)

@@ -23,7 +23,7 @@ from sktensordp.encoding._channels import (
     cosines,
 )
 from sktensordp.encoding._code_noise import code_noise
-from sktensordp.encoding._learned import learned_encoder, trainer_of
+from sktensordp.encoding._learned import learned_encoder, make_trainer
 from sktensordp.encoding._maps import MapShape
 from sktensordp.encoding._task_models import task_of
 from sktensordp.encoding._training import Model, Trainer
@@ -66,7 +66,7 @@ class TestGradients:
         rng = np.random.default_rng(0)
         channel = CHANNELS[name](size)
         X = np.column_stack([IRIS, np.ones(len(IRIS))])
-        trainer, _ = trainer_of(padded(TASK), X, None)
+        trainer, _ = make_trainer(padded(TASK), X, None)
         assert_array_equal(trainer.columns, np.arange(4))
         encoder = MapShape(4, n_hidden, channel.n_outputs)
         decoder = MapShape(channel.n_outputs, n_hidden, 4)
@@ -211,7 +211,7 @@ class TestChoice:
         def spoilt(self, model, vector, sample):
             return np.ones_like(vector)
 
-        for name in ("trained", "polished"):
+        for name in ("train", "train_decoder"):
             with monkeypatch.context() as patch:
                 patch.setattr(Trainer, name, spoilt)
                 found = learn()

@@ -122,7 +122,7 @@ def test_published(monkeypatch):
     # Codes are not bounded: a stranger's may lie anywhere.
     assert (
         np.abs(encoder.privatize(IRIS + 1e6)).max()
-        > 100 * encoder._plan.noise.lattice.step
+        > 100 * encoder._randomizer.noise.lattice.step
     )
     assert encoder.transform(IRIS).shape == IRIS.shape
 

@@ -15,7 +15,8 @@ from sktensordp.encoding._code_noise import code_noise
 from sktensordp.encoding._descent import loss_and_gradient
 from sktensordp.encoding._linear import LinearProblem
 from sktensordp.encoding._published import l1_diameter
-from sktensordp.encoding._search import best_clip, improved, search_scaling
+from sktensordp.encoding._search import best_clip, refined, search_scaling
+from sktensordp.encoding._whitening import whitening
 
 ORACLE = json.loads((Path(__file__).parent / "oracle.json").read_text())
 
@@ -35,12 +36,12 @@ def random_problem(n=400, n_features=6, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.standard_t(5, size=(n, n_features)) @ rng.normal(size=(n_features,) * 2)
     task = rng.normal(size=(4, n_features))
-    return linear.linear_problem(rows, task, linear.whitening(rows))
+    return linear.linear_problem(rows, task, whitening(rows))
 
 
 def test_proposition_1():
     case = ORACLE["prop1"]
-    code = linear.plain_code(
+    code = linear.unclipped_code(
         problem_of(numbers(case["P"])), numbers(case["E"]), float(case["sigma_w2"])
     )
     assert_allclose(code.decoder, numbers(case["D"]), rtol=1e-12)
@@ -70,7 +71,7 @@ def test_pipeline():
     known = ORACLE["pipeline"]
     root = numbers(known["L"])
     rows = np.vstack([2 * root.T, -2 * root.T])
-    white = linear.whitening(rows)
+    white = whitening(rows)
     problem = linear.linear_problem(rows, numbers(known["K"]), white)
     assert_allclose(problem.values, numbers(known["lam"])[:3], rtol=1e-12)
     for case in known["cases"]:
@@ -78,7 +79,7 @@ def test_pipeline():
         shares, loss = linear.noise_shares(problem.values, c)
         assert_allclose(loss, float(case["loss"]), rtol=1e-12)
         encoder = linear.scaled_basis(problem, shares)
-        code = linear.plain_code(problem, encoder, float(case["sigma_w2"]))
+        code = linear.unclipped_code(problem, encoder, float(case["sigma_w2"]))
         assert_allclose(code.loss, float(case["loss"]), rtol=1e-12)
         on_x = encoder @ white.inverse / white.scale
         close = {"rtol": 1e-9, "atol": 1e-13}
@@ -122,7 +123,7 @@ class TestDiameter:
 class TestWhitening:
     def test_a_singular_covariance(self, low_rank):
         rows = np.hstack([low_rank, low_rank[:, :2] @ [[1.0], [2.0]]])
-        white = linear.whitening(rows)
+        white = whitening(rows)
         assert white.inverse.shape == (6, 8)
         h = white.standardize(rows) @ white.inverse.T
         assert_allclose(h.T @ h / len(h), np.eye(6), atol=1e-9)
@@ -134,18 +135,18 @@ class TestWhitening:
         h = [
             white.standardize(rows) @ white.inverse.T
             for rows in (low_rank, low_rank * scale)
-            for white in [linear.whitening(rows)]
+            for white in [whitening(rows)]
         ]
         assert_allclose(h[0] @ h[0].T, h[1] @ h[1].T, rtol=1e-5, atol=1e-8)
 
     def test_refusals(self):
         with pytest.raises(ValueError, match="equal"):
-            linear.whitening(np.full((5, 3), 0.1))
+            whitening(np.full((5, 3), 0.1))
         with pytest.raises(ValueError, match="too large"):
-            linear.whitening(np.array([[1.7e308], [-1.7e308]]))
+            whitening(np.array([[1.7e308], [-1.7e308]]))
         rows = np.random.default_rng(0).normal(size=(9, 3))
         with pytest.raises(ValueError, match="does not vary"):
-            linear.linear_problem(rows, np.zeros((2, 3)), linear.whitening(rows))
+            linear.linear_problem(rows, np.zeros((2, 3)), whitening(rows))
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -191,7 +192,7 @@ class TestSearch:
             grid = np.linspace(0.05, 1, 30)
             best = min(best, best_clip(problem, encoder, one, grid).loss)
         assert code.loss < 1.02 * best
-        assert improved(problem, code, chosen).loss <= code.loss
+        assert refined(problem, code, chosen).loss <= code.loss
 
     @pytest.mark.parametrize("order", [1, 2])
     def test_gradient(self, order):

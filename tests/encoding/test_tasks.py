@@ -184,7 +184,7 @@ class TestRefusals:
             task_of(PoissonRegressor().fit(X, CLASSES), X)
 
     def test_other_samples(self):
-        with pytest.raises(ValueError, match="4 entries, but these have 3"):
+        with pytest.raises(ValueError, match="4 entries, but the samples in X have 3"):
             task_of(Ridge().fit(X, TARGET), X[:, :3])
 
     def test_duck_typed_task_is_returned(self):

@@ -93,13 +93,13 @@ def pairs(rows):
 
 def largest_of(mechanism, size, **ends):
     """The largest distance of two samples in whole steps, over what is allowed."""
-    step = mechanism._plan.lattice.step
-    domain = mechanism._plan.domain
+    step = mechanism._randomizer.lattice.step
+    domain = mechanism._randomizer.domain
     ends |= {"low": domain.low, "high": domain.high} if domain.has_box else {}
     rows = adversarial(size, np.min(step), domain.norm_bound or 1.0, **ends)
     shape = mechanism.sample_shape_
     indices = lattice_indices(mechanism, rows.reshape(-1, *shape))
-    lattice = mechanism._plan.lattice
+    lattice = mechanism._randomizer.lattice
     if hasattr(lattice, "l1_steps"):
         each = None
         if lattice.n_steps is not None:
@@ -204,7 +204,7 @@ def test_clipped_codes_are_in_the_unit_ball(order, size):
     "params", [{"norm_bound": 0.7}, {"bounds": (-0.3, 0.9)}, {"bounds": (1e9, 1e9 + 1)}]
 )
 def test_lifted_samples_are_unit_vectors(params, size):
-    plan = PrivUnit(1.0, **params).fit(np.zeros((1, size)))._plan
+    plan = PrivUnit(1.0, **params).fit(np.zeros((1, size)))._randomizer
     low, high = params.get("bounds", (None, None))
     rows = adversarial(size, 2.0**-20, plan.radius, low, high)
     clipped = plan.domain.clip(rows, slice(None), plan.domain.segments(rows))
@@ -321,7 +321,7 @@ def test_no_sampler_returns_a_negative_zero():
         points = sampler.draw(units, SOURCE.stream(2))
         assert np.count_nonzero(points == 0) > 10
         assert negative_zeros(points) == 0
-    noise = code_noise("gaussian", 2, 1.0, 1e-5).plan
+    noise = code_noise("gaussian", 2, 1.0, 1e-5).randomizer
     with almost_no_noise(-1e-12):
         assert negative_zeros(noise.randomize(-LEAST * np.ones((9, 2)), SOURCE)) == 0
 

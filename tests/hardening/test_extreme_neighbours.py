@@ -163,7 +163,7 @@ def test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(case):
 @pytest.mark.parametrize("name", ["value_bounds", "levels"])
 def test_a_range_whose_powers_are_no_numbers_is_refused(name, low, high):
     for y in (low, high):
-        with pytest.raises(ValueError, match=f"{name} must be within 1e\\+50"):
+        with pytest.raises(ValueError, match=f"{name} must be at most 1e\\+50"):
             CPCompletion(0, **{name: [low, high]}).fit(WHERE, np.full(12, y))
 
 

@@ -27,7 +27,7 @@ from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, laplace_lattice
-from sktensordp.noise._discrete import _below
+from sktensordp.noise._discrete import _uniform_below
 from sktensordp.noise._piecewise import hybrid_distribution
 from sktensordp.privacy import (
     PrivacyBudget,
@@ -433,7 +433,7 @@ def test_randomised_response_keeps_epsilon(noise, epsilon, weights):
         epsilon, n_levels=4, noise=noise, bounds=(0, 1), weights=weights
     )
     try:
-        plan = response.fit(np.zeros((1, 3)))._plan
+        plan = response.fit(np.zeros((1, 3)))._randomizer
     except ValueError as error:
         assert epsilon < 1e-2 or weights is not None, error  # noqa: PT017
         return
@@ -522,7 +522,7 @@ class Words:
 def test_extreme_words_stay_in_range(word, bound):
     drawn = _lattice.discrete_laplace(Words(np.uint64(word), 6), 1, 2**49, 100)
     assert np.all(np.abs(drawn) < 2**62)
-    below = _below(Words(np.uint64(word), 3), bound, 10)
+    below = _uniform_below(Words(np.uint64(word), 3), bound, 10)
     assert all(int(value) < bound for value in below)
     uniform = _lattice._dense_uniform(Words(np.uint64(word), 4), 10)
     assert np.all((uniform > 0) & (uniform < 1))
@@ -743,7 +743,7 @@ def test_gaussian_mechanisms_keep_epsilon_and_delta(make, domain):
             # Of a few settings the sampler is not near enough.
             continue
         n_kept += 1
-        plan = mechanism._plan
+        plan = mechanism._randomizer
         with mpmath.workdps(60):
             mu = true_mu(plan)
             assert gaussian_truth(plan.lattice, 4, mu, epsilon) <= delta
@@ -781,7 +781,7 @@ def near_the_limit():
     for epsilon in np.geomspace(1e-6, 1e-4, 12):
         try:
             noise = mechanisms.GaussianMechanism(epsilon, delta=1e-6, norm_bound=1.0)
-            plan = noise.fit(np.zeros((1, 100)))._plan
+            plan = noise.fit(np.zeros((1, 100)))._randomizer
         except ValueError:
             continue
         with mpmath.workdps(60):

@@ -102,7 +102,7 @@ def test_a_fraction_of_a_long_double_is_seen():
     "estimator", [CPCompletion(1, epsilon=math.inf), BiScaler(math.inf)], ids=str
 )
 def test_values_without_powers_are_refused(estimator, values):
-    with pytest.raises(ValueError, match="must be within"):
+    with pytest.raises(ValueError, match=r"must be at most 1e\+50"):
         estimator.fit(WHERE, values)
 
 
@@ -186,5 +186,5 @@ def test_scores_do_not_depend_on_the_unit(scale, monkeypatch):
 
 def test_classic_noise_claims_no_less_than_its_sampler_keeps():
     model = GaussianMechanism(1e-8, bounds=(0, 1), calibration="classic")
-    with pytest.raises(ValueError, match="below what the sampler"):
+    with pytest.raises(ValueError, match="too small for the sampler"):
         model.fit(ROWS)

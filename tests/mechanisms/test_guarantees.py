@@ -169,7 +169,7 @@ def test_noise_is_enough_and_not_wasted(name, domain, budget):
     (cls, params, *_), declared = MECHANISMS[name], DOMAINS[domain]
     mechanism = cls(budget[0], delta=budget[1], **params, **declared)
     guarantee = mechanism.fit(np.zeros((2, *SHAPE))).privacy_guarantee_
-    plan, epsilon, delta = mechanism._plan, guarantee.epsilon, guarantee.delta
+    plan, epsilon, delta = mechanism._randomizer, guarantee.epsilon, guarantee.delta
     assert (epsilon <= budget[0], delta) == (True, budget[1])
     mu, seen = real_mu(plan, declared)
     mu_of_event = 1 / guarantee.event.events[0].noise_multiplier
@@ -234,9 +234,9 @@ def longest_in_l1(bounds=(-INF, INF), norm_bound=INF, sensitivity=None):
 def test_laplace_noise_is_enough_and_not_wasted(domain, epsilon):
     declared = DOMAINS[domain]
     mechanism = ms.LaplaceMechanism(epsilon, **declared).fit(np.zeros((2, *SHAPE)))
-    lattice, guarantee = mechanism._plan.lattice, mechanism.privacy_guarantee_
+    lattice, guarantee = mechanism._randomizer.lattice, mechanism.privacy_guarantee_
     silent = replace(lattice, numerator=2**24, denominator=1)
-    silent = replace(mechanism._plan, lattice=silent)
+    silent = replace(mechanism._randomizer, lattice=silent)
     distances = released(silent, [longest_in_l1(**declared)], declared)
     steps = np.abs(distances / lattice.step).sum(axis=1).max()
     assert 0.999 * epsilon <= steps * lattice.rate <= lattice.epsilon * (1 + 1e-12)

@@ -71,7 +71,7 @@ class TestGuarantee:
     @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1, 4, 5.7, 16, 33.3, 1e3, 1e4])
     def test_all_entries_together_keep_epsilon(self, epsilon):
         mechanism = fitted(epsilon, (4, 7))
-        plan, guarantee = mechanism._plan, mechanism.privacy_guarantee_
+        plan, guarantee = mechanism._randomizer, mechanism.privacy_guarantee_
         total = mechanism.n_sampled_ * Fraction(plan.distribution.epsilon)
         assert total <= Fraction(epsilon)
         assert guarantee.event.count == mechanism.n_sampled_
@@ -85,7 +85,7 @@ class TestGuarantee:
     def test_law_of_a_whole_sample(self):
         """All outcomes of 2 of 3 entries with 2 values each, counted exactly."""
         law = hybrid_distribution(0.5)  # two points alone
-        plan = replace(fitted(1.0, (3,))._plan, distribution=law, n_sampled=2)
+        plan = replace(fitted(1.0, (3,))._randomizer, distribution=law, n_sampled=2)
         honesty = Fraction(law.honesty, 2**62)
         ones = [honesty * j + (1 - honesty) / 2 for j in (0, 1)]
         seen = np.unique(plan.randomize(np.zeros((2000, 3)), source_of(0)), axis=0)

@@ -125,17 +125,19 @@ def test_matrix_mechanism(key, count):
     total = np.square(errors).sum(axis=1)
     assert check_mean(total, mm.expected_squared_error_) < 0.1 * total.mean()
     # A change of one cell, whitened, with rounding; and what the noise becomes.
-    factors = mm._plan.whitening, mm._plan.colouring
+    factors = mm._randomizer.whitening, mm._randomizer.colouring
     strategy, answers = (reduce(np.kron, matrices) for matrices in factors)
     mu = 2 * np.linalg.norm(strategy, axis=0).max()
-    mu += mm._plan.lattice.step * math.sqrt(len(strategy))
+    mu += mm._randomizer.lattice.step * math.sqrt(len(strategy))
     of_event = 1 / mm.privacy_guarantee_.event.events[0].noise_multiplier
     assert 0.997 * of_event < mu <= of_event <= gaussian_mu(1.0, DELTA)
     np.testing.assert_allclose(answers @ strategy, matrix, atol=1e-8)
     np.testing.assert_allclose(np.square(answers).sum(axis=1), mm.noise_variance_)
     # Two cells that change by 1 each, as when one person moves, are covered too.
     pairs = np.linalg.norm(strategy[:, :, None] - strategy[:, None], axis=0)
-    assert pairs.max() + mm._plan.lattice.step * math.sqrt(len(strategy)) <= of_event
+    assert (
+        pairs.max() + mm._randomizer.lattice.step * math.sqrt(len(strategy)) <= of_event
+    )
     assert mm.privacy_guarantee_.unit == "cell"
     assert "for one cell of one histogram (a change of" in str(mm.privacy_guarantee_)
     one = MM(workload=matrix, delta=DELTA, sensitivity=2.0).fit(X)
@@ -156,7 +158,7 @@ def test_projections_estimate_the_covariance_of_clipped_rows(length):
     np.testing.assert_array_equal(out, np.swapaxes(out, 1, 2))
     clipped = rows * (min(length, 1.5) / (length or 1))
     true = clipped.T @ clipped
-    spread = true + jl._plan.noise**2 * np.eye(3)
+    spread = true + jl._randomizer.noise**2 * np.eye(3)
     error = (np.trace(spread) ** 2 + np.trace(spread @ spread)) / 10
     check_mean(out, true)
     assert check_mean(np.square(out - true).sum(axis=(1, 2)), error) < 0.1 * error
@@ -184,7 +186,7 @@ def test_projections_are_calibrated(budget, r):
         assert (guarantee.epsilon, guarantee.delta) == budget
         assert (guarantee.unit, guarantee.relation) == ("row", "add-or-remove")
         projection, residual = guarantee.event.events
-        noise.append(jl._plan.noise)
+        noise.append(jl._randomizer.noise)
         tau = (3.0 / noise[-1]) ** 2
         assert 0.999 * projection.tau < tau <= projection.tau * (1 + 1e-15)
         # The worst pair.
@@ -287,7 +289,7 @@ OF_WORKLOAD = {
 BAD = [
     *((c, {"delta": 0}, "'delta'") for c in ANY[1:]),
     *((c, {"delta": 1e-310}, "delta = 1e-310 is too small") for c in ANY[1:]),
-    *((c, {"epsilon": 1e-9}, "the sampler can honour") for c in ANY[1:]),
+    *((c, {"epsilon": 1e-9}, "too small for the sampler") for c in ANY[1:]),
     *((c, {"sensitivity": 1.0}, "declare it alone") for c in ANY[:7]),
     *((c, {"mode": m}, "out of range") for c in (UDN, IDN) for m in (2, -3)),
     *((TVG, {"utility": [u, None]}, m) for m, u in OF_UTILITY.items()),
@@ -298,8 +300,8 @@ BAD = [
     *((MVG, {"row_covariance": v}, m) for m, v in OF_COVARIANCE.items()),
     *((MM, {"workload": w}, m) for m, w in OF_WORKLOAD.items()),
     (GM, {"epsilon": 1.1, "calibration": "classic"}, "epsilon <= 1"),
-    (MVG, {**PUBLISHED, "bounds": None, "sensitivity": 1.0}, "largest norm"),
-    (IDN, {**PUBLISHED, "bounds": None, "norm_bound": 1.0}, "declare bounds"),
+    (MVG, {**PUBLISHED, "bounds": None, "sensitivity": 1.0}, "bound on the norm"),
+    (IDN, {**PUBLISHED, "bounds": None, "norm_bound": 1.0}, "pass bounds"),
     (LAP, {"epsilon": 1e-20}, "too small to be represented"),
     (PU, {"bounds": (5, 6), "norm_bound": 1.0}, "no point in common"),
     *((PU, {"epsilon": e}, "cannot be honoured") for e in (1e-12, 300.0)),

@@ -179,7 +179,7 @@ SQUARE = np.zeros((2, 3, 3))
 BAD = [
     (np.zeros((2, 3, 4)), {"symmetric": True}, r"\(0, 1\) of .* \(3, 4\) .* \[3, 4\]"),
     (np.zeros((2, 3, 4, 3)), {"symmetric": (0, 1)}, r"\(0, 1\) .* sizes \[3, 4\]"),
-    *((SQUARE, {"symmetric": s}, "two or more different modes from 0 to 1")
+    *((SQUARE, {"symmetric": s}, "at least two different modes from 0 to 1")
       for s in [(0, 0), (0, 2), (-1, 0), (0,), (), 1, (0.0, 1), "ab", None]),
     *((SQUARE, {"bounds": b}, m) for b, m in [
         ((1, 0), "low < high in every entry"), ((0, np.nan), "finite"),
@@ -187,7 +187,7 @@ BAD = [
         (3, "pair"),
     ]),
     (np.zeros((1, 3, 3)), {}, "minimum of 2"), (np.zeros(4), {}, "1D array"),
-    (np.zeros((4, 3, 0)), {}, "without entries"), ([[0j], [0]], {}, "Complex"),
+    (np.zeros((4, 3, 0)), {}, "has no entries"), ([[0j], [0]], {}, "Complex"),
     ([[0.0, np.nan], [0, 0]], {}, "NaN"), ([[np.inf], [0]], {}, "infinity"),
     ([["a", "b"], ["c", "d"]], {}, "must hold numbers"),
 ]  # fmt: skip

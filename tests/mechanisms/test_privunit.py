@@ -87,12 +87,12 @@ class TestMoments:
         assert mechanism.expected_squared_error_ == 4 * variance
         assert min(squared_deviations(noisy - X, variance)) > ALPHA
         # Wrong by half in the cap, or in what is released.
-        cap = mechanism._plan.cap
+        cap = mechanism._randomizer.cap
         cosine = 0.5 * cap.sampler.cosine
         wrong = replace(
             cap, sampler=replace(cap.sampler, cosine=cosine, gap=1 - cosine)
         )
-        wrong = replace(mechanism._plan, cap=wrong).randomize(X, source_of(1))
+        wrong = replace(mechanism._randomizer, cap=wrong).randomize(X, source_of(1))
         assert min(squared_deviations(wrong - X, variance)) < ALPHA
         assert min(squared_deviations(noisy / 2 - X, variance)) < ALPHA
 

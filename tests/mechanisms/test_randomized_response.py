@@ -74,7 +74,7 @@ class TestGuarantee:
     def test_ratios_of_whole_tensors(self, noise, k, epsilon):
         # Two entries, all pairs of tensors, all outputs, in fractions.
         response = fitted(epsilon, (2,), n_levels=k, noise=noise)
-        table = integer_channel(response._plan)
+        table = integer_channel(response._randomizer)
         assert all(sum(row) == 1 for row in table)
         ratios = [
             max(upper[i] / lower[i] for i in range(len(upper)))
@@ -95,7 +95,7 @@ class TestGuarantee:
         response = fitted(
             epsilon, (3,), n_levels=3, noise=noise, weights=weights, delta=delta
         )
-        plan = response._plan
+        plan = response._randomizer
         tables = [
             np.array(integer_channel(plan, int(kind)), dtype=float)
             for kind in plan.kinds
@@ -127,7 +127,7 @@ class TestGuarantee:
     def test_many_levels_and_a_tiny_budget(self):
         # Rounding to integers tells here, also of the weights that make up for it.
         response = fitted(1e-6, (1,), n_levels=400)
-        plan = response._plan
+        plan = response._randomizer
         keep, total = Fraction(int(plan.thresholds[0]), 2**52), 2**60
         columns = [plan.moves[:, end].tolist() for end in (0, -1)]
         for end, column in zip((0, 399), columns, strict=True):
@@ -149,7 +149,7 @@ class TestGuarantee:
         # With this, entries differ in more than the moves that they have in common.
         options = {"weights": np.linspace(0, 1, 60), "keep_probability": 0.01}
         response = fitted(2.0, (60,), n_levels=4, delta=1e-5, **options)
-        plan = response._plan
+        plan = response._randomizer
         law = LevelDistribution("laplace", 4, 1 / response.scale_)
         each = [law.epsilon(keep / 2**52) for keep in plan.thresholds]
         event = response.privacy_guarantee_.event
@@ -178,7 +178,9 @@ class TestBudget:
 
         found = design_levels(noise, k, np.ones(1), np.array([n]), True, epsilon, delta)
         grid = [
-            _levels._largest(lambda e, s=s: shared(s, e), 20.0, epsilon, delta)
+            _levels._largest_in_budget(
+                lambda e, s=s: shared(s, e), 20.0, epsilon, delta
+            )
             for s in (0.1, 0.4, 0.6, 0.8, 1.0)
         ]
         best = min(map(error, filter(None, grid)))
@@ -212,7 +214,7 @@ class TestLaw:
             6.0, (3,), n_levels=4, noise=noise, debias=debias, weights=weights,
             bounds=(-1, 2),
         )  # fmt: skip
-        plan = response._plan
+        plan = response._randomizer
         levels = np.tile(np.arange(4.0)[:, None], (1, 3)) - 1
         variances = response.variance(levels)
         for entry in range(3):
@@ -243,8 +245,8 @@ class TestLaw:
             if debias or noise == "geometric":
                 worst = variance.sum(axis=1).max()
             else:
-                plan = response._plan
-                lower, upper, share = plan._around(values[:, :1], slice(None))
+                plan = response._randomizer
+                lower, upper, share = plan._levels_around(values[:, :1], slice(None))
                 mean = plan.means[0][lower] * (1 - share)
                 mean = (mean + plan.means[0][upper] * share) / 3
                 worst = 2 * (variance[:, :1] + (mean - values[:, :1]) ** 2).max()
@@ -257,7 +259,7 @@ class TestLaw:
             4.0, (2,), n_levels=4, noise=noise, debias=False, weights=[0.0, 0.7],
             bounds=(0, 3), random_state=1,
         )  # fmt: skip
-        plan, n = response._plan, 40_000
+        plan, n = response._randomizer, 40_000
         for level in range(4):
             released = response.transform(np.full((n, 2), float(level)))
             for entry in range(2):
@@ -320,7 +322,7 @@ class TestPublished:
                 float(case["eps"]), (case["I"],), weights=case["w"], delta=1e-5,
                 calibration="published",
             )  # fmt: skip
-        found = response._plan.keeps[response._plan.kinds]
+        found = response._randomizer.keeps[response._randomizer.kinds]
         np.testing.assert_allclose(found, np.array(case["p"], float), rtol=1e-9)
         shown = response.privacy_guarantee_.event.probability
         assert shown == pytest.approx(float(case["atom"]), rel=1e-9)

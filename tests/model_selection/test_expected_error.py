@@ -428,7 +428,7 @@ def test_the_epsilon_for_ratings_is_found_across_a_choice(ratings):
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(1e-9, "asks for more"), (1e12, "every epsilon"), (0.0, "positive"),
+    [(1e-9, "needs an epsilon above"), (1e12, "Every epsilon"), (0.0, "positive"),
      (math.inf, "positive"), (math.nan, "positive")],
 )  # fmt: skip
 def test_an_error_out_of_reach_is_refused(error, message):

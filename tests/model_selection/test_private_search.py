@@ -173,7 +173,7 @@ def test_the_report_is_of_the_search_and_names_what_it_leaves_out():
     assert len(report.releases) == 1
     named = " ".join(report.unprotected)
     assert "protects the rows of X, not y" in named
-    assert "How long the search took" in named
+    assert "The duration of the search" in named
     for refit in (True, "keep", False):
         scaled = labelled(refit=refit)
         frozen = FrozenEstimator(StandardScaler().fit(RNG.random((9, 3))))
@@ -317,22 +317,22 @@ GIVEN = {
     "scoring": (labelled(scoring="f1"), "scoring must be one of"),
     "R2": (rated(scoring="r2"), "scoring must be one of"),
     "a scorer": (labelled(scoring=get_scorer("accuracy")), "scoring must be one of"),
-    "no bounds": (constant(score_bounds=None), "score_bounds must be declared"),
-    "callable": (rated(scoring=lambda e, X, y: y), "score_bounds must be declared"),
-    "undeclared": (rated(CPCompletion(0)), "score_bounds must be declared"),
-    "reversed": (constant(score_bounds=(0, -1)), "lower one first"),
-    "equal": (constant(score_bounds=(0, 0)), "lower one first"),
-    "infinite": (constant(score_bounds=(-np.inf, 0)), "must be finite"),
-    "nan": (constant(score_bounds=(np.nan, 0)), "must be finite"),
+    "no bounds": (constant(score_bounds=None), "score_bounds is not declared"),
+    "callable": (rated(scoring=lambda e, X, y: y), "score_bounds is not declared"),
+    "undeclared": (rated(CPCompletion(0)), "score_bounds is not declared"),
+    "reversed": (constant(score_bounds=(0, -1)), "the lower first"),
+    "equal": (constant(score_bounds=(0, 0)), "the lower first"),
+    "infinite": (constant(score_bounds=(-np.inf, 0)), "two finite"),
+    "nan": (constant(score_bounds=(np.nan, 0)), "two finite"),
     # Their distance is infinite: NaN steps, as integers, have no sensitivity.
-    "too wide": (constant(score_bounds=(-1e308, 1e308)), "must be finite"),
-    "very wide": (rated(CPCompletion(0, value_bounds=(0, 1e300))), "must be finite"),
+    "too wide": (constant(score_bounds=(-1e308, 1e308)), "two finite"),
+    "very wide": (rated(CPCompletion(0, value_bounds=(0, 1e300))), "two finite"),
     "root": (
         constant(scoring="neg_root_mean_squared_error", score_bounds=(-1, 1)),
         "at most 0",
     ),
     "no guarantee": (
-        rated(Ridge(), {"alpha": [1.0]}, score_bounds=(-1, 0)), "Nothing in this Ridge"
+        rated(Ridge(), {"alpha": [1.0]}, score_bounds=(-1, 0)), "No step of this Ridge"
     ),
     "bagging": (
         rated(BaggingRegressor(Constant()), {"max_samples": [2]}, score_bounds=(-1, 0)),
@@ -340,22 +340,22 @@ GIVEN = {
     ),
     "nested": (
         rated(constant(), {"n_iter": [2]}, score_bounds=(-1, 0)),
-        "search no search",
+        "a search cannot be searched",
     ),
     "calibration": (
         rated(CPCompletion(1, levels=LEVELS, perturbation="gradient"),
               {"calibration": ["sound", "published"]}),
-        "something else",
+        "another guarantee",
     ),
     "another unit": (
-        constant(param_distributions={"unit": ["sample", "entry"]}), "something else"
+        constant(param_distributions={"unit": ["sample", "entry"]}), "another guarantee"
     ),
     "one try": (constant(n_iter=1), "above 1"),
     "too many": (constant(law="poisson", n_iter=31), "at most 30"),
     "no shape": (rated(unit_zero()), "declared shape"),
     "user folds": (rated(unit_zero(shape=(8, 6)), cv=3), "cv=None"),
     "no such mode": (
-        rated(CPCompletion(0, unit=4, shape=(8, 6), levels=LEVELS)), "there are 2 modes"
+        rated(CPCompletion(0, unit=4, shape=(8, 6), levels=LEVELS)), "has modes 0 to 1"
     ),
     "users in a pipeline": (
         rated(make_pipeline(unit_zero(shape=(8, 6))), {"cpcompletion__rank": [0]},
@@ -389,13 +389,13 @@ def test_targets_are_needed():
 
 def test_messages_about_scores_quote_no_value():
     search = labelled(scoring="neg_mean_squared_error", score_bounds=(-1, 0))
-    with pytest.raises(ValueError, match="errors are those of numbers") as raised:
+    with pytest.raises(ValueError, match="needs numeric targets") as raised:
         search.fit(X, SECRET)
     assert raised.value.__context__ is None
     constant_scores = constant(scoring=lambda e, X, y: np.array(["SECRET"] * len(X)))
-    with pytest.raises(ValueError, match="Scores are numbers"):
+    with pytest.raises(ValueError, match="Scores must be numbers"):
         constant_scores.fit(X, SECRET)
-    with pytest.raises(ValueError, match="one score for every row"):
+    with pytest.raises(ValueError, match="one score for each row"):
         constant(scoring=lambda e, X, y: 0.5).fit(X, LABELS)
 
 
@@ -406,7 +406,7 @@ def test_a_drawn_candidate_of_another_guarantee_is_refused():
 
     model = CPCompletion(1, levels=LEVELS, perturbation="gradient")
     search = rated(model, {"calibration": Calibrations()})
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="another guarantee"):
         search.fit(WHERE, RATINGS)
     assert not hasattr(search, "best_params_")
 

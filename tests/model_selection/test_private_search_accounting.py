@@ -24,7 +24,7 @@ from sktensordp.mechanisms import (
     MatrixMechanism,
 )
 from sktensordp.model_selection import PrivateSearchCV
-from sktensordp.model_selection._groups import Rows, Users, uses_of
+from sktensordp.model_selection._groups import Rows, Users, use_counts
 from sktensordp.model_selection._scores import STEPS, row_score
 from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
 from tests.support.budgets import n_released, recording
@@ -230,7 +230,7 @@ def test_no_record_is_used_more_often_than_charged(cv):
 
     # One try: another number has a probability below 2e-9.
     options = {"scoring": scoring, "score_bounds": (0, 1), "n_iter": 1 + 1e-9}
-    charged = uses_of(Rows(), cv)
+    charged = use_counts(Rows(), cv)
     seen = set()
     for _ in range(10):
         Flip.fits.clear(), tested.clear()

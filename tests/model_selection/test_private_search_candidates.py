@@ -49,7 +49,7 @@ def test_parameters_out_of_range(grid):
 def test_other_users_than_the_estimator_has():
     model = CPCompletion(1, unit=0, shape=(12, 10), levels=LEVELS)
     search = PrivateSearchCV(model, {"shape": [(40, 10)]}, n_iter=2)
-    refused(search, WHERE, VALUES, "something else")
+    refused(search, WHERE, VALUES, "another guarantee")
 
 
 def test_a_cache_would_repeat_noise(tmp_path):
@@ -87,7 +87,7 @@ def test_a_scorer_may_not_fit():
     search = PrivateSearchCV(
         model, {"rank": [0]}, n_iter=2, scoring=scoring, score_bounds=(0, 5)
     )
-    with pytest.raises(RuntimeError, match="Nothing is fitted here"):
+    with pytest.raises(RuntimeError, match="Nothing may be fitted here"):
         search.fit(WHERE, VALUES)
 
 
@@ -299,7 +299,7 @@ CATALOGUE = [np.unique(column) for column in IDS.T]
 def test_ids_are_learned_where_coordinates_are_public_alone():
     of_users = {"unit": 0, "shape": (12, 10)}
     search = coded(CoordinateEncoder(), **of_users)
-    refused(search, IDS, VALUES, "Step 'ids' publishes the ids .* unit is 0.*`categ")
+    refused(search, IDS, VALUES, "Step 'ids' publishes the ids .* unit 0.*`categ")
     search = coded(CoordinateEncoder(categories=CATALOGUE), **of_users)
     refused(search, IDS, VALUES, "Encode ids before the search")
     for encoder in (
@@ -310,7 +310,7 @@ def test_ids_are_learned_where_coordinates_are_public_alone():
             time_bins=2, categories=[np.unique(X[:, k]) for k in (0, 1, 2)]
         ),
     ):
-        match = r"Step 'first' publishes the ids .* unit is 'sample'.*`categories`"
+        match = r"Step 'first' publishes the ids .* unit 'sample'.*`categories`"
         refused(searched(encoder), X, Y, match)
     counts = MatrixMechanism(1.0)
     refused(searched(CoordinateEncoder(), noise=counts), X, Y, "CoordinateEncoder")

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.plotting._claims import (
-    differences,
+    difference_notes,
     guarantee_of_candidate,
     guarantee_of_fits,
     true_epsilons,
@@ -55,20 +55,22 @@ def test_what_is_true(drawn, guarantee, is_true):
 
 
 def test_what_differs_is_said():
-    assert differences({"a": [pure(1.0)], "b": [pure(2.0)]}) == {}
-    units = differences({"a": [pure(1.0)], "b": [pure(1.0, unit=1)], "c": [None]})
+    assert difference_notes({"a": [pure(1.0)], "b": [pure(2.0)]}) == {}
+    units = difference_notes({"a": [pure(1.0)], "b": [pure(1.0, unit=1)], "c": [None]})
     assert units == {"a": "one sample", "b": "one index of mode 1"}
-    relations = differences({"a": [pure(1)], "b": [pure(1, relation="add-or-remove")]})
+    relations = difference_notes(
+        {"a": [pure(1)], "b": [pure(1, relation="add-or-remove")]}
+    )
     assert relations == {"a": "replace-one", "b": "add-or-remove"}
     deltas = {"a": [pure(1.0)], "delta = 0.001": [pure(1.0, delta=1e-3)]}
     # Not twice.
-    assert differences(deltas) == {"a": "delta = 0"}
-    assert differences(deltas, at_delta=False) == {}
+    assert difference_notes(deltas) == {"a": "delta = 0"}
+    assert difference_notes(deltas, at_delta=False) == {}
 
 
 def test_a_void_claim_has_its_own_delta():
     void = pure(np.inf, claimed=(1.0, 1e-5))
-    assert differences({"a": [pure(1.0, delta=1e-5)], "b": [void]}) == {}
+    assert difference_notes({"a": [pure(1.0, delta=1e-5)], "b": [void]}) == {}
 
 
 def test_all_of_a_pipeline_counts():

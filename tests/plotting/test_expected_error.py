@@ -17,6 +17,7 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.model_selection import epsilon_needed, expected_error
 from sktensordp.plotting import ExpectedErrorDisplay
+from sktensordp.plotting._style import shade
 
 X = np.zeros((1, 2, 3))
 EPSILONS = [4.0, 1.0, 16.0, math.inf]
@@ -57,7 +58,7 @@ def test_a_target_is_marked_where_the_curves_meet_it(legend):
     marks = [line for line in display.ax_.lines if line.get_marker() == "o"][-2:]
     at = [(*line.get_xdata(), *line.get_ydata()) for line in marks]
     assert at == [(epsilon, 20.0) for epsilon in wanted.values()]
-    assert title(display) == "epsilon for 20"
+    assert title(display) == "epsilon for an error of 20"
     assert legend(display) == [
         # Rounded up.
         f"Laplace (delta = 0): {math.ceil(wanted['Laplace'] * 1e3) / 1e3}",
@@ -126,8 +127,9 @@ def test_published_curves_are_drawn_apart(legend):
     assert at_four == published.privacy_guarantee_.epsilon > 4
     assert without_noise == np.inf
     *sound, apart = display.lines_
-    assert apart.get_markerfacecolor() == "white"
-    assert all(line.get_markerfacecolor() != "white" for line in sound)
+    background = shade(display.ax_, 0.0)
+    assert apart.get_markerfacecolor() == background
+    assert all(line.get_markerfacecolor() != background for line in sound)
     assert apart.get_linewidth() < sound[0].get_linewidth()
     start, _, listed = legend(display)[2].partition(": claimed, true epsilon ")
     assert start == "published (delta = 1e-05)"

@@ -14,7 +14,7 @@ from tensorly.tucker_tensor import TuckerTensor
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerCompletion
 from sktensordp.plotting import FactorsDisplay
-from sktensordp.plotting._columns import by_name, column_names
+from sktensordp.plotting._columns import column_names, components_by_name
 
 SHAPE = (30, 26, 6)
 COLUMNS = {f"column {k}" for k in range(9)}
@@ -40,7 +40,7 @@ def predicted(model, where):
     names = column_names(model)
     rows = [f[r] for f, r in zip(model.factors_, where.T, strict=True)]
     value = np.full(len(where), model.offset_)
-    for name, columns in by_name(rows, names).items():
+    for name, columns in components_by_name(rows, names).items():
         columns = [column for column in columns if column is not None]
         if name == "bias":
             value += sum(columns)
@@ -92,7 +92,10 @@ def test_from_estimator_draws_a_row_a_mode(data):
     assert names[0] == "bias"
     assert sorted(names[1:]) == ["term 0", "term 1"]
     assert display.axes_.shape == (3, 3)
-    assert [axes.get_title() for axes in display.axes_[0]] == names
+    titles = [axes.get_title() for axes in display.axes_[0]]
+    assert [title.split("\n")[0] for title in titles] == names
+    assert titles[0] == "bias\n(added to the prediction)"
+    assert titles[1].endswith("(product over the modes)")
     labels = [row[0].get_ylabel() for row in display.axes_]
     assert labels == ["mode 0", "mode 1", "mode 2"]
     own = column_names(model)
@@ -114,7 +117,9 @@ def test_terms_come_by_their_strength(data):
     assert len(names) == 1 + 4
     strength = [
         math.prod(map(np.linalg.norm, columns))
-        for name, columns in by_name(model.factors_, column_names(model)).items()
+        for name, columns in components_by_name(
+            model.factors_, column_names(model)
+        ).items()
         if name.startswith("term")
     ]
     wanted = sorted(range(6), key=lambda k: -strength[k])[:4]
@@ -140,11 +145,11 @@ def test_the_ends_of_large_modes_are_named():
     ((axes,),) = display.axes_
     high, low = (text.get_text().split("\n") for text in axes.texts)
     order = np.argsort(values)
-    assert high == [names[order[-1]], names[order[-2]]]
-    assert low == [names[order[1]], names[order[0]]]
-    assert axes.get_xlabel() == "10,000 indices, sorted"
+    assert high == ["highest:", names[order[-1]], names[order[-2]]]
+    assert low == ["lowest:", names[order[1]], names[order[0]]]
+    assert axes.get_xlabel() == "10,000 indices of mode 0, sorted"
     unnamed = FactorsDisplay({"one": [values]}).plot()
-    assert unnamed.axes_[0, 0].texts[0].get_text().split("\n")[0] == str(order[-1])
+    assert unnamed.axes_[0, 0].texts[0].get_text().split("\n")[1] == str(order[-1])
 
 
 def test_long_orders_have_few_ticks():
@@ -163,7 +168,8 @@ def test_a_protected_mode_is_not_drawn(data):
     display = FactorsDisplay.from_estimator(model)
     assert display.private == [0]
     (text,) = display.axes_[0, 0].texts
-    assert text.get_text() == "mode 0: not released, each of its indices is protected"
+    wanted = "mode 0: not released, because each of its indices is protected"
+    assert text.get_text() == wanted
     assert not any(axes.axison for axes in display.axes_[0])
     assert not any(axes.lines or axes.patches for axes in display.axes_[0])
     assert all(columns[0] is None for columns in display.components.values())
@@ -236,12 +242,12 @@ def test_decompositions_of_tensorly():
     ("options", "message"),
     [
         ({"modes": [3]}, "There is no mode 3"),
-        ({"modes": []}, "no mode to draw"),
+        ({"modes": []}, "at least one mode"),
         ({"ordered": [-4]}, "There is no mode -4"),
         ({"labels": {5: ["a"]}}, "There is no mode 5"),
         ({"labels": {2: ["a"]}}, "one name for each of its 6 indices, got 1"),
-        ({"components": ["term 7"]}, "no 'term 7'; there are .*'term 0'"),
-        ({"components": []}, "Components must be given"),
+        ({"components": ["term 7"]}, "no component 'term 7'.*'term 0'"),
+        ({"components": []}, "at least one component"),
     ],
 )
 def test_wrong_input_is_refused(data, options, message):
@@ -253,11 +259,11 @@ def test_wrong_input_is_refused(data, options, message):
 
 def test_wrong_axes_are_refused():
     display = FactorsDisplay({"one": [[1, 2], [3]]})
-    with pytest.raises(ValueError, match=r"3 axes, not \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"in shape \(2, 1\), got 3 Axes"):
         display.plot(ax=plt.subplots(3)[1])
-    with pytest.raises(ValueError, match="of a grid"):
+    with pytest.raises(ValueError, match="part of a grid"):
         display.plot(ax=plt.figure().add_axes((0, 0, 1, 1)))
-    with pytest.raises(ValueError, match="all of the same modes"):
+    with pytest.raises(ValueError, match="one column per mode"):
         FactorsDisplay({"one": [[1]], "two": [[1], [2]]})
 
 
@@ -267,7 +273,7 @@ def test_what_has_no_factors_is_refused(data):
     with pytest.raises(TypeError, match="Ridge has no factors"):
         FactorsDisplay.from_estimator(Ridge().fit(*data))
     pipeline = make_pipeline(CoordinateEncoder(), completion(shape=None, rank=1))
-    with pytest.raises(TypeError, match="step of a pipeline"):
+    with pytest.raises(TypeError, match="its completion step"):
         FactorsDisplay.from_estimator(pipeline.fit(*data))
     assert FactorsDisplay.from_estimator(pipeline[-1])
 

@@ -13,6 +13,7 @@ from sktensordp.mechanisms import (
     LaplaceMechanism,
 )
 from sktensordp.plotting import PrivacyProfileDisplay
+from sktensordp.plotting._style import shade
 from sktensordp.privacy import PrivacyGuarantee
 
 
@@ -70,7 +71,7 @@ def test_claims_stand_beside_the_truth(legend):
             assert np.ravel(claim.get_data()) == pytest.approx([1.0, 1e-5])
             # Of the curve's shape, and hollow.
             assert claim.get_marker() == line.get_marker()
-            assert claim.get_markerfacecolor() == "white"
+            assert claim.get_markerfacecolor() == shade(display.ax_, 0.0)
             assert line.get_markerfacecolor() == line.get_color()
     styles = {(line.get_linestyle(), line.get_marker()) for line in display.lines_}
     assert len(styles) == 3
@@ -87,7 +88,7 @@ def test_a_claimed_trade_off_stands_beside_the_true_one(legend):
     np.testing.assert_allclose(beta, np.maximum(exact, 0), atol=1e-12)
     # Less is true than is claimed.
     assert np.all(line.get_ydata()[1:-1] < beta[1:-1])
-    assert claim.get_markerfacecolor() == "white"
+    assert claim.get_markerfacecolor() == shade(display.ax_, 0.0)
     assert claim.get_linewidth() < line.get_linewidth()
     assert claim.get_linestyle() != line.get_linestyle()
     (chance,) = set(display.ax_.lines) - {line, claim}

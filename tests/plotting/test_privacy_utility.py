@@ -17,6 +17,7 @@ from sktensordp.mechanisms import (
     TensorRandomizedResponse,
 )
 from sktensordp.plotting import PrivacyUtilityDisplay
+from sktensordp.plotting._style import shade
 
 RATINGS = make_ratings(30, 30, 500, random_state=0)
 DATA = RATINGS.data, RATINGS.target
@@ -75,9 +76,9 @@ def is_apart(drawn):
     line, caps, _ = drawn
     assert all(cap.get_color() == line.get_color() for cap in caps)
     return (
-        line.get_color() == "0.35"
+        line.get_color() == shade(line.axes, 0.65)
         and line.get_linewidth() < 1
-        and line.get_markerfacecolor() == "white"
+        and line.get_markerfacecolor() == shade(line.axes, 0.0)
     )
 
 
@@ -85,7 +86,7 @@ def test_from_search_draws_one_curve_a_setting(search, legend):
     display = PrivacyUtilityDisplay.from_search(search)
     assert set(display.curves) == {"rank = 0", "rank = 2"}
     assert set(display.references) == {"rank = 0, no noise", "rank = 2, no noise"}
-    assert display.score_name == display.ax_.get_ylabel() == "RMSE"
+    assert display.score_name == display.ax_.get_ylabel() == "RMSE on held-out data"
     results = search.cv_results_
     for rank in (0, 2):
         epsilon, mean, spread = display.curves[f"rank = {rank}"]
@@ -167,7 +168,7 @@ def test_what_cannot_be_seen_is_drawn_apart(wine, legend):
     display = PrivacyUtilityDisplay.from_search(search)
     assert np.isnan(display.true_epsilons["cross-validation"]).all()
     assert is_apart(display.lines_[0])
-    assert "what holds is not known" in legend(display)[0]
+    assert "the true one is not known" in legend(display)[0]
     search = GridSearchCV(pipeline, grid, cv=2).fit(*wine)
     assert PrivacyUtilityDisplay.from_search(search).true_epsilons == {}
 
@@ -205,7 +206,7 @@ def test_from_estimator_equals_its_search():
     np.testing.assert_allclose(mean, search.cv_results_["mean_test_score"])
     np.testing.assert_allclose(spread, search.cv_results_["std_test_score"])
     assert list(epsilon) == [1, 4]
-    assert display.score_name == "score"
+    assert display.score_name == "R² on held-out data"
     assert list(display.curves) == ["CPCompletion"]
 
 
@@ -221,7 +222,7 @@ def test_no_noise_is_a_reference():
         scoring="neg_mean_absolute_error",
     )  # fmt: skip
     assert display.references["one, no noise"] == pytest.approx(-clean.mean())
-    assert display.score_name == "mean absolute error"
+    assert display.score_name == "mean absolute error on held-out data"
 
 
 def test_the_same_score_without_noise_is_one_reference(wine, legend):
@@ -261,7 +262,7 @@ def test_examples_may_say_what_is_true(legend):
         "sound (pure)",
         "low: claimed, true epsilon 0.01235, 2,001",
         "none: claimed, no finite epsilon holds",
-        "unknown: epsilon as asked for, what holds is not known",
+        "unknown: requested epsilon, the true one is not known",
         "many: claimed, true epsilon 100 to 800",
     ]
     assert list(map(is_apart, display.lines_)) == [False, True, True, True, True]
@@ -287,7 +288,7 @@ def test_truths_must_be_those_of_the_curves(truths):
 @pytest.mark.parametrize("grid", [{"rank": [1]}, {"max_iter": [1, 2]}])
 def test_a_search_without_epsilon_is_refused(grid):
     search = GridSearchCV(completion(), grid, cv=2).fit(*DATA)
-    with pytest.raises(ValueError, match="ends in 'epsilon'"):
+    with pytest.raises(ValueError, match="must end in 'epsilon'"):
         PrivacyUtilityDisplay.from_search(search)
 
 

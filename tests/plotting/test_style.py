@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.plotting._style import CLAIMED, REFERENCE_STYLES, STYLES
+from sktensordp.plotting._style import CLAIMED_LINE, REFERENCE_STYLES, STYLES, shade
 
 EPSILONS = [0.25, 0.5, 1, 2, 4, 8, 16, 32]
 LONG = {
@@ -22,9 +22,24 @@ LONG = {
 def test_no_two_styles_are_alike():
     assert len(set(STYLES)) == len(STYLES) > 50
     lines = [line for line, _ in STYLES]
-    assert CLAIMED["linestyle"] not in lines
+    assert CLAIMED_LINE not in lines
     assert len(set(REFERENCE_STYLES)) == len(REFERENCE_STYLES)
-    assert CLAIMED["linestyle"] not in REFERENCE_STYLES
+    assert CLAIMED_LINE not in REFERENCE_STYLES
+
+
+@pytest.mark.parametrize(
+    ("style", "colors"),
+    [
+        ("default", ["#ffffff", "#808080", "#000000"]),
+        ("dark_background", ["#000000", "#808080", "#ffffff"]),
+    ],
+)
+def test_shades_follow_the_style(style, colors):
+    with plt.style.context(style):
+        ax = plt.figure().subplots()
+        assert [shade(ax, strength) for strength in (0.0, 0.5, 1.0)] == colors
+        ax.set_facecolor("none")
+        assert shade(ax, 0.0) == colors[0]
 
 
 def test_a_legend_stands_beside_the_curves_that_it_would_cover():

@@ -8,6 +8,9 @@ _RELATIVE.
 """
 
 import math
+import os
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, permutations, product
 
@@ -687,3 +690,30 @@ def test_checker_sees_looseness():
     assert overstated(Repeated(PureDpEvent(0.51), 20), curve, [1.0, 5.0])
     assert overstated(dp_event.NonPrivateDpEvent(), curve, [1.0])
     assert not overstated(Repeated(PureDpEvent(0.5), 20), curve, [1.0, 5.0])
+
+
+@pytest.mark.slow
+def test_curves_do_not_depend_on_hashes():
+    """Hashes of strings differ between processes, and so does the order of sets."""
+    program = (
+        "from dp_accounting import dp_event as d\n"
+        "from sktensordp.privacy.accounting._curves import compose_events\n"
+        "from sktensordp.privacy.accounting._curves import event_delta\n"
+        "from sktensordp.privacy.accounting._events import PureDpEvent\n"
+        "pure = [PureDpEvent(e) for e in (0.1, 0.33, 0.27, 0.77)]\n"
+        "noise = [d.GaussianDpEvent(s) for s in (2.0, 3.0, 1.5)]\n"
+        "sampled = [d.PoissonSampledDpEvent(0.1, one) for one in noise]\n"
+        "events = [*pure, d.LaplaceDpEvent(1.7), *sampled]\n"
+        "print(repr(event_delta(compose_events(events), 1.1)))\n"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(5)
+    }
+    assert len(printed) == 1

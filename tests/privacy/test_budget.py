@@ -502,7 +502,7 @@ def test_users_then_ids_are_refused(ratings):
     encoder = CoordinateEncoder()
     with PrivacyBudget(5.0, 1e-5) as budget:
         completion(ratings, unit=0).fit(ratings.data, ratings.target)
-        with pytest.raises(BudgetExceededError, match="declare categories"):
+        with pytest.raises(BudgetExceededError, match="Declare all ids"):
             encoder.fit(ratings.data)
     assert not hasattr(encoder, "categories_")
     assert budget.spent.epsilon <= 5

@@ -21,7 +21,7 @@ from scipy.stats import norm
 
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget
-from sktensordp.privacy.accounting._curves import event_delta, read
+from sktensordp.privacy.accounting._curves import compositions_of, event_delta
 from sktensordp.privacy.accounting._events import (
     ParallelDpEvent,
     PureDpEvent,
@@ -281,7 +281,7 @@ def gaussian_curve(mu, epsilon):
 @pytest.mark.parametrize("epsilon", [1e-15, 1e-3, 1.0, 20.0, 700.0])
 def test_squares_of_a_pure_release(epsilon):
     """Its trade-off function is above the Gaussian one, and touches it."""
-    mu = math.sqrt(_filter._squares(read(PureDpEvent(epsilon))[0]))
+    mu = math.sqrt(_filter._squared_mu(compositions_of(PureDpEvent(epsilon))[0]))
     with mpmath.workdps(350):
         corner = 1 / (1 + mpmath.exp(epsilon))
         # Of randomised response: (corner, corner) is on it.
@@ -308,7 +308,7 @@ def test_squares_of_a_pure_release(epsilon):
 )
 def test_squares_say_no_less_than_the_release(event):
     """At all epsilons, Gaussian noise of the squares has the larger delta."""
-    mu = math.sqrt(_filter._squares(read(event)[0]))
+    mu = math.sqrt(_filter._squared_mu(compositions_of(event)[0]))
     for epsilon in np.linspace(0, 4, 21):
         bound = float(gaussian_curve(mu, epsilon))
         assert event_delta(event, epsilon) <= bound * (1 + 1e-6) + 1e-9
@@ -340,17 +340,17 @@ def largest(fits, low=0.0, high=1.0):
 def test_what_is_kept_for_residuals_suffices(epsilon, delta):
     """The largest admitted next to full sums, in the inequality of the triangle."""
     keeper = AdaptiveFilter(epsilon, delta)
-    _, rule = keeper.admit(Gaussian(1e3), lambda more: more)
-    keeper.settle(rule)
+    _, limits = keeper.admit(Gaussian(1e3), lambda more: more)
+    keeper.settle(limits)
 
     def keeps(**sums):
-        full = Totals(2, math.inf, rule.most_squares, math.inf, **sums)
+        full = Totals(2, math.inf, limits.max_squared_mu, math.inf, **sums)
         return keeper.admit(PureDpEvent(0.0), lambda _: full) is not None
 
     most = largest(lambda e: keeps(residual_epsilon=e))
     shown = largest(lambda d: keeps(residual_epsilon=most, residual_delta=d))
     assert most > 1e-3 * epsilon
-    ideal = float(gaussian_curve(math.sqrt(rule.most_squares), epsilon - 2 * most))
+    ideal = float(gaussian_curve(math.sqrt(limits.max_squared_mu), epsilon - 2 * most))
     # Half of what is shown is for the outcomes that keep the pure sum.
     used = math.exp(most) * ideal + 2 * shown * (1 + math.exp(epsilon))
     assert 0.98 * delta < used <= delta * ROUNDING
@@ -405,8 +405,8 @@ def test_less_is_always_admitted(chosen, limit, data):
 def test_residuals_at_a_huge_epsilon():
     """Where e^epsilon overflows, no delta of a sampler is small enough."""
     keeper, event = AdaptiveFilter(900.0, 1e-6), Gaussian(10)
-    spent, rule = keeper.admit(event, lambda more: more)
-    keeper.settle(rule)
+    spent, limits = keeper.admit(event, lambda more: more)
+    keeper.settle(limits)
     event = Composed((event, SamplerResidualDpEvent(0, 1e-315)))
     assert keeper.admit(event, lambda more: spent + more) is None
 

@@ -234,7 +234,7 @@ class TestUnseen:
         report = privacy_of(model.fit(X, CLASSES))
         assert math.isinf(report.guarantee.epsilon)
         assert report.guarantee.unit == "sample"
-        assert f"How often {name} fits LaplaceMechanism cannot be seen." in (
+        assert f"It is not known how often {name} fits LaplaceMechanism." in (
             report.unprotected
         )
 
@@ -284,7 +284,7 @@ class TestUnseen:
         search = Longer(pipe, {"ridge__alpha": [1.0]}, cv=2).fit(X, Y)
         report = privacy_of(search)
         assert not report.guarantee.protects
-        assert "How often Longer fits LaplaceMechanism" in str(report)
+        assert "how often Longer fits LaplaceMechanism" in str(report)
 
     @pytest.mark.parametrize(
         "inner",
@@ -420,8 +420,8 @@ def test_one_row_of_a_sample_is_reported_as_such():
 def test_rows_and_cells_are_those_after_the_step_before(nested):
     """Normalizer changes all cells of a sample where one of them changes."""
     said = (
-        "The guarantee is for one cell of one histogram as Normalizer passes it on, "
-        "not as it is in X."
+        "The guarantee is for one cell of one histogram in the output of Normalizer, "
+        "not in X."
     )
     last = make_pipeline(MatrixMechanism()) if nested else MatrixMechanism()
     assert said in privacy_of(make_pipeline(Normalizer(), last).fit(X)).unprotected
@@ -454,12 +454,12 @@ def test_text_and_html():
     assert isinstance(report, PrivacyReport)
     text, shown = str(report), report._repr_html_()
     assert "  2 x epsilon = 0.1235: candidate" in text
-    assert "1 column(s) that no noise mechanism made (part '<i>')" in text
+    assert "1 column(s) that no noise mechanism made (transformer '<i>')" in text
     assert text.startswith("All releases together: No differential privacy for one row")
     assert "<b>" not in shown
     assert "<i>" not in shown
     assert "&lt;b&gt;&amp;" in shown
-    assert "(part &#x27;&lt;i&gt;&#x27;)" in shown
+    assert "(transformer &#x27;&lt;i&gt;&#x27;)" in shown
     assert shown.count("<tr>") == shown.count("</tr>")
 
 

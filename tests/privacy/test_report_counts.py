@@ -382,7 +382,7 @@ def test_what_is_set_after_the_fit_hides_nothing():
     ):  # fmt: skip
         assert privacy_of(fitted().set_params(**after)).guarantee.epsilon == expected
     # A search that was not refitted does not know the shape of the samples.
-    with pytest.raises(TypeError, match="search that was refitted"):
+    with pytest.raises(TypeError, match="pass refit=True"):
         privacy_of(fitted().set_params(refit=False))
     search = GridSearchCV(SpiedCompletion(), {}, cv=3, scoring="r2").fit(CELLS, IDS)
     assert privacy_of(search.set_params(refit=False)).guarantee.epsilon == 2 + 1

@@ -114,10 +114,10 @@ def test_refuses_weights_that_fall_too_slowly(law):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (((0,), 1.0, 0.5), "tries at all"),
-        (((3, 0, 0), None, 0.5), "tries at all"),
+        (((0,), 1.0, 0.5), "number of tries >= 1"),
+        (((3, 0, 0), None, 0.5), "number of tries >= 1"),
         (((0, 4, -1), 1.0, 0.5), ">= 0"),
-        (((1, 4, 1), 1.0, 0.5), "tries once or more"),
+        (((1, 4, 1), 1.0, 0.5), "weight of 0 for no try"),
         (((0, 4, 1), 1.1, 0.5), r"eta in \[0, 1\]"),
         (((0, 4, 1), -0.1, 0.5), r"eta in \[0, 1\]"),
         (((0, 4, 1), math.nan, 0.5), r"eta in \[0, 1\]"),

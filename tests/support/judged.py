@@ -159,7 +159,7 @@ def _counted():
         warnings.simplefilter("error")
         for usual in USUAL_WARNINGS:
             warnings.simplefilter("ignore", usual)
-        for usual in ("X .*feature names", "Pickling or copying this model"):
+        for usual in ("X .*feature names", "This model was copied or pickled"):
             warnings.filterwarnings("ignore", usual)
         yield {"key": keys, "release": releases}
 

@@ -143,7 +143,7 @@ def add_code_and_noise(secrets, case, estimator, noisy):
     """What a release of samples was made of: the code without noise, and the noise."""
     X = samples(case)
     if is_encoder(case):
-        plan = estimator._plan
+        plan = estimator._randomizer
         rows = X.reshape(len(X), -1)
         code = (rows - plan.mean) / plan.scale @ plan.matrix.T
         secrets.add("code", code).add("decoded code", estimator.decode(code))

@@ -6,7 +6,7 @@ The one place that knows in which modules these are.
 from sktensordp.completion.solvers import _blocks, _published, _unit_run
 from sktensordp.completion.solvers import _units as _unit
 from sktensordp.completion.solvers._gradient import GradientPerturbation
-from sktensordp.encoding import _learned_plan
+from sktensordp.encoding import _learned_randomizer
 from sktensordp.tensor import _blas, _unit_entries
 from sktensordp.tensor.kernels import _units as _kernels_units
 
@@ -26,11 +26,11 @@ POINTS = {
     "chunk of entries": (_unit_entries, "_CHUNK"),
     "completion of units": (_unit.UnitPerturbation, "complete"),
     "entries of units": (_unit.UnitPerturbation, "entries"),
-    "published encoder": (_learned_plan, "published_encoder"),
+    "published encoder": (_learned_randomizer, "published_encoder"),
     "one thread of BLAS": (_blas, "one_blas_thread"),
     "plan of units": (_unit, "plan_gaussian_sums"),
     "shares of all releases": (_unit_run, "_TOTALS"),
-    "weights of units": (_unit_run.UnitRun, "_weights"),
+    "weights of units": (_unit_run.UnitTotals, "weights"),
 }
 
 

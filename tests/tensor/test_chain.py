@@ -6,10 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import block_diag
 
 from sktensordp.tensor import SparseEntries, fit_structured_cp
-from sktensordp.tensor._algebra import packed_squares
 from sktensordp.tensor._chain import path_eigenvalues, solve_chain
 from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._cp_fit import _Fit
+from sktensordp.tensor._cp_fit import _CPFit
 from tests.support.tensors import entries_of, unpacked
 
 
@@ -73,17 +72,18 @@ def test_path_eigenvalues(n):
 
 
 def smooth_fit(shape, mode, *, rank=2, biases=True, dense=False, dtype=float, n=70):
-    """A fit with moments, before its first sweep, and the entries it is for."""
+    """A fit before its first sweep, with covariances, and its entries."""
     rng = np.random.default_rng(3)
     cells = rng.permutation(np.prod(shape))[:n]
     coordinates = np.column_stack(np.unravel_index(cells, shape)).astype(np.int32)
     # An empty bin, in the middle.
     coordinates = coordinates[coordinates[:, mode] != shape[mode] // 2]
     values = rng.standard_normal(len(coordinates)).astype(dtype)
-    fit = _Fit(
+    fit = _CPFit(
         entries_of(dense, coordinates, values, shape),
         *cp_columns(len(shape), rank, biases, (mode,)),
     )
+    fit.start_at_prior()
     free = ~fit.fixed
     fit.precision = rng.uniform(0.5, 2, fit.fixed.shape)
     fit.prior_mean = np.where(free, rng.standard_normal(fit.fixed.shape), 1.0)
@@ -151,27 +151,6 @@ def test_update_of_a_smooth_mode(shape, mode, rank, biases, dense, dtype):
     # The other modes are left alone.
     before[r] = fit.means[r]
     assert_array_equal(before, fit.means)
-
-
-def test_a_point_sweep_of_a_smooth_mode():
-    fit, coordinates, values = smooth_fit((4, 3, 9), 2)
-    fit.moments = packed_squares(fit.means)
-    gram, right = whole_mode(fit, 2, coordinates, values)
-    fit.moments = None
-    free, held = np.flatnonzero(~fit.fixed[2]), np.flatnonzero(fit.fixed[2])
-    own = fit.precision[2, free]
-    precision = gram[:, free][:, :, free] / fit.noise + np.diag(own)
-    shift = (right[:, free] - gram[:, free][:, :, held].sum(axis=2)) / fit.noise
-    mean, _ = gaussian(
-        precision, shift + own * fit.prior_mean[2, free], fit.tie[2, free]
-    )
-    with fit.threads(1) as pool:
-        error, _ = fit.update(2, pool, 1)
-    assert fit.moments is None
-    assert_allclose(fit.means[fit.rows[2]][:, free], mean, atol=1e-10)
-    factors = [fit.means[r][c] for r, c in zip(fit.rows, coordinates.T, strict=True)]
-    predicted = np.prod(factors, axis=0).sum(axis=1)
-    assert error == pytest.approx(np.sum((values - predicted) ** 2), rel=1e-9)
 
 
 def test_a_tie_of_zero_is_a_mode_that_is_not_smooth():
@@ -279,12 +258,12 @@ def chain_of_biases(tied):
     values = truth[row] + np.sqrt(noise) * rng.standard_normal(150)
     coordinates = np.column_stack([row, np.zeros_like(row)]).astype(np.int32)
     held = np.array([[False], [True]])
-    fit = _Fit(
+    fit = _CPFit(
         SparseEntries(coordinates, values, (n_rows, 1)), held,
         held.astype(float), np.ones((2, 1)), np.array([[float(tied)], [0.0]]),
     )  # fmt: skip
+    fit.start_at_prior()
     fit.noise = noise
-    fit.moments = packed_squares(fit.means)
     return fit, row, values
 
 

@@ -12,7 +12,7 @@ from sktensordp.tensor import (
     max_cp_rank,
 )
 from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._cp_fit import _Fit
+from sktensordp.tensor._cp_fit import _CPFit
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 
@@ -56,7 +56,8 @@ def started_fit(shape, rank, biases, *, dense=False, dtype=float):
         values = values[first]
     values = values.astype(dtype)
     entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
-    fit = _Fit(entries, *cp_columns(len(shape), rank, biases, ()))
+    fit = _CPFit(entries, *cp_columns(len(shape), rank, biases, ()))
+    fit.start_at_prior()
     rng = np.random.default_rng(1)
     fit.precision = rng.uniform(0.5, 2, fit.fixed.shape)
     fit.prior_mean = np.where(fit.fixed, 1.0, rng.standard_normal(fit.fixed.shape))
@@ -107,33 +108,6 @@ def test_update_equals_the_reference(shape, rank, biases, dense, dtype):
             np.testing.assert_allclose(fit.means[r], expected[0], atol=tolerance)
             np.testing.assert_allclose(found, expected[1], atol=tolerance)
             np.testing.assert_allclose(error, expected[2].sum(), rtol=tolerance)
-
-
-@pytest.mark.parametrize(
-    ("rank", "biases", "shape", "dense"),
-    [(3, True, (4, 3, 6), False), (2, False, (5, 7), True), (0, True, (5, 7), False)],
-)
-def test_a_point_sweep_is_ridge_regression(shape, rank, biases, dense):
-    fit, coordinates, values = started_fit(shape, rank, biases, dense=dense)
-    with fit.threads(2) as pool:
-        for mode, rows in enumerate(fit.rows):
-            factors = [fit.means[r].copy() for r in fit.rows]
-            factors[mode][:] = 1.0
-            met = [f[c] for f, c in zip(factors, coordinates.T, strict=True)]
-            design = np.prod(met, axis=0)
-            error, _ = fit.update(mode, pool, 2)
-            free, prior = ~fit.fixed[mode], np.diag(fit.precision[mode])
-            for row, found in enumerate(fit.means[rows]):
-                b, y = (of[coordinates[:, mode] == row] for of in (design, values))
-                ridge = b.T @ b / fit.noise + prior
-                shift = b.T @ (y - b[:, ~free].sum(axis=1)) / fit.noise
-                shift += prior @ fit.prior_mean[mode]
-                solution = np.linalg.solve(ridge[np.ix_(free, free)], shift[free])
-                np.testing.assert_allclose(found[free], solution, atol=1e-10)
-                assert np.all(found[~free] == 1)
-            predicted = (design * fit.means[rows][coordinates[:, mode]]).sum(axis=1)
-            assert error == pytest.approx(np.sum((values - predicted) ** 2), rel=1e-9)
-    assert fit.moments is None
 
 
 def low_rank_problem(dtype=float):

@@ -301,7 +301,7 @@ def test_samples_whose_number_is_not_known():
 
 def test_a_chunk_of_another_length_is_refused():
     X = lazily(ROWS).map_blocks(lambda part: part[:2], dtype=float, meta=ROWS[:0])
-    with pytest.raises(RuntimeError, match="has 2 samples, and had 3"):
+    with pytest.raises(RuntimeError, match="has 2 samples, but had 3"):
         computed(LAPLACE.transform(X))
 
 

@@ -1,16 +1,18 @@
-"""What error is expected of a perturbation, from public quantities alone.
+"""Expected error of each perturbation, computed from public quantities alone.
 
-Values are imagined to be an offset, a bias for every mode, an interaction of low rank,
-weights that rows of the first mode give to the features of the pattern, and a residual,
-all with the variances below. How much of each a perturbation lets one know follows from
-the numbers of entries in the rows and the variance of the noise; the expected squared
-error of what remains, averaged over the observed entries, is compared. What is stated
-to users is for values in the same proportions that have the variance of ratings.
+The expectation assumes that a value is the sum of an offset, a bias for each mode, an
+interaction of low rank, the weights that its row of the first mode gives to the pattern
+features, and a residual, with the variances below. How much of each term a perturbation
+recovers depends on the numbers of entries in the rows and on the variance of the noise.
+Perturbations are compared by the expected squared error of the unrecovered rest,
+averaged over the observed entries. Expected errors reported to users are for values in
+the same proportions, scaled to the variance of ratings.
 
-For the interaction, the share of a row that is known, q, solves
-q = 1 - 1 / (1 + n V q' / D), with n the entries of the row, V the variance of a term, D
-that of an observation around the model, and q' the average share in the other mode:
-the state evolution of low-rank estimation (Lesieur, Krzakala and Zdeborova 2017).
+For the interaction, the recovered share q of a row solves
+q = 1 - 1 / (1 + n V q' / D). Here n is the number of entries of the row, V the variance
+of a term, D the variance of an observation around the model, and q' the average share
+in the other mode: the state evolution of low-rank estimation (Lesieur, Krzakala and
+Zdeborova 2017).
 """
 
 import math
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...tensor._priors import BIAS_VARIANCE, INTERACTION_VARIANCE
 from .._problem import Problem
 from ._blocks import BlockPerturbation
 from ._input import InputPerturbation
@@ -27,24 +30,24 @@ from ._solver import Solver
 from ._sums import SumsPerturbation
 
 __all__ = [
+    "SHARE_AT_START",
+    "assumed_variances",
     "choose_perturbation",
     "expected_errors",
     "expected_rmse",
-    "stated_parts",
 ]
 
-# Variances in half ranges squared: of a bias, of an interaction, of what the weights of
-# one feature explain, and of the residual.
-_BIAS, _INTERACTION, _WEIGHTS, _RESIDUAL = 0.04, 0.045, 0.002, 0.15
-# Of values, in half ranges squared: 0.221 in MovieLens latest-small, 0.214 in what
-# `make_ratings` draws.
-_VARIANCE = 0.22
-# A fit begins with so small a share of the interaction.
-_SHARE_AT_START = 0.05
+# Variances in half ranges squared: of the weights of one feature, and of the residual.
+_WEIGHTS, _RESIDUAL = 0.002, 0.15
+# Variance of ratings, in half ranges squared: 0.221 in MovieLens latest-small, 0.214 in
+# ratings from `make_ratings`.
+_RATINGS = 0.22
+# Share of the interaction that a fit recovers at its start.
+SHARE_AT_START = 0.05
 
 
 def choose_perturbation(problem: Problem) -> Solver:
-    """Solver of the least expected error.
+    """Solver with the least expected error.
 
     Parameters
     ----------
@@ -54,12 +57,12 @@ def choose_perturbation(problem: Problem) -> Solver:
     -------
     solver : InputPerturbation, SumsPerturbation or BlockPerturbation
     """
-    found = expected_errors(problem)
-    return min(found, key=found.__getitem__)
+    errors = expected_errors(problem)
+    return min(errors, key=errors.__getitem__)
 
 
 def expected_errors(problem: Problem) -> dict[Any, float]:
-    """Expected squared error of every solver that may be chosen, without the residual.
+    """Expected squared error of every eligible solver, without the residual.
 
     Parameters
     ----------
@@ -70,17 +73,18 @@ def expected_errors(problem: Problem) -> dict[Any, float]:
     errors : dict of solver to float
         In half ranges squared.
     """
-    solvers = _solvers(problem)
+    solvers = _eligible_solvers(problem)
     if len(solvers) == 1:
         return {solvers[0]: 0.0}
-    expectation = _Expectation(problem, _parts(problem, _n_features(problem)))
+    variances = _variances_of_terms(problem, _n_features(problem))
+    expectation = _Expectation(problem, variances)
     return {solver: expectation.of(solver) for solver in solvers}
 
 
 def expected_rmse(
     problem: Problem, perturbation: str, variance: float | None = None
 ) -> float:
-    """Expected root mean squared error of predictions of values that are held out.
+    """Expected root mean squared error of predictions for held-out values.
 
     Parameters
     ----------
@@ -89,8 +93,8 @@ def expected_rmse(
     perturbation : {"auto", "input", "sums", "statistics"}
         "auto" is the one of the others with the least expected error.
     variance : float, default=None
-        Of the values, in their units squared, if it is public. None for that of
-        ratings.
+        Variance of the values, in their units squared, if it is public. None takes the
+        variance of ratings.
 
     Returns
     -------
@@ -100,28 +104,29 @@ def expected_rmse(
     Raises
     ------
     ValueError
-        If statistics are asked for, and there are no features.
+        If `perturbation` is "statistics" and there are no features.
     """
-    solvers = _solvers(problem)
+    solvers = _eligible_solvers(problem)
     if perturbation == "sums":
         solvers = [SumsPerturbation(problem)]
     elif perturbation == "statistics":
         solvers = [BlockPerturbation(problem, perturbation)]
         if not solvers[0].uses_features:
             raise ValueError(
-                'The expected error of "statistics" is known where the coordinates '
-                "or side_information have features."
+                'The expected error of perturbation="statistics" is known only with '
+                "features: side_information, or a pattern in the coordinates "
+                "(n_pattern_components > 0)."
             )
     elif perturbation != "auto":
         solvers = solvers[:1]
-    parts = stated_parts(problem, _n_features(problem), variance)
-    expectation = _Expectation(problem, parts)
+    variances = assumed_variances(problem, _n_features(problem), variance)
+    expectation = _Expectation(problem, variances)
     error = min(expectation.of(solver) for solver in solvers)
-    return problem.scale * math.sqrt(error + parts.residual)
+    return problem.scale * math.sqrt(error + variances.residual)
 
 
-def _solvers(problem: Problem) -> list[Any]:
-    """Those that may be chosen; the first is always there."""
+def _eligible_solvers(problem: Problem) -> list[Any]:
+    """Solvers that "auto" chooses from; input perturbation always comes first."""
     solvers: list[Any] = [InputPerturbation(problem)]
     if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
         solvers.append(SumsPerturbation(problem))
@@ -132,8 +137,8 @@ def _solvers(problem: Problem) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """Variances of what values are the sum of, in half ranges squared.
+class _Variances:
+    """Assumed variances of the terms of a value, in half ranges squared.
 
     Attributes
     ----------
@@ -148,55 +153,56 @@ class _Parts:
     residual: float
 
     def total(self, n_modes: int) -> float:
-        """Of the values."""
+        """Variance of the values."""
         return n_modes * self.bias + self.interaction + self.weights + self.residual
 
-    def scaled(self, factor: float) -> "_Parts":
-        """The same parts of values with so many times the variance."""
-        return _Parts(*(factor * part for part in vars(self).values()))
+    def scaled(self, factor: float) -> "_Variances":
+        """All variances multiplied by `factor`."""
+        return _Variances(*(factor * variance for variance in vars(self).values()))
 
 
-def stated_parts(
+def assumed_variances(
     problem: Problem, n_features: int, variance: float | None = None
-) -> _Parts:
-    """What values of a variance are imagined to be.
+) -> _Variances:
+    """Assumed variances of the terms of values with a given variance.
 
     Parameters
     ----------
     problem : Problem
     n_features : int
-        Of the rows of the second mode.
+        Number of features of the rows of the second mode.
     variance : float, default=None
-        Of the values, in their units squared; None for that of ratings.
+        Variance of the values, in their units squared. None takes that of ratings.
 
     Returns
     -------
-    parts : _Parts
+    variances : _Variances
     """
-    total = _VARIANCE if variance is None else variance / problem.scale**2
-    parts = _parts(problem, n_features)
-    # What the model leaves out is in the residual.
-    parts = replace(parts, residual=_RESIDUAL + _INTERACTION - parts.interaction)
-    return parts.scaled(total / parts.total(len(problem.shape)))
+    total = _RATINGS if variance is None else variance / problem.scale**2
+    variances = _variances_of_terms(problem, n_features)
+    # An interaction that the model omits counts as residual.
+    residual = _RESIDUAL + INTERACTION_VARIANCE - variances.interaction
+    variances = replace(variances, residual=residual)
+    return variances.scaled(total / variances.total(len(problem.shape)))
 
 
 def _n_features(problem: Problem) -> int:
     return 0 if problem.features is None else problem.features.shape[1]
 
 
-def _parts(problem: Problem, n_features: int) -> _Parts:
-    """What values are imagined to be, where perturbations are compared."""
-    interaction = _INTERACTION if problem.rank else 0.0
-    return _Parts(_BIAS, interaction, _WEIGHTS * n_features, _RESIDUAL)
+def _variances_of_terms(problem: Problem, n_features: int) -> _Variances:
+    """Assumed variances before they are scaled to the variance of the values."""
+    interaction = INTERACTION_VARIANCE if problem.rank else 0.0
+    return _Variances(BIAS_VARIANCE, interaction, _WEIGHTS * n_features, _RESIDUAL)
 
 
 class _Expectation:
-    """Expected errors of parts of the model, averaged over the entries."""
+    """Expected squared errors of solvers, averaged over the entries."""
 
-    def __init__(self, problem: Problem, parts: _Parts) -> None:
+    def __init__(self, problem: Problem, variances: _Variances) -> None:
         self._problem = problem
-        self._bias, self._interaction = parts.bias, parts.interaction
-        self._weights, self._residual = parts.weights, parts.residual
+        self._bias, self._interaction = variances.bias, variances.interaction
+        self._weights, self._residual = variances.weights, variances.residual
         self._counts = [counts.astype(float) for counts in problem.counts]
         self._n_features = _n_features(problem)
 
@@ -212,52 +218,55 @@ class _Expectation:
         )
 
     def _of_values(self, noise: float) -> float:
-        """Of values that have noise of a variance each."""
-        around = noise + self._residual
-        known = math.prod(self._shares_known(around))
-        left = self._interaction * (1 - known) + self._residual
-        error = left - self._residual
+        """Error of a fit to values, each with noise of this variance."""
+        recovered = math.prod(self._recovered_shares(noise + self._residual))
+        around_model = self._interaction * (1 - recovered) + self._residual
+        error = around_model - self._residual
         for counts in self._counts:
             error += self._average(
-                counts, 1 / (1 / self._bias + counts / (noise + left))
+                counts, 1 / (1 / self._bias + counts / (noise + around_model))
             )
         if self._weights:
-            information = self._counts[0] / self._n_features / (noise + left)
+            information = self._counts[0] / self._n_features / (noise + around_model)
             error += self._average(
                 self._counts[0], 1 / (1 / self._weights + information)
             )
         return error
 
     def _of_sums(self, noise: float, noise_of_weights: float | None = None) -> float:
-        """Of sums with noise of a variance each, and of right-hand sides."""
-        around = self._residual + self._interaction + self._weights
+        """Error of biases from noisy sums, and of weights if they are released too."""
+        around_biases = self._residual + self._interaction + self._weights
         error = self._interaction
         for counts in self._counts:
-            information = counts**2 / (counts * around + noise)
+            information = counts**2 / (counts * around_biases + noise)
             error += self._average(counts, 1 / (1 / self._bias + information))
         if noise_of_weights is None:
             return error + self._weights
-        share = self._counts[0] / self._n_features
-        around -= self._weights
-        information = share**2 / (share * around + noise_of_weights)
+        counts_per_feature = self._counts[0] / self._n_features
+        around_model = around_biases - self._weights
+        information = counts_per_feature**2 / (
+            counts_per_feature * around_model + noise_of_weights
+        )
         return error + self._average(
             self._counts[0], 1 / (1 / self._weights + information)
         )
 
-    def _shares_known(self, around: float) -> list[float]:
-        """How much of the factors of an interaction is known in every mode."""
-        # Modes after the second modulate an interaction, whose mean they leave.
-        shares = [_SHARE_AT_START] * 2 + [1.0] * (len(self._counts) - 2)
+    def _recovered_shares(self, around_model: float) -> list[float]:
+        """Share of the interaction's factors that a fit recovers, mode by mode."""
+        # Modes after the second modulate the interaction and do not change its mean.
+        shares = [SHARE_AT_START] * 2 + [1.0] * (len(self._counts) - 2)
         if not self._interaction:
             return shares
         term = self._interaction / self._problem.rank
         for _ in range(self._problem.max_iter):
-            left = around + self._interaction * (1 - math.prod(shares))
+            unrecovered = self._interaction * (1 - math.prod(shares))
+            variance = around_model + unrecovered
             for mode, counts in enumerate(self._counts[:2]):
-                information = counts * term / left * shares[1 - mode]
+                information = counts * term / variance * shares[1 - mode]
                 shares[mode] = self._average(counts, information / (1 + information))
         return shares
 
     @staticmethod
     def _average(counts: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+        """Average of the rows' values over the entries."""
         return float(counts @ values / counts.sum())

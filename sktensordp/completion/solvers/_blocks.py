@@ -1,18 +1,19 @@
 """Perturbation of statistics and of output: biases from sums, then factors by blocks.
 
-A block is the rows of one mode, fitted by ridge regression of what the biases leave of
-the values on factors of the other modes that are public or were released before; the
-core of a Tucker decomposition is a block of one row, which all entries are in. Either
-the right-hand sides of the normal equations get noise ("statistics") or their solutions
-do ("output"). Both are linear in the values, with weights that are known:
+A block is the rows of one mode. They are fitted by ridge regression: the residuals of
+the biases are regressed on factors of the other modes that are public or were released
+before. The core of a Tucker decomposition is a block of one row, which holds all
+entries. Noise is added either to the right-hand sides of the normal equations
+("statistics") or to their solutions ("output"). Both are linear in the residuals, with
+known weights:
 
     right-hand side   b_i = sum_e h_e r_e
     solution          u_i = sum_e M_i^-1 h_e r_e,   M_i = sum_e h_e h_e^T + lambda I
 
-with r_e, the residual, clipped to [-c, c]. One value moves those of its own row alone,
-by at most 2 c max_e ||q_e||_1, where q_e is h_e or M_i^-1 h_e and the maximum is over
-the entries of the row. Laplace noise of that scale makes a block pure-DP; the proof is
-in doc/completion.md.
+The residuals r_e are clipped to [-c, c]. Replacing one value changes only the sums of
+its own row, by at most 2 c max_e ||q_e||_1, where q_e is h_e or M_i^-1 h_e and the
+maximum is over the entries of the row. Laplace noise of that scale makes a block
+pure-DP; the proof is in doc/completion_proofs.md.
 """
 
 import math
@@ -35,27 +36,28 @@ from ._sums import MeanPerturbation, SumsPerturbation
 
 __all__ = ["Block", "BlockPerturbation", "posterior_of", "unit_of"]
 
-# Share of epsilon for the sums that determine the biases, or for the mean alone.
+# Share of epsilon for the sums that determine the biases, or for the mean without them.
 _SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
-# Residuals of biases are clipped to this part of half the range, those of a mean to it.
+# Residuals of biases are clipped to this share of half the range; residuals of a mean
+# are clipped to half the range.
 _RESIDUAL_CLIP = 0.5
-# The ridge is what would be right for rows of this variance, in half ranges squared.
+# Prior variance of the rows from which the ridge follows, in half ranges squared.
 _ROW_VARIANCE = 0.05
-# Where factors start at random, every block is fitted once, and again for so much more
-# epsilon, times the length of its rows in ranks; at most so often.
+# Epsilon of one round over all blocks, for rows of `rank` columns; longer rows need
+# more in proportion. There is at least one round, and at most _MOST_ROUNDS.
 _EPSILON_OF_ROUND, _MOST_ROUNDS = 16, 8
-# Numbers among the regressors that are held at once.
+# Largest number of elements of a matrix of regressors in memory.
 _LARGEST_CHUNK = 2**21
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 _STATEMENTS = {
-    "statistics": "the right-hand sides of regressions on what was known before",
-    "output": "the solutions of ridge regressions on what was known before",
+    "statistics": "the right-hand sides of regressions on public or released factors",
+    "output": "the solutions of ridge regressions on public or released factors",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class BlockPerturbation(Solver):
-    """Randomise regressions of one block after the other.
+    """Randomise the regression of each block in turn.
 
     Attributes
     ----------
@@ -68,17 +70,19 @@ class BlockPerturbation(Solver):
 
     def __post_init__(self) -> None:
         if self.problem.smooth_modes:
-            raise ValueError(f'perturbation="{self.name}" has no smooth modes.')
+            raise ValueError(
+                f'perturbation="{self.name}" does not support smooth_modes; pass None.'
+            )
 
     @property
     def uses_features(self) -> bool:
-        """Whether what is fitted are weights of the pattern's features."""
+        """Whether the solver fits weights of features instead of factors."""
         features = self.problem.features
         return features is not None and features.shape[1] > 0
 
     @cached_property
     def _form(self) -> CPForm | TuckerForm:
-        """What is fitted: a sum over features, or the form that is asked for."""
+        """The fitted form: a sum over the features, or the requested decomposition."""
         if self.uses_features:
             features: Any = self.problem.features
             return CPForm(features.shape[1])
@@ -86,23 +90,23 @@ class BlockPerturbation(Solver):
 
     @cached_property
     def _blocks(self) -> list[int]:
-        """The blocks that are fitted, one after the other."""
+        """The numbers of the blocks, in the order in which they are fitted."""
         if self.uses_features:
             return [0]
         if not self._form:
             return []
-        least = _EPSILON_OF_ROUND * self._n_columns / self._form.rank
-        rounds = min(max(self.problem.epsilon / least, 1), _MOST_ROUNDS)
-        return int(rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
+        epsilon_of_round = _EPSILON_OF_ROUND * self._n_columns / self._form.rank
+        n_rounds = min(max(self.problem.epsilon / epsilon_of_round, 1), _MOST_ROUNDS)
+        return int(n_rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
 
     @property
     def _n_columns(self) -> int:
-        """The most that a block has."""
+        """Largest number of columns of a block."""
         return max(n for _, n in self._form.blocks(self.problem.shape))
 
     @cached_property
     def sums(self) -> SumsPerturbation | MeanPerturbation:
-        """What comes before the blocks."""
+        """Solver of the first release: the biases, or the mean without them."""
         problem = self.problem
         share = 1.0
         if self._blocks:
@@ -113,14 +117,14 @@ class BlockPerturbation(Solver):
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the noise of sums of residuals with weights of length one."""
-        # Of about so large an absolute sum.
-        largest = 4 * self._clip**2 * self._n_columns
-        return largest * self._noise.noise_variance
+        """Variance of the noise in a sum of residuals with weights of L2 norm 1."""
+        # Weights of L2 norm 1 have an L1 norm of up to the root of their number.
+        squared_unit = 4 * self._clip**2 * self._n_columns
+        return squared_unit * self._noise.noise_variance
 
     @property
     def _clip(self) -> float:
-        """Largest residual."""
+        """Largest absolute residual."""
         return self.problem.scale * (_RESIDUAL_CLIP if self.problem.biases else 1.0)
 
     @cached_property
@@ -133,15 +137,15 @@ class BlockPerturbation(Solver):
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """Of the sums and of all blocks together."""
+        """Guarantee of the sums and of all blocks together."""
         from dp_accounting import dp_event
 
-        problem, first = self.problem, self.sums.guarantee
+        problem = self.problem
         if not self._blocks or math.isinf(problem.epsilon):
-            return first
+            return self.sums.guarantee
         return entry_guarantee(
             dp_event.ComposedDpEvent([self.sums.event, self._noise.event]),
-            f"{self.sums.statement}, and {_STATEMENTS[self.name]} too; {ALL_ELSE}",
+            f"{self.sums.statement}, and so were {_STATEMENTS[self.name]}; {ALL_ELSE}",
             _SOURCE,
             void_for=None if problem.declared else float(problem.epsilon),
         )
@@ -149,83 +153,86 @@ class BlockPerturbation(Solver):
     def release(
         self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
-        """The outcome of the sums, and factors from noisy blocks."""
+        """Return the outcome of the sums, and the factors from noisy blocks."""
         problem: Any = self.problem
-        part = None if streams is None else streams.step
-        first = self.sums
-        outcome = first.complete(
-            first.release(values, part and part(0), on_sweep), on_sweep
-        )
+        streams_of = None if streams is None else streams.step
+        released = self.sums.release(values, streams_of and streams_of(0), on_sweep)
+        outcome = self.sums.complete(released, on_sweep)
         clip = self._clip
-        left = Residuals(problem.values, outcome.offset, outcome.model, clip)
+        residuals_of = Residuals(problem.values, outcome.offset, outcome.model, clip)
         variance = outcome.model.noise_variance / clip**2
         factors = self._start()
         if problem.is_distributed:
             if self._blocks:
                 block = problem.block(self._form, factors)
-                sums = block.release(left, self._noise, part and part(1))
+                sums = block.release(
+                    residuals_of, self._noise, streams_of and streams_of(1)
+                )
                 factors[0] = clip * block.posterior(sums, self._noise, variance)
             return outcome, factors, values.dtype
-        residuals = left(problem.coordinates, values)
+        residuals = residuals_of(problem.coordinates, values)
         ridge = outcome.model.noise_variance / problem.scale**2 / _ROW_VARIANCE
         rows = self._form.rows(problem.coordinates)
         for step, number in enumerate(self._blocks, start=1):
             block = Block(self._form, number, factors, rows)
             if self.name == "output":
                 block.solve(ridge)
-            sums = block.release(residuals, self._noise, part and part(step))
+            sums = block.release(
+                residuals, self._noise, streams_of and streams_of(step)
+            )
             factors[number] = block.posterior(sums, self._noise, variance)
             if step < len(self._blocks):
-                # A direction for the blocks that follow, whatever its length.
+                # The following blocks need the direction only, not the length.
                 self._form.normalize(number, factors)
         if self._blocks:
             factors[self._blocks[-1]] *= clip
         return outcome, factors, values.dtype
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """The factors as a model."""
+        """Make a model of the factors."""
         outcome, factors, dtype = released
         problem, biases = self.problem, None
         make: Callable[..., Any]
-        parts: dict[str, Any]
+        decomposition: dict[str, Any]
         if problem.biases:
             model = outcome.model
             biases = [model.means[r, mode] for mode, r in enumerate(model.rows)]
-        make, parts = problem.form.point_model, {}
+        make, decomposition = problem.form.point_model, {}
         if self._blocks and self.uses_features:
-            make, parts = point_model, {"features": problem.features}
-            parts["weights"] = factors[0]
+            make = point_model
+            decomposition = {"features": problem.features, "weights": factors[0]}
         elif self._blocks:
-            parts = {"blocks": factors}
+            decomposition = {"blocks": factors}
         model = make(
-            problem.shape, outcome.model.noise_variance, dtype, biases=biases, **parts
-        )
+            problem.shape, outcome.model.noise_variance, dtype, biases=biases,
+            **decomposition,
+        )  # fmt: skip
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
 
     def _start(self) -> list[NDArray[np.float64]]:
-        """Factors that are public: features, or a fixed random start."""
+        """Public factors to start from: the features, or fixed random numbers."""
         blocks = self._form.blocks(self.problem.shape)
         if self.uses_features:
             features: Any = self.problem.features
             factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
             factors[1] = features[:-1]
             return factors
-        start = np.random.default_rng(0)
-        return [start.standard_normal(block) for block in blocks]
+        generator = np.random.default_rng(0)
+        return [generator.standard_normal(block) for block in blocks]
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """What a model leaves of values, in [-1, 1]: two of them differ by 2 at most.
+    """Residuals of a model, clipped and scaled to [-1, 1].
 
     Attributes
     ----------
     values : EntryRandomizer
-        The values' domain.
+        Randomizer for the domain of the values.
     offset : float
     model : StructuredCP
     clip : float
-        The unit, and the largest that is not clipped.
+        Largest absolute residual before scaling; it becomes 1.
     """
 
     values: EntryRandomizer
@@ -236,14 +243,25 @@ class Residuals:
     def __call__(
         self, coordinates: NDArray[np.integer], values: NDArray[np.floating]
     ) -> NDArray[np.float64]:
-        left = self.values.clip(values.astype(float))
-        left -= self.offset
-        left -= self.model.predict(coordinates)
-        return np.clip(left / self.clip, -1.0, 1.0)
+        residuals = self.values.clip(values.astype(float))
+        residuals -= self.offset
+        residuals -= self.model.predict(coordinates)
+        return np.clip(residuals / self.clip, -1.0, 1.0)
 
 
 class Block:
-    """Linear sums of residuals in the rows of one block."""
+    """Weighted sums of residuals over the rows of one block.
+
+    Parameters
+    ----------
+    form : CPForm or TuckerForm
+    number : int
+        Number of the block in the form.
+    factors : sequence of ndarray
+        All blocks of the form.
+    rows : sequence of ndarray of shape (n_entries,), int
+        For every block, the row of each entry.
+    """
 
     unit: NDArray[np.float64]
 
@@ -257,89 +275,93 @@ class Block:
         self._form, self._number = form, number
         self._factors, self._all_rows = factors, rows
         self.rows, self.shape = rows[number], factors[number].shape
-        self._solved: NDArray[np.floating] | None = None
+        self._inverses: NDArray[np.floating] | None = None
 
-    def regressors(self, part: slice) -> NDArray[np.floating]:
-        """Regressors h of the entries of a slice."""
-        rows = [own[part] for own in self._all_rows]
+    def regressors(self, chunk: slice) -> NDArray[np.floating]:
+        """Regressors h of a chunk of the entries."""
+        rows = [block_rows[chunk] for block_rows in self._all_rows]
         return self._form.regressors(self._number, self._factors, rows)
 
-    def weights(self, part: slice) -> NDArray[np.floating]:
-        """Weights q of the entries of a slice."""
-        regressors = self.regressors(part)
-        if self._solved is None:
+    def weights(self, chunk: slice) -> NDArray[np.floating]:
+        """Weights q of a chunk of the entries."""
+        regressors = self.regressors(chunk)
+        if self._inverses is None:
             return regressors
-        return np.einsum("eab,eb->ea", self._solved[self.rows[part]], regressors)
+        return np.einsum("eab,eb->ea", self._inverses[self.rows[chunk]], regressors)
 
     def products(
         self, left: Contributions, right: Contributions
     ) -> NDArray[np.float64]:
-        """Sums over the entries of a row of the products of two vectors."""
+        """Sums of the outer products of two vectors over the entries of each row."""
         n_rows, n_columns = self.shape
         if n_rows == 1:
             size = max(_LARGEST_CHUNK // n_columns, 1)
-            slices = [slice(at, at + size) for at in range(0, len(self.rows), size)]
-            total: Any = sum(left(part).T @ right(part) for part in slices)
+            starts = range(0, len(self.rows), size)
+            chunks = [slice(start, start + size) for start in starts]
+            total: Any = sum(left(chunk).T @ right(chunk) for chunk in chunks)
             return total[np.newaxis]
 
-        def products(part: slice) -> NDArray[np.floating]:
-            outer = left(part)[:, :, np.newaxis] * right(part)[:, np.newaxis, :]
+        def outer_products(chunk: slice) -> NDArray[np.floating]:
+            outer = left(chunk)[:, :, np.newaxis] * right(chunk)[:, np.newaxis, :]
             return outer.reshape(-1, n_columns**2)
 
-        sums = row_sums(self.rows, (n_rows, n_columns**2), products)
+        sums = row_sums(self.rows, (n_rows, n_columns**2), outer_products)
         return sums.reshape(n_rows, n_columns, n_columns)
 
     def solve(self, ridge: float) -> None:
-        """Weigh by the inverses of the ridge regressions' matrices."""
+        """Use the weights M^-1 h of ridge regression instead of h."""
         gram = self.products(self.regressors, self.regressors)
         gram += ridge * np.eye(self.shape[1])
-        self._solved = np.linalg.inv(gram)
+        self._inverses = np.linalg.inv(gram)
 
     def release(
         self, residuals: NDArray[np.float64], noise: NoisySums, streams: Any
     ) -> NDArray[np.float64]:
-        """Noisy sums of the residuals, each in the unit of its row."""
+        """Release noisy sums of the residuals, each in the unit of its row."""
         self.unit = unit_of(self.largest())
         contributions = self.contributions(residuals)
         return noise.release([(self.rows, self.shape, contributions)], streams)[0]
 
     def largest(self) -> NDArray[np.float64]:
-        """Largest L1 norm of the weights of an entry of every row."""
+        """For every row, the largest L1 norm of the weights of an entry."""
         largest = np.zeros(self.shape[0])
-
-        def look(part: slice) -> None:
-            norms = np.abs(self.weights(part)).sum(axis=1)
-            np.maximum.at(largest, self.rows[part], norms)
-
         size = max(_LARGEST_CHUNK // self.shape[1], 1)
         for start in range(0, len(self.rows), size):
-            look(slice(start, start + size))
+            chunk = slice(start, start + size)
+            norms = np.abs(self.weights(chunk)).sum(axis=1)
+            np.maximum.at(largest, self.rows[chunk], norms)
         return largest
 
     def contributions(self, residuals: NDArray[np.float64]) -> Contributions:
-        """What the entries of a slice add to the sums, in the units of the rows."""
+        """Contributions of entries to the sums, in the units of the rows."""
 
-        def contributions(part: slice) -> NDArray[np.floating]:
-            scaled = residuals[part] / self.unit[self.rows[part]]
-            found = self.weights(part) * scaled[:, np.newaxis]
-            # Also where weights cancel, and what is left of them is of rounding.
-            excess = np.maximum(2 * np.abs(found).sum(axis=1), 1.0)
-            return found / excess[:, np.newaxis]
+        def contributions(chunk: slice) -> NDArray[np.floating]:
+            scaled = residuals[chunk] / self.unit[self.rows[chunk]]
+            weighted = self.weights(chunk) * scaled[:, np.newaxis]
+            # Keeps the bound where weights nearly cancel and rounding lengthens them.
+            excess = np.maximum(2 * np.abs(weighted).sum(axis=1), 1.0)
+            return weighted / excess[:, np.newaxis]
 
         return contributions
 
     def posterior(
         self, sums: NDArray[np.float64], noise: NoisySums, residual_variance: float
     ) -> NDArray[np.float64]:
-        """Posterior means of the rows, given noisy sums."""
+        """Posterior means of the rows, given the noisy sums."""
         squares = design = self.products(self.weights, self.weights)
-        if self._solved is not None:
+        if self._inverses is not None:
             design = self.products(self.weights, self.regressors)
         return posterior_of(sums, self.unit, design, squares, noise, residual_variance)
 
 
 def unit_of(largest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Units of the rows; residuals are in [-1, 1], contributions 1/2 long at most."""
+    """Units of the rows, in which contributions have an L1 norm of at most 1/2.
+
+    Parameters
+    ----------
+    largest : ndarray of shape (n_rows,)
+        Largest L1 norm of the weights of an entry; residuals are in [-1, 1].
+    """
     return np.where(largest > 0, 2 * largest, 1.0)
 
 
@@ -351,7 +373,7 @@ def posterior_of(
     noise: NoisySums,
     residual_variance: float,
 ) -> NDArray[np.float64]:
-    """Posterior means of the rows, given noisy sums in units of the rows."""
+    """Posterior means of the rows, given noisy sums in the units of the rows."""
     return row_posterior(
         sums * unit[:, np.newaxis], design, squares, unit**2 * noise.noise_variance,
         residual_variance,

@@ -1,4 +1,4 @@
-"""Which solver serves what is asked for, and what that may reveal at most."""
+"""The choice of a solver, and the guarantee that is known before any fit."""
 
 import math
 from collections.abc import Callable
@@ -34,19 +34,19 @@ def choose_solver(
     calibration: str,
     streaming: bool,
 ) -> Solver:
-    """What randomises and fits, for a problem.
+    """The solver that randomises and fits a problem.
 
     Parameters
     ----------
     problem : Problem
     perturbation : str
-        As asked for; "auto" chooses.
+        The estimator's parameter; "auto" takes the least expected error.
     unit : int or None
-        The mode of the units to protect; None where entries are.
+        Mode of the protected units; None protects single entries.
     calibration : {"sound", "published"}
     streaming : bool
-        Whether more entries are to come, or values are randomised elsewhere: "auto"
-        is then "input".
+        Whether more entries will come, or the values were randomised elsewhere. Then
+        "auto" is "input".
 
     Returns
     -------
@@ -55,7 +55,7 @@ def choose_solver(
     Raises
     ------
     ValueError
-        If the solver cannot serve the problem.
+        If the solver does not support the problem.
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation)
@@ -86,18 +86,18 @@ def planned_guarantee(
     calibration: str,
     has_shape: bool,
 ) -> PrivacyGuarantee:
-    """What a fit may reveal at most, before any data is seen.
+    """Guarantee of any fit, stated before any data are seen.
 
     Parameters
     ----------
     values : EntryRandomizer
-        Of the declared domain.
+        Randomizer for the declared domain.
     perturbation : str
     epsilon, delta : float
     unit : int or None
     calibration : {"sound", "published"}
     has_shape : bool
-        Whether the shape is declared.
+        Whether the shape was declared.
 
     Returns
     -------
@@ -123,5 +123,7 @@ def planned_guarantee(
     event, stated = PureDpEvent(epsilon), 0.0
     if perturbation == "gradient":
         event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
-    statement = "What is computed from the values is randomised, whatever they are."
+    statement = (
+        "Everything computed from the values is randomised, whatever the values are."
+    )
     return entry_guarantee(event, statement, _PLANNED, delta=stated)

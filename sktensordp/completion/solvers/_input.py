@@ -1,4 +1,4 @@
-"""Input perturbation: every observed value is randomised before anything else."""
+"""Input perturbation: every observed value is randomised first."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +21,14 @@ from ._solver import OnSweep, Outcome, Solver
 
 __all__ = ["InputPerturbation"]
 
-# A variance around a model that is this part of another is taken to be less.
+# A model without offset is preferred if its residual variance is below this share of
+# that with offset.
 _CLEARLY_LESS = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class InputPerturbation(Solver):
-    """Randomise every value; the model is fitted to the randomised values.
+    """Randomise every value, then fit the model to the randomised values.
 
     Attributes
     ----------
@@ -45,42 +46,42 @@ class InputPerturbation(Solver):
 
     @property
     def _fits_tucker(self) -> bool:
-        # Biases alone are a CP.
+        # Biases alone are fitted as a CP.
         return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """Of all the randomised values together."""
+        """Guarantee of all randomised values together."""
         return self.problem.values.guarantee
 
     @property
     def n_sweeps(self) -> int:
-        """How often `on_sweep` is called at most."""
+        """Largest number of calls of `on_sweep`."""
         return self.problem.max_iter
 
     def release(
         self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> Any:
-        """Randomised values."""
+        """Return the randomised values."""
         return self.problem.randomized(values, streams)
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """Fit the model to randomised values, which are overwritten."""
+        """Fit the model to the randomised values, which are overwritten."""
         problem = self.problem
         offset = float(np.clip(problem.mean(released), *problem.values.bounds))
         model, n_iter = self._fit(released, offset, on_sweep)
         if not problem.biases:
-            # What has no biases may have no offset either, such as a CP of few terms.
-            plain, n_plain = self._fit(released, 0.0, None)
-            if plain.noise_variance < _CLEARLY_LESS * model.noise_variance:
-                model, n_iter, offset = plain, n_plain, 0.0
+            # A tensor without biases, such as a CP of few terms, may have no offset.
+            no_offset, n_sweeps = self._fit(released, 0.0, None)
+            if no_offset.noise_variance < _CLEARLY_LESS * model.noise_variance:
+                model, n_iter, offset = no_offset, n_sweeps, 0.0
         residual = residual_variance(problem, model, offset, released)
         return Outcome(model, offset, n_iter, residual)
 
     def _fit(
         self, released: Any, offset: float, on_sweep: OnSweep | None
     ) -> tuple[StructuredCP | StructuredTucker, int]:
-        """The model of what an offset leaves, and the number of sweeps."""
+        """Fit the values less an offset: the model, and the number of sweeps."""
         problem = self.problem
         form: Any = problem.form
         fit: Any = fit_structured_cp

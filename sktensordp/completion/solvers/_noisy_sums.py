@@ -1,18 +1,18 @@
-"""Sums over entries, released several times with noise.
+"""Noisy sums over entries, for several releases under one budget.
 
 In a release, every observed entry contributes a vector to the sums of the rows that
-it is in. The vector is a function of the entry's own value and of what was released
-before, and its distance from that of any other value is at most 1. So two data sets
-that differ in one value have sums at distance 1 at most.
+it is in. The vector is a function of the entry's value and of earlier releases. For any
+two values, the vectors are at a distance of at most 1. So the sums of two data sets
+that differ in one value are at a distance of at most 1.
 
-- Gaussian noise of standard deviation sigma, for distances in L2: a release is
-  1/sigma-GDP, and K of them, chosen one after the other, are sqrt(K)/sigma-GDP (Dong,
-  Roth and Su 2022, Corollary 3.3).
+- Gaussian noise of standard deviation sigma, for distances in L2: one release is
+  1/sigma-GDP, and K adaptive releases are sqrt(K)/sigma-GDP (Dong, Roth and Su 2022,
+  Corollary 3.3).
 - Laplace noise, for distances in L1: the pure epsilons of the releases add up (Dwork,
   McSherry, Nissim and Smith 2006, Theorem 1).
 
-Contributions are rounded to whole steps of the noise's lattice before they are summed,
-so that sums are exact and the distance of neighbours is that of two contributions.
+Contributions are rounded to whole steps of the noise lattice before they are summed.
+So sums are exact, and neighbouring sums are as far apart as the two contributions.
 """
 
 import math
@@ -32,44 +32,45 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 __all__ = [
+    "BlockSums",
     "Contributions",
     "NoisySums",
-    "SumsPart",
     "plan_gaussian_sums",
     "plan_laplace_sums",
     "planned_event",
     "row_sums",
 ]
 
+# Maps a chunk of the entries to their contributions, of shape (n, n_columns).
 Contributions = Callable[[slice], NDArray[np.floating]]
-SumsPart = tuple[NDArray[np.integer], tuple[int, ...], Contributions]
+# The row of each entry, the shape of the sums, and the contributions.
+BlockSums = tuple[NDArray[np.integer], tuple[int, ...], Contributions]
 
-# A contribution is computed from a value with this relative error at most, and rounding
-# mu up covers the few operations of the accounting.
+# Covers the rounding error of contributions, and that of the accounting.
 _ROUNDED_UP = 1 + 1e-9
-# Numbers among the contributions that are held at once.
+# Largest number of elements of an array of contributions in memory.
 _CHUNK = 2**22
 _BLOCK = 2**16
-# Sums of whole steps are exact below.
+# Sums of whole steps are exact below this number of steps.
 _LARGEST_INTEGER = 2**52
-# Coarser steps would be seen beside contributions.
+# Coarser steps would be visible beside the contributions.
 _LARGEST_STEP = 2.0**-10
-# Of all releases, where it is not known how many there will be.
+# Bound on the number of sums of all releases, before it is known.
 _MOST_SUMS = 10**9
 
 
 @dataclass(frozen=True)
 class NoisySums:
-    """Noise of the sums, and what all their releases reveal together.
+    """The noise of the sums, and the privacy event of all their releases together.
 
     Attributes
     ----------
     lattice : GaussianLattice, LaplaceLattice or None
         None for no noise.
     noise_variance : float
-        Where contributions differ by up to 1.
+        Variance of the noise in a sum, if contributions differ by at most 1.
     event : dp_accounting.DpEvent or None
-        What all releases together are, for accounting.
+        All releases together; None for no noise.
     """
 
     lattice: Any = None
@@ -77,39 +78,39 @@ class NoisySums:
     event: "DpEvent | None" = None
 
     def release(
-        self, parts: Iterable[SumsPart], streams: Any
+        self, blocks: Iterable[BlockSums], streams: Any
     ) -> list[NDArray[np.float64]]:
-        """Noisy sums of contributions, for one release.
+        """Sum contributions and add noise: one release.
 
         Parameters
         ----------
-        parts : list of (rows, shape, contributions)
-            For every mode that takes part, the row of each entry, the numbers of rows
-            and of columns, and a function that maps a slice of the entries to their
+        blocks : list of (rows, shape, contributions)
+            For every block of sums: the row of each entry, the numbers of rows and of
+            columns, and a function that maps a slice of the entries to their
             contributions, an array of shape (n, n_columns).
         streams : NoiseStreams
-            Of this release alone.
+            Streams for this release alone.
 
         Returns
         -------
         sums : list of ndarray of shape (n_rows, n_columns)
         """
         step = None if self.lattice is None else self.lattice.step
-        return self.randomize([row_sums(*part, step) for part in parts], streams)
+        return self.randomize([row_sums(*block, step) for block in blocks], streams)
 
     def randomize(
         self, sums: list[NDArray[np.float64]], streams: Any
     ) -> list[NDArray[np.float64]]:
-        """Sums of whole steps with noise; see `release`."""
+        """Add noise to sums that are whole steps of the lattice; see `release`."""
         if self.lattice is None:
             return sums
         flat = np.concatenate([s.ravel() for s in sums])
         for block, start in enumerate(range(0, len(flat), _BLOCK)):
-            part = flat[start : start + _BLOCK]
-            self.lattice.randomize(part, streams.stream(block), out=part)
+            chunk = flat[start : start + _BLOCK]
+            self.lattice.randomize(chunk, streams.stream(block), out=chunk)
         ends = np.cumsum([s.size for s in sums])[:-1]
-        found = np.split(flat, ends)
-        return [f.reshape(s.shape) for f, s in zip(found, sums, strict=True)]
+        noisy = np.split(flat, ends)
+        return [n.reshape(s.shape) for n, s in zip(noisy, sums, strict=True)]
 
 
 def row_sums(
@@ -118,18 +119,18 @@ def row_sums(
     contributions: Contributions,
     step: float | None = None,
 ) -> NDArray[np.float64]:
-    """Sums by row; with a step, those of contributions rounded to it, exactly."""
+    """Sums of contributions by row; exact sums of rounded ones if a step is given."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
-        part = slice(start, start + size)
-        own = contributions(part)
+        chunk = slice(start, start + size)
+        contributed = contributions(chunk)
         if step is not None:
-            own = np.rint(own / step)
-        n = len(own)
+            contributed = np.rint(contributed / step)
+        n = len(contributed)
         incidence = sparse.csc_array(
-            (np.ones(n), rows[part], np.arange(n + 1)), shape=(shape[0], n)
+            (np.ones(n), rows[chunk], np.arange(n + 1)), shape=(shape[0], n)
         )
-        total += incidence @ own
+        total += incidence @ contributed
     return total if step is None else total * step
 
 
@@ -143,19 +144,19 @@ def plan_gaussian_sums(
     n_changed: int,
     n_entries: int,
 ) -> NoisySums:
-    """Noise for releases that keep (epsilon, delta) together.
+    """Gaussian noise for releases that together satisfy (epsilon, delta).
 
     Parameters
     ----------
     epsilon, delta : float
         Infinity for no noise.
     within : float
-        Epsilon of all that these releases are composed with, themselves included.
+        Epsilon of the whole composition that these releases belong to.
     n_releases : int
     n_cells : int
-        Sums of all releases together.
+        Number of sums in all releases together.
     n_changed : int
-        Sums of one release that one entry is in.
+        Number of sums in one release that one entry contributes to.
     n_entries : int
 
     Returns
@@ -165,8 +166,8 @@ def plan_gaussian_sums(
     Raises
     ------
     ValueError
-        If delta is too small for epsilon and so many sums, or the sums would not be
-        exact.
+        If delta is too small for epsilon and the number of sums, or the sums would not
+        be exact.
     """
     if math.isinf(epsilon):
         return NoisySums()
@@ -174,8 +175,8 @@ def plan_gaussian_sums(
         raise ValueError("Gaussian noise needs delta > 0.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
     lattice: Any = gaussian_lattice(sigma, n_cells, within, delta)
-    if lattice.step < _least_step(n_entries):
-        fineness = math.floor(math.log2(sigma / _least_step(n_entries)))
+    if lattice.step < _smallest_step(n_entries):
+        fineness = math.floor(math.log2(sigma / _smallest_step(n_entries)))
         lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
     distance = _ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
     mu = distance / lattice.sigma * math.sqrt(n_releases)
@@ -187,7 +188,7 @@ def plan_gaussian_sums(
 def plan_laplace_sums(
     epsilon: float, *, n_releases: int, n_changed: int, n_entries: int
 ) -> NoisySums:
-    """Noise for releases that keep a pure epsilon together.
+    """Laplace noise for releases that together satisfy a pure epsilon.
 
     Parameters
     ----------
@@ -195,7 +196,7 @@ def plan_laplace_sums(
         Infinity for no noise.
     n_releases : int
     n_changed : int
-        Sums of one release that one entry is in.
+        Number of sums in one release that one entry contributes to.
     n_entries : int
 
     Returns
@@ -213,31 +214,33 @@ def plan_laplace_sums(
 
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums()
-    least = _least_step(n_entries)
+    smallest = _smallest_step(n_entries)
     options: dict[str, Any] = {"n_cells": n_changed, "l1": _ROUNDED_UP}
     share = epsilon / n_releases
     lattice = laplace_lattice(-math.inf, math.inf, share, **options)
-    if lattice.step < least:
-        lattice = laplace_lattice(-math.inf, math.inf, share, step=least, **options)
+    if lattice.step < smallest:
+        lattice = laplace_lattice(-math.inf, math.inf, share, step=smallest, **options)
     event = dp_event.SelfComposedDpEvent(
         LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases
     )
     return NoisySums(lattice, lattice.noise_variance, event)
 
 
-def _least_step(n_entries: int) -> float:
-    """Smallest power of two that contributions may be rounded to."""
+def _smallest_step(n_entries: int) -> float:
+    """Smallest power of two that contributions can be rounded to."""
     step = 2.0 ** math.ceil(math.log2(2 * n_entries / _LARGEST_INTEGER))
     if step > _LARGEST_STEP:
-        raise ValueError("There are too many values to be summed exactly.")
+        raise ValueError(
+            "There are too many values to be summed exactly; fit fewer of them."
+        )
     return step
 
 
 def planned_event(epsilon: float, delta: float, *, within: float) -> "DpEvent":
-    """What releases reveal that keep (epsilon, delta), before their sums are known.
+    """Event of releases that satisfy (epsilon, delta), before their sums are known.
 
-    It dominates those of `plan_gaussian_sums` up to a billion sums, whose ideal noise
-    leaves room for the sampler and whose sampler is nearer to it.
+    It dominates the events of `plan_gaussian_sums` for up to a billion sums: their
+    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise.
     """
     lattice = gaussian_lattice(1.0, _MOST_SUMS, within, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

@@ -1,10 +1,10 @@
 """The three algorithms of Wei, Li, Mao and Wang (2022), to the letter.
 
-A CP or a Tucker decomposition without biases or offset is fitted to the values as they
-are by stochastic gradient descent (Eq. 6 and 7). Algorithm 1 gives the values Laplace
-noise before, Algorithm 2 the gradients of the last factor, Algorithm 3 the last factor
-at the end. The claims of the latter two do not hold: the other factors, and the core,
-are updated from the raw values and released.
+Stochastic gradient descent (Eq. 6 and 7) fits a CP or Tucker decomposition without
+biases or offset. Algorithm 1 adds Laplace noise to the values first, Algorithm 2 adds
+noise to the gradients of the last factor, and Algorithm 3 to the last factor at the
+end. The claims of the latter two do not hold: the other factors, and the core, are
+updated from the raw values and released.
 """
 
 import math
@@ -29,7 +29,7 @@ from ._solver import OnSweep, Outcome, Solver
 __all__ = ["PUBLISHED", "PublishedPerturbation", "published_guarantee"]
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm {number} and Theorem {number}"
-# The algorithms, by their numbers.
+# Number of the algorithm for each perturbation.
 PUBLISHED = {"input": 1, "gradient": 2, "output": 3}
 _INPUT = (
     "Each observed value was given discrete Laplace noise on a public lattice; all "
@@ -37,22 +37,22 @@ _INPUT = (
 )
 _CLAIMS = {
     "gradient": (
-        "Only the gradients of the last factor got noise, while all other factors, and "
-        "the core of a Tucker decomposition, were updated from the values as they are, "
-        "and are released; the claim does not count the passes over the data either."
+        "Only the gradients of the last factor were given noise. All other factors, "
+        "and the core of a Tucker decomposition, were updated from the raw values and "
+        "are released. Nor does the claim count the passes over the data."
     ),
     "output": (
-        "Only the last factor got noise, after the descent, while all other factors, "
-        "and the core of a Tucker decomposition, leave as they were fitted to the "
-        "values; the sensitivity that the claim rests on is a theorem about convex "
-        "costs, which this is not."
+        "Only the last factor was given noise, after the descent. All other factors, "
+        "and the core of a Tucker decomposition, are released as they were fitted to "
+        "the raw values. The claimed sensitivity comes from a theorem about convex "
+        "costs; this cost is not convex."
     ),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedPerturbation(Solver):
-    """Fit a decomposition by one of the published algorithms.
+    """Fit a decomposition with one of the published algorithms.
 
     Attributes
     ----------
@@ -67,23 +67,23 @@ class PublishedPerturbation(Solver):
     def __post_init__(self) -> None:
         if self.name not in PUBLISHED:
             raise ValueError(
-                f'calibration="published" needs a perturbation in '
-                f"{sorted(PUBLISHED)}, not {self.name!r}."
+                f'calibration="published" supports perturbation in '
+                f"{sorted(PUBLISHED)}, got {self.name!r}."
             )
         if self.problem.rank == 0 or self.problem.smooth_modes:
             raise ValueError(
-                'calibration="published" fits decompositions of rank 1 or more, '
-                "without smooth modes."
+                'calibration="published" needs a rank of at least 1, and '
+                "smooth_modes=None."
             )
 
     @property
     def unsound(self) -> bool:
-        """Whether what is claimed of it does not hold."""
+        """Whether the published privacy claim of this perturbation is false."""
         return self.name != "input"
 
     @property
     def n_sweeps(self) -> int:
-        """How often `on_sweep` is called at most."""
+        """Largest number of calls of `on_sweep`."""
         return self.problem.max_iter
 
     @cached_property
@@ -92,7 +92,7 @@ class PublishedPerturbation(Solver):
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """What really holds, and what is claimed where that is more."""
+        """The guarantee that holds, and the published claim if it is stronger."""
         problem = self.problem
         if math.isinf(problem.epsilon):
             return problem.values.guarantee
@@ -104,12 +104,12 @@ class PublishedPerturbation(Solver):
     def release(
         self, values: NDArray[np.floating], streams: NoiseStreams, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
-        """The blocks, from the values: all that these algorithms do with them."""
+        """Run the algorithm, and return the blocks."""
         problem = self.problem
         private, last = math.isfinite(problem.epsilon), len(problem.shape) - 1
-        start = _generator(streams, 0)
+        generator = _generator(streams, 0)
         factors: list[NDArray[np.float64]] = [
-            start.random(block) for block in problem.form.blocks(problem.shape)
+            generator.random(block) for block in problem.form.blocks(problem.shape)
         ]
         rank = factors[last].shape[1]
         dtype, values = values.dtype, problem.values.clip(values.astype(float))
@@ -140,13 +140,13 @@ class PublishedPerturbation(Solver):
         if n_iter < problem.max_iter and not stopped:
             warnings.warn(
                 f"The descent diverged in pass {n_iter + 1}; the factors are those "
-                "before it. Take a smaller learning_rate.",
+                "before that pass. Take a smaller learning_rate.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
         if self.name == "output" and private:
-            # 2 tau L eta, with the clipping constant of Algorithm 2 for L, which the
-            # paper does not give.
+            # 2 tau L eta. The paper does not give L; this is the clipping constant of
+            # Algorithm 2.
             sensitivity = 2 * problem.max_iter * problem.gradient_clip
             scale = sensitivity * problem.learning_rate / problem.epsilon
             factors[last] = factors[last] + _spherical(
@@ -155,7 +155,7 @@ class PublishedPerturbation(Solver):
         return factors, max(n_iter, 1), dtype
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """The blocks as a model."""
+        """Make a model of the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem
         model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
@@ -169,7 +169,7 @@ def published_guarantee(
     *,
     declared: bool = True,
 ) -> PrivacyGuarantee:
-    """What holds for one of the algorithms, and what is claimed where that is more."""
+    """Guarantee that holds for an algorithm, with the published claim if stronger."""
     from dp_accounting import dp_event
 
     from ...privacy.accounting._events import LatticeLaplaceDpEvent, PureDpEvent
@@ -194,7 +194,7 @@ def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
 def _spherical(
     generator: np.random.Generator, shape: tuple[int, ...], scale: float
 ) -> NDArray[np.float64]:
-    """Rows with a density proportional to exp(-||row|| / scale)."""
+    """Random rows with a density proportional to exp(-||row|| / scale)."""
     rows = generator.standard_normal(shape)
     lengths = generator.gamma(shape[1], scale, shape[0])
     rows *= (lengths / np.linalg.norm(rows, axis=1))[:, np.newaxis]

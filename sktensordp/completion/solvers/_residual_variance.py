@@ -1,7 +1,7 @@
-"""How far the observed values lie from the model: what `predict` adds to its posterior.
+"""Variance of the raw values around the model, estimated from randomised values.
 
-The randomised values are compared with what the model predicts for each of them without
-its own help. All is computed from randomised values, hence post-processing.
+`predict` adds it to the posterior variance. Each randomised value is compared with its
+leave-one-out prediction. Only randomised values are read, so this is post-processing.
 """
 
 import math
@@ -23,14 +23,14 @@ from .._problem import Problem
 
 __all__ = ["MOST_COMPARED", "residual_variance"]
 
-# As many values are compared at most: the standard error of what is found is then about
-# a 500th of the noise's variance.
+# Largest number of values that are compared; the standard error of the estimate is then
+# about a 500th of the noise variance.
 MOST_COMPARED = 2**18
-# The response of the fit is read off values that are moved by this much of their noise,
-# after so many sweeps.
+# To measure the response of the fit, values are moved by this share of the standard
+# deviation of an observation, and the fit continues for this number of sweeps.
 _MOVE, _SWEEPS = 0.5, 4
-# An entry hardly determines its own prediction alone.
 _LARGEST_LEVERAGE = 0.95
+# Limits of the estimate, in squared widths of the range.
 _SMALLEST, _LARGEST = 1e-6, 1.0
 
 
@@ -40,37 +40,36 @@ def residual_variance(
     offset: float,
     released: Any,
 ) -> float:
-    """Variance of the values, before they were randomised, around the model.
+    """Variance of the raw values around the model.
 
-    Each value is left out of its own prediction by the formula of linear models, which
-    asks for its weight there. In proportion to one another, these leverages follow from
-    the posterior; their sum is that of the response of the whole fit to values that
-    are moved at random (Ye 1998, "On measuring and correcting the effects of data
-    mining and model selection").
+    The leave-one-out formula of linear models needs the leverage of each value: its
+    weight in its own prediction. The posterior gives the leverages up to a common
+    factor. Their sum follows from the response of the whole fit to random moves of the
+    values (Ye 1998, "On measuring and correcting the effects of data mining and model
+    selection").
 
     Parameters
     ----------
     problem : Problem
     model : StructuredCP or StructuredTucker
-        Fitted to the values.
+        Fitted to the randomised values less the offset.
     offset : float
-        Taken off the values.
     released : object
-        Randomised values, as the problem has them.
+        Randomised values, in the problem's representation.
 
     Returns
     -------
     variance : float
     """
     randomizer = problem.values
-    coordinates, shown, signs = problem.compared(released, MOST_COMPARED)
-    shown = shown.astype(float)
+    coordinates, noisy, signs = problem.compared(released, MOST_COMPARED)
+    noisy = noisy.astype(float)
     mean = model.predict(coordinates).astype(float)
     variance, linear = model.variance(coordinates)
     move: Any = _MOVE * math.sqrt(model.noise_variance)
     is_tucker = isinstance(model, StructuredTucker)
-    go_on: Any = continue_structured_tucker if is_tucker else continue_structured_cp
-    moved = go_on(
+    resume: Any = continue_structured_tucker if is_tucker else continue_structured_cp
+    moved = resume(
         model, problem.entries(released, offset, move=move), max_iter=_SWEEPS,
         n_threads=problem.n_threads,
     )  # fmt: skip
@@ -78,30 +77,30 @@ def residual_variance(
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
-    distance, variance = (shown - offset - mean) / kept, variance / kept
+    distance, variance = (noisy - offset - mean) / kept, variance / kept
     width = randomizer.bounds[1] - randomizer.bounds[0]
     limits = _SMALLEST * width**2, _LARGEST * width**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
-        found = np.mean(distance**2) - np.mean(variance)
+        estimate = np.mean(distance**2) - np.mean(variance)
     elif randomizer.has_table:
-        squares = _squared_distances(randomizer.mechanism, shown, shown - distance)
-        found = squares.mean() - np.mean(variance)
+        squares = _squared_distances(randomizer.mechanism, noisy, noisy - distance)
+        estimate = squares.mean() - np.mean(variance)
     else:
         scale = math.sqrt(randomizer.noise_variance / 2)
-        found = _most_likely(scale, distance, variance, limits)
-    return float(np.clip(found, *limits))
+        estimate = _most_likely(scale, distance, variance, limits)
+    return float(np.clip(estimate, *limits))
 
 
 def _squared_distances(
     table: LevelTable, released: NDArray[np.floating], mean: NDArray[np.floating]
 ) -> NDArray[np.floating]:
-    """Unbiased squared distances of the values in a table from given means.
+    """Unbiased estimates of the squared distances of raw values from given means.
 
-    A function w of the symbol with Q w = t is an unbiased estimate of t(level); of
-    these the one of least variance, for levels that are equally frequent, is taken. A
-    squared distance is a combination of three such functions. Where the table does not
-    determine them, they are those of least squares.
+    The values were drawn from a table Q. A function w of the output with Q w = t is an
+    unbiased estimate of t(level); among these, this takes the one of least variance for
+    equally frequent levels. A squared distance combines three such functions. If the
+    table does not determine them, they are the least-squares solutions.
     """
     levels, outputs = np.array(table.levels), np.array(table.outputs)
     centre = levels.mean()
@@ -112,8 +111,8 @@ def _squared_distances(
     weights = scaled.T @ np.linalg.lstsq(scaled @ channel.T, powers, rcond=1e-9)[0]
     order = np.argsort(outputs)
     cuts = (outputs[order][1:] + outputs[order][:-1]) / 2
-    square, value, one = weights[order[np.searchsorted(cuts, released)]].T
-    return square - 2 * mean * value + mean**2 * one
+    square, value, constant = weights[order[np.searchsorted(cuts, released)]].T
+    return square - 2 * mean * value + mean**2 * constant
 
 
 def _most_likely(
@@ -122,7 +121,7 @@ def _most_likely(
     variance: NDArray[np.floating],
     limits: tuple[float, float],
 ) -> float:
-    """Variance of normal values around means, most likely under Laplace noise."""
+    """Maximum-likelihood variance of normal values around means, with Laplace noise."""
 
     def cost(log_residual: float) -> float:
         ratio = np.sqrt(variance + math.exp(log_residual)) / scale
@@ -132,7 +131,7 @@ def _most_likely(
         ]
         return -np.sum(np.logaddexp(*sides) + ratio**2 / 2)
 
-    found = minimize_scalar(
+    result = minimize_scalar(
         cost, bounds=np.log(limits), method="bounded", options={"xatol": 0.02}
     )
-    return math.exp(found.x)
+    return math.exp(result.x)

@@ -1,4 +1,4 @@
-"""What every private solver has, and what it answers."""
+"""The interface of all private solvers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ __all__ = ["ALL_ELSE", "OnSweep", "Outcome", "Solver"]
 
 OnSweep = Callable[[int], bool]
 
-# How the statement of a guarantee ends.
+# Last clause of the statement of a guarantee.
 ALL_ELSE = "all else is computed from them and the coordinates."
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A fitted model, computed from what was released.
+    """A model fitted to released values.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class Outcome:
     offset : float
     n_iter : int
     residual_variance : float, default=None
-        Of the values around the model, where it was found.
+        Variance of the values around the model, if the solver estimates it.
     perturbation : str, default=None
-        What was done, where the solver has chosen it.
+        The perturbation that was applied, if the solver chose it during the release.
     """
 
     model: Any
@@ -38,22 +38,22 @@ class Outcome:
 
 
 class Solver:
-    """A way to a model, and what it reveals.
+    """One way to fit a model privately, with its guarantee.
 
-    It has a `guarantee`. `release(values, streams, on_sweep)` does all that touches the
-    values, and `complete(released, on_sweep)` computes an `Outcome` from that alone.
+    Only `release(values, streams, on_sweep)` reads the values.
+    `complete(released, on_sweep)` computes an `Outcome` from its result alone.
 
     Attributes
     ----------
     name : str
         The perturbation.
     n_sweeps : int
-        How often it calls `on_sweep` at most, with the number of the sweep; true ends
-        the fit.
+        Largest number of calls of `on_sweep`. It takes the number of the sweep and
+        ends the fit by returning True.
     starts_at_random : bool
-        Whether it draws even where there is no noise.
+        Whether the solver draws random numbers even without noise.
     unsound : bool
-        Whether what is claimed of it does not hold.
+        Whether the published privacy claim of this perturbation is false.
     """
 
     name: str = ""
@@ -61,27 +61,27 @@ class Solver:
 
     @property
     def n_sweeps(self) -> int:
-        """How often `on_sweep` is called at most."""
+        """Largest number of calls of `on_sweep`."""
         return 0
 
     @property
     def unsound(self) -> bool:
-        """Whether what is claimed of it does not hold."""
+        """Whether the published privacy claim of this perturbation is false."""
         return False
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What it reveals."""
+        """Guarantee of all releases together."""
         raise NotImplementedError
 
     def guarantee_of(self, name: str) -> PrivacyGuarantee:
-        """The same, where it chose `name` as the perturbation in the end."""
+        """Guarantee of all releases together, after the solver chose `name`."""
         raise NotImplementedError
 
     def release(self, values: Any, streams: Any, on_sweep: OnSweep) -> Any:
-        """All that touches the values."""
+        """Read the values, and return what is released."""
         raise NotImplementedError
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """The model, from what was released."""
+        """Compute the model from what was released."""
         raise NotImplementedError

@@ -1,9 +1,9 @@
 """Perturbation of sums: the sum of the values in every row of every mode is randomised.
 
 Guarantee. Two data sets that differ in the value of one observed entry, at the same
-coordinates, differ in one sum of each mode, by at most the range of the values. Each
-mode has an equal share of epsilon, and its sums get discrete Laplace noise for that
-share; the modes compose. How many entries a row has is public.
+coordinates, differ in one sum of each mode, by at most the width of the range. Each
+mode has an equal share of epsilon, and its sums are given discrete Laplace noise for
+that share; the modes compose. The numbers of entries in the rows are public.
 """
 
 import math
@@ -39,19 +39,19 @@ _BIASES_ALONE = (
     "same order for everyone."
 )
 _BLOCK = 2**16
-# Of values around their mean, in half ranges squared, as long as nothing is known.
+# Assumed variance of values around their mean, in half ranges squared.
 _VARIANCE_OF_VALUES = 0.2
 
 
 @dataclass(frozen=True)
-class _Weights:
-    """What of every value is summed: itself in the domain, in whole steps of a lattice.
+class _Summands:
+    """Maps values to summands: clipped values, as whole steps of a lattice.
 
     Attributes
     ----------
     values : EntryRandomizer
     lattice : LaplaceLattice or None
-        None for the value itself, whose sums are not exact.
+        None leaves clipped values as they are; their sums are not exact.
     """
 
     values: EntryRandomizer
@@ -67,22 +67,22 @@ class _Weights:
 
 @dataclass(frozen=True)
 class SumsRandomizer:
-    """How values are clipped, summed and randomised, and what that reveals.
+    """Clips, sums and randomises values, and states the guarantee.
 
     Attributes
     ----------
     values : EntryRandomizer
-        How values are moved into the declared domain.
+        Clips values to the declared domain.
     guarantee : PrivacyGuarantee
-        Of all the randomised sums together.
+        Guarantee of all randomised sums together.
     where : ndarray of shape (n, n_modes), int, or object
-        Coordinates of the values; or what has a length and `row_sums`, where these
-        are elsewhere.
+        Coordinates of the values. For values in other processes, an object with a
+        length and a method `row_sums`.
     shape : tuple of int
     lattice : LaplaceLattice or None
-        Of the values and of the noise of a sum; None for no noise.
+        Lattice of the values and of the noise in a sum; None for no noise.
     event : dp_accounting.DpEvent or None
-        What all sums together are, if the range is public.
+        Event of all sums together, if the range is public; None for no noise.
     """
 
     values: EntryRandomizer
@@ -94,15 +94,15 @@ class SumsRandomizer:
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the noise of a sum."""
+        """Variance of the noise in a sum."""
         return 0.0 if self.lattice is None else self.lattice.noise_variance
 
     def clip(self, values: Any) -> NDArray[np.float64]:
-        """Sums of the clipped values, one mode after the other, without noise."""
-        return self._sums(values, _Weights(self.values))
+        """Return the sums of clipped values without noise, one mode after the other."""
+        return self._sums(values, _Summands(self.values))
 
     def randomize(self, values: Any, streams: Any) -> NDArray[np.float64]:
-        """Noisy sums, block by block, each from its own stream.
+        """Return noisy sums; each block of them has its own stream.
 
         Parameters
         ----------
@@ -114,27 +114,27 @@ class SumsRandomizer:
         sums : ndarray of shape (sum of shape,), float64
         """
         lattice = self.lattice
-        weigh = _Weights(self.values, lattice)
-        sums = self._sums(values, weigh).astype(np.int64)
+        sums = self._sums(values, _Summands(self.values, lattice)).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
-            part = sums[start : start + _BLOCK]
-            part += discrete_laplace(
-                streams.stream(block), lattice.numerator, lattice.denominator, len(part)
-            )
+            chunk = sums[start : start + _BLOCK]
+            chunk += discrete_laplace(
+                streams.stream(block), lattice.numerator, lattice.denominator,
+                len(chunk),
+            )  # fmt: skip
         return sums * lattice.step + lattice.low * self.counts
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many values each sum has; public."""
+        """Number of values in each sum; public."""
         return self._sums(None, None)
 
-    def _sums(self, values: Any, weigh: _Weights | None) -> NDArray[Any]:
-        """Sums of a function of the values; numbers of values without one."""
+    def _sums(self, values: Any, summands_of: _Summands | None) -> NDArray[Any]:
+        """Sums of a function of the values; None counts the values."""
         if not isinstance(self.where, np.ndarray):
-            return self.where.row_sums(weigh)
-        weights = None if weigh is None else weigh(values)
+            return self.where.row_sums(summands_of)
+        summands = None if summands_of is None else summands_of(values)
         sums = [
-            np.bincount(column, weights=weights, minlength=size)
+            np.bincount(column, weights=summands, minlength=size)
             for column, size in zip(self.where.T, self.shape, strict=True)
         ]
         return np.concatenate(sums)
@@ -150,22 +150,22 @@ def plan_sums_randomizer(
     statement: str = _OF_ROWS,
     consequence: str = "",
 ) -> SumsRandomizer:
-    """Randomiser of the sums for one fit.
+    """Randomizer of the sums for one fit.
 
     Parameters
     ----------
     values : EntryRandomizer
-        Of the same values and the same epsilon.
+        Randomizer of single values with the same domain and epsilon.
     epsilon : float
-        Budget of one entry; infinity for none.
+        Budget of one entry; infinity for no noise.
     where : ndarray of shape (n, n_modes), int
     shape : tuple of int
     declared : bool
-        Whether the range was declared; if not, nothing finite holds.
+        Whether the range was declared; if not, no finite epsilon holds.
     statement : str
-        What was done; the sums of rows, by default.
+        First clause of the guarantee's statement: what was randomised.
     consequence : str
-        What that means for the model.
+        Last sentence of the statement: what follows for the model.
 
     Returns
     -------
@@ -187,7 +187,9 @@ def plan_sums_randomizer(
         epsilon / n_modes, values.bounds, values.levels, max(len(where), 1)
     )
     if len(where) * lattice.n_steps >= 2**53:
-        raise ValueError("There are too many values to be summed exactly.")
+        raise ValueError(
+            "There are too many values to be summed exactly; fit fewer of them."
+        )
     event = dp_event.SelfComposedDpEvent(
         LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
     )
@@ -199,27 +201,27 @@ def plan_sums_randomizer(
 
 
 class _SumsSolver(Solver):
-    """What releases sums alone."""
+    """Solver that releases sums and nothing else."""
 
     @cached_property
     def randomizer(self) -> SumsRandomizer:
-        """How sums are randomised."""
+        """Randomizer of the sums."""
         raise NotImplementedError
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """Of all the sums together."""
+        """Guarantee of all sums together."""
         return self.randomizer.guarantee
 
     @property
     def event(self) -> "DpEvent | None":
-        """What all the sums together are, for accounting, if the range is public."""
+        """Event of all sums together, if the range is public; None for no noise."""
         return self.randomizer.event
 
     def release(
         self, values: Any, streams: Any, on_sweep: OnSweep
     ) -> tuple[NDArray[np.float64], np.dtype]:
-        """Randomised sums, and the type of the values."""
+        """Return the randomised sums, and the type of the values."""
         if self.randomizer.lattice is None:
             return self.randomizer.clip(values), values.dtype
         return self.randomizer.randomize(values, streams), values.dtype
@@ -227,13 +229,13 @@ class _SumsSolver(Solver):
 
 @dataclass(frozen=True, eq=False)
 class SumsPerturbation(_SumsSolver):
-    """Randomise sums, and fit the biases to them.
+    """Randomise the sums of all rows, and fit biases to them.
 
     Attributes
     ----------
     problem : Problem
     share : float, default=1.0
-        Of the problem's epsilon.
+        Share of the problem's epsilon.
     """
 
     problem: Problem
@@ -242,16 +244,19 @@ class SumsPerturbation(_SumsSolver):
 
     @property
     def statement(self) -> str:
-        """What is done to the values."""
+        """First clause of the guarantee's statement: what was randomised."""
         return rounded(self.problem.values.levels) + _OF_ROWS
 
     def __post_init__(self) -> None:
         if not self.problem.biases or self.problem.smooth_modes:
-            raise ValueError("Sums determine biases, and no smooth modes.")
+            raise ValueError(
+                "Sums determine biases alone. perturbation='sums' needs biases=True "
+                "and smooth_modes=None."
+            )
 
     @cached_property
     def randomizer(self) -> SumsRandomizer:
-        """How sums are randomised."""
+        """Randomizer of the sums."""
         problem = self.problem
         return plan_sums_randomizer(
             problem.values, self.share * problem.epsilon, problem.coordinates,
@@ -260,7 +265,7 @@ class SumsPerturbation(_SumsSolver):
         )  # fmt: skip
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """Fit the biases to sums."""
+        """Fit the biases to the noisy sums."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
         middle = sum(problem.values.bounds) / 2
@@ -274,13 +279,13 @@ class SumsPerturbation(_SumsSolver):
 
 @dataclass(frozen=True, eq=False)
 class MeanPerturbation(_SumsSolver):
-    """Randomise the sum of all values: what is needed of them where there is no bias.
+    """Randomise the sum of all values: the first release of models without biases.
 
     Attributes
     ----------
     problem : Problem
     share : float
-        Of the problem's epsilon.
+        Share of the problem's epsilon.
     """
 
     problem: Problem
@@ -288,12 +293,12 @@ class MeanPerturbation(_SumsSolver):
 
     @property
     def statement(self) -> str:
-        """What is done to the values."""
+        """First clause of the guarantee's statement: what was randomised."""
         return rounded(self.problem.values.levels) + _OF_ALL
 
     @cached_property
     def randomizer(self) -> SumsRandomizer:
-        """How the sum is randomised."""
+        """Randomizer of the sum."""
         problem = self.problem
         return plan_sums_randomizer(
             problem.values, self.share * problem.epsilon,
@@ -301,12 +306,12 @@ class MeanPerturbation(_SumsSolver):
         )  # fmt: skip
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """A model of the mean alone, its offset."""
+        """Return a model whose offset is the mean, and no other term."""
         problem, (total, dtype) = self.problem, released
         middle, n = sum(problem.values.bounds) / 2, problem.n_entries
-        # The mean may be anywhere in the range; more noise says no more.
+        # Shrink the noisy mean: its prior is uniform on the range.
         prior = problem.scale**2 / 3
-        share = prior / (prior + self.randomizer.noise_variance / n**2)
-        mean = middle + share * (float(total[0]) / n - middle)
+        weight = prior / (prior + self.randomizer.noise_variance / n**2)
+        mean = middle + weight * (float(total[0]) / n - middle)
         variance = _VARIANCE_OF_VALUES * problem.scale**2
         return Outcome(point_model(problem.shape, variance, dtype), mean, 1)

@@ -1,9 +1,9 @@
-"""What error is expected where a unit is protected, from shape and number of entries.
+"""Expected error under unit-level protection, from the shape and number of entries.
 
-Who has which entries is private, so that the numbers of entries in the rows are
-imagined too: they fall with a power of the row's place, as in ratings. Values are
-imagined as in `_auto`, and how much of them one gets to know follows as in
-`UnitRun.factors_pay`.
+Coordinates are private here, so the numbers of entries in the rows are assumed: the
+k-th largest number is in proportion to a negative power of k, as in ratings. Values are
+assumed to be sums of terms as in `_auto`, and the recovered shares of the terms follow
+as in `UnitRun.factors_pay`.
 """
 
 import math
@@ -14,24 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._problem import Problem
-from ._auto import stated_parts
+from ._auto import SHARE_AT_START, assumed_variances
 from ._unit_run import BOUND, FACTOR_PASSES, LEFT, planned_shares
 from ._units import UnitPerturbation
 
 __all__ = ["expected_unit_rmse"]
 
-# The row in place k has a number of entries in proportion to k^-power: of the unit's
-# mode, and of the others.
-_OF_UNITS, _OF_OTHERS = 0.7, 0.8
-# A fit begins with so small a share of the interaction.
-_SHARE_AT_START = 0.05
+# The k-th largest number of entries is in proportion to k^-power: powers for units, and
+# for rows of the other modes.
+_UNITS_POWER, _OTHERS_POWER = 0.7, 0.8
 _LEAST_NOISE = 1e-12
 
 
 def expected_unit_rmse(
     problem: Problem, n_entries: int, perturbation: str, variance: float | None = None
 ) -> float:
-    """Expected root mean squared error of predictions for units with entries.
+    """Expected root mean squared error of predictions for units that have entries.
 
     Parameters
     ----------
@@ -41,31 +39,31 @@ def expected_unit_rmse(
     perturbation : {"auto", "sums", "statistics"}
         "auto" is the one of the others with the least expected error.
     variance : float, default=None
-        Of the values, in their units squared, if it is public. None for that of
-        ratings.
+        Variance of the values, in their units squared, if it is public. None takes the
+        variance of ratings.
 
     Returns
     -------
     error : float
         In units of the values.
     """
-    parts = stated_parts(problem, 0, variance)
+    variances = assumed_variances(problem, 0, variance)
     noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
     activity = [
-        _shares(size, _OF_OTHERS if mode else _OF_UNITS)
+        _shares(size, _OTHERS_POWER if mode else _UNITS_POWER)
         for mode, size in enumerate(problem.shape)
     ]
-    expectation = _Expectation(problem, parts, noise, n_entries, activity)
-    found = []
+    expectation = _Expectation(problem, variances, noise, n_entries, activity)
+    errors = []
     if perturbation != "statistics" or not problem.rank:
-        found.append(expectation.of_sums())
+        errors.append(expectation.of_sums())
     if perturbation != "sums" and problem.rank:
-        found.append(expectation.of_statistics())
-    return problem.scale * math.sqrt(min(found))
+        errors.append(expectation.of_statistics())
+    return problem.scale * math.sqrt(min(errors))
 
 
 def _shares(size: int, power: float) -> NDArray[np.float64]:
-    """Shares of the entries that the rows of a mode have."""
+    """Each row's share of the entries, for the rows of one mode."""
     weights = np.arange(1, size + 1.0) ** -power
     return weights / weights.sum()
 
@@ -77,71 +75,80 @@ class _Expectation:
     Attributes
     ----------
     problem : Problem
-    parts : _Parts
+    variances : _Variances
     noise : float
         Variance of the noise on vectors of length one.
     n_entries : int
     activity : list of ndarray
-        Shares of the entries that rows have, by mode.
+        Each row's share of the entries, by mode.
     """
 
     problem: Problem
-    parts: Any
+    variances: Any
     noise: float
     n_entries: int
     activity: list[NDArray[np.float64]]
 
     @property
-    def own(self) -> NDArray[np.float64]:
+    def unit_sizes(self) -> NDArray[np.float64]:
         """Numbers of entries of the units."""
         return self.n_entries * self.activity[0]
 
     def of_sums(self) -> float:
-        """Of biases from sums."""
-        around = self.parts.residual + self.parts.interaction
+        """Error of biases from noisy sums."""
+        around_biases = self.variances.residual + self.variances.interaction
         shares = planned_shares(self.problem, "sums", LEFT)
-        return around + self._biases(shares, 1, around)
+        return around_biases + self._biases(shares, 1, around_biases)
 
     def of_statistics(self) -> float:
-        """Of biases and factors from regressions."""
-        parts, rank = self.parts, self.problem.rank
+        """Error of biases and factors from noisy regressions."""
+        variances, rank = self.variances, self.problem.rank
         shares = planned_shares(self.problem, "statistics", LEFT)
-        term, columns = parts.interaction / rank, 1 + rank
-        others = units = _SHARE_AT_START
+        term, n_columns = variances.interaction / rank, 1 + rank
+        item_share = unit_share = SHARE_AT_START
         for _ in range(FACTOR_PASSES):
-            left = parts.residual + parts.interaction * (1 - others * units)
-            others = self._known(1, term, columns, shares[-1][1], left, units)
-            information = self.own * term * others / left
-            units = float(self.activity[0] @ (information / (1 + information)))
-        left = parts.residual + parts.interaction * (1 - others * units)
-        return left + self._biases(shares[1:], columns, left)
+            unrecovered = variances.interaction * (1 - item_share * unit_share)
+            around_model = variances.residual + unrecovered
+            item_share = self._recovered_share(
+                1, term, n_columns, shares[-1][1], around_model, unit_share
+            )
+            information = self.unit_sizes * term * item_share / around_model
+            unit_share = float(self.activity[0] @ (information / (1 + information)))
+        unrecovered = variances.interaction * (1 - item_share * unit_share)
+        around_model = variances.residual + unrecovered
+        return around_model + self._biases(shares[1:], n_columns, around_model)
 
     def _biases(
-        self, shares: list[dict[int, float]], columns: int, around: float
+        self, shares: list[dict[int, float]], n_columns: int, around_model: float
     ) -> float:
-        """Of the biases of all modes; those of units are not released."""
-        error = self.activity[0] @ (1 / (1 / self.parts.bias + self.own / around))
+        """Error of the biases of all modes; those of units are not released."""
+        prior = self.variances.bias
+        unit_errors = 1 / (1 / prior + self.unit_sizes / around_model)
+        error = self.activity[0] @ unit_errors
         for mode in range(1, len(self.problem.shape)):
-            share = math.fsum(part[mode] for part in shares)
-            known = self._known(mode, self.parts.bias, columns, share, around)
-            error += self.parts.bias * (1 - known)
+            share = math.fsum(pass_shares[mode] for pass_shares in shares)
+            recovered = self._recovered_share(
+                mode, prior, n_columns, share, around_model
+            )
+            error += prior * (1 - recovered)
         return float(error)
 
-    def _known(
+    def _recovered_share(
         self,
         mode: int,
         variance: float,
-        columns: int,
+        n_columns: int,
         share: float,
-        around: float,
+        around_model: float,
         moment: float = 1.0,
     ) -> float:
-        """How much of rows with a prior variance is known from one release."""
-        typical = math.exp(np.log(np.maximum(self.own, 1.0)).mean())
-        weights = 1 / np.sqrt(np.maximum(self.own, typical))
-        counts = self.activity[mode] * (self.own @ weights)
-        squares = self.activity[mode] * (self.own @ weights**2)
-        noise = self.noise * BOUND**2 * (around + 0.05) * columns / share
-        total = np.maximum(noise + around * squares, _LEAST_NOISE)
+        """Share of the prior variance of rows that one release recovers."""
+        sizes = self.unit_sizes
+        typical_size = math.exp(np.log(np.maximum(sizes, 1.0)).mean())
+        weights = 1 / np.sqrt(np.maximum(sizes, typical_size))
+        counts = self.activity[mode] * (sizes @ weights)
+        squares = self.activity[mode] * (sizes @ weights**2)
+        noise = self.noise * BOUND**2 * (around_model + 0.05) * n_columns / share
+        total = np.maximum(noise + around_model * squares, _LEAST_NOISE)
         information = variance * counts**2 * moment / total
         return float(self.activity[mode] @ (information / (1 + information)))

@@ -1,13 +1,13 @@
 """Perturbation of sums over units: everything of one unit is protected.
 
-Guarantee. Neighbouring data sets differ by all entries of one unit, at one index of a
-public mode, which one has and the other does not. In every release a unit contributes
-one vector, a function of its own entries and of what was released before, whose length
-is at most the share of the release; the squares of the shares add up to 1. So Gaussian
-noise of standard deviation sigma makes all releases together 1 / sigma-GDP (Dong, Roth
-and Su 2022, Corollary 3.3). Rows of units are computed from a unit's own entries and
-from what was released, and shown to it alone: joint differential privacy (Kearns,
-Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
+Guarantee. One of two neighbouring data sets has all entries of one unit, at one index
+of a public mode, and the other has none of them. To each release, a unit contributes
+one vector, a function of its own entries and of earlier releases. The length of the
+vector is at most the share of the release, and the squares of the shares add up to 1.
+So Gaussian noise of standard deviation sigma makes all releases together 1 / sigma-GDP
+(Dong, Roth and Su 2022, Corollary 3.3). The row of a unit is computed from the releases
+and the unit's own entries, and shown to that unit alone: joint differential privacy
+(Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
 """
 
 import math
@@ -26,7 +26,14 @@ from .._shared_model import SharedModel
 from .._values import rounded
 from ._noisy_sums import NoisySums, plan_gaussian_sums
 from ._solver import OnSweep, Outcome, Solver
-from ._unit_run import BIAS_PASSES, FACTOR_PASSES, UnitRun
+from ._unit_run import (
+    BIAS_PASSES,
+    FACTOR_PASSES,
+    UnitReleases,
+    UnitRun,
+    release_row_counts,
+    release_totals,
+)
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["UnitPerturbation", "unit_guarantee"]
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
-_WHAT = {
+_RANDOMIZED = {
     "sums": "Counts and sums of residuals of all rows of the other modes",
     "statistics": (
         "Counts, sums of residuals and right-hand sides of regressions of all rows of "
@@ -52,22 +59,22 @@ def unit_guarantee(
     levels: tuple[float, ...] | None = None,
     void_for: float | None = None,
 ) -> PrivacyGuarantee:
-    """Guarantee of what is computed from everything of a unit.
+    """Guarantee of releases that protect everything of a unit.
 
     Parameters
     ----------
     event : dp_accounting.DpEvent
     unit : int
-        The mode.
+        The mode of the units.
     name : {"sums", "statistics"}
-        The perturbation, or the most that it may do.
+        The perturbation; "statistics" if it is not chosen yet.
     delta : float
-        Where to state the epsilon.
+        Delta at which the guarantee states its epsilon.
     levels : tuple of float or None
         Scale to which values are rounded.
     void_for : float, default=None
-        The epsilon that was asked for, if the range of the values or the shape was
-        read off the data.
+        The requested epsilon, if the range of the values or the shape was read off
+        the data. Then no finite epsilon holds.
 
     Returns
     -------
@@ -75,11 +82,11 @@ def unit_guarantee(
     """
     from dp_accounting import dp_event
 
-    what, claimed = _WHAT[name], None
+    claimed = None
     statement = (
-        f"{rounded(levels)}{what} were given Gaussian noise, with each unit's "
-        "contribution bounded. A unit's own row is computed from these releases and "
-        "its own entries; show it to that unit only (joint differential privacy)."
+        f"{rounded(levels)}{_RANDOMIZED[name]} were given Gaussian noise, with each "
+        "unit's contribution bounded. A unit's own row is computed from these releases "
+        "and its own entries; show it to that unit only (joint differential privacy)."
     )
     if name == "sums":
         statement += " The sums determine biases alone; rank is not used."
@@ -99,33 +106,36 @@ def unit_guarantee(
 
 @dataclass(frozen=True, eq=False)
 class UnitPerturbation(Solver):
-    """Randomise sums over units; the unit's mode comes first in the problem.
+    """Randomise sums over units, whose mode comes first in the problem.
 
     Attributes
     ----------
     problem : Problem
     unit : int
         The mode of the units in the tensor.
-    asked : {"auto", "sums", "statistics"}
+    perturbation : {"auto", "sums", "statistics"}
+        "auto" chooses by noisy counts, as part of the release.
     """
 
     problem: Problem
     unit: int
-    asked: str
+    perturbation: str
 
     def __post_init__(self) -> None:
         if self.problem.smooth_modes:
-            raise ValueError("Where a unit is protected there are no smooth modes.")
+            raise ValueError(
+                "unit as a mode does not support smooth_modes; pass smooth_modes=None."
+            )
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """What is asked for, or at most done."""
-        can = self.problem.form and self.asked != "sums"
-        return "statistics" if can else "sums"
+        """The perturbation; "statistics" before "auto" has chosen."""
+        fits_factors = self.problem.form and self.perturbation != "sums"
+        return "statistics" if fits_factors else "sums"
 
     @property
     def n_sweeps(self) -> int:
-        """How often `on_sweep` is called at most."""
+        """Largest number of calls of `on_sweep`."""
         return max(BIAS_PASSES, 1 + FACTOR_PASSES * bool(self.problem.form))
 
     @cached_property
@@ -144,11 +154,11 @@ class UnitPerturbation(Solver):
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """Of all releases together."""
+        """Guarantee of all releases together."""
         return self.guarantee_of(self.name)
 
     def guarantee_of(self, name: str) -> PrivacyGuarantee:
-        """The same, where `name` is the perturbation that was taken in the end."""
+        """Guarantee of all releases together, after the solver chose `name`."""
         problem = self.problem
         if math.isinf(problem.epsilon):
             event = problem.values.guarantee.event
@@ -160,7 +170,7 @@ class UnitPerturbation(Solver):
         )  # fmt: skip
 
     def entries(self, values: NDArray[np.floating]) -> UnitEntries:
-        """Entries sorted by unit, their values on the scale of half the range."""
+        """Entries sorted by unit, with values centred and in half ranges."""
         problem = self.problem
         middle = sum(problem.values.bounds) / 2
         values = problem.values.clip(values.astype(float)) - middle
@@ -172,19 +182,21 @@ class UnitPerturbation(Solver):
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
     ) -> tuple[SharedModel, str, int]:
-        """All but the rows of units."""
-        run = UnitRun(self.problem, self.entries(values), self.noise, streams)
-        run.totals()
-        run.counts()
+        """Return the model without the rows of units, and the perturbation."""
+        problem, entries = self.problem, self.entries(values)
+        releases = UnitReleases(self.noise, streams)
+        totals = release_totals(entries, releases)
+        counts = release_row_counts(entries, problem.shape[1:], totals, releases)
+        run = UnitRun(problem, entries, releases, totals, counts)
         name = self.name
-        may_choose = self.asked == "auto" and self.problem.biases
+        may_choose = self.perturbation == "auto" and problem.biases
         if may_choose and name == "statistics" and not run.factors_pay():
             name = "sums"
         n_iter = run.passes(name, on_sweep)
         return run.model, name, n_iter
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """What was released."""
+        """Return the released model, with its place in the tensor."""
         model, name, n_iter = released
         problem = self.problem
         offset = sum(problem.values.bounds) / 2 + problem.scale * model.offset

@@ -1,4 +1,4 @@
-"""What happened to one record, sorted by how it composes."""
+"""The releases about one record, sorted by how they compose."""
 
 import math
 from collections import Counter
@@ -13,85 +13,105 @@ from ._pld import pure_fraction, rounded_up
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["Composition", "mu_of_both"]
+__all__ = ["Composition", "composed_mu"]
 
-# Added to a delta that comes out of a PLD, once and for every composed release.
+# Added to a delta that a PLD gives: once, and again for every composed release.
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 
 
 @dataclass
 class Composition:
-    """The leaves of an event; not changed once read."""
+    """Releases about the same data; filled while an event is read, constant after it.
+
+    Attributes
+    ----------
+    pure : Counter of DpEvent
+        Releases with a finite pure epsilon.
+    mu : float
+        Mu of all Gaussian noise on whole data.
+    sampled : Counter of (float, float)
+        Gaussian noise on Poisson samples, by (sampling probability, mu).
+    curves : Counter of DpEvent
+        Releases that are known only by their curves: projections and private choices.
+    residual_epsilon, residual_delta : float
+        Distance of the samplers from their ideal distributions.
+    private : bool
+        Whether any guarantee can hold at all.
+    log_hidden : float
+        Log of the probability that no release reveals everything.
+    """
 
     pure: Counter["DpEvent"] = field(default_factory=Counter)
     mu: float = 0.0
-    # Gaussian noise on Poisson samples, by (sampling probability, mu).
     sampled: Counter[tuple[float, float]] = field(default_factory=Counter)
-    # Releases that are known by their curve alone: projections, and private choices.
     curves: Counter["DpEvent"] = field(default_factory=Counter)
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
     private: bool = True
-    # Log of the probability that no release shows everything.
     log_hidden: float = 0.0
 
     def __hash__(self) -> int:
-        kinds = (self.pure, self.sampled, self.curves)
+        counters = (self.pure, self.sampled, self.curves)
         numbers = (self.mu, self.residual_epsilon, self.residual_delta, self.private)
-        return hash((*(frozenset(kind.items()) for kind in kinds), *numbers))
+        return hash((*(frozenset(c.items()) for c in counters), *numbers))
 
     @cached_property
     def pure_epsilon(self) -> float:
+        """Sum of the pure epsilons."""
         return _total_epsilon(self.pure)
 
     @property
-    def whole_mu(self) -> float:
-        """Mu if every sample were the whole: an upper bound without a PLD."""
+    def unsampled_mu(self) -> float:
+        """Mu as if every sample were the whole data: an upper bound without a PLD."""
         squares = (n * mu * mu for (_, mu), n in self.sampled.items())
         return math.hypot(self.mu, math.sqrt(math.fsum(squares)))
 
     @property
     def closed_form(self) -> bool:
-        """Whether the pure events and the Gaussian mu say it all."""
+        """Whether all releases are pure or Gaussian noise on whole data."""
         return not self.sampled and not self.curves
 
     @property
     def only_pure(self) -> bool:
+        """Whether all releases are pure."""
         return self.closed_form and self.private and not self.mu
 
     @property
     def has_residual(self) -> bool:
+        """Whether a sampler differs from its ideal distribution."""
         return self.residual_epsilon > 0 or self.residual_delta > 0
 
     @property
-    def shown(self) -> float:
-        """Probability that some release shows everything."""
+    def reveal_probability(self) -> float:
+        """Probability that some release reveals everything."""
         return -math.expm1(self.log_hidden)
 
     @property
-    def revealed(self) -> float:
-        """The same, as much as a sampler may raise it."""
-        return min(1.0, self.shown * math.exp(min(self.residual_epsilon, 700.0)))
+    def reveal_delta(self) -> float:
+        """The delta due to that: its probability, as far as a sampler may raise it."""
+        factor = math.exp(min(self.residual_epsilon, 700.0))
+        return min(1.0, self.reveal_probability * factor)
 
     @property
-    def hidden(self) -> float:
-        """Probability that nothing is shown, by which other deltas are multiplied.
+    def hidden_probability(self) -> float:
+        """Factor for the other deltas: the probability that nothing is revealed.
 
-        Not that of a sampler: it may differ where everything is shown, too.
+        It is 1 if samplers have a residual delta, because a sampler may also differ
+        where everything is revealed.
         """
-        return 1.0 if self.residual_delta else 1.0 - self.shown
+        return 1.0 if self.residual_delta else 1.0 - self.reveal_probability
 
     @property
     def slack(self) -> float:
-        """What is added to a delta that comes out of a PLD: its FFTs are rounded."""
+        """Added to a delta that a PLD gives, because its FFTs are rounded."""
         releases = self.pure + self.sampled + self.curves
         return _PLD_SLACK + _PLD_SLACK_EACH * releases.total()
 
     def __add__(self, other: "Composition") -> "Composition":
-        """Both happened."""
+        """The releases of both."""
         return Composition(
             self.pure + other.pure,
-            mu_of_both(self.mu, other.mu),
+            composed_mu(self.mu, other.mu),
             self.sampled + other.sampled,
             self.curves + other.curves,
             self.residual_epsilon + other.residual_epsilon,
@@ -101,12 +121,12 @@ class Composition:
         )
 
     def __or__(self, other: "Composition") -> "Composition":
-        """A ledger that says no less than either."""
+        """A composition that reveals no less than either."""
         pure = self.pure | other.pure
         if self.only_pure and other.only_pure:
-            # Randomised response says as much as any pure release of its epsilon.
-            most = max(self.pure_epsilon, other.pure_epsilon)
-            pure = min(Counter({PureDpEvent(most): 1}), pure, key=_total_epsilon)
+            # No pure release reveals more than randomised response of its epsilon.
+            largest = max(self.pure_epsilon, other.pure_epsilon)
+            pure = min(Counter({PureDpEvent(largest): 1}), pure, key=_total_epsilon)
         return Composition(
             pure,
             max(self.mu, other.mu),
@@ -119,7 +139,7 @@ class Composition:
         )
 
     def covers(self, other: "Composition") -> bool:
-        """Whether everything in the other happened here, too."""
+        """Whether this contains every release of `other`."""
         return not self.private or (
             other.pure <= self.pure
             and other.mu <= self.mu
@@ -132,14 +152,14 @@ class Composition:
         )
 
 
-def mu_of_both(one: float, other: float) -> float:
+def composed_mu(first: float, second: float) -> float:
     """Mu of two Gaussian releases, rounded up."""
-    if one == 0 or other == 0:
-        return max(one, other)
-    return math.nextafter(math.hypot(one, other), math.inf)
+    if first == 0 or second == 0:
+        return max(first, second)
+    return math.nextafter(math.hypot(first, second), math.inf)
 
 
 def _total_epsilon(pure: Counter["DpEvent"]) -> float:
     """The exact sum of pure epsilons, rounded up."""
-    parts = (n * pure_fraction(event) for event, n in pure.items())
-    return rounded_up(sum(parts, Fraction(0)))
+    terms = (n * pure_fraction(event) for event, n in pure.items())
+    return rounded_up(sum(terms, Fraction(0)))

@@ -1,26 +1,26 @@
-"""What a composition of events guarantees.
+"""The epsilon and the delta of an event: of one release, or of several composed.
 
-Three regimes, decided by the events alone:
+The events alone decide how they compose:
 
 - pure events at delta = 0: their epsilons add up;
 - Gaussian events: mu-GDP composes in closed form, mu^2 = sum mu_i^2;
 - one release of random projections, or one private choice: its own curve;
 - releases about disjoint parts of the data: the worst of the parts;
-- where a release shows everything with some probability, that probability is a delta;
+- a release that reveals everything with some probability: that probability is a delta;
 - everything else: one privacy-loss distribution (PLD) per kind of event, built from
   that event's own dominating pair, and then composed by dp-accounting. No
-  neighbouring relation is passed through: an event stands for one comparison of
-  two inputs, whose sensitivity the mechanism has put into it.
+  neighbouring relation is passed to dp-accounting: an event stands for one comparison
+  of two inputs, and the mechanism has put the sensitivity into it.
 
-A PLD carries an absolute rounding error near 1e-15 a convolution and cannot see a
-tiny delta. Where basic composition (pure epsilons summed, plus the closed Gaussian
-curve) or the optimal composition of pure releases is the smaller upper bound, it is
-the answer.
+A PLD has an absolute rounding error near 1e-15 per convolution and cannot resolve a
+tiny delta. The answer is the smallest of its bound, of basic composition (the sum of
+pure epsilons, plus the closed Gaussian curve) and of the optimal composition of pure
+releases.
 
-An event is read into ledgers. Where releases were about disjoint parts of the data
-there are several, one for every part that a record may be in; what holds for each of
-them holds for the event. Reading and evaluating call one another: a private choice
-among releases is read by the curve of one of them.
+`compositions_of` turns an event into compositions: one, or, for releases about disjoint
+parts of the data, one for every part that a record may be in. What holds for each of
+them holds for the event. A private choice among releases needs the curve of one
+release, so turning events into compositions and evaluating these call each other.
 """
 
 import math
@@ -33,7 +33,7 @@ from dp_accounting import DpEvent, dp_event
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import minimize_scalar
 
-from ._composition import Composition, mu_of_both
+from ._composition import Composition, composed_mu
 from ._events import (
     ParallelDpEvent,
     ProjectionDpEvent,
@@ -58,22 +58,22 @@ from ._selection import SelectionCurve
 
 __all__ = [
     "compose_events",
+    "compositions_of",
     "curve_of",
     "event_delta",
     "event_epsilon",
-    "read",
     "selection_residual",
 ]
 
-# Releases about disjoint parts of the data, and how often they happened.
-_Parallel = list[tuple[ParallelDpEvent, int]]
+# Releases about disjoint parts of the data, and how often they were made.
+_ParallelReleases = list[tuple[ParallelDpEvent, int]]
 
-# The optimal composition is a sum over as many terms as there are releases.
-_MOST_TERMS = 2**17
-# Beyond the largest nothing is protected; below the smallest mu is taken to be it.
+# The optimal composition is a sum with a term for each release.
+_MAX_TERMS = 2**17
+# Above the largest mu nothing counts as protected; below the smallest, mu is raised.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
-# Where a record may be in so many combinations of parts, they are taken together.
-_MOST_LEDGERS = 16
+# If a record may be in more combinations of parts, one composition bounds them all.
+_MAX_COMPOSITIONS = 16
 
 
 def compose_events(events: Iterable[DpEvent]) -> DpEvent:
@@ -82,28 +82,32 @@ def compose_events(events: Iterable[DpEvent]) -> DpEvent:
 
 
 def event_epsilon(event: DpEvent, delta: float) -> float:
-    """Smallest epsilon known to hold at `delta`; infinity where there is none."""
-    return max(_epsilon_at(composition, delta) for composition in read(event))
+    """Smallest epsilon known to hold at `delta`; infinite if none is known."""
+    return max(
+        _composition_epsilon(composition, delta)
+        for composition in compositions_of(event)
+    )
 
 
-def _epsilon_at(composition: Composition, delta: float) -> float:
+def _composition_epsilon(composition: Composition, delta: float) -> float:
     left = (
-        (delta - composition.revealed) / composition.hidden
+        (delta - composition.reveal_delta) / composition.hidden_probability
         if composition.private
         else -1
     )
-    return _epsilon(composition, left) if left >= 0 else math.inf
+    return _hidden_epsilon(composition, left) if left >= 0 else math.inf
 
 
 @lru_cache(maxsize=256)
-def _epsilon(composition: Composition, delta: float) -> float:
+def _hidden_epsilon(composition: Composition, delta: float) -> float:
+    """Epsilon at `delta` if no release reveals everything."""
     if not composition.private:
         return math.inf
     ideal = _ideal_epsilon(composition, delta)
     if math.isinf(ideal) or not composition.has_residual:
         return ideal
-    # The curve of the sampler falls to a minimum a little to the right of the ideal
-    # one, and then rises: look for its first passage through delta.
+    # The curve of the sampler falls to a minimum, a little to the right of the ideal
+    # curve, and then rises. Find where it first reaches delta.
     low = ideal + 2 * composition.residual_epsilon
     if _sampler_delta(composition, low) <= delta:
         return low
@@ -124,19 +128,24 @@ def _epsilon(composition: Composition, delta: float) -> float:
 
 def event_delta(event: DpEvent, epsilon: float) -> float:
     """Smallest delta known to hold at `epsilon` >= 0."""
-    return max(_delta_at(composition, epsilon) for composition in read(event))
-
-
-def _delta_at(composition: Composition, epsilon: float) -> float:
-    if not composition.private:
-        return 1.0
-    return min(
-        1.0, composition.revealed + composition.hidden * _delta(composition, epsilon)
+    return max(
+        _composition_delta(composition, epsilon)
+        for composition in compositions_of(event)
     )
 
 
-def _delta(composition: Composition, epsilon: float) -> float:
-    """Delta at `epsilon` where nothing is shown outright."""
+def _composition_delta(composition: Composition, epsilon: float) -> float:
+    if not composition.private:
+        return 1.0
+    return min(
+        1.0,
+        composition.reveal_delta
+        + composition.hidden_probability * _hidden_delta(composition, epsilon),
+    )
+
+
+def _hidden_delta(composition: Composition, epsilon: float) -> float:
+    """Delta at `epsilon` if no release reveals everything."""
     if not composition.has_residual:
         return _ideal_delta(composition, epsilon)
     start = 2 * composition.residual_epsilon
@@ -145,14 +154,14 @@ def _delta(composition: Composition, epsilon: float) -> float:
         growth = math.exp(epsilon) * math.expm1(start - epsilon)
         return min(1.0, _sampler_delta(composition, start) + growth)
     if composition.residual_delta:
-        # The curve falls and then rises; from its minimum on, the minimum holds.
-        epsilon = min(epsilon, _lowest(composition, start))
+        # The curve falls and then rises; beyond its minimum, the minimum still holds.
+        epsilon = min(epsilon, _epsilon_of_least_delta(composition, start))
     return _sampler_delta(composition, epsilon)
 
 
 @lru_cache(maxsize=256)
-def _lowest(composition: Composition, start: float) -> float:
-    """Epsilon at which the delta of a sampler is least, about."""
+def _epsilon_of_least_delta(composition: Composition, start: float) -> float:
+    """Epsilon at which the delta of the samplers is smallest, approximately."""
     end = max(start, -math.log(min(composition.residual_delta, 1.0))) + 1
     return float(
         minimize_scalar(
@@ -163,9 +172,10 @@ def _lowest(composition: Composition, start: float) -> float:
 
 
 def _sampler_delta(composition: Composition, epsilon: float) -> float:
-    """Delta at `epsilon` >= 2 e1 by the triangle of sampler, ideal law and sampler.
+    """Delta of the samplers at `epsilon` >= 2 e1.
 
-    P <= e^e1 Q + d1 on both sides of Q's (epsilon - 2 e1, delta).
+    The ideal distributions Q of two neighbours satisfy (epsilon - 2 e1, delta). On
+    either side, the sampler's P differs from Q by at most (e1, d1).
     """
     e1, d1 = composition.residual_epsilon, composition.residual_delta
     ideal = _ideal_delta(composition, max(epsilon - 2 * e1, 0.0))
@@ -177,13 +187,13 @@ def _sampler_delta(composition: Composition, epsilon: float) -> float:
 
 
 def _ideal_epsilon(composition: Composition, delta: float) -> float:
-    """Epsilon at `delta` of the composition without its samplers' residuals."""
-    pure, mu = composition.pure_epsilon, composition.whole_mu
+    """Epsilon at `delta` of the ideal distributions, without residuals."""
+    pure, mu = composition.pure_epsilon, composition.unsampled_mu
     if composition.closed_form and mu == 0 and (delta == 0 or not composition.pure):
         return pure
     if delta == 0:
         return math.inf
-    basic = _sum_above(pure, gaussian_epsilon(mu, delta) if mu else 0.0)
+    basic = _sum_rounded_up(pure, gaussian_epsilon(mu, delta) if mu else 0.0)
     if composition.closed_form and mu == 0:
         basic = _optimal_epsilon(composition, delta)
         if composition.pure.total() == 1:
@@ -193,9 +203,9 @@ def _ideal_epsilon(composition: Composition, delta: float) -> float:
             (event,) = composition.curves
             return _curve_epsilon(event, delta)
         share = delta / (composition.curves.total() + 1)
-        basic = _sum_above(pure, gaussian_epsilon(mu, share) if mu else 0.0)
+        basic = _sum_rounded_up(pure, gaussian_epsilon(mu, share) if mu else 0.0)
         for event, n in composition.curves.items():
-            basic = _sum_above(basic, n * _curve_epsilon(event, share))
+            basic = _sum_rounded_up(basic, n * _curve_epsilon(event, share))
     if delta <= composition.slack or (composition.closed_form and not composition.pure):
         return basic
     composed = _composed_pld(composition)
@@ -205,8 +215,8 @@ def _ideal_epsilon(composition: Composition, delta: float) -> float:
 
 
 def _ideal_delta(composition: Composition, epsilon: float) -> float:
-    """Delta at `epsilon` of the composition without its samplers' residuals."""
-    pure, mu = composition.pure_epsilon, composition.whole_mu
+    """Delta at `epsilon` of the ideal distributions, without residuals."""
+    pure, mu = composition.pure_epsilon, composition.unsampled_mu
     if composition.closed_form:
         if mu == 0 and (epsilon >= pure or composition.pure.total() == 1):
             return _optimal_delta(composition, epsilon)
@@ -218,50 +228,55 @@ def _ideal_delta(composition: Composition, epsilon: float) -> float:
     if composition.curves:
         if pure == mu == 0 and composition.curves.total() == 1:
             (event,) = composition.curves
-            return _curve_above(event)(epsilon)
+            return _curve_rounded_up(event)(epsilon)
         basic = 1.0
     if basic <= composition.slack:
         return basic
     composed = _composed_pld(composition)
     if composed is None:
         return basic
-    found = max(float(composed.get_delta_for_epsilon(epsilon)), 0.0)
-    return min(basic, found + composition.slack)
+    delta = max(float(composed.get_delta_for_epsilon(epsilon)), 0.0)
+    return min(basic, delta + composition.slack)
 
 
 def _optimal_delta(composition: Composition, epsilon: float) -> float:
-    """Delta at `epsilon` of pure releases: of one exactly, of more by the theorem."""
+    """Delta at `epsilon` of pure releases.
+
+    Exact for one release. For several it is that of the optimal composition, as if all
+    of them had the largest pure epsilon.
+    """
     n_releases = composition.pure.total()
     if epsilon >= composition.pure_epsilon:
         return 0.0
     if n_releases == 1:
         (event,) = composition.pure
-        found = float(hockey_stick(event, np.array([epsilon]))[0])
-        return min(1.0, _stick_above(event, found, epsilon))
-    if n_releases > _MOST_TERMS:
+        divergence = float(hockey_stick(event, np.array([epsilon]))[0])
+        return min(1.0, _divergence_rounded_up(event, divergence, epsilon))
+    if n_releases > _MAX_TERMS:
         return 1.0
     largest = max(pure_epsilon(event) for event in composition.pure)
     return optimal_composition_delta(largest, n_releases, epsilon)
 
 
-def _stick_above(event: DpEvent, found: float, epsilon: float) -> float:
-    """A divergence of one release, rounded up by more than it may have lost."""
-    lost = 0.0
+def _divergence_rounded_up(event: DpEvent, divergence: float, epsilon: float) -> float:
+    """The divergence of one release, rounded up by more than its rounding errors."""
+    error = 0.0
     if isinstance(event, RandomizedResponseDpEvent):
-        lost = 1e-15 * (event.distribution.n_levels + epsilon + 8)
+        error = 1e-15 * (event.distribution.n_levels + epsilon + 8)
     elif isinstance(event, TableDpEvent):
-        lost = 1e-15 * (len(event.weights[0]) + epsilon + 8)
+        error = 1e-15 * (len(event.weights[0]) + epsilon + 8)
     elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-        lost = 1e-15 * (epsilon + 8)
-    return found * (1 + 1e-14) + lost + 5e-324
+        error = 1e-15 * (epsilon + 8)
+    return divergence * (1 + 1e-14) + error + 5e-324
 
 
-def _sum_above(one: float, other: float) -> float:
-    return math.nextafter(one + other, math.inf) if one and other else one + other
+def _sum_rounded_up(first: float, second: float) -> float:
+    total = first + second
+    return math.nextafter(total, math.inf) if first and second else total
 
 
 def _optimal_epsilon(composition: Composition, delta: float) -> float:
-    """Inverse of that in `epsilon`, from above."""
+    """Inverse of `_optimal_delta` in epsilon, by bisection from above."""
     low, high = 0.0, composition.pure_epsilon
     if _optimal_delta(composition, low) <= delta:
         return low
@@ -276,15 +291,15 @@ def _optimal_epsilon(composition: Composition, delta: float) -> float:
     return high
 
 
-def _curve_above(event: DpEvent) -> Callable[[float], float]:
-    """The curve of one release, rounded up by more than its own errors."""
+def _curve_rounded_up(event: DpEvent) -> Callable[[float], float]:
+    """The curve of one release, rounded up by more than its rounding errors."""
     curve = curve_of(event).delta
     return lambda epsilon: min(1.0, float(curve(epsilon)) * (1 + 2e-12) + 5e-324)
 
 
 def _curve_epsilon(event: DpEvent, delta: float) -> float:
-    """Inverse of the curve of one release, by bisection from above."""
-    curve = _curve_above(event)
+    """Inverse of that curve, by bisection from above."""
+    curve = _curve_rounded_up(event)
     if curve(0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0
@@ -304,7 +319,7 @@ def _curve_epsilon(event: DpEvent, delta: float) -> float:
 
 
 def _composed_pld(composition: Composition) -> PrivacyLossDistribution | None:
-    """PLD of the composition of all that is not a residual; None if it is too wide."""
+    """PLD of the ideal distributions, without residuals; None if it is too wide."""
     curves = sorted(composition.curves.items(), key=repr)
     return composed_pld(
         frozenset(composition.pure.items()),
@@ -314,8 +329,8 @@ def _composed_pld(composition: Composition) -> PrivacyLossDistribution | None:
     )
 
 
-def read(event: DpEvent) -> tuple[Composition, ...]:
-    """Ledgers of an event.
+def compositions_of(event: DpEvent) -> tuple[Composition, ...]:
+    """The releases of an event, about each record that may be in the data.
 
     Parameters
     ----------
@@ -323,82 +338,85 @@ def read(event: DpEvent) -> tuple[Composition, ...]:
 
     Returns
     -------
-    ledgers : tuple of Composition
-        One for every combination of parts that a record may be in, but those that
-        another one covers.
+    compositions : tuple of Composition
+        One for every combination of disjoint parts that a record may be in, except
+        those that another composition covers.
 
     Raises
     ------
     NotImplementedError
-        For an event that is not known.
+        If there is no accounting for a type of event.
     """
-    compositions = tuple(_read(event, 1))
+    compositions = tuple(_compositions(event, 1))
     for composition in compositions:
-        if composition.whole_mu > _LARGEST_MU or composition.revealed == 1:
+        if composition.unsampled_mu > _LARGEST_MU or composition.reveal_delta == 1:
             composition.private = False
     return compositions
 
 
-def _read(event: DpEvent, count: int) -> list[Composition]:
+def _compositions(event: DpEvent, count: int) -> list[Composition]:
     composition = Composition()
-    parallel: _Parallel = []
-    _add(composition, parallel, event, count)
-    found = [composition]
-    for blocks, times in parallel:
-        parts = [one for part in blocks.events for one in _read(part, 1)]
-        found = _combined(found, _repeated(_undominated(parts), times))
-    return found
+    parallel: _ParallelReleases = []
+    _add_event(composition, parallel, event, count)
+    compositions = [composition]
+    for block, times in parallel:
+        branches = [c for branch in block.events for c in _compositions(branch, 1)]
+        repeated = _repeat(_undominated(branches), times)
+        compositions = _each_with_each(compositions, repeated)
+    return compositions
 
 
-def _combined(
+def _each_with_each(
     compositions: list[Composition], others: list[Composition]
 ) -> list[Composition]:
-    """Ledgers in which one of each has happened."""
-    return _few([one + other for one in compositions for other in others])
+    """Sums of one composition from each list, in all combinations."""
+    return _limit([first + second for first in compositions for second in others])
 
 
-def _repeated(compositions: list[Composition], times: int) -> list[Composition]:
-    """Ledgers of so many releases, each about any of the parts."""
-    found, power = [Composition()], compositions
+def _repeat(branches: list[Composition], times: int) -> list[Composition]:
+    """Sums of `times` branches, in all combinations."""
+    compositions, power = [Composition()], branches
     while times:
         if times % 2:
-            found = _combined(found, power)
+            compositions = _each_with_each(compositions, power)
         times //= 2
         if times:
-            power = _combined(power, power)
-    return found
+            power = _each_with_each(power, power)
+    return compositions
 
 
-def _few(compositions: list[Composition]) -> list[Composition]:
-    """The same, or one in place of too many."""
-    found = _undominated(compositions)
-    if len(found) <= _MOST_LEDGERS:
-        return found
-    together = found[0]
-    for one in found[1:]:
-        together = together | one
-    return [together]
+def _limit(compositions: list[Composition]) -> list[Composition]:
+    """The undominated compositions; if these are too many, one that bounds them all."""
+    kept = _undominated(compositions)
+    if len(kept) <= _MAX_COMPOSITIONS:
+        return kept
+    bound = kept[0]
+    for composition in kept[1:]:
+        bound = bound | composition
+    return [bound]
 
 
 def _undominated(compositions: list[Composition]) -> list[Composition]:
+    """The compositions that no other one covers."""
     kept: list[Composition] = []
-    for one in compositions:
-        if not any(other.covers(one) for other in kept):
-            kept = [other for other in kept if not one.covers(other)] + [one]
+    for new in compositions:
+        if not any(old.covers(new) for old in kept):
+            kept = [old for old in kept if not new.covers(old)] + [new]
     return kept
 
 
-def _add(
-    composition: Composition, parallel: _Parallel, event: DpEvent, count: int
+def _add_event(
+    composition: Composition, parallel: _ParallelReleases, event: DpEvent, count: int
 ) -> None:
+    """Add an event, `count` times; those about disjoint parts go to `parallel`."""
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
     if isinstance(event, dp_event.ComposedDpEvent):
-        for part in event.events:
-            _add(composition, parallel, part, count)
+        for inner in event.events:
+            _add_event(composition, parallel, inner, count)
     elif isinstance(event, dp_event.SelfComposedDpEvent):
         refuse_negative(event.count)
-        _add(composition, parallel, event.event, count * event.count)
+        _add_event(composition, parallel, event.event, count * event.count)
     elif isinstance(event, ParallelDpEvent):
         parallel.append((event, count))
     elif isinstance(event, dp_event.NonPrivateDpEvent):
@@ -409,7 +427,7 @@ def _add(
             composition.private = False
         elif not math.isinf(event.noise_multiplier):
             mu = max(math.sqrt(count) / event.noise_multiplier, _SMALLEST_MU)
-            composition.mu = mu_of_both(composition.mu, mu)
+            composition.mu = composed_mu(composition.mu, mu)
     elif isinstance(event, dp_event.PoissonSampledDpEvent):
         _add_sampled(composition, parallel, event, count)
     elif isinstance(event, SelectionDpEvent):
@@ -421,7 +439,7 @@ def _add(
             composition.private = False
         else:
             composition.log_hidden += count * math.log1p(-event.probability)
-            _add(composition, parallel, event.event, count)
+            _add_event(composition, parallel, event.event, count)
     elif isinstance(event, SamplerResidualDpEvent):
         composition.residual_epsilon += count * event.epsilon
         composition.residual_delta += count * event.delta
@@ -438,30 +456,31 @@ def _add(
 
 
 def _add_sampled(
-    composition: Composition, parallel: _Parallel, event: DpEvent, count: int
+    composition: Composition, parallel: _ParallelReleases, event: DpEvent, count: int
 ) -> None:
-    """A release about a Poisson sample; neighbours add or remove one record.
+    """Add a release about a Poisson sample; neighbours add or remove one record.
 
-    Whatever is close for every sample is close on average, so that a residual stays
-    what it is. A pure epsilon becomes ln(1 + q (e^epsilon - 1)). Where Gaussian and
-    pure noise are about one sample, both tell whether a record is in it, and their
-    amplified laws do not compose as if they were apart: they are not amplified. Nor
-    are releases that show everything with some probability, or about parts.
+    A pure epsilon becomes ln(1 + q (e^epsilon - 1)). A residual does not change: a
+    sampler that is close to its ideal distribution for every sample is as close on
+    average. Some releases are not amplified. Gaussian and pure noise about the same
+    sample both tell whether a record is in it, so their amplified distributions would
+    not compose as separate releases do. Neither are releases amplified that reveal
+    everything with some probability, or that are about disjoint parts.
     """
     rate = event.sampling_probability
     if not 0 <= rate <= 1:
-        raise ValueError(f"A sampling probability is in [0, 1], got {rate}.")
+        raise ValueError(f"A sampling probability must be in [0, 1], got {rate}.")
     if rate == 0:
         return
-    inner, *others = read(event.event)
-    if rate < 1 and not all(one.closed_form for one in (inner, *others)):
+    inner, *others = compositions_of(event.event)
+    if rate < 1 and not all(c.closed_form for c in (inner, *others)):
         raise NotImplementedError(
-            "There is no privacy accounting for samples of samples, of projections or "
-            "of private choices."
+            "There is no privacy accounting for samples of samples, nor for samples of "
+            "projections or private choices."
         )
-    both = inner.mu and inner.pure
-    if rate == 1 or others or not inner.private or both or inner.revealed:
-        _add(composition, parallel, event.event, count)
+    mixed = inner.mu and inner.pure
+    if rate == 1 or others or not inner.private or mixed or inner.reveal_delta:
+        _add_event(composition, parallel, event.event, count)
         return
     composition.residual_epsilon += count * inner.residual_epsilon
     composition.residual_delta += count * inner.residual_delta
@@ -481,7 +500,7 @@ def _add_sampled(
 def _add_selection(
     composition: Composition, event: SelectionDpEvent, count: int
 ) -> None:
-    """The best of releases that are pure is pure: what it shows of which is a shift."""
+    """Add a private choice, which is pure if its tries are: a shift adds to epsilon."""
     curve = curve_of(event)
     if not curve.protects:
         composition.private = False
@@ -495,26 +514,31 @@ def _add_selection(
 
 @lru_cache(maxsize=64)
 def curve_of(event: DpEvent) -> Any:
-    """The curve of a release that is known by it, its costly parts computed once."""
+    """The curve of projections or of a private choice, which caches what is costly."""
     if isinstance(event, ProjectionDpEvent):
         return ProjectionCurve(event.n_projections, event.tau)
-    one = event.event
+    one_try = event.event
     return SelectionCurve(
-        event.distribution, partial(event_epsilon, one), partial(event_delta, one)
+        event.distribution,
+        partial(event_epsilon, one_try),
+        partial(event_delta, one_try),
     )
 
 
 def selection_residual(event: DpEvent, count: int) -> tuple[float, float]:
-    """What so many private choices are away from those of ideal laws.
+    """Distance of `count` private choices from choices among ideal distributions.
 
-    The sampler of one try and its ideal law are neighbours of a kind, whose curve is
-    the residual delta at the residual epsilon: the choice keeps them as close as it
-    keeps those of data. Nothing for other events.
+    The sampler of one try and its ideal distribution differ as two neighbours do, with
+    the residual delta at the residual epsilon. So the bound of the choice for
+    neighbours also bounds how far the choice is from its ideal. Zero for other events.
     """
     if not isinstance(event, SelectionDpEvent):
         return 0.0, 0.0
-    found = [(one.residual_epsilon, one.residual_delta) for one in read(event.event)]
-    e1, d1 = (max(values) for values in zip(*found, strict=True))
+    residuals = [
+        (composition.residual_epsilon, composition.residual_delta)
+        for composition in compositions_of(event.event)
+    ]
+    e1, d1 = (max(values) for values in zip(*residuals, strict=True))
     distribution = event.distribution
     if distribution.eta is None:
         shift = distribution.rate * (math.expm1(min(e1, 700.0)) + d1)

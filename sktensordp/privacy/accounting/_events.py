@@ -1,8 +1,8 @@
-"""What a release did, where dp-accounting has no event that says it.
+"""Events that dp-accounting lacks.
 
-The events are frozen and subclass dp-accounting's, so that they travel inside its
-composed events. Importing this module imports dp-accounting; the package does so
-only when a guarantee is made.
+They are frozen, and subclass dp-accounting's `DpEvent` so that its composed events can
+contain them. Importing this module imports dp-accounting; the package does so only when
+it creates a guarantee.
 """
 
 from fractions import Fraction
@@ -30,7 +30,7 @@ __all__ = [
 
 @attrs.frozen
 class PureDpEvent(DpEvent):
-    """A release of which nothing is known but its pure epsilon.
+    """A release of which only the pure epsilon is known.
 
     Its dominating pair is binary randomised response with the same epsilon
     (Kairouz, Oh and Viswanath 2017, Theorem 3.2).
@@ -46,26 +46,26 @@ class PureDpEvent(DpEvent):
 
 @attrs.frozen
 class LatticeLaplaceDpEvent(dp_event.DiscreteLaplaceDpEvent):
-    """Discrete Laplace noise on a lattice, its rate known exactly.
+    """Discrete Laplace noise on a lattice, with its exact rate.
 
     Attributes
     ----------
     rate : Fraction
-        At most `noise_parameter`, which is the float above it.
+        At most `noise_parameter`, which is `rate` rounded up to a float.
     """
 
     rate: Fraction = attrs.field(validator=instance_of(Fraction))
 
     @classmethod
     def of(cls: Any, lattice: Any, n_steps: Any) -> "LatticeLaplaceDpEvent":
-        """Noise of a LaplaceLattice for values that are `n_steps` apart."""
+        """The noise of a LaplaceLattice, for values that are `n_steps` apart."""
         rate = Fraction(lattice.numerator, lattice.denominator)
         return cls(lattice.rate, int(n_steps), rate)
 
 
 @attrs.frozen
 class TableDpEvent(DpEvent):
-    """One symbol drawn from one row of a public table, the row being the secret.
+    """One symbol drawn from a secret row of a public table.
 
     Attributes
     ----------
@@ -81,19 +81,21 @@ class TableDpEvent(DpEvent):
     @weights.validator
     def _check_weights(self, _: Any, weights: tuple[tuple[int, ...], ...]) -> None:
         if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
-            raise ValueError("The weights must be >= 0 and all rows have one sum.")
+            raise ValueError(
+                "`weights` must be >= 0, and all rows must have the same sum."
+            )
 
 
 @attrs.frozen
 class RandomizedResponseDpEvent(DpEvent):
-    """One level of a scale, kept or moved.
+    """One level of a scale, kept or moved at random.
 
     Attributes
     ----------
-    law : LevelDistribution
-        How it moves.
+    distribution : LevelDistribution
+        Of the output, if the level is not kept.
     keep : float
-        Probability that it is kept instead, in [0, 1].
+        Probability that the level is kept, in [0, 1].
     """
 
     distribution: LevelDistribution = attrs.field(
@@ -104,12 +106,12 @@ class RandomizedResponseDpEvent(DpEvent):
 
 @attrs.frozen
 class RevealingDpEvent(DpEvent):
-    """A release that shows everything with some probability, and else does less.
+    """A release that reveals everything with some probability.
 
     Attributes
     ----------
     probability : float
-        That nothing is protected, in [0, 1].
+        Of revealing everything, in [0, 1].
     event : DpEvent
         What the release does otherwise.
     """
@@ -120,12 +122,12 @@ class RevealingDpEvent(DpEvent):
 
 @attrs.frozen
 class ParallelDpEvent(DpEvent):
-    """Releases about disjoint parts of the data: one record is in one part at most.
+    """Releases about disjoint parts of the data: a record is in at most one part.
 
     Attributes
     ----------
     events : tuple of DpEvent
-        What was released about each part; at least one.
+        The release about each part; at least one.
     """
 
     events: tuple[DpEvent, ...] = attrs.field(
@@ -135,7 +137,7 @@ class ParallelDpEvent(DpEvent):
 
 
 def _hashable(event: DpEvent) -> DpEvent:
-    """The same event, the lists in it tuples."""
+    """The same event, with tuples in place of lists."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return dp_event.ComposedDpEvent(tuple(map(_hashable, event.events)))
     if isinstance(event, ParallelDpEvent):
@@ -146,14 +148,16 @@ def _hashable(event: DpEvent) -> DpEvent:
 
 @attrs.frozen
 class SelectionDpEvent(DpEvent):
-    """The best, by its own score, of a random number of independent releases.
+    """The best, by score, of a random number of independent tries.
+
+    Only the best try and its score are released.
 
     Attributes
     ----------
     event : DpEvent
-        What one of the releases is, with its score.
-    law : RepetitionDistribution
-        Of their number, which stays secret.
+        What one try would release, including its score.
+    distribution : RepetitionDistribution
+        Of the number of tries, which stays secret.
     """
 
     event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=_hashable)
@@ -164,7 +168,7 @@ class SelectionDpEvent(DpEvent):
 
 @attrs.frozen
 class ProjectionDpEvent(DpEvent):
-    """Draws of N(0, A^T A + w^2 I), with one row added to A or removed from it.
+    """Draws of N(0, A^T A + w^2 I); neighbours add one row to A or remove one.
 
     Attributes
     ----------
@@ -180,10 +184,11 @@ class ProjectionDpEvent(DpEvent):
 
 @attrs.frozen
 class SamplerResidualDpEvent(DpEvent):
-    """The distance between a sampler and the ideal law that it stands for.
+    """The distance between a sampler and its ideal distribution.
 
-    For every event S and every input, with P the law that is sampled and Q the
-    ideal one, P(S) <= e^epsilon Q(S) + delta, and the same with P and Q exchanged.
+    With P the distribution that is sampled and Q the ideal one, every set S of outputs
+    has P(S) <= e^epsilon Q(S) + delta for every input, and the same with P and Q
+    exchanged.
 
     Attributes
     ----------

@@ -5,8 +5,8 @@ A release f(x) + sigma N(0, I) of L2 sensitivity s is mu-GDP with mu = s / sigma
 
     delta(epsilon; mu) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
 
-(Balle and Wang 2018, Theorem 8). The two terms agree to many digits when mu is
-small, so the difference is never formed. With t = epsilon/mu - mu/2, with the
+(Balle and Wang 2018, Theorem 8). The two terms agree in many digits when mu is
+small, so the difference is never computed. With t = epsilon/mu - mu/2, with the
 normal density phi and with the Mills ratio R(x) = Phi(-x) / phi(x),
 
     delta = phi(t) (R(t) - R(t + mu)) = phi(t) int_t^{t + mu} (1 - x R(x)) dx,
@@ -32,11 +32,11 @@ __all__ = [
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-# Below this mu the integral is accurate and the difference of two Mills ratios
-# begins to lose digits.
+# Below this mu the integral is accurate, and the difference of two Mills ratios begins
+# to lose digits.
 _QUADRATURE_MU = 1.0
-_LEAST_EPSILON = 1e-250
-# More than the root, found at a precision of 1e-15 of its logarithm, may err by.
+_SMALLEST_EPSILON = 1e-250
+# Bounds on the error of a root whose logarithm has a precision of 1e-15.
 _ERROR, _ERROR_OF_LOG = 1e-13, 4e-15
 _SMALLEST = 5e-324
 
@@ -46,7 +46,7 @@ def _mills(x: float | NDArray[np.float64]) -> Any:
 
 
 def _minus_mills_slope(x: ArrayLike) -> NDArray[np.float64]:
-    """1 - x R(x), which is -R'(x); by its continued fraction for large x."""
+    """1 - x R(x), which is -R'(x), from its continued fraction for large x."""
     x = np.asarray(x, dtype=float)
     tail = np.zeros_like(x)
     large = np.where(x > 10, x, 10.0)
@@ -127,10 +127,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_delta_above(epsilon: float, mu: float) -> float:
-    """The same, never below the truth: rounded up by more than its own errors."""
+    """`gaussian_delta`, never below the truth: rounded up by more than its errors."""
     if mu == 0 or math.isinf(epsilon) or math.isinf(mu):
         return gaussian_delta(epsilon, mu)
-    # What rounding the two terms of t does to -t^2 / 2, beside some last digits.
+    # The error of -t^2 / 2 that rounding the two terms of t causes, and some more.
     t = epsilon / mu - mu / 2
     error = 5e-13 + 1e-15 * abs(t) * (epsilon / mu + mu)
     log_delta = _log_delta(epsilon, mu)
@@ -138,14 +138,14 @@ def gaussian_delta_above(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu whose mu-GDP implies (epsilon, delta)-differential privacy.
+    """Largest mu at which mu-GDP gives (epsilon, delta)-differential privacy.
 
     Parameters
     ----------
     epsilon : float
-        The epsilon to keep, greater than 0; infinity gives infinity.
+        Greater than 0; infinity gives infinity.
     delta : float
-        The delta to keep, in (0, 1).
+        In (0, 1).
 
     Returns
     -------
@@ -157,7 +157,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     ------
     ValueError
         If `epsilon` is not positive or `delta` is outside (0, 1). Gaussian noise
-        honours no guarantee with delta = 0.
+        gives no guarantee at delta = 0.
 
     Examples
     --------
@@ -170,9 +170,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise ValueError(f"delta must be in (0, 1) for Gaussian noise, got {delta}.")
     if math.isinf(epsilon):
         return math.inf
-    if epsilon < _LEAST_EPSILON:
+    if epsilon < _SMALLEST_EPSILON:
         # The largest mu at epsilon = 0, which is smaller: 2 Phi(mu / 2) - 1 = delta.
-        if delta < _LEAST_EPSILON:
+        if delta < _SMALLEST_EPSILON:
             return 2 * delta
         return 2 * math.sqrt(2) * float(erfinv(delta)) * (1 - _ERROR)
     target = math.log(delta)
@@ -190,10 +190,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of mu-GDP at `delta`, for mu > 0: inverse of gaussian_mu, by bisection.
+    """Epsilon of mu-GDP at `delta`, for mu > 0: inverse of `gaussian_mu`, by bisection.
 
-    The upper end of the last bracket is returned, so that the curve is never
-    claimed to be lower than it is.
+    Returns the upper end of the last bracket, so that epsilon is never too small.
     """
     if gaussian_delta_above(0.0, mu) <= delta:
         return 0.0
@@ -251,5 +250,5 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
             f"epsilon = {epsilon} and delta = {delta} are too small: they need "
             f"more noise than can be represented."
         )
-    # Among the smallest floats, the nearest may be far below.
+    # Among the smallest floats, rounding to the nearest may lose much.
     return sigma if sigma > 1e-290 else math.nextafter(sigma, math.inf)

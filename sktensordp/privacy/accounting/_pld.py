@@ -1,7 +1,7 @@
-"""Curves of single releases, and privacy-loss distributions (PLDs) composed of them.
+"""Privacy curves of single releases, and privacy-loss distributions (PLDs) of several.
 
-A PLD is built for each kind of release from its own dominating pair, on one grid of
-losses for all, and composed by dp-accounting.
+Each kind of release has a PLD of its own, built from its dominating pair. All PLDs use
+the same grid of losses, and dp-accounting composes them.
 """
 
 import math
@@ -34,12 +34,12 @@ __all__ = [
     "rounded_up",
 ]
 
-# Releases and their counts: see `composed_pld`.
-_Pure = frozenset[tuple[DpEvent, int]]
-_Sampled = frozenset[tuple[tuple[float, float], int]]
-_Curves = tuple[tuple[ProjectionCurve | SelectionCurve, int], ...]
+# Releases with their counts: see `composed_pld`.
+_PureReleases = frozenset[tuple[DpEvent, int]]
+_SampledReleases = frozenset[tuple[tuple[float, float], int]]
+_CurveReleases = tuple[tuple[ProjectionCurve | SelectionCurve, int], ...]
 
-_PLD_CELLS, _MOST_CELLS = 40_000, 400_000
+_PLD_CELLS, _MAX_CELLS = 40_000, 400_000
 PURE_EVENTS = (
     PureDpEvent,
     RandomizedResponseDpEvent,
@@ -50,13 +50,13 @@ PURE_EVENTS = (
 
 
 def refuse_negative(*parameters: float) -> None:
-    """Raise where a parameter of an event is negative."""
+    """Raise if a parameter of an event is negative or NaN."""
     if not all(p >= 0 for p in parameters):
         raise ValueError(f"The parameters of an event must be >= 0, got {parameters}.")
 
 
 def rounded_up(exact: Fraction) -> float:
-    """Smallest float that is not below a Fraction."""
+    """The smallest float that is at least `exact`."""
     try:
         nearest = float(exact)
     except OverflowError:
@@ -66,7 +66,7 @@ def rounded_up(exact: Fraction) -> float:
 
 @lru_cache(maxsize=4096)
 def pure_epsilon(event: DpEvent) -> float:
-    """The pure epsilon of one event; infinity where there is none."""
+    """The pure epsilon of one event; infinite if it has none."""
     if isinstance(event, PureDpEvent):
         return event.epsilon
     if isinstance(event, dp_event.LaplaceDpEvent):
@@ -87,23 +87,23 @@ def pure_epsilon(event: DpEvent) -> float:
     columns = list(zip(*event.weights, strict=True))
     if any(0 in column and any(column) for column in columns):
         return math.inf
-    # The ratio is exact; the logarithm is rounded up by more than its own error.
+    # The ratio is exact; the logarithm is rounded up by more than its error.
     ratio = max(Fraction(max(c), min(c)) for c in columns if any(c))
     return math.log1p(ratio - 1) * (1 + 1e-15) if ratio < 2**1000 else math.inf
 
 
 def pure_fraction(event: DpEvent) -> Fraction:
-    """The same, if it is finite, as exactly as it is known."""
+    """The pure epsilon of one event, as exactly as it is known; it must be finite."""
     if isinstance(event, LatticeLaplaceDpEvent):
         return event.rate * event.sensitivity
     return Fraction(pure_epsilon(event))
 
 
 def hockey_stick(event: DpEvent, epsilon: ArrayLike) -> NDArray[np.float64]:
-    """Supremum over neighbours of the hockey-stick divergence, at an array of epsilons.
+    """Largest hockey-stick divergence between neighbours, at an array of epsilons.
 
-    The epsilons may be negative. The supremum over ordered pairs is itself the
-    curve of a dominating pair (Zhu, Dong and Wang 2022, Proposition 8).
+    The epsilons may be negative. The supremum over ordered pairs of neighbours is
+    itself the curve of a dominating pair (Zhu, Dong and Wang 2022, Proposition 8).
     """
     epsilon = np.asarray(epsilon, dtype=float)
     bound = pure_epsilon(event)
@@ -113,21 +113,22 @@ def hockey_stick(event: DpEvent, epsilon: ArrayLike) -> NDArray[np.float64]:
     elif isinstance(event, dp_event.LaplaceDpEvent):
         delta = -np.expm1((inside - bound) / 2)
     elif isinstance(event, dp_event.DiscreteLaplaceDpEvent):
-        delta = _discrete_laplace_stick(event, inside)
+        delta = _discrete_laplace_hockey_stick(event, inside)
     elif isinstance(event, RandomizedResponseDpEvent):
         delta = event.distribution.hockey_stick(event.keep, inside)
     else:
-        delta = _table_stick(event, inside)
+        delta = _table_hockey_stick(event, inside)
     delta = np.where(epsilon < -bound, -np.expm1(np.minimum(epsilon, 0)), delta)
     return np.clip(np.where(epsilon >= bound, 0.0, delta), 0.0, 1.0)
 
 
-def _discrete_laplace_stick(
+def _discrete_laplace_hockey_stick(
     event: DpEvent, epsilon: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Two discrete Laplace laws of rate a, K apart: include n while loss > epsilon.
+    """Of two discrete Laplace distributions of rate a, shifted by K.
 
-    The loss at n is a K for n <= 0, falls by 2a a step, and is -a K from K on.
+    The loss at n is a K for n <= 0, falls by 2a a step, and is -a K from K on. The
+    divergence sums over the n whose loss exceeds epsilon.
     """
     rate, shift = event.noise_parameter, event.sensitivity
     last = np.ceil((shift - epsilon / rate) / 2) - 1
@@ -136,7 +137,7 @@ def _discrete_laplace_stick(
     return 1 - outside / (1 + np.exp(-rate))
 
 
-def _table_stick(
+def _table_hockey_stick(
     event: TableDpEvent, epsilon: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     rows = np.array(event.weights, dtype=float)
@@ -153,7 +154,7 @@ def _table_stick(
 
 @lru_cache(maxsize=64)
 def composed_pld(
-    pure: _Pure, sampled: _Sampled, curves: _Curves, mu: float
+    pure: _PureReleases, sampled: _SampledReleases, curves: _CurveReleases, mu: float
 ) -> PrivacyLossDistribution | None:
     """PLD of a composition; None if its losses are too wide for a grid.
 
@@ -164,6 +165,7 @@ def composed_pld(
     sampled : frozenset of ((float, float), int)
         Sampling probability and mu of Gaussian noise on Poisson samples, and counts.
     curves : tuple of (ProjectionCurve or SelectionCurve, int)
+        Curves and their counts.
     mu : float
         Of all Gaussian noise on whole data.
 
@@ -171,34 +173,34 @@ def composed_pld(
     -------
     pld : PrivacyLossDistribution or None
     """
-    interval = _pld_interval(pure, sampled, curves, mu)
+    interval = _loss_interval(pure, sampled, curves, mu)
     if interval > 1:
         return None
-    parts = []
+    releases = []
     for event, count in sorted(pure, key=repr):
         cells = math.ceil(pure_epsilon(event) / interval)
-        stick = partial(hockey_stick, event)
-        parts.append((_curve_pld(stick, -cells, cells, interval), count))
+        curve_of_event = partial(hockey_stick, event)
+        releases.append((_curve_pld(curve_of_event, -cells, cells, interval), count))
     for curve, count in curves:
         low, high = (math.floor(loss / interval) for loss in curve.losses)
-        parts.append((_curve_pld(curve.delta, low, high + 1, interval), count))
-    for (rate, one), count in sorted(sampled):
-        parts.append((_gaussian_pld(one, interval, rate), count))
+        releases.append((_curve_pld(curve.delta, low, high + 1, interval), count))
+    for (rate, sampled_mu), count in sorted(sampled):
+        releases.append((_gaussian_pld(sampled_mu, interval, rate), count))
     if mu:
-        parts.append((_gaussian_pld(mu, interval, 1.0), 1))
-    together = []
-    for part, count in parts:
+        releases.append((_gaussian_pld(mu, interval, 1.0), 1))
+    plds = []
+    for pld, count in releases:
         if count > 1:
-            # Its bounds of the tails may overflow on the way to a minimum.
+            # Bounds of the tails may overflow while dp-accounting minimises them.
             with np.errstate(over="ignore"):
-                part = part.self_compose(count)
-        together.append(part)
-    # Neighbours first: most convolutions are then of few losses.
-    while len(together) > 1:
-        pairs = zip(together[::2], together[1::2], strict=False)
-        last = together[-1:] if len(together) % 2 else []
-        together = [one.compose(other) for one, other in pairs] + last
-    return together[0]
+                pld = pld.self_compose(count)
+        plds.append(pld)
+    # Compose in pairs, so that most convolutions have few losses.
+    while len(plds) > 1:
+        pairs = zip(plds[::2], plds[1::2], strict=False)
+        last = plds[-1:] if len(plds) % 2 else []
+        plds = [first.compose(second) for first, second in pairs] + last
+    return plds[0]
 
 
 def _curve_pld(
@@ -207,7 +209,10 @@ def _curve_pld(
     high: int,
     interval: float,
 ) -> PrivacyLossDistribution:
-    """PLD above a curve of deltas, on a grid of epsilons; what is above is infinite."""
+    """PLD that dominates a curve, on the grid points from `low` to `high`.
+
+    Losses beyond the last point count as infinite.
+    """
     grid = np.arange(low, high + 1)
     deltas = np.minimum.accumulate(np.clip(curve(grid * interval), 0.0, 1.0))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
@@ -217,7 +222,7 @@ def _curve_pld(
 
 
 def _gaussian_pld(mu: float, interval: float, rate: float) -> PrivacyLossDistribution:
-    """PLD of Gaussian noise on a Poisson sample, to add or remove one record."""
+    """PLD of Gaussian noise on a Poisson sample; neighbours add or remove a record."""
     return privacy_loss_distribution.from_gaussian_mechanism(
         standard_deviation=1 / mu,
         value_discretization_interval=interval,
@@ -225,31 +230,34 @@ def _gaussian_pld(mu: float, interval: float, rate: float) -> PrivacyLossDistrib
     )
 
 
-def _pld_interval(pure: _Pure, sampled: _Sampled, curves: _Curves, mu: float) -> float:
-    """Step of the grid of losses: fine against the spread of the composed loss."""
-    epsilons = [(n, pure_epsilon(event)) for event, n in pure]
+def _loss_interval(
+    pure: _PureReleases, sampled: _SampledReleases, curves: _CurveReleases, mu: float
+) -> float:
+    """Step of the grid of losses: small against the spread of the composed loss."""
+    # In an order that does not depend on hashes, which differ between processes.
+    epsilons = sorted((n, pure_epsilon(event)) for event, n in pure)
     gaussian = mu * mu / 2 + 12 * mu
     largest = sum(n * e for n, e in epsilons)
     drift = sum(n * e * math.tanh(e / 2) for n, e in epsilons)
     spread = 12 * math.sqrt(sum(n * e * e for n, e in epsilons))
     total = gaussian + min(largest, drift + spread)
     widest = 0.0
-    for (rate, one), n in sampled:
-        mean, variance, largest = _sampled_loss(rate, one)
+    for (rate, sampled_mu), n in sorted(sampled):
+        mean, variance, largest = _sampled_loss(rate, sampled_mu)
         total += n * mean + 12 * math.sqrt(n * variance)
-        # A rare sample moves the loss by little, but far when it does.
+        # A rare sample adds little to the spread, but its loss may lie far out.
         widest = max(widest, largest)
     for curve, n in curves:
         low, high = curve.losses
         total += min(n * high, n * high * high + 3 * high * math.sqrt(n)) - low
-    return max(total / _PLD_CELLS, widest / _MOST_CELLS, 1e-6 / _PLD_CELLS)
+    return max(total / _PLD_CELLS, widest / _MAX_CELLS, 1e-6 / _PLD_CELLS)
 
 
 def _sampled_loss(rate: float, mu: float) -> tuple[float, float, float]:
-    """Mean, variance and largest of the loss of Gaussian noise on a Poisson sample.
+    """Mean, variance and maximum of the loss of Gaussian noise on a Poisson sample.
 
-    log(1 - q + q e^(mu x - mu^2/2)) for x of law (1 - q) N(0, 1) + q N(mu, 1), but for
-    12 standard deviations.
+    The loss is log(1 - q + q e^(mu x - mu^2/2)) for x distributed as (1 - q) N(0, 1) +
+    q N(mu, 1), cut off at 12 standard deviations.
     """
     x = np.linspace(-12.0, 12.0 + mu, 20_001)
     loss = np.logaddexp(np.log1p(-rate), np.log(rate) + mu * x - mu * mu / 2)

@@ -1,26 +1,27 @@
 """The exact privacy curve of the Johnson-Lindenstrauss covariance release.
 
-The release is r independent draws of N(0, A^T A + w^2 I), for rows of A of norm at
-most B. Adding or removing a row x changes the law by one direction, of relative
-variance 1 + x^T (A^T A + w^2 I)^-1 x, so the worst pair is r draws of N(0, 1 + tau)
-against r draws of N(0, 1), with tau = B^2 / w^2. It dominates all smaller tau, since
-x -> a x + sqrt(1 - a^2) z maps it on the pair of a^2 tau. The log-likelihood ratio
-is increasing in the sum of squares T, so that with chi^2_r tails
+The release is r independent draws of N(0, A^T A + w^2 I), where the rows of A have
+norm at most B. Adding or removing a row x changes the variance along one axis, by a
+factor of 1 + x^T (A^T A + w^2 I)^-1 x. The worst pair is therefore r draws of
+N(0, 1 + tau) against r draws of N(0, 1), with tau = B^2 / w^2. It dominates all smaller
+tau, since x -> a x + sqrt(1 - a^2) z maps it to the pair of a^2 tau. The log-likelihood
+ratio increases with the sum of squares T, so that with chi^2_r tails
 
     h = (r/2) ln(1 + tau),  k = 2 (1 + tau) / tau,  c1, c0 = k (h +- epsilon),
     delta1 = sf(c1 / (1 + tau)) - e^epsilon sf(c1)      (row removed)
     delta0 = cdf(c0) - e^epsilon cdf(c0 / (1 + tau))    (row added; 0 if c0 <= 0)
 
-and delta is their maximum; delta1 wherever computed, for epsilon >= 0, yet unproved.
-Both differences cancel when tau is small, hence they are integrated instead: with
-q = sqrt(T / 2 / variance), of density f(q) = 2 q^(r-1) e^(-q^2) / Gamma(r/2),
+and delta is their maximum. In all cases computed with epsilon >= 0 that is delta1, but
+this is not proved. Both differences cancel when tau is small, so they are integrated
+instead: with q = sqrt(T / 2 / variance), of density f(q) = 2 q^(r-1) e^(-q^2) /
+Gamma(r/2),
 
     delta1 = int_{q > q1} f(q) (1 - e^(-tau (q^2 - q1^2))) dq,
     delta0 = int_{q < q0} f(q) (1 - e^(-tau (q0^2 - q^2) / (1 + tau))) dq,
 
 q1^2 = (h + epsilon) / tau and q0^2 = c0 / 2. Nothing cancels, and the integrands are
-entire functions of q on which Gauss-Legendre nodes converge at once. For a negative
-epsilon, delta(epsilon; P, Q) = 1 - e^epsilon + e^epsilon delta(-epsilon; Q, P).
+entire functions of q, for which Gauss-Legendre quadrature converges at once. For
+epsilon < 0, delta(epsilon; P, Q) = 1 - e^epsilon + e^epsilon delta(-epsilon; Q, P).
 """
 
 import math
@@ -35,17 +36,17 @@ from scipy.optimize import brentq
 __all__ = ["ProjectionCurve", "projection_delta", "projection_tau"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-# What is e^-45 of the peak is not integrated: f falls at least as e^(-d^2) at the
-# distance d from its mode, whatever r.
+# The integral leaves out values of f below e^-45 of its peak: at a distance d from its
+# mode, f has fallen by e^(-d^2) or more, for every r.
 _FOLDS = 45.0
 _LARGEST, _SMALLEST = 1e300, 1e-300
-# More than the root may err by.
+# Lowers a root by more than its error.
 _ROUNDED_DOWN = 1 - 4e-12
 _CHUNK = 4096
 
 
 def _log_density_at_mode(n_projections: int) -> float:
-    """Logarithm of f at sqrt((r - 1) / 2), its mode; for large r by Stirling."""
+    """Logarithm of f at its mode, sqrt((r - 1) / 2); for large r by Stirling."""
     m = (n_projections - 1) / 2
     if m > 16:
         series = 1 / 24 - (7 / 2880 - (31 / 40320 - 127 / 215040 / m**2) / m**2) / m**2
@@ -59,8 +60,9 @@ def _log_mass(
 ) -> NDArray[np.float64]:
     """Logarithm of int f(q) (1 - e^(-slope |q^2 - edge^2|)) dq beyond each edge.
 
-    Above the edge if `side` is 1, below it if -1. Two panels of nodes, measured by
-    their distance from the edge: one where the second factor rises, one where it is 1.
+    It integrates above the edge if `side` is 1, and below it if -1, on two panels of
+    nodes, which are given by their distance from the edge: one panel where the second
+    factor rises, and one where it is 1.
     """
     mode = math.sqrt((n_projections - 1) / 2)
     to_mode = side * (mode - edge)
@@ -101,16 +103,16 @@ def _log_mass(
 def _log_delta(
     epsilon: NDArray[np.float64], n_projections: int, tau: float
 ) -> NDArray[np.float64]:
-    """Logarithm of delta for an array epsilon >= 0 and a finite tau > 0."""
+    """Logarithm of delta, for an array of epsilons >= 0 and a finite tau > 0."""
     h = n_projections / 2 * math.log1p(tau)
     with np.errstate(over="ignore"):
         removed = np.minimum(epsilon / tau + h / tau, _LARGEST)
         added = (h - epsilon) / tau * (1 + tau)
     result = _log_mass(np.sqrt(removed), 1, tau, n_projections)
-    some = added > 0
-    edges = np.sqrt(added[some])
+    positive = added > 0
+    edges = np.sqrt(added[positive])
     masses = _log_mass(edges, -1, tau / (1 + tau), n_projections)
-    result[some] = np.maximum(result[some], masses)
+    result[positive] = np.maximum(result[positive], masses)
     return np.minimum(result, 0.0)
 
 
@@ -126,10 +128,10 @@ def projection_delta(epsilon: ArrayLike, n_projections: int, tau: float) -> Any:
     Parameters
     ----------
     epsilon : float or array-like of shape (n_epsilons,)
-        May be negative or infinite: the value is the larger one of the two orders'
-        sup_S P(S) - e^epsilon Q(S).
+        May be negative or infinite: delta is the larger sup_S P(S) - e^epsilon Q(S) of
+        the two directions.
     n_projections : int
-        Number of draws r of N(0, A^T A + w^2 I) that are released, at least 1.
+        Number r of draws of N(0, A^T A + w^2 I) that are released, at least 1.
     tau : float
         B^2 / w^2, with B a bound on the norm of every row of A, at least 0.
 
@@ -169,8 +171,8 @@ def projection_delta(epsilon: ArrayLike, n_projections: int, tau: float) -> Any:
         delta = np.ones_like(sizes)
     else:
         n_chunks = max(1, -(-sizes.size // _CHUNK))
-        pieces = np.array_split(sizes, n_chunks)
-        logs = [_log_delta(piece, int(n_projections), float(tau)) for piece in pieces]
+        chunks = np.array_split(sizes, n_chunks)
+        logs = [_log_delta(chunk, int(n_projections), float(tau)) for chunk in chunks]
         delta = np.exp(np.concatenate(logs))
     below = np.minimum(epsilons, 0.0)
     delta = np.exp(below) * delta.reshape(epsilons.shape) - np.expm1(below)
@@ -191,22 +193,22 @@ class ProjectionCurve:
 
     @property
     def losses(self) -> tuple[float, float]:
-        """Range of the privacy loss, but for a probability of 1e-16.
+        """Range of the privacy loss, except with probability 1e-16.
 
-        With T = |y|^2 in units of the noise along the changed row, the loss of one
-        order is tau T / (2 (1 + tau)) - (r/2) ln(1 + tau), and T is chi-square with r
-        degrees of freedom, times 1 + tau where the row is there.
+        With T = |y|^2 in units of the noise along the changed row, the loss in one
+        direction is tau T / (2 (1 + tau)) - (r/2) ln(1 + tau). T is chi-square with r
+        degrees of freedom, times 1 + tau if the row is in the data.
         """
         from scipy.stats import chi2
 
         r, tau = self.n_projections, self.tau
         shift = r / 2 * math.log1p(tau)
-        most = tau / 2 * float(chi2.isf(1e-16, r)) - shift
-        return -max(most, shift), max(most, shift)
+        largest = tau / 2 * float(chi2.isf(1e-16, r)) - shift
+        return -max(largest, shift), max(largest, shift)
 
 
 def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
-    """Largest tau = B^2 / w^2 that keeps (epsilon, delta)-differential privacy.
+    """Largest tau = B^2 / w^2 that gives (epsilon, delta)-differential privacy.
 
     Parameters
     ----------
@@ -221,7 +223,7 @@ def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
     -------
     tau : float
         Root of ``projection_delta(epsilon, n_projections, tau) == delta``, to about
-        1e-11 and never above it: release with w^2 = B^2 / tau.
+        1e-11 and never above it. Release with w^2 = B^2 / tau.
 
     Raises
     ------
@@ -242,7 +244,7 @@ def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
     if math.isinf(epsilon):
         return math.inf
     epsilons = np.array([epsilon], dtype=float)
-    # Closer to 1 than this the curve has no digits left; the smaller tau is kept.
+    # Closer to 1 than this the curve has no digits left; a smaller tau is safe.
     target = min(math.log(delta), -1e-9)
 
     def excess(log_tau: float) -> float:
@@ -255,10 +257,10 @@ def projection_tau(epsilon: float, delta: float, n_projections: int) -> float:
     step = 1.0
     while excess(low) > 0:
         low, step = low - step, 2 * step
-    step, most = 1.0, math.log(_LARGEST)
+    step, limit = 1.0, math.log(_LARGEST)
     while excess(high) < 0:
-        if high == most:
+        if high == limit:
             return _LARGEST
-        high, step = min(high + step, most), 2 * step
+        high, step = min(high + step, limit), 2 * step
     root = brentq(excess, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
     return math.exp(root) * _ROUNDED_DOWN

@@ -1,10 +1,9 @@
 """Randomised response on a scale of levels: a level is kept, or moved at random.
 
-With probability `keep` the level stays what it is; otherwise it moves from x to y with
-probability proportional to w(distance of x and y). Every output is possible from every
-level, so that the loss is bounded, and among all pairs of levels the two that are
-furthest apart are the easiest to tell apart, at every epsilon: doc/local.md has the
-proof.
+With probability `keep` the level stays the same; otherwise it moves from x to y with
+probability proportional to w(distance of x and y). Every level can give every output,
+so the loss is bounded. At every epsilon, the two levels that are furthest apart are the
+easiest to tell apart: doc/local.md has the proof.
 """
 
 import math
@@ -21,14 +20,15 @@ __all__ = ["LevelDistribution", "optimal_composition_delta"]
 
 @dataclass(frozen=True)
 class LevelDistribution:
-    """How a level that is not kept moves.
+    """Distribution of the output of a level that is not kept.
 
     Parameters
     ----------
     noise : {"laplace", "gaussian", "geometric", "wrapped"}
         w(d) = exp(-rate d) for "laplace", "geometric" and "wrapped", exp(-rate d^2) for
-        "gaussian". Levels 0, ..., k - 1 move among themselves, by their distance, and
-        for "wrapped" by that around the circle; "geometric" moves to any integer.
+        "gaussian". The levels are 0, ..., k - 1 and so are the outputs, except that
+        "geometric" moves to any integer. The distance d is that of two integers; for
+        "wrapped", it is the distance around the circle.
     n_levels : int
         k, at least 2.
     rate : float
@@ -40,19 +40,19 @@ class LevelDistribution:
     rate: float
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without what was computed on the way: equal laws have equal pickles.
+        # Without cached values, so that equal distributions have equal pickles.
         return LevelDistribution, (self.noise, self.n_levels, self.rate)
 
     @staticmethod
     def span_of(noise: str, n_levels: int) -> int:
-        """Loss of the two furthest levels where nothing is kept, in units of `rate`."""
+        """Loss of the two furthest levels if nothing is kept, in units of `rate`."""
         if noise == "wrapped":
             return n_levels // 2
         return (n_levels - 1) ** 2 if noise == "gaussian" else n_levels - 1
 
     @property
     def span(self) -> int:
-        """Loss of the two furthest levels where nothing is kept, in units of `rate`."""
+        """Loss of the two furthest levels if nothing is kept, in units of `rate`."""
         return self.span_of(self.noise, self.n_levels)
 
     @cached_property
@@ -60,10 +60,10 @@ class LevelDistribution:
         """Sum of w over the outputs, from level 0."""
         if self.noise == "geometric":
             return 1 / math.tanh(self.rate / 2)
-        return math.fsum(self._from_first)
+        return math.fsum(self._weights_from_first)
 
     @cached_property
-    def _from_first(self) -> NDArray[np.float64]:
+    def _weights_from_first(self) -> NDArray[np.float64]:
         steps = np.arange(self.n_levels, dtype=float)
         if self.noise == "wrapped":
             steps = np.minimum(steps, self.n_levels - steps)
@@ -72,26 +72,30 @@ class LevelDistribution:
         return np.exp(-self.rate * steps)
 
     def epsilon(self, keep: float) -> float:
-        """Pure epsilon of one entry that is kept with probability `keep`."""
+        """Pure epsilon of one level that is kept with probability `keep`."""
         if keep == 1:
             return math.inf
         return self.span * self.rate + math.log1p(keep * self.mass / (1 - keep))
 
     def keep(self, epsilon: float) -> float:
-        """Probability of keeping under pure `epsilon`; 0 where the moves use it up."""
+        """Probability of keeping a level under pure `epsilon`.
+
+        It is 0 if moving alone uses up epsilon.
+        """
         odds = math.expm1(max(epsilon - self.span * self.rate, 0.0)) / self.mass
         return odds / (1 + odds)
 
     def moves(self) -> NDArray[np.float64]:
-        """Probabilities of the moves, row by row, but for "geometric".
+        """Probabilities of the moves; not for "geometric".
 
         Returns
         -------
         moves : ndarray of shape (n_levels, n_levels)
+            Row x has the probabilities of the outputs from level x.
         """
         levels = np.arange(self.n_levels)
-        apart = np.abs(np.subtract.outer(levels, levels))
-        weights = self._from_first[apart]
+        distances = np.abs(np.subtract.outer(levels, levels))
+        weights = self._weights_from_first[distances]
         return weights / weights.sum(axis=1, keepdims=True)
 
     def extreme_pair(
@@ -102,8 +106,8 @@ class LevelDistribution:
         Returns
         -------
         first, last : ndarray of shape (n_outputs,)
-            For "geometric", all outputs below the scale are one output here, and all
-            above it: within each, the loss is the same.
+            For "geometric", all outputs below the scale are pooled into one, and so are
+            all above it: within each pool, the loss is constant.
         """
         if self.noise == "geometric":
             a, k = math.exp(-self.rate), self.n_levels
@@ -112,7 +116,7 @@ class LevelDistribution:
             first = np.concatenate([ends[:1], inside, ends[1:]]) / (1 + a) * (1 - keep)
             first[1] += keep
             return first, first[::-1]
-        first = self._from_first / self.mass * (1 - keep)
+        first = self._weights_from_first / self.mass * (1 - keep)
         last = np.roll(first, self.span) if self.noise == "wrapped" else first[::-1]
         first, last = first.copy(), last.copy()
         first[0] += keep
@@ -122,7 +126,7 @@ class LevelDistribution:
     def hockey_stick(
         self, keep: float, epsilon: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Largest divergence of one entry's outputs, at an array of epsilons."""
+        """Largest hockey-stick divergence of two levels, at an array of epsilons."""
         first, last = self.extreme_pair(keep)
         loss = np.log(first) - np.log(last)
         order = np.argsort(-loss)
@@ -141,16 +145,16 @@ def optimal_composition_delta(
     (Kairouz, Oh and Viswanath, "The composition theorem for differential privacy",
     2017, Theorem 3.3).
     """
-    moved = np.arange(n_releases + 1)
-    log_mass = gammaln(n_releases + 1) - gammaln(moved + 1)
-    log_mass -= gammaln(n_releases - moved + 1)
-    log_mass -= (n_releases - moved) * pure_epsilon
+    successes = np.arange(n_releases + 1)
+    log_mass = gammaln(n_releases + 1) - gammaln(successes + 1)
+    log_mass -= gammaln(n_releases - successes + 1)
+    log_mass -= (n_releases - successes) * pure_epsilon
     log_mass -= n_releases * math.log1p(math.exp(-pure_epsilon))
-    loss = (2 * moved - n_releases) * pure_epsilon
-    kept = loss * (1 + 1e-15) > epsilon
-    # What rounding takes off the difference, it must not take off delta.
-    apart = epsilon - loss[kept] - 1e-15 * loss[kept]
-    found = np.exp(log_mass[kept]) * -np.expm1(apart)
-    # The log-gammas lose up to 2^-52 of themselves.
+    loss = (2 * successes - n_releases) * pure_epsilon
+    above = loss * (1 + 1e-15) > epsilon
+    # The difference is rounded away from 0, so that delta is not rounded down.
+    difference = epsilon - loss[above] - 1e-15 * loss[above]
+    terms = np.exp(log_mass[above]) * -np.expm1(difference)
+    # The log-gammas have relative errors up to 2^-52.
     rounding = 1 + 1e-15 * (16 + n_releases * math.log(n_releases + 1))
-    return min(1.0, math.fsum(found) * rounding + 5e-324)
+    return min(1.0, math.fsum(terms) * rounding + 5e-324)

@@ -1,19 +1,19 @@
-"""How often a private search tries: laws of a number, and what the best of them costs.
+"""How often a private search tries: distributions of the number, and what they cost.
 
-The best of K releases, K random and secret, is released with its score (Liu and Talwar
-2019; Papernot and Steinke 2022). With g the derivative of the generating function of K,
-and t and t' the probabilities, under two neighbours, that one release scores below what
-was released, the density of what is released is g(t) times that of one release. Two
-facts about g are all that the bounds need: g(t) <= g(1) = E[K], and for t >= t'
+The best of K tries, K random and secret, is released with its score (Liu and Talwar
+2019; Papernot and Steinke 2022). Let g be the derivative of the generating function of
+K, and let t and t' be the probabilities, under two neighbours, that one try scores
+below the release. The density of the release is then g(t) times that of one try. The
+bounds need only two facts about g: g(t) <= g(1) = E[K], and for t >= t'
 
     truncated negative binomial:  g(t) <= g(t') ((1 - a t') / (1 - a t))^(eta + 1)
     Poisson:                      g(t) <= g(t') exp(mu (t - t'))
 
-Laws of K with weights w_k have them where (k + 1) w_{k+1} <= a (k + eta) w_k, and where
+They hold for weights w_k of K if (k + 1) w_{k+1} <= a (k + eta) w_k, respectively
 (k + 1) w_{k+1} <= mu w_k, for k >= 1: compare the coefficients of (1/a - t) g'(t) with
 those of (eta + 1) g(t), and those of g'(t) with those of mu g(t). Integer weights that
-are rounded down, one after the other, keep these inequalities, come to an end, and can
-be drawn from exactly: nothing is lost to rounding, not even at delta = 0.
+are rounded down, one after the other, satisfy these inequalities, end at some k, and
+can be drawn from exactly. Rounding thus costs no privacy, not even at delta = 0.
 """
 
 import math
@@ -30,27 +30,27 @@ __all__ = ["RepetitionDistribution", "negative_binomial", "poisson"]
 
 # The sum of all weights stays below 2**63.
 _TOTAL = 2.0**62
-_MOST_TERMS = 100_000
-_LARGEST_MEAN, _LARGEST_POISSON = 1000.0, 30.0
+_MAX_TERMS = 100_000
+_LARGEST_MEAN, _LARGEST_POISSON_MEAN = 1000.0, 30.0
 
 
 @dataclass(frozen=True)
 class RepetitionDistribution:
-    """A law of the number of tries.
+    """A distribution of the number of tries.
 
     Parameters
     ----------
     weights : tuple of int
-        Those of 0, 1, 2, ... tries.
+        Weights of 0, 1, 2, ... tries.
     eta : float or None
-        In [0, 1], of the truncated negative binomial law; None for Poisson's.
+        In [0, 1], of the truncated negative binomial distribution; None for Poisson.
     rate : float
-        a = 1 - gamma of the former, mu of the latter.
+        a = 1 - gamma of the truncated negative binomial distribution, mu of Poisson.
 
     Raises
     ------
     ValueError
-        If the weights do not keep the inequality that the bounds rest on.
+        If the weights violate the inequality that the bounds need.
     """
 
     weights: tuple[int, ...]
@@ -65,17 +65,22 @@ class RepetitionDistribution:
 
     def __post_init__(self) -> None:
         if len(self.weights) < 2 or min(self.weights) < 0 or not any(self.weights[1:]):
-            raise ValueError("A law of tries has weights >= 0, and tries at all.")
+            raise ValueError(
+                "`weights` must be >= 0, and positive for some number of tries >= 1."
+            )
         eta = self.eta
         if eta is not None and (self.weights[0] or not 0 <= eta <= 1):
             raise ValueError(
-                "A truncated law has eta in [0, 1] and tries once or more."
+                "A truncated distribution needs eta in [0, 1], and a weight of 0 for "
+                "no try."
             )
         if not 0 < self.rate < (math.inf if eta is None else 1):
-            raise ValueError("The rate of a law is out of range.")
+            raise ValueError(f"rate = {self.rate} is out of range.")
         for k in range(1, len(self.weights) - 1):
-            if self.weights[k + 1] > _largest(self.weights[k], k, self.eta, self.rate):
-                raise ValueError("These weights do not fall as fast as they must.")
+            if self.weights[k + 1] > _largest_next_weight(
+                self.weights[k], k, self.eta, self.rate
+            ):
+                raise ValueError("The `weights` do not fall as fast as they must.")
 
     def __hash__(self) -> int:
         return hash((self.eta, self.rate, self.weights[:4]))
@@ -88,18 +93,18 @@ class RepetitionDistribution:
         return math.nextafter(mean, math.inf)
 
     def shift(self, curve: Callable[[float], float], reach: float) -> float:
-        """By how much a loss grows for the choice of the best, at most.
+        """Bound on how much choosing the best try adds to the privacy loss.
 
-        g(t) / g(t') for neighbours whose releases have the curve: 1 - t' is at most
-        e^h (1 - t) + curve(h), for every h >= 0. So that the best of the releases has
-        a delta of at most ``mean * curve(epsilon - shift)`` at epsilon.
+        It bounds log(g(t) / g(t')) for neighbours whose single tries have the curve:
+        1 - t' is at most e^h (1 - t) + curve(h), for every h >= 0. The best try
+        therefore has a delta of at most ``mean * curve(epsilon - shift)`` at epsilon.
 
         Parameters
         ----------
         curve : callable
-            The delta of one release at an epsilon.
+            The delta of one try at an epsilon.
         reach : float
-            Where the curve is small, or zero.
+            An epsilon at which the curve is small, or zero.
 
         Returns
         -------
@@ -107,10 +112,10 @@ class RepetitionDistribution:
         """
         if self.eta is None:
             return self.rate * curve(0.0) * (1 + 1e-14)
-        lost = self.rate / (1 - self.rate) * (1 + 1e-14)
-        tried = np.append(reach * np.linspace(0.0, 1.0, 257)[:-1], reach)
-        found = min(np.logaddexp(h, _log(lost * curve(h))) for h in tried)
-        return (self.eta + 1) * float(found) * (1 + 1e-14)
+        odds = self.rate / (1 - self.rate) * (1 + 1e-14)
+        epsilons = np.append(reach * np.linspace(0.0, 1.0, 257)[:-1], reach)
+        log_ratio = min(np.logaddexp(h, _log(odds * curve(h))) for h in epsilons)
+        return (self.eta + 1) * float(log_ratio) * (1 + 1e-14)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RepetitionDistribution, (self.weights, self.eta, self.rate)
@@ -120,24 +125,25 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def _largest(weight: int, k: int, eta: float | None, rate: float) -> int:
-    """Largest weight of k + 1 tries, k >= 1."""
+def _largest_next_weight(weight: int, k: int, eta: float | None, rate: float) -> int:
+    """Largest weight of k + 1 tries, if `weight` is that of k >= 1."""
     factor = Fraction(rate) if eta is None else Fraction(rate) * (k + Fraction(eta))
     return weight * factor.numerator // (factor.denominator * (k + 1))
 
 
-def _distribution(
+def _from_first_weights(
     first: tuple[int, int], eta: float | None, rate: float
 ) -> RepetitionDistribution:
+    """Distribution with these weights of 0 and 1 tries, and the largest others."""
     weights = list(first)
-    while weights[-1] and len(weights) < _MOST_TERMS:
-        weights.append(_largest(weights[-1], len(weights) - 1, eta, rate))
+    while weights[-1] and len(weights) < _MAX_TERMS:
+        weights.append(_largest_next_weight(weights[-1], len(weights) - 1, eta, rate))
     return RepetitionDistribution(tuple(weights[:-1]), eta, rate)
 
 
 @lru_cache(maxsize=64)
 def negative_binomial(mean: float, eta: float) -> RepetitionDistribution:
-    """Truncated negative binomial law of a number of tries, at least one.
+    """Truncated negative binomial distribution of the number of tries, at least one.
 
     Papernot and Steinke (2022), Definition 1.
 
@@ -146,13 +152,13 @@ def negative_binomial(mean: float, eta: float) -> RepetitionDistribution:
     mean : float
         Expected number of tries, above 1 and at most 1000.
     eta : float
-        In [0, 1]: 0 is the logarithmic law, 1 the geometric one.
+        In [0, 1]: 0 is the logarithmic distribution, 1 the geometric one.
 
     Returns
     -------
-    law : RepetitionDistribution
-        Its mean is `mean` up to the rounding of the weights, and to the weights
-        beyond 100,000 tries, which it has not.
+    distribution : RepetitionDistribution
+        Its mean is `mean`, except for the rounding of the weights, and because it ends
+        at 100,000 tries.
 
     Raises
     ------
@@ -161,8 +167,8 @@ def negative_binomial(mean: float, eta: float) -> RepetitionDistribution:
     """
     if not 1 < mean <= _LARGEST_MEAN or not 0 <= eta <= 1:
         raise ValueError(
-            f"The expected number of tries is above 1 and at most {_LARGEST_MEAN:g}, "
-            f"and eta is in [0, 1]; got {mean:g} and {eta:g}."
+            f"The expected number of tries must be above 1 and at most "
+            f"{_LARGEST_MEAN:g}, and eta must be in [0, 1]; got {mean:g} and {eta:g}."
         )
 
     def excess(log_gamma: float) -> float:
@@ -173,14 +179,14 @@ def negative_binomial(mean: float, eta: float) -> RepetitionDistribution:
 
     log_gamma = brentq(excess, -20.0, -1e-9, xtol=1e-12)
     rate = -math.expm1(log_gamma)
-    # Of one try: rate / log(1 / gamma), or eta rate / (gamma^-eta - 1).
+    # Probability of one try: rate / log(1 / gamma), or eta rate / (gamma^-eta - 1).
     scale = math.expm1(-eta * log_gamma) / eta if eta else -log_gamma
-    return _distribution((0, int(_TOTAL * rate / scale)), eta, rate)
+    return _from_first_weights((0, int(_TOTAL * rate / scale)), eta, rate)
 
 
 @lru_cache(maxsize=64)
 def poisson(mean: float) -> RepetitionDistribution:
-    """Poisson law of a number of tries, which may be none.
+    """Poisson distribution of the number of tries, which may be zero.
 
     Parameters
     ----------
@@ -189,17 +195,17 @@ def poisson(mean: float) -> RepetitionDistribution:
 
     Returns
     -------
-    law : RepetitionDistribution
+    distribution : RepetitionDistribution
 
     Raises
     ------
     ValueError
         If the mean is out of range.
     """
-    if not 0 < mean <= _LARGEST_POISSON:
+    if not 0 < mean <= _LARGEST_POISSON_MEAN:
         raise ValueError(
-            f"The mean of a Poisson number of tries is above 0 and at most "
-            f"{_LARGEST_POISSON:g}, got {mean:g}."
+            f"The mean of a Poisson number of tries must be above 0 and at most "
+            f"{_LARGEST_POISSON_MEAN:g}, got {mean:g}."
         )
     first = int(_TOTAL * math.exp(-mean))
-    return _distribution((first, max(int(first * mean), 1)), None, float(mean))
+    return _from_first_weights((first, max(int(first * mean), 1)), None, float(mean))

@@ -1,8 +1,9 @@
-"""What the best of a secret number of releases reveals: the curve of a private choice.
+"""The curve of a private choice: what the best of a secret number of tries reveals.
 
-Of one release, delta(e) is known. The best of them has ``mean * delta(e - shift)`` at e
-(Koskela, Redberg and Wang 2024, Theorem 5, is this for their laws), and what follows
-from the convexity of every curve in exp(e), and from its holding for both orders.
+Let one try have delta(e) at e. The best one then has at most ``mean * delta(e -
+shift)`` (Koskela, Redberg and Wang 2024, Theorem 5, is this for their distributions).
+The bound is tightened in two ways: every curve is convex in exp(e), and this one holds
+for both directions of two neighbours.
 """
 
 import math
@@ -19,7 +20,7 @@ from ._repetitions import RepetitionDistribution
 __all__ = ["SelectionCurve"]
 
 _KNOTS = 600
-# Losses beyond are taken to be infinite.
+# Losses beyond this count as infinite.
 _LARGEST_LOSS = 650.0
 
 
@@ -29,26 +30,26 @@ class SelectionCurve:
 
     Parameters
     ----------
-    law : RepetitionDistribution
+    distribution : RepetitionDistribution
         Of the number of tries.
-    epsilon_of_one, delta_of_one : callable
+    epsilon_of_try, delta_of_try : callable
         The curve of one try: epsilon at a delta, and delta at an epsilon.
     """
 
     distribution: RepetitionDistribution
-    epsilon_of_one: Callable[[float], float]
-    delta_of_one: Callable[[float], float]
+    epsilon_of_try: Callable[[float], float]
+    delta_of_try: Callable[[float], float]
 
     @cached_property
     def reach(self) -> float:
-        """Where the delta of one release is next to nothing; infinity if nowhere."""
-        pure = self.epsilon_of_one(0.0)
+        """Epsilon at which the delta of one try is negligible; infinite if none is."""
+        pure = self.epsilon_of_try(0.0)
         if math.isfinite(pure):
             return pure
         for exponent in range(-17, 0):
-            found = self.epsilon_of_one(10.0**exponent)
-            if math.isfinite(found):
-                return found
+            epsilon = self.epsilon_of_try(10.0**exponent)
+            if math.isfinite(epsilon):
+                return epsilon
         return math.inf
 
     @property
@@ -58,25 +59,25 @@ class SelectionCurve:
 
     @cached_property
     def shift(self) -> float:
-        """By how much a loss grows for the choice."""
-        return self.distribution.shift(self.delta_of_one, self.reach)
+        """Bound on how much the choice adds to the privacy loss."""
+        return self.distribution.shift(self.delta_of_try, self.reach)
 
     @property
     def losses(self) -> tuple[float, float]:
-        """Smallest and largest loss that is not taken to be infinite."""
-        most = min(self.shift + self.reach, _LARGEST_LOSS)
-        return -most, most
+        """Smallest and largest loss that does not count as infinite."""
+        largest = min(self.shift + self.reach, _LARGEST_LOSS)
+        return -largest, largest
 
     @cached_property
     def _hull(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Corners of the lower convex envelope: exp(epsilon), and delta there."""
+        """Corners of the bound's lower convex envelope: exp(epsilon), and delta."""
         epsilons = np.linspace(0.0, self.losses[1], _KNOTS)
-        deltas = np.array([self._directly(e) for e in epsilons])
+        deltas = np.array([self._bound(e) for e in epsilons])
         factors = np.exp(epsilons)
-        # Of the other order: 1 - x + x delta(-log x), at x = exp(-epsilon).
+        # In the other direction: 1 - x + x delta(-log x), at x = exp(-epsilon).
         x = np.concatenate([[0.0], 1 / factors[::-1], factors[1:]])
-        other = 1 - (1 - deltas[::-1]) / factors[::-1]
-        y = np.concatenate([[1.0], other, deltas[1:]])
+        reversed_deltas = 1 - (1 - deltas[::-1]) / factors[::-1]
+        y = np.concatenate([[1.0], reversed_deltas, deltas[1:]])
         y[_KNOTS] = min(y[_KNOTS], deltas[0])
         corners: list[int] = []
         for i in range(len(x)):
@@ -88,11 +89,12 @@ class SelectionCurve:
             corners.append(i)
         return x[corners], y[corners]
 
-    def _directly(self, epsilon: float) -> float:
+    def _bound(self, epsilon: float) -> float:
+        """Delta at `epsilon` >= 0 by the theorem, before it is tightened."""
         if epsilon < self.shift:
             return 1.0
         return min(
-            1.0, self.distribution.mean * self.delta_of_one(epsilon - self.shift)
+            1.0, self.distribution.mean * self.delta_of_try(epsilon - self.shift)
         )
 
     def delta(self, epsilon: ArrayLike) -> Any:
@@ -100,9 +102,9 @@ class SelectionCurve:
         epsilon = np.asarray(epsilon, dtype=float)
         inside = np.clip(epsilon, *self.losses)
         # A chord lies above a convex curve; beyond the last corner the curve falls on.
-        found = np.interp(np.exp(inside), *self._hull) * (1 + 1e-12)
-        if found.ndim == 0 and epsilon >= 0:
-            found = np.minimum(found, self._directly(float(epsilon)))
-        # Below the least loss, the curve is that of a loss which is at least that.
+        delta = np.interp(np.exp(inside), *self._hull) * (1 + 1e-12)
+        if delta.ndim == 0 and epsilon >= 0:
+            delta = np.minimum(delta, self._bound(float(epsilon)))
+        # Below the smallest loss, no loss is smaller.
         below = 1 - np.exp(np.minimum(epsilon, 0.0)) * (1 - self._hull[1][-1])
-        return np.clip(np.where(epsilon < inside, below, found), 0.0, 1.0)
+        return np.clip(np.where(epsilon < inside, below, delta), 0.0, 1.0)

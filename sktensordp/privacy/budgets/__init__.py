@@ -1,1 +1,1 @@
-"""What may be released in a process, what was, and what was authorised beforehand."""
+"""The budgets of a process: limits, recorded releases, and preauthorised releases."""

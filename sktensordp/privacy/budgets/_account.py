@@ -15,16 +15,21 @@ __all__ = ["Account"]
 
 @dataclass
 class Account:
-    """Releases about the same data, and blocks of accounts of disjoint parts of it."""
+    """Releases about the same data, and blocks of releases about disjoint parts of it.
 
-    # What was released by what, and how often in a row.
+    A block has one branch for each disjoint part of the data. A branch is an account
+    itself.
+    """
+
+    # Name, guarantee, and how often in a row.
     releases: list[tuple[str, PrivacyGuarantee, int]] = field(default_factory=list)
     blocks: list[list["Account"]] = field(default_factory=list)
-    own: Totals = field(default_factory=Totals)
+    # Totals of `releases`, without the blocks.
+    direct_totals: Totals = field(default_factory=Totals)
 
     def record(self, name: str, guarantee: PrivacyGuarantee, totals: Totals) -> None:
-        """One release more."""
-        self.own = self.own + totals
+        """Add one release."""
+        self.direct_totals = self.direct_totals + totals
         last = self.releases[-1] if self.releases else None
         if last and last[0] == name and last[1] == guarantee:
             self.releases[-1] = (name, guarantee, last[2] + 1)
@@ -32,50 +37,60 @@ class Account:
             self.releases.append((name, guarantee, 1))
 
     def total(
-        self, where: "Account | None" = None, more: Totals | None = None
+        self, account: "Account | None" = None, extra: Totals | None = None
     ) -> Totals:
-        """Sums for the record of which most is revealed, with `more` in one account."""
-        found = self.own
-        if self is where and more is not None:
-            found = found + more
-        for parts in self.blocks:
-            together = Totals()
-            for part in parts:
-                together |= part.total(where, more)
-            found = found + together
-        return found
+        """Totals for the record about which most is revealed.
+
+        `extra` is counted as if it had been recorded in `account`: this one, or one of
+        its branches.
+        """
+        total = self.direct_totals
+        if self is account and extra is not None:
+            total = total + extra
+        for branches in self.blocks:
+            worst = Totals()
+            for branch in branches:
+                worst |= branch.total(account, extra)
+            total = total + worst
+        return total
 
     def event(
-        self, where: "Account | None" = None, more: DpEvent | None = None
+        self, account: "Account | None" = None, extra: DpEvent | None = None
     ) -> DpEvent | None:
-        """What happened, with one event `more` in one account; None if nothing."""
+        """All releases as one event, with the event `extra` in `account`.
+
+        None if there is no release.
+        """
         events = [
             dp_event.SelfComposedDpEvent(guarantee.event, count)
             for _, guarantee, count in self.releases
         ]
-        if self is where:
-            events.append(more)
-        for parts in self.blocks:
-            inside = [part.event(where, more) for part in parts]
-            found = [event for event in inside if event is not None]
-            if found:
-                events.append(ParallelDpEvent(found))
+        if self is account:
+            events.append(extra)
+        for branches in self.blocks:
+            branch_events = [branch.event(account, extra) for branch in branches]
+            parallel = [event for event in branch_events if event is not None]
+            if parallel:
+                events.append(ParallelDpEvent(parallel))
         return dp_event.ComposedDpEvent(tuple(events)) if events else None
 
     def guarantees(self) -> Iterator[PrivacyGuarantee]:
-        """All that were recorded."""
+        """The guarantee of every release."""
         yield from (guarantee for _, guarantee, _ in self.releases)
-        for parts in self.blocks:
-            for part in parts:
-                yield from part.guarantees()
+        for branches in self.blocks:
+            for branch in branches:
+                yield from branch.guarantees()
 
     def lines(self) -> Iterator[tuple[int, int | None, float, str]]:
-        """What was released: depth, times, epsilon and by what, from top to bottom."""
+        """Depth, times, epsilon and name of every release, from top to bottom.
+
+        A branch with releases has a line of its own, with times None and epsilon NaN.
+        """
         for name, guarantee, count in self.releases:
             yield 0, count, guarantee.epsilon, name
-        for parts in self.blocks:
-            inside = [part for part in parts if any(part.guarantees())]
-            for number, part in enumerate(inside, start=1):
-                yield 0, None, math.nan, f"part {number} of {len(inside)}, disjoint"
-                for depth, times, epsilon, name in part.lines():
+        for branches in self.blocks:
+            nonempty = [branch for branch in branches if any(branch.guarantees())]
+            for number, branch in enumerate(nonempty, start=1):
+                yield 0, None, math.nan, f"part {number} of {len(nonempty)}, disjoint"
+                for depth, times, epsilon, name in branch.lines():
                     yield depth + 1, times, epsilon, name

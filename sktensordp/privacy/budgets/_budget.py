@@ -1,4 +1,4 @@
-"""Privacy budgets: what may be released in a process, and what was."""
+"""Privacy budgets: limits on what a process releases, and a record of it."""
 
 import contextvars
 import html
@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ...exceptions import BudgetExceededError
-from .._guarantee import PrivacyGuarantee, neighbours, sources_of, unit_name
+from .._guarantee import PrivacyGuarantee, sources_of, unit_and_relation, unit_name
 from .._numbers import exact, shown, shown_below
 
 if TYPE_CHECKING:
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from ._account import Account
     from ._filter import Totals
 
-    # Where a release is recorded, its sums, and the rule of the filter.
-    _Admitted = tuple[Account, Totals, Any]
+    # The account that records a release, its totals, and the limits of the filter.
+    _Admission = tuple[Account, Totals, Any]
 
 __all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
 
-# Guards the stack and all accounts; a release is recorded in all budgets or in none.
+# Guards the stack and all accounts: all open budgets record a release, or none does.
 _LOCK = threading.RLock()
 _STACK: list["PrivacyBudget"] = []
-# The parts that this thread is in.
-_PARTS: contextvars.ContextVar[tuple["_Part", ...]] = contextvars.ContextVar(
-    "parts", default=()
+# The branches of `PrivacyBudget.parallel` that this thread is in, outermost first.
+_BRANCHES: contextvars.ContextVar[tuple["_Branch", ...]] = contextvars.ContextVar(
+    "branches", default=()
 )
 _PROCESS = (0, "")
-# Shares of epsilon that what is left may be below the truth: with sums, and where every
-# comparison composes all releases.
-_PRECISION, _ROUGHLY = 2.0**-20, 2.0**-10
-_IDS = (
-    "{} publishes the ids that occur, and a budget that protects everything of a user "
-    "does not cover that; declare categories."
+# How far below the truth the printed remainder may be, as shares of epsilon: with sums,
+# and where every comparison composes all releases.
+_PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
+_PUBLISHES_IDS = (
+    "{} publishes the ids that occur in the data, and a budget for all data of a user "
+    "does not cover that. Declare all ids in `categories`."
 )
 
 
 def process_name() -> str:
-    """A name of this process; a fork has another."""
+    """A name of this process, which a fork does not share."""
     global _PROCESS
     with _LOCK:
         if _PROCESS[0] != os.getpid():
@@ -58,7 +58,7 @@ def _renew_lock() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A thread of the parent may have held it.
+    # A thread of the parent may hold the lock while it forks.
     os.register_at_fork(after_in_child=_renew_lock)
 
 
@@ -73,36 +73,38 @@ def record(guarantee: PrivacyGuarantee, name: str, unprotected: Iterable[str]) -
     Raises
     ------
     BudgetExceededError
-        If it exceeds one of them.
+        If the release would exceed one of them.
     ValueError
-        If it does not add to what was recorded: another unit or relation.
+        If its unit or relation differs from those of the recorded releases, so that
+        they do not compose.
     RuntimeError
-        If a budget was opened by another process, of which this one is a fork.
+        If a budget belongs to another process, of which this one is a fork.
     """
     with _LOCK:
         _record(tuple(_STACK), guarantee, name, unprotected)
 
 
 def record_ids(name: str, unprotected: Iterable[str]) -> None:
-    """Tell all open budgets that the ids that occur are about to be published.
+    """Tell all open budgets that the ids in the data are about to be published.
 
-    No guarantee for everything of a user covers that.
+    A guarantee for all data of a user does not cover that.
 
     Raises
     ------
     BudgetExceededError
-        If a budget protects everything of a user.
+        If an open budget protects all data of a user.
     """
     with _LOCK:
         for budget in _STACK:
             budget._check_process()
             if math.isfinite(budget.epsilon) and any(
-                isinstance(one.unit, int) for one in budget._account.guarantees()
+                isinstance(guarantee.unit, int)
+                for guarantee in budget._account.guarantees()
             ):
-                raise BudgetExceededError(_IDS.format(name))
+                raise BudgetExceededError(_PUBLISHES_IDS.format(name))
         for budget in _STACK:
             budget._publishers.append(name)
-            budget._left_out.update(dict.fromkeys(unprotected))
+            budget._sentences.update(dict.fromkeys(unprotected))
 
 
 def _record(
@@ -111,20 +113,20 @@ def _record(
     name: str,
     unprotected: Iterable[str],
 ) -> None:
-    admitted = [(budget, budget._admit(guarantee, name)) for budget in budgets]
-    for budget, (account, totals, limits) in admitted:
+    admissions = [(budget, budget._admit(guarantee, name)) for budget in budgets]
+    for budget, (account, totals, limits) in admissions:
         account.record(name, guarantee, totals)
         if budget._filter is not None:
             budget._filter.settle(limits)
-        budget._left_out.update(dict.fromkeys(unprotected))
+        budget._sentences.update(dict.fromkeys(unprotected))
 
 
-def _open_parts() -> tuple["_Part", ...]:
-    return tuple(one for one in _PARTS.get() if one.is_open)
+def _open_branches() -> tuple["_Branch", ...]:
+    return tuple(branch for branch in _BRANCHES.get() if branch.is_open)
 
 
-class _Part:
-    """One of disjoint parts: what is released in it goes to an account of its own."""
+class _Branch:
+    """The releases about one of several disjoint parts, in an account of their own."""
 
     def __init__(
         self, budget: "PrivacyBudget", block: list["Account"], account: "Account"
@@ -134,17 +136,17 @@ class _Part:
 
 
 class PrivacyBudget:
-    """A limit on what is released, kept by counting every release.
+    """A limit on what is released: counts every release, and refuses any beyond it.
 
-    Within ``with budget:``, all that the estimators of this package release in this
-    process, in any thread, is recorded before its noise is drawn; a release that would
-    exceed the budget is refused, and draws nothing. Opened again, it goes on counting.
-    Budgets may be nested; a release counts in each.
+    Within ``with budget:``, the budget records every release by an estimator of this
+    package, in any thread of this process, before its noise is drawn. It refuses a
+    release that would exceed it, and then nothing is drawn. You can enter a budget
+    again; it keeps counting. You can nest budgets; a release counts in all of them.
 
-    What is released next, and whether, may depend on all outcomes so far. Sums of pure
-    epsilons hold for that, and so do those of mu^2 of Gaussian noise and of Renyi
-    divergences at one order, up to what was fixed before the first release; the whole
-    curve of a composition does not. Where all releases and their parameters are fixed
+    You may choose the next release, and whether to make one, by all results so far.
+    Three sums remain valid then, up to limits that are fixed before the first release:
+    pure epsilons, mu^2 of Gaussian noise, and Rényi divergences at one order. The whole
+    curve of a composition does not. If all releases and their parameters are fixed
     beforehand, ``adaptive=False`` admits what that curve admits, which is more. Sums
     are exact and may exceed epsilon by its 1e-12th part, and a single release delta by
     as much, so that ten releases of 0.1 fit into 1.
@@ -155,17 +157,18 @@ class PrivacyBudget:
     Parameters
     ----------
     epsilon : float
-        Greater than 0. Infinity only counts.
+        Greater than 0. An infinite budget counts and refuses nothing.
     delta : float, default=0.0
         In [0, 1).
     adaptive : bool, default=True
-        Whether the number of releases, or what they reveal, may depend on outcomes.
+        Whether earlier results may decide the number of releases, or how much they
+        reveal.
 
     Attributes
     ----------
     spent : PrivacyGuarantee or None
-        Composition of all that was recorded, had it been fixed beforehand; None where
-        nothing was.
+        Composition of all recorded releases, as if they had been fixed beforehand.
+        None if there is none.
     remaining : float
         Largest epsilon, at delta = 0, of one more release that would be admitted now.
     unprotected : tuple of str
@@ -173,17 +176,17 @@ class PrivacyBudget:
 
     See Also
     --------
-    privacy_of : What a pipeline or a search reveals, counted afterwards.
+    privacy_of : What a fitted pipeline or search has revealed.
 
     Notes
     -----
-    A budget counts what estimators release. It does not see what they do not: labels,
-    scores on raw values, or the output of other libraries, which `spend` records. Each
-    fit of a search counts in full, though every record is left out of one.
+    A budget counts what estimators release. It sees neither labels nor scores on raw
+    values nor the output of other libraries; record those with `spend`. Each fit of a
+    search counts in full, though every record is left out of one.
 
-    Other processes do not share the count: an estimator that is sent to one while a
-    budget is open refuses to release there, and so does a fork. What is made there is
-    not seen. Use threads.
+    Other processes do not share the count. An estimator that is sent to another process
+    while a budget is open refuses to release there, and so does a fork. The budget does
+    not see estimators that are created there. Use threads.
 
     Examples
     --------
@@ -223,7 +226,7 @@ class PrivacyBudget:
         self._epsilon, self._delta = float(epsilon), float(delta)
         self._adaptive = bool(adaptive)
         self._account = Account()
-        self._left_out: dict[str, None] = {}
+        self._sentences: dict[str, None] = {}
         self._publishers: list[str] = []
         self._n_open = 0
         self._process = process_name()
@@ -233,18 +236,19 @@ class PrivacyBudget:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon that is kept."""
+        """Epsilon of the budget."""
         return self._epsilon
 
     @property
     def delta(self) -> float:
-        """Delta that is kept."""
+        """Delta of the budget."""
         return self._delta
 
     def __enter__(self) -> Self:
         with _LOCK:
             self._check_process()
-            # First of all: interrupted here, it rather counts than forgets.
+            # An interruption after this line leaves the budget open: it may count too
+            # much, never too little.
             if self not in _STACK:
                 _STACK.append(self)
             self._n_open += 1
@@ -259,21 +263,21 @@ class PrivacyBudget:
     def spend(self, guarantee: PrivacyGuarantee, name: str = "release") -> None:
         """Record a release that no estimator of this package makes.
 
-        Before it is made. In this budget alone, open or not.
+        Call this before you make the release. Only this budget records it, open or not.
 
         Parameters
         ----------
         guarantee : PrivacyGuarantee
-            What it reveals.
+            What the release reveals.
         name : str, default="release"
-            What to call it where the budget is printed.
+            Its name where the budget is printed.
 
         Raises
         ------
         BudgetExceededError
-            If it would exceed the budget; nothing is recorded then.
+            If the release would exceed the budget; nothing is recorded then.
         ValueError
-            If it protects another unit than the releases before.
+            If its unit or relation differs from those of the recorded releases.
         """
         with _LOCK:
             _record((self,), guarantee, name, ())
@@ -284,28 +288,29 @@ class PrivacyBudget:
         Parameters
         ----------
         guarantee : PrivacyGuarantee
-            What it reveals.
+            What the release reveals.
 
         Returns
         -------
         admitted : bool
         """
         with _LOCK:
-            return self._fits(guarantee) is not None
+            return self._admission(guarantee) is not None
 
     @contextmanager
     def parallel(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Releases about disjoint parts of the data: what counts is the worst part.
+        """Count releases about disjoint parts of the data as those of the worst part.
 
-        Which part a record is in must be fixed or public, as in `compose_parallel`.
+        The part to which a record belongs must be fixed or public, as in
+        `compose_parallel`.
 
         Yields
         ------
         part : callable
-            Opens a part of its own at every call: ``with part():``. A release in a
-            thread that was started inside of a part, and not in any part, counts as one
-            about all data. Do not ``yield`` inside of a part: what the caller releases
-            meanwhile would go to it.
+            Each call opens a new part: ``with part():``. A thread that is started
+            inside a part is not in that part: unless it opens a part itself, its
+            releases count as releases about all data. Do not ``yield`` inside a part,
+            because the releases of the caller would then count for that part.
 
         Examples
         --------
@@ -326,41 +331,47 @@ class PrivacyBudget:
         block: list[Account] = []
         with _LOCK:
             self._check_process()
-            self._here().blocks.append(block)
-        opened: list[_Part] = []
+            self._current_account().blocks.append(block)
+        opened: list[_Branch] = []
         ended = False
 
         @contextmanager
         def part() -> Iterator[None]:
             if ended:
-                raise RuntimeError("The block of disjoint parts has ended.")
-            if any(one.block is block for one in _open_parts()):
                 raise RuntimeError(
-                    "Another part of the block is open; parts of a part are those of "
-                    "another block of parallel()."
+                    "This block of disjoint parts has ended. Open its parts inside "
+                    "`with budget.parallel() as part:`."
                 )
-            own = _Part(self, block, Account())
+            if any(branch.block is block for branch in _open_branches()):
+                raise RuntimeError(
+                    "Another part of this block is open. Close it first, or call "
+                    "`parallel()` again to divide that part."
+                )
+            branch = _Branch(self, block, Account())
             with _LOCK:
-                block.append(own.account)
-                opened.append(own)
+                block.append(branch.account)
+                opened.append(branch)
             try:
-                _PARTS.set((*_open_parts(), own))
+                _BRANCHES.set((*_open_branches(), branch))
                 yield
             finally:
-                # Also where a copy of this context outlives it, as a task's does.
-                own.is_open = False
-                _PARTS.set(_open_parts())
+                # A copy of this context, such as that of a task, may outlive it.
+                branch.is_open = False
+                _BRANCHES.set(_open_branches())
 
         try:
             yield part
         finally:
             ended = True
-            for own in opened:
-                own.is_open = False
+            for branch in opened:
+                branch.is_open = False
 
     @property
     def spent(self) -> PrivacyGuarantee | None:
-        """Composition of all that was recorded, had it been fixed beforehand."""
+        """Composition of all recorded releases, as if they had been fixed beforehand.
+
+        None if there is none.
+        """
         from dp_accounting import dp_event
 
         with _LOCK:
@@ -368,8 +379,8 @@ class PrivacyBudget:
             event = self._account.event()
         if not recorded:
             return None
-        unit, relation = neighbours(recorded)
-        if self._ids_of_users(unit):
+        unit, relation = unit_and_relation(recorded)
+        if self._user_ids_published(unit):
             event = dp_event.NonPrivateDpEvent()
         n_releases = sum(count or 0 for _, count, _, _ in self._account.lines())
         return PrivacyGuarantee.of(
@@ -377,65 +388,70 @@ class PrivacyBudget:
             delta=self._delta,
             unit=unit,
             relation=relation,
-            statement=f"All releases of a budget ({n_releases}), had they been fixed "
-            f"beforehand.",
+            statement=f"All releases of a budget ({n_releases}), as if they had been "
+            f"fixed beforehand.",
             source=sources_of(recorded),
         )
 
     @property
     def remaining(self) -> float:
-        """Largest epsilon, at delta = 0, of one more release that is admitted now.
+        """Largest epsilon, at delta = 0, of one more release that would be admitted.
 
-        Infinity if the budget only counts. A release with a delta may be admitted at
-        another epsilon; ask `admits`. Exact to a millionth of epsilon, or to a
-        thousandth with ``adaptive=False``.
+        Infinite if the budget is. A release with a positive delta may be admitted at
+        another epsilon: ask `admits`. Accurate to a millionth of the budget's epsilon,
+        or to a thousandth with ``adaptive=False``.
         """
         if math.isinf(self._epsilon):
             return math.inf
         with _LOCK:
             self._check_process()
-            return self._left()
+            return self._remaining_epsilon()
 
-    def _left(self) -> float:
+    def _remaining_epsilon(self) -> float:
         from ..accounting._curves import event_epsilon
         from ..accounting._events import PureDpEvent
         from ._filter import Totals
 
-        # What is pure adds up, and often nothing else may be kept.
+        # Try first what the sum of pure epsilons leaves: often that is the answer.
         if self._filter is not None:
-            pure = self._account.total(self._here(), Totals()).pure
+            spent = self._account.total(self._current_account(), Totals()).pure_epsilon
         else:
             event = self._account.event()
-            pure = 0.0 if event is None else event_epsilon(event, 0.0)
-        surely = 0.0
-        if pure < self._epsilon:
-            surely = float(Fraction(self._epsilon) - Fraction(pure))
-        return self._largest(PureDpEvent, self._epsilon, surely)
+            spent = 0.0 if event is None else event_epsilon(event, 0.0)
+        guess = 0.0
+        if spent < self._epsilon:
+            guess = float(Fraction(self._epsilon) - Fraction(spent))
+        return self._largest_admitted(PureDpEvent, self._epsilon, guess)
 
-    def _left_by_noise(self) -> float:
-        """The mu of Gaussian noise that would be admitted; 0 for none."""
+    def _remaining_mu(self) -> float:
+        """Largest mu of Gaussian noise that would be admitted now; 0 for none."""
         from dp_accounting import dp_event
 
         from ..accounting._gaussian import gaussian_mu
 
-        most = gaussian_mu(self._epsilon, self._delta)
-        return self._largest(lambda mu: dp_event.GaussianDpEvent(1 / mu), most, 0.0)
+        largest = gaussian_mu(self._epsilon, self._delta)
+        return self._largest_admitted(
+            lambda mu: dp_event.GaussianDpEvent(1 / mu), largest, 0.0
+        )
 
-    def _largest(
-        self, event_of: Callable[[float], "DpEvent"], most: float, surely: float
+    def _largest_admitted(
+        self, event_of: Callable[[float], "DpEvent"], largest: float, guess: float
     ) -> float:
-        """Largest size of a release that has room, which `surely` nearly always has."""
+        """Largest size, up to `largest`, of a release that would be admitted now.
+
+        `guess` is a size that nearly always fits.
+        """
         recorded = list(self._account.guarantees())
         if not recorded:
-            return most
-        if self._ids_of_users(neighbours(recorded)[0]):
+            return largest
+        if self._user_ids_published(unit_and_relation(recorded)[0]):
             return 0.0
 
         def fits(size: float) -> bool:
-            return self._room(event_of(size)) is not None
+            return self._admission_of(event_of(size)) is not None
 
-        low, high = surely, most
-        near = high * (_ROUGHLY if self._filter is None else _PRECISION)
+        low, high = guess, largest
+        near = high * (_ROUGH_PRECISION if self._filter is None else _PRECISION)
         if low and not fits(low):
             low, high = 0.0, low
         elif not fits(low + near):
@@ -443,124 +459,130 @@ class PrivacyBudget:
         while high - low > near:
             middle = (low + high) / 2
             low, high = (middle, high) if fits(middle) else (low, middle)
-        return low if low > most * _PRECISION else 0.0
+        return low if low > largest * _PRECISION else 0.0
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the guarantees of the estimators that released leave out."""
+        """What the guarantees of the recorded estimators leave out, in sentences."""
         with _LOCK:
-            return tuple(self._left_out)
+            return tuple(self._sentences)
 
-    def _here(self) -> "Account":
-        """The account that this thread's releases go to."""
-        inside = [one.account for one in _open_parts() if one.budget is self]
-        return inside[-1] if inside else self._account
+    def _current_account(self) -> "Account":
+        """The account that records the releases of this thread."""
+        accounts = [
+            branch.account for branch in _open_branches() if branch.budget is self
+        ]
+        return accounts[-1] if accounts else self._account
 
-    def _admit(self, guarantee: PrivacyGuarantee, name: str) -> "_Admitted":
-        found = self._fits(guarantee)
-        if found is None and self._ids_of_users(guarantee.unit):
-            raise BudgetExceededError(_IDS.format(self._publishers[0]))
-        if found is None:
-            has_none = guarantee.delta > 0 and self._delta == 0
-            advice = " This budget admits no delta." if has_none else ""
+    def _admit(self, guarantee: PrivacyGuarantee, name: str) -> "_Admission":
+        admission = self._admission(guarantee)
+        if admission is None and self._user_ids_published(guarantee.unit):
+            raise BudgetExceededError(_PUBLISHES_IDS.format(self._publishers[0]))
+        if admission is None:
+            lacks_delta = guarantee.delta > 0 and self._delta == 0
+            advice = " This budget admits no delta." if lacks_delta else ""
             raise BudgetExceededError(
                 f"{name} would exceed the budget of epsilon = {exact(self._epsilon)} "
                 f"and delta = {exact(self._delta)}; nothing was drawn. It asks for "
                 f"epsilon = {shown(guarantee.epsilon)} at delta = "
                 f"{shown(guarantee.delta)}. {self._left_line()}.{advice}"
             )
-        return found
+        return admission
 
-    def _fits(self, guarantee: PrivacyGuarantee) -> "_Admitted | None":
-        """Account, sums and rule of a release; None where it does not fit."""
+    def _admission(self, guarantee: PrivacyGuarantee) -> "_Admission | None":
+        """Account, totals and limits of a release; None if it does not fit."""
         self._check_process()
-        neighbours([guarantee, *self._account.guarantees()])
-        if self._ids_of_users(guarantee.unit) and math.isfinite(self._epsilon):
+        # Raises if they differ.
+        unit_and_relation([guarantee, *self._account.guarantees()])
+        if self._user_ids_published(guarantee.unit) and math.isfinite(self._epsilon):
             return None
-        return self._room(guarantee.event)
+        return self._admission_of(guarantee.event)
 
-    def _room(self, event: "DpEvent") -> "_Admitted | None":
-        """The same of what happens in a release, whatever the unit."""
+    def _admission_of(self, event: "DpEvent") -> "_Admission | None":
+        """The same for an event, whatever its unit."""
         from ..accounting._curves import event_delta
         from ._filter import Totals
 
-        here = self._here()
+        account = self._current_account()
         if self._filter is not None:
-            found = self._filter.admit(
-                event, lambda more: self._account.total(here, more)
+            admitted = self._filter.admit(
+                event, lambda totals: self._account.total(account, totals)
             )
-            return None if found is None else (here, *found)
+            return None if admitted is None else (account, *admitted)
         if math.isfinite(self._epsilon):
-            together = self._account.event(here, event)
+            composed = self._account.event(account, event)
             epsilon, delta = (x * (1 + 1e-12) for x in (self._epsilon, self._delta))
-            if event_delta(together, epsilon) > delta:
+            if event_delta(composed, epsilon) > delta:
                 return None
-        return here, Totals(), None
+        return account, Totals(), None
 
-    def _ids_of_users(self, unit: str | int) -> bool:
-        """Whether ids were published of those of whom everything is protected."""
+    def _user_ids_published(self, unit: str | int) -> bool:
+        """Whether `unit` is all data of a user, and ids of users were published."""
         return isinstance(unit, int) and bool(self._publishers)
 
     def _check_process(self) -> None:
         if self._process != process_name():
             raise RuntimeError(
-                "This privacy budget was opened by another process, which would not "
-                "learn of a release here. Release there, or in threads."
+                "This privacy budget belongs to another process, which would not learn "
+                "of a release made here. Make the release there, or use threads."
             )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A privacy budget counts in its own process; it is not copied.")
+        raise TypeError(
+            "A privacy budget counts in its own process, so it is not copied or "
+            "pickled."
+        )
 
     def _headline(self) -> str:
         recorded = list(self._account.guarantees())
-        about = ""
+        protected = ""
         if recorded:
-            unit, relation = neighbours(recorded)
-            about = f", for {unit_name(unit)} ({relation})"
+            unit, relation = unit_and_relation(recorded)
+            protected = f", for {unit_name(unit)} ({relation})"
         return (
             f"Privacy budget: epsilon = {shown(self._epsilon)}, delta = "
-            f"{shown(self._delta)}{about}"
+            f"{shown(self._delta)}{protected}"
         )
 
     def _spent_line(self) -> str:
         spent = self.spent
         if spent is None:
             return "Spent: nothing"
-        at = f"at delta = {shown(spent.delta)}"
-        fixed = counted = shown(spent.epsilon)
+        at_delta = f"at delta = {shown(spent.delta)}"
+        fixed = adaptive = shown(spent.epsilon)
         if self._filter is not None and spent.delta > 0 and spent.protects:
             event = self._account.event()
-            counted = shown(self._filter.counted(self._account.total(), event))
+            adaptive = shown(self._filter.spent_epsilon(self._account.total(), event))
         if not self._adaptive or spent.delta == 0:
-            return f"Spent: epsilon = {fixed} {at}"
+            return f"Spent: epsilon = {fixed} {at_delta}"
         return (
-            f"Spent: epsilon = {counted} {at} ({fixed} if all releases had been fixed "
-            f"beforehand)"
+            f"Spent: epsilon = {adaptive} {at_delta} ({fixed} if all releases had been "
+            f"fixed beforehand)"
         )
 
     def _left_line(self) -> str:
         left = self.remaining
         if math.isinf(left):
             return "Left: any epsilon"
-        found = [f"epsilon = {shown_below(left)} at delta = 0"] if left else []
+        options = [f"epsilon = {shown_below(left)} at delta = 0"] if left else []
         if self._delta > 0:
             from ..accounting._gaussian import gaussian_epsilon
 
             with _LOCK:
-                mu = self._left_by_noise()
+                mu = self._remaining_mu()
             epsilon = gaussian_epsilon(mu, self._delta) if mu else 0.0
             if epsilon > left * (1 + _PRECISION):
-                found.append(
+                options.append(
                     f"epsilon = {shown_below(epsilon)} at delta = "
                     f"{exact(self._delta)} with Gaussian noise"
                 )
-        return f"Left: {', or '.join(found) or 'nothing'}"
+        return f"Left: {', or '.join(options) or 'nothing'}"
 
     def __str__(self) -> str:
         lines = [self._headline(), self._spent_line(), self._left_line()]
         for depth, count, epsilon, name in self._account.lines():
-            often = "" if count is None else f"{count} x epsilon = {shown(epsilon)}: "
-            lines.append("  " * (depth + 1) + often + name)
+            times = "" if count is None else f"{count} x epsilon = {shown(epsilon)}: "
+            lines.append("  " * (depth + 1) + times + name)
         if self.unprotected:
             lines.append("Not protected:")
             lines += [f"  - {sentence}" for sentence in self.unprotected]

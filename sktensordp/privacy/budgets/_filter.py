@@ -1,22 +1,24 @@
-"""Whether one more release still fits, where releases are chosen on the way.
+"""The adaptive filter: whether another release fits, when results decide what is next.
 
-Composition adds up what was fixed beforehand. Where it depends on earlier outcomes how
-much the next release reveals, or whether there is one, the composition of what happened
-may be smaller than the truth (Rogers, Roth, Ullman and Vadhan 2016): on some outcomes
-the one curve is spent, on others another. What holds then are sums that never exceed a
-number fixed in advance:
+Composition adds up releases that were fixed beforehand. If earlier results decide how
+much the next release reveals, or whether there is one, composing what was released may
+understate what it reveals (Rogers, Roth, Ullman and Vadhan 2016): some results use up
+one point of the privacy curve, and others another point. Three sums remain valid, each
+as long as it never exceeds a limit that was fixed in advance:
 
 - pure epsilons, up to epsilon;
-- mu^2 of Gaussian noise, up to that of (epsilon, delta) (Koskela, Tobaben and Honkela
-  2022; Smith and Thakurta 2022), a pure release counting as the Gaussian one that
-  says no less;
-- Renyi divergences at one order, up to what gives (epsilon, delta) (Feldman and Zrnic
-  2021; Lecuyer 2021).
+- mu^2 of Gaussian noise, up to the mu^2 that gives (epsilon, delta) (Koskela, Tobaben
+  and Honkela 2022; Smith and Thakurta 2022), where a pure release counts as Gaussian
+  noise that reveals no less;
+- Rényi divergences at one order, up to the divergence that gives (epsilon, delta)
+  (Feldman and Zrnic 2021; Lecuyer 2021).
 
-The first may be kept on some outcomes, and one of the others on the rest: where pure
-epsilons keep within epsilon, no outcome adds to delta. Which of the others, and at
-which order, is decided by the first release, of which nothing depends on an outcome.
-One release alone may spend everything, by its own curve.
+The filter limits the first sum and one of the other two, and admits a release while
+either stays within its limit. Some results may keep the first limit and the rest the
+other one: where pure epsilons stay within epsilon, the result adds nothing to delta.
+The first release, which depends on no result, decides which of the other two sums is
+limited, and at which order. A single release may also use up the whole budget by its
+own curve.
 """
 
 import math
@@ -30,9 +32,9 @@ from scipy.special import ndtri_exp
 
 from ..accounting._composition import Composition
 from ..accounting._curves import (
+    compositions_of,
     event_delta,
     event_epsilon,
-    read,
     selection_residual,
 )
 from ..accounting._gaussian import gaussian_epsilon, gaussian_mu
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["AdaptiveFilter", "Totals"]
 
 _ORDERS = tuple((1 + np.geomspace(0.02, 2e5, 100)).tolist())
-# Shares of epsilon and delta that are kept for what samplers are away from their laws.
+# Shares of epsilon and delta reserved for the residuals: the distances between samplers
+# and their ideal distributions.
 _SHARE_OF_EPSILON, _SHARE_OF_DELTA = 0.005, 0.01
 # Ten releases of 0.1 fit into 1, although ten times the float 0.1 is more.
 _ALLOWANCE = 1 + Fraction(1, 10**12)
@@ -53,44 +56,46 @@ _ALLOWANCE = 1 + Fraction(1, 10**12)
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over releases; all of them only grow.
+    """Sums over releases; they only grow.
 
     Attributes
     ----------
     n_releases : int
-    pure : Fraction or float
-        Pure epsilons, exactly; or infinity.
-    squares : float
-        mu^2 of the Gaussian noise that says no less.
+    pure_epsilon : Fraction or float
+        Sum of the pure epsilons, exact; infinite if a release has none.
+    squared_mu : float
+        Sum of mu^2 of Gaussian noise that reveals no less than the releases.
     renyi : float
-        Renyi divergences at the order of the filter.
+        Sum of the Rényi divergences at the order of the filter.
     residual_epsilon, residual_delta : float
-        What samplers are away from these; the second also counts the probability
-        that everything is shown.
+        Distance of the samplers from their ideal distributions. The second also counts
+        the probability that a release reveals everything.
     """
 
     n_releases: int = 0
-    pure: Fraction | float = 0.0
-    squares: float = 0.0
+    pure_epsilon: Fraction | float = 0.0
+    squared_mu: float = 0.0
     renyi: float = 0.0
     residual_epsilon: float = 0.0
     residual_delta: float = 0.0
 
     def __add__(self, other: "Totals") -> "Totals":
-        """Of both, about the same data."""
-        return self._joined(other, lambda a, b: a + b)
+        """Totals of both, about the same data."""
+        return self._combined(other, lambda a, b: a + b)
 
     def __or__(self, other: "Totals") -> "Totals":
-        """Of both, about disjoint data: no less than either."""
-        return self._joined(other, max)
+        """Totals that bound both, about disjoint data."""
+        return self._combined(other, max)
 
-    def _joined(self, other: "Totals", how: Callable[[Any, Any], Any]) -> "Totals":
+    def _combined(
+        self, other: "Totals", operation: Callable[[Any, Any], Any]
+    ) -> "Totals":
         names = [field.name for field in fields(self)]
-        return Totals(*(how(getattr(self, n), getattr(other, n)) for n in names))
+        return Totals(*(operation(getattr(self, n), getattr(other, n)) for n in names))
 
 
 class AdaptiveFilter:
-    """Admits releases as long as (epsilon, delta) holds, whoever chooses them.
+    """Admits releases while (epsilon, delta) holds, however they are chosen.
 
     Parameters
     ----------
@@ -107,33 +112,35 @@ class AdaptiveFilter:
     def admit(
         self, event: "DpEvent", total_with: Callable[[Totals], Totals]
     ) -> "tuple[Totals, _Limits] | None":
-        """Sums of a release if it fits, and the rule by which they were made.
+        """Totals of a release if it fits, and the limits that were applied.
+
+        This changes nothing: once the first release has been recorded, pass its limits
+        to `settle`.
 
         Parameters
         ----------
         event : DpEvent
             The release.
         total_with : callable
-            From the sums of the release to those of all, with it, for the record of
-            which most is revealed.
+            Maps the totals of this release to the totals of all releases including it,
+            for the record about which most is revealed.
 
         Returns
         -------
-        found : tuple of (Totals, rule) or None
-            None where it does not fit. The rule of the first release is to be kept, by
-            `settle`.
+        admission : tuple of (Totals, _Limits) or None
+            None if the release does not fit.
         """
         limits = self._limits or self._limits_for(event)
         totals = limits.totals(event)
         total = total_with(totals)
-        if not self._keeps(total, limits):
+        if not self._is_within(total, limits):
             alone = total.n_releases <= 1
             if not alone or event_delta(event, self.epsilon) > self.delta * (1 + 1e-12):
                 return None
         return totals, limits
 
-    def counted(self, total: Totals, event: "DpEvent") -> float:
-        """The epsilon that is counted as spent, at the delta of the budget.
+    def spent_epsilon(self, total: Totals, event: "DpEvent") -> float:
+        """The epsilon that counts as spent, at the delta of the budget.
 
         Parameters
         ----------
@@ -145,109 +152,122 @@ class AdaptiveFilter:
         Returns
         -------
         epsilon : float
-            The least of those that may be kept; one release counts by its own curve.
+            The smallest that one of the limited sums gives; a single release may also
+            count by its own curve.
         """
-        limits, (epsilon, delta) = self._limits, self._left
+        limits, (epsilon, delta) = self._limits, self._ideal_budget
         reserve = self.epsilon - epsilon
-        found = [float(total.pure + _exact(2 * total.residual_epsilon))]
-        if math.isfinite(total.squares):
-            mu = math.sqrt(total.squares)
-            found.append(reserve + (gaussian_epsilon(mu, delta) if mu else 0.0))
+        epsilons = [float(total.pure_epsilon + _fraction(2 * total.residual_epsilon))]
+        if math.isfinite(total.squared_mu):
+            mu = math.sqrt(total.squared_mu)
+            epsilons.append(reserve + (gaussian_epsilon(mu, delta) if mu else 0.0))
         if math.isfinite(total.renyi):
             assert limits is not None
             spare = _largest_renyi(0.0, delta, limits.order)
-            found.append(reserve + max(total.renyi - spare, 0.0))
+            epsilons.append(reserve + max(total.renyi - spare, 0.0))
         if total.n_releases <= 1:
-            found.append(event_epsilon(event, self.delta))
-        return min(*found, self.epsilon)
+            epsilons.append(event_epsilon(event, self.delta))
+        return min(*epsilons, self.epsilon)
 
     def settle(self, limits: "_Limits") -> None:
-        """Keep to a rule from now on."""
+        """Apply these limits from now on."""
         self._limits = limits
 
     @property
-    def _left(self) -> tuple[float, float]:
-        """Epsilon and delta for ideal laws, without what is kept for samplers."""
+    def _ideal_budget(self) -> tuple[float, float]:
+        """Epsilon and delta for ideal distributions, less what residuals reserve."""
         reserve = _SHARE_OF_EPSILON * self.epsilon
         delta = self.delta * (1 - _SHARE_OF_DELTA) * math.exp(-reserve)
         return self.epsilon - 2 * reserve, delta
 
     def _limits_for(self, event: "DpEvent") -> "_Limits":
-        left = self._left
-        # At delta = 0 no sum may be kept in place of the pure one.
-        if left[1] == 0:
+        budget = self._ideal_budget
+        # At delta = 0, only the sum of pure epsilons gives a guarantee.
+        if budget[1] == 0:
             return _Limits()
-        compositions = read(event)
+        compositions = compositions_of(event)
         if all(composition.mu and not composition.pure for composition in compositions):
-            return _Limits(most_squares=gaussian_mu(*left) ** 2)
-        most = {order: _largest_renyi(*left, order) for order in _ORDERS}
-        found = {a: event_renyi(event, a) for a in most if most[a] > 0}
-        order = min(found, key=lambda a: found[a] / most[a], default=None)
-        return (
-            _Limits() if order is None else _Limits(order=order, most_renyi=most[order])
-        )
+            return _Limits(max_squared_mu=gaussian_mu(*budget) ** 2)
+        largest = {order: _largest_renyi(*budget, order) for order in _ORDERS}
+        spent = {a: event_renyi(event, a) for a in largest if largest[a] > 0}
+        order = min(spent, key=lambda a: spent[a] / largest[a], default=None)
+        if order is None:
+            return _Limits()
+        return _Limits(order=order, max_renyi=largest[order])
 
-    def _keeps(self, total: Totals, limits: "_Limits") -> bool:
-        # Once for the outcomes that keep the pure sum, and once for all others.
+    def _is_within(self, total: Totals, limits: "_Limits") -> bool:
+        # Counted twice: where results keep the limit of pure epsilons, and elsewhere.
         residual = 2 * total.residual_delta
         growth = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         if residual and residual * (1 + growth) > self.delta * _SHARE_OF_DELTA:
             return False
-        spent = total.pure + _exact(2 * total.residual_epsilon)
+        spent = total.pure_epsilon + _fraction(2 * total.residual_epsilon)
         if spent <= Fraction(self.epsilon) * _ALLOWANCE:
             return True
         if total.residual_epsilon > self.epsilon * _SHARE_OF_EPSILON:
             return False
-        return total.squares <= limits.most_squares or total.renyi <= limits.most_renyi
+        return (
+            total.squared_mu <= limits.max_squared_mu or total.renyi <= limits.max_renyi
+        )
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """What is summed besides pure epsilons, and up to where; the rest is infinite."""
+    """The sum that is limited besides pure epsilons, and its limit.
 
-    most_squares: float = -1.0
+    A negative limit means that the sum is not in use; its total is then infinite.
+    """
+
+    max_squared_mu: float = -1.0
     order: float = 2.0
-    most_renyi: float = -1.0
+    max_renyi: float = -1.0
 
     def totals(self, event: "DpEvent") -> Totals:
-        together = Totals()
-        renyi = event_renyi(event, self.order) if self.most_renyi > 0 else math.inf
-        for composition in read(event):
-            chosen = [
+        """Totals of one release."""
+        totals = Totals()
+        renyi = event_renyi(event, self.order) if self.max_renyi > 0 else math.inf
+        for composition in compositions_of(event):
+            residuals = [
                 selection_residual(one, n) for one, n in composition.curves.items()
             ]
-            together |= Totals(
+            totals |= Totals(
                 1,
-                _exact(composition.pure_epsilon) if composition.only_pure else math.inf,
-                _squares(composition) if self.most_squares > 0 else math.inf,
+                _fraction(composition.pure_epsilon)
+                if composition.only_pure
+                else math.inf,
+                _squared_mu(composition) if self.max_squared_mu > 0 else math.inf,
                 renyi,
-                # Where nothing is shown, the law is the other one, renormalised.
+                # If nothing is revealed, the distribution is ideal. Conditioning
+                # on it divides by its probability: a residual of -log_hidden.
                 composition.residual_epsilon
                 - composition.log_hidden
-                + sum(e for e, _ in chosen),
+                + sum(e for e, _ in residuals),
                 composition.residual_delta
-                + composition.revealed
-                + sum(d for _, d in chosen),
+                + composition.reveal_delta
+                + sum(d for _, d in residuals),
             )
-        return together
+        return totals
 
 
-def _exact(value: float) -> Fraction | float:
+def _fraction(value: float) -> Fraction | float:
+    """The exact value of a float; an infinite one as it is."""
     return Fraction(value) if math.isfinite(value) else value
 
 
-def _squares(composition: Composition) -> float:
-    """mu^2 of the Gaussian noise that says no less than the ideal releases.
+def _squared_mu(composition: Composition) -> float:
+    """mu^2 of Gaussian noise that reveals no less than the ideal releases.
 
-    A pure release says no more than randomised response, whose trade-off function
-    is above that of Gaussian noise if it is at its corner, 1 / (1 + e^epsilon).
+    A pure release reveals no more than randomised response. The trade-off function of
+    randomised response lies above that of Gaussian noise if it does so at its corner,
+    1 / (1 + e^epsilon).
     """
     if not composition.private or composition.curves:
         return math.inf
-    squares = [composition.whole_mu**2]
+    squares = [composition.unsampled_mu**2]
     for event, count in composition.pure.items():
         epsilon = pure_epsilon(event)
-        # Its limit at 0 is above, and has the digits that the corner loses.
+        # The limit at epsilon = 0 is an upper bound, and is accurate where the corner
+        # loses digits.
         square = math.pi / 2 * epsilon**2
         if epsilon > 0.01:
             square = 4 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))) ** 2
@@ -256,7 +276,7 @@ def _squares(composition: Composition) -> float:
 
 
 def _largest_renyi(epsilon: float, delta: float, order: float) -> float:
-    """Largest Renyi divergence at an order that gives (epsilon, delta).
+    """Largest Rényi divergence at `order` that gives (epsilon, delta).
 
     A divergence of r at order a gives delta = e^((a - 1)(r - epsilon)) (1 - 1/a)^a /
     (a - 1) (Canonne, Kamath and Steinke 2020, Proposition 12).

@@ -1,4 +1,4 @@
-"""Releases that are part of one which was recorded beforehand."""
+"""Releases that were authorised together, and recorded, before they are made."""
 
 import contextvars
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._guarantee import PrivacyGuarantee, neighbours
+from .._guarantee import PrivacyGuarantee, unit_and_relation
 from ._budget import process_name
 
 __all__ = ["current_preauthorization", "run_preauthorized"]
@@ -17,7 +17,7 @@ _CURRENT: contextvars.ContextVar["_Preauthorization | None"] = contextvars.Conte
 
 
 class _Preauthorization:
-    """What the releases of a function may reveal together, at most."""
+    """The most that the releases of a function may reveal together."""
 
     def __init__(self, planned: PrivacyGuarantee | None) -> None:
         self._planned = planned
@@ -25,57 +25,71 @@ class _Preauthorization:
         self._events: list[Any] = []
 
     def admit(self, guarantee: PrivacyGuarantee, released_by: str) -> None:
-        """Refuse a release, before it is drawn, that says more than was planned."""
+        """Admit a release before its noise is drawn.
+
+        Raises
+        ------
+        RuntimeError
+            If the releases together would reveal more than was planned.
+        """
         from ..accounting._curves import compose_events, event_delta
 
         if self._process != process_name():
-            raise RuntimeError("What was planned was recorded by another process.")
+            raise RuntimeError(
+                "These releases were planned and recorded by another process. Make "
+                "them there, or in threads."
+            )
         if self._planned is None:
             if released_by != "transform":
-                raise RuntimeError("Nothing is fitted here: it would not be counted.")
-            return
-        neighbours([self._planned, guarantee])
-        events = [*self._events, guarantee.event]
-        together = compose_events(events)
-        for epsilon in _tried(self._planned):
-            most = self._planned.delta_at(epsilon)
-            if event_delta(together, epsilon) > most * (1 + 1e-9) + 1e-14:
                 raise RuntimeError(
-                    "A release reveals more than was planned for it and accounted for."
+                    "Nothing may be fitted here, because no budget would count it."
+                )
+            return
+        # Raises if they differ.
+        unit_and_relation([self._planned, guarantee])
+        events = [*self._events, guarantee.event]
+        composed = compose_events(events)
+        for epsilon in _checked_epsilons(self._planned):
+            planned_delta = self._planned.delta_at(epsilon)
+            if event_delta(composed, epsilon) > planned_delta * (1 + 1e-9) + 1e-14:
+                raise RuntimeError(
+                    "A release would reveal more than was planned and recorded for it."
                 )
         self._events = events
 
 
-def _tried(planned: PrivacyGuarantee) -> Iterable[float]:
+def _checked_epsilons(planned: PrivacyGuarantee) -> Iterable[float]:
+    """Epsilons at which the deltas of releases are compared with the planned ones."""
     if not planned.protects:
         return []
     return planned.epsilon * np.array([0.5, 0.9, 1.0, 1.1])
 
 
 def current_preauthorization() -> _Preauthorization | None:
-    """The preauthorization under which this thread releases, if any."""
+    """The preauthorization under which this thread makes releases, if any."""
     return _CURRENT.get()
 
 
 def run_preauthorized(
     planned: PrivacyGuarantee | None, function: Callable[..., Any], *args: Any
 ) -> Any:
-    """Call a function whose releases, all together, are part of one recorded before.
+    """Call a function whose releases were planned and recorded beforehand.
 
     Parameters
     ----------
     planned : PrivacyGuarantee or None
-        What they reveal together, at most; None where nothing of them leaves the
+        The most that the releases may reveal together. None if no release leaves the
         function, and nothing is fitted in it.
     function : callable
-        Of `args`.
+        Called with `args`.
 
     Returns
     -------
     result : object
-        Of the function.
+        What the function returns.
     """
-    # In a context of its own, which no interruption leaves behind.
+    # An interruption cannot leave the preauthorization behind: it lives in a context of
+    # its own.
     context = contextvars.copy_context()
     context.run(_CURRENT.set, _Preauthorization(planned))
     return context.run(function, *args)

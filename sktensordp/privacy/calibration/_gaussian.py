@@ -1,9 +1,9 @@
-"""Gaussian noise for a sensitivity set: its exact mu, and the noise that costs least.
+"""Gaussian noise for a sensitivity set: its exact mu, and the cheapest variances.
 
 Noise sigma_i N_i on entry i is mu-GDP for mu^2 = sup sum_i Delta_i^2 / sigma_i^2 over
-the differences Delta of two values in the set (Dong, Roth and Su 2022). Sets are
-{|Delta_i| <= r_i, ||Delta|| <= s}, with r or s infinite where it is not declared. A
-weight P_i >= 0 says what an error in entry i costs.
+the differences Delta of two values in the set (Dong, Roth and Su 2022). The differences
+are {|Delta_i| <= r_i, ||Delta|| <= s}, with r or s infinite if it is not declared. A
+squared error in entry i costs its weight P_i >= 0.
 
 The published conditions (Yang, Xiang, Chen, Li and Li, "Differential privacy for
 tensor-valued queries", 2021; for matrices, Yang, Xiang, Yu, Wang, Guo, Li and Li,
@@ -28,22 +28,22 @@ __all__ = [
     "zeta",
 ]
 
-# A weight of zero would ask for infinite noise.
-_LEAST_WEIGHT = 1e-6
-# Above this size, the largest eigenvalue has to do.
-_LARGEST_CLIMB = 600
+# With a weight of zero, infinite noise would cost least.
+_SMALLEST_WEIGHT = 1e-6
+# Larger matrices skip the dual, and are bounded by their largest eigenvalue.
+_LARGEST_DUAL = 600
 
 
 def floored(weights: ArrayLike) -> NDArray[np.float64]:
-    """Weights, none of them below a millionth of the largest."""
+    """The weights, with those below a millionth of the largest raised to that."""
     weights = np.asarray(weights, dtype=float)
-    return np.maximum(weights, _LEAST_WEIGHT * weights.max())
+    return np.maximum(weights, _SMALLEST_WEIGHT * weights.max())
 
 
 def water_filling(
     widths: NDArray[np.float64], weights: NDArray[np.float64], l2: float = math.inf
 ) -> NDArray[np.float64]:
-    """The q_i = min(r_i^2, P_i / nu) that sum to min(s^2, sum r_i^2).
+    """Squared differences q_i = min(r_i^2, P_i / nu) with sum min(s^2, sum r_i^2).
 
     Parameters
     ----------
@@ -64,11 +64,11 @@ def water_filling(
     order = np.argsort(-weights / caps, kind="stable")
     filled = np.concatenate([[0.0], np.cumsum(caps[order])[:-1]])
     rest = np.cumsum(weights[order][::-1])[::-1]
-    # With the first k at their caps, the others share what is left as their weights.
+    # With the first k at their caps, the others share the rest as their weights do.
     left = l2**2 - filled
     fits = (left > 0) & (weights[order] * left <= caps[order] * rest)
     if not fits.any():
-        # Within rounding of the whole box.
+        # Up to rounding, the ball contains the box.
         return caps
     k = int(np.argmax(fits))
     q = caps.copy()
@@ -79,10 +79,10 @@ def water_filling(
 def least_cost_variances(
     widths: NDArray[np.float64], weights: ArrayLike, mu: float, l2: float = math.inf
 ) -> NDArray[np.float64]:
-    """Variances of least sum P_i sigma_i^2 that keep mu-GDP.
+    """The variances with least sum P_i sigma_i^2 that give mu-GDP.
 
-    sigma_i^2 = sqrt(q_i / P_i) S / mu^2 with S = sum_j sqrt(P_j q_j): for the box
-    alone q_i = r_i^2, for the ball alone noise with one variance.
+    sigma_i^2 = sqrt(q_i / P_i) S / mu^2 with S = sum_j sqrt(P_j q_j). For a box alone,
+    q_i = r_i^2; for a ball alone, all variances are equal.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def least_cost_variances(
     weights : ndarray of shape (n,)
         P_i >= 0, not all zero.
     mu : float
-        To keep.
+        The mu that the noise gives.
     l2 : float, default=inf
         s, the bound on the Euclidean norm.
 
@@ -112,8 +112,9 @@ def box_mu(
     Parameters
     ----------
     widths, sigma : ndarray of shape (n,)
-        Positive.
+        r_i and sigma_i, positive.
     l2 : float, default=inf
+        s.
 
     Returns
     -------
@@ -131,13 +132,13 @@ def box_mu(
 def diagonal_bound(
     matrix: NDArray[np.float64], costs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """A diagonal above a positive semidefinite matrix, of least weighted trace.
+    """A diagonal matrix above a positive semidefinite one, of small weighted trace.
 
     sup of Delta^T M Delta over |Delta_i| <= r_i is at most sum_i d_i r_i^2 whenever
-    diag(d) - M is positive semidefinite. The least such sum is a semidefinite
-    programme, within pi/2 of the supremum (Nesterov 1998). Its dual, max tr(M X) with
-    X_ii = c_i, is climbed in a factor of X; what comes out is shifted until it is a
-    bound, so that an unfinished climb costs tightness alone.
+    diag(d) - M is positive semidefinite. Minimising that sum is a semidefinite
+    programme, whose value is within pi/2 of the supremum (Nesterov 1998). Its dual, max
+    tr(M X) with X_ii = c_i, is maximised over a factor of X. The multipliers are then
+    shifted until they are a bound, so stopping early costs only tightness.
 
     Parameters
     ----------
@@ -154,37 +155,38 @@ def diagonal_bound(
     scaled = matrix * np.outer(scale, scale)
     n = len(scaled)
     slack = 4 * n * np.finfo(float).eps
-    # Diagonal dominance: the least where flips of signs make all entries >= 0.
+    # Diagonal dominance, which is optimal if flipping signs makes all entries >= 0.
     candidates = [np.abs(scaled).sum(axis=1)]
     if np.any(scaled - np.diag(np.diag(scaled))):
         eigenvalues = np.linalg.eigvalsh(scaled)
         candidates.append(np.full(n, eigenvalues[-1]))
-        if n <= _LARGEST_CLIMB:
-            climbed = _climb(scaled, eigenvalues[0])
-            short = np.linalg.eigvalsh(np.diag(climbed) - scaled)[0]
-            candidates.append(climbed + max(0.0, slack * climbed.max() - short))
+        if n <= _LARGEST_DUAL:
+            multipliers = _maximise_dual(scaled, eigenvalues[0])
+            smallest = np.linalg.eigvalsh(np.diag(multipliers) - scaled)[0]
+            shift = max(0.0, slack * multipliers.max() - smallest)
+            candidates.append(multipliers + shift)
     best = min(candidates, key=np.sum)
     return (best + slack * best.max()) / costs
 
 
-def _climb(matrix: NDArray[np.float64], least: float) -> NDArray[np.float64]:
-    """Diagonal of the multipliers near the maximum of sum M_ij <v_i, v_j>, |v_i| = 1.
+def _maximise_dual(matrix: NDArray[np.float64], smallest: float) -> NDArray[np.float64]:
+    """Multipliers, nearly, at the maximum of sum M_ij <v_i, v_j> over |v_i| = 1.
 
-    The function is convex, so that each v_i may be turned to its gradient, all at
-    once. Less of the diagonal makes longer steps.
+    The function is convex, so each step may turn all v_i to their gradients at once.
+    Subtracting the smallest eigenvalue from the diagonal makes the steps longer.
     """
     n = len(matrix)
     rank = math.ceil(math.sqrt(2 * n)) + 1
-    inner = matrix - least * np.eye(n)
+    shifted = matrix - smallest * np.eye(n)
     factor = np.random.default_rng(0).standard_normal((n, rank))
     lengths, value = np.linalg.norm(factor, axis=1), -math.inf
     for _ in range(int(np.clip(2e10 / (n * n * rank), 30, 2000))):
-        factor = inner @ (factor / np.maximum(lengths, 1e-300)[:, np.newaxis])
+        factor = shifted @ (factor / np.maximum(lengths, 1e-300)[:, np.newaxis])
         lengths = np.linalg.norm(factor, axis=1)
         if lengths.sum() <= value * (1 + 1e-9):
             break
         value = lengths.sum()
-    return lengths + least
+    return lengths + smallest
 
 
 def zeta(n_entries: int, delta: float) -> float:
@@ -192,14 +194,14 @@ def zeta(n_entries: int, delta: float) -> float:
 
     Yang et al. (2021), Lemma 3.
     """
-    log = -math.log(delta)
-    return math.sqrt(n_entries + 2 * math.sqrt(n_entries * log) + 2 * log)
+    exponent = -math.log(delta)
+    return math.sqrt(n_entries + 2 * math.sqrt(n_entries * exponent) + 2 * exponent)
 
 
 def published_bound(
     n_entries: int, epsilon: float, delta: float, sensitivity: float
 ) -> float:
-    """B of Yang et al. (2021), Theorems 1 and 2: (t / s)^2 in its stable form.
+    """B of Yang et al. (2021), Theorems 1 and 2: (t / s)^2, in a stable form.
 
     t = -zeta + sqrt(zeta^2 + 2 epsilon) = 2 epsilon / (zeta + sqrt(zeta^2 + 2 eps)).
     """
@@ -215,10 +217,10 @@ def matrix_variate_bound(
     sensitivity: float,
     radius: float,
 ) -> float:
-    """Bound of the matrix variate Gaussian mechanism on its two spectra.
+    """Bound that the matrix variate Gaussian mechanism puts on its two spectra.
 
-    ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 is at most this (Chanyaswad, Dytso, Poor and
-    Mittal 2018, Theorem 3; Yang et al. 2021, Theorem 4).
+    It bounds ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 (Chanyaswad, Dytso, Poor and Mittal
+    2018, Theorem 3; Yang et al. 2021, Theorem 4).
 
     Parameters
     ----------
@@ -238,14 +240,14 @@ def matrix_variate_bound(
     n = math.prod(shape)
     alpha = (harmonic + half) * radius**2 + 2 * harmonic * radius * sensitivity
     beta = 2 * n**0.25 * harmonic * zeta(n, delta) * sensitivity
-    # (-beta + sqrt(beta^2 + 8 alpha eps)) / (2 alpha), in its stable form.
+    # (-beta + sqrt(beta^2 + 8 alpha eps)) / (2 alpha), in a stable form.
     return float((4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))) ** 2)
 
 
 def published_variances(
     weights: list[NDArray[np.float64]], bound: float
 ) -> list[NDArray[np.float64]]:
-    """Yang et al. (2021), Equation 25, with the bound shared evenly by the modes.
+    """Yang et al. (2021), Equation 25, with the bound divided evenly among the modes.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
-"""PrivUnit's parameters: pure functions, exact where the mass of the cap underflows.
+"""PrivUnit's parameters, accurate even where the mass of the cap underflows.
 
-The cap {v : <u, v> >= g} of the unit sphere of R^D has the share q of its area. With
-a = (D - 1) / 2, Y = 1 - g^2 and an exponential variate V,
+The cap {v : <u, v> >= g} of the unit sphere of R^D has a share q of the sphere's area.
+With a = (D - 1) / 2, Y = 1 - g^2 and an exponential variate V,
 
     q = Y^a E[1/t] / (2 a B(a, 1/2)),    t^2 = g^2 + Y (1 - exp(-V / a)),
 
-t being distributed as the cosine in the cap, weighted by t. The expectation is smooth
-and is all that has to be integrated.
+where t is distributed as the cosine in the cap, weighted by t. Only the expectation is
+integrated numerically, and it is smooth.
 """
 
 import math
@@ -19,8 +19,8 @@ from scipy.special import betainc, betaln, expit, log_expit
 
 __all__ = ["PrivUnitDesign", "cap_log_odds", "privunit_design"]
 
-# Above this, -a log Y keeps the integrand's singularities away from the real line.
-_LEAST_EXPONENT = 0.25
+# If -a log Y is larger, the integrand's singularities are far from the real line.
+_SMALLEST_EXPONENT = 0.25
 
 
 def _gauss_legendre(
@@ -30,7 +30,7 @@ def _gauss_legendre(
     return end * (nodes + 1) / 2, end * weights / 2
 
 
-# For the root of the exponential variate, whose density is 2 w exp(-w^2).
+# Nodes for the root w of the exponential variate, with density 2 w exp(-w^2).
 _ROOTS, _WEIGHTS = _gauss_legendre(80, 6.5)
 _WEIGHTS = _WEIGHTS * 2 * _ROOTS * np.exp(-(_ROOTS**2))
 
@@ -42,7 +42,7 @@ class PrivUnitDesign:
     Attributes
     ----------
     dimension : int
-        D, of the space whose unit sphere holds the inputs and the outputs.
+        D: inputs and outputs lie on the unit sphere of R^D.
     epsilon : float
         Pure epsilon of the ideal mechanism.
     cosine : float
@@ -61,7 +61,7 @@ class PrivUnitDesign:
 
     @property
     def log_odds(self) -> float:
-        """Log-odds of p, the probability with which the output is in the cap."""
+        """Log-odds of p, the probability that the output is in the cap."""
         return self.epsilon + self.log_mass - math.log1p(-math.exp(self.log_mass))
 
     @property
@@ -71,16 +71,16 @@ class PrivUnitDesign:
 
     @property
     def variance(self) -> float:
-        """Variance of each coordinate of v / m, whatever u: (1 / m^2 - 1) / D."""
+        """Variance of each coordinate of v / m, for every u: (1 / m^2 - 1) / D."""
         return self.gap * (1 + self.cosine) / self.cosine**2 / self.dimension
 
 
 def privunit_design(dimension: int, epsilon: float) -> PrivUnitDesign:
     """The design for the unit sphere of R^`dimension`.
 
-    p = e^epsilon q / (1 - q + e^epsilon q) exhausts epsilon for every g; g maximises
-    m, which is where m(g) = g. At that point the covariance of v / m is the same in
-    every direction and for every u.
+    For every g, p = e^epsilon q / (1 - q + e^epsilon q) uses all of epsilon. The design
+    takes the g that maximises m, where m(g) = g. There, the covariance of v / m is the
+    same in every direction and for every u.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def privunit_design(dimension: int, epsilon: float) -> PrivUnitDesign:
     Raises
     ------
     ValueError
-        If a parameter is out of range, or g so near to 1 that 1 - g is no number.
+        If a parameter is out of range, or g is so near to 1 that 1 - g underflows.
 
     References
     ----------
@@ -106,19 +106,21 @@ def privunit_design(dimension: int, epsilon: float) -> PrivUnitDesign:
     """
     if not (dimension >= 2 and 1e-100 <= epsilon < math.inf):
         raise ValueError(
-            f"PrivUnit needs a dimension >= 2 and a finite epsilon >= 1e-100, got "
+            f"PrivUnit needs a dimension >= 2 and a finite epsilon >= 1e-100; got "
             f"{dimension} and {epsilon}."
         )
     log_growth = epsilon + math.log(-math.expm1(-epsilon))  # of e^epsilon - 1
 
     def log_ratio(logit: float) -> float:
-        """Logarithm of m / g, for the logit of g: it decreases where it is 0."""
+        """Logarithm of m / g, for the logit of g; it falls through 0."""
         log_mass, log_mean = _cap(dimension, expit(logit), expit(-logit))
         return log_expit(log_mass + log_growth) - log_mean
 
     low, high = min(0.0, math.log(epsilon)) - 40, min(epsilon + 20, 700.0)
     if log_ratio(high) > 0:
-        raise ValueError(f"epsilon = {epsilon} makes PrivUnit's cap a point.")
+        raise ValueError(
+            f"epsilon = {epsilon} is too large: it makes PrivUnit's cap a point."
+        )
     logit = brentq(log_ratio, low, high, xtol=1e-14, maxiter=500)
     cosine, gap = float(expit(logit)), float(expit(-logit))
     log_mass = _cap(dimension, cosine, gap)[0]
@@ -126,7 +128,7 @@ def privunit_design(dimension: int, epsilon: float) -> PrivUnitDesign:
 
 
 def cap_log_odds(dimension: int, cosine: float, gap: float) -> float:
-    """Log-odds of the share of the sphere in a cap.
+    """Log-odds of the share of the sphere that is in a cap.
 
     Parameters
     ----------
@@ -158,19 +160,19 @@ def _cap(dimension: int, cosine: float, gap: float) -> tuple[float, float]:
         log_y = math.log(gap) + math.log1p(cosine)
     log_factor = a * log_y - math.log(2 * a) - _log_beta(a)
     log_cosine = math.log(cosine) if cosine > 0 else -math.inf
-    if -a * log_y < _LEAST_EXPONENT:
-        # SciPy's own complement is off by up to 3e-9 at small cosines.
+    if -a * log_y < _SMALLEST_EXPONENT:
+        # SciPy's betaincc is off by up to 3e-9 at small cosines.
         log_mass = math.log1p(-float(betainc(0.5, a, cosine**2))) - math.log(2)
         return log_mass, log_cosine + log_mass - log_factor
     # 1 - g E[1/t] = E[(t - g) / t], with t - g = (t^2 - g^2) / (t + g).
-    more = -gap * (2 - gap) * np.expm1(-(_ROOTS**2) / a)
-    t = np.sqrt(cosine**2 + more)
-    log_mean = math.log1p(-float(_WEIGHTS @ (more / (t * (t + cosine)))))
+    difference = -gap * (2 - gap) * np.expm1(-(_ROOTS**2) / a)  # t^2 - g^2
+    t = np.sqrt(cosine**2 + difference)
+    log_mean = math.log1p(-float(_WEIGHTS @ (difference / (t * (t + cosine)))))
     return log_factor + log_mean - log_cosine, log_mean
 
 
 def _log_beta(a: float) -> float:
-    """Logarithm of B(a, 1/2); SciPy's loses digits at large a."""
+    """Logarithm of B(a, 1/2); SciPy's betaln loses digits at large a."""
     if a < 30:
         return float(betaln(a, 0.5))
     x = 1 / a

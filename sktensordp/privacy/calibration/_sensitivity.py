@@ -1,8 +1,8 @@
-"""The declared domain of a sample: what it is clipped to, and how far two values lie.
+"""The declared domain of a sample: it is clipped to it, and has its sensitivity.
 
-Neighbouring inputs differ in one sample, wholly: both values are anywhere in the
-domain. Clipping does not depend on what is known to be in the data, and its rounding
-errors are part of the sensitivity.
+Neighbouring inputs differ in one whole sample: its two values may be anywhere in the
+domain. Clipping does not depend on the data, and the sensitivity includes its rounding
+errors.
 """
 
 import math
@@ -17,12 +17,13 @@ from ._gaussian import water_filling
 
 __all__ = ["SensitivitySet", "declared_set"]
 
-# Rounding of a sum of squares of n terms, relative to it, is below (n + 8) epsilon.
+# A sum of n squares has a relative rounding error below (n + 8) machine epsilons.
 _EPS = float(np.finfo(float).eps)
-# Scaled values beyond this are moved to it, so that no square overflows.
-_HUGE = 1e140
-# Lengths outside [_LEAST, 1 / _LEAST] are refused: their squares are no numbers.
-_LEAST = 1e-150
+# Larger scaled values are clipped to this, so that no square overflows.
+_LARGEST_SCALED = 1e140
+# Lengths outside [_SHORTEST, 1 / _SHORTEST] are refused: their squares over- or
+# underflow.
+_SHORTEST = 1e-150
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class SensitivitySet:
     Attributes
     ----------
     n_entries : int
-        Entries of a sample.
+        Number of entries of a sample.
     low, high : float, ndarray of shape (n_entries,) or None
-        The box.
+        Ends of the box.
     norm_bound : float or None
         Radius of the ball around 0.
     sensitivity : float or None
-        Of the caller's query, in the norm that the mechanism names; nothing is
-        clipped.
+        Sensitivity of the caller's query, in the norm that the mechanism documents;
+        nothing is clipped.
     """
 
     n_entries: int
@@ -55,19 +56,19 @@ class SensitivitySet:
 
     @property
     def width(self) -> Any:
-        """Width of every entry's range: a number where all are equal."""
+        """Width of every entry's range; a number if the box has one range for all."""
         assert self.low is not None
         assert self.high is not None
         return self.high - self.low
 
     @property
     def widths(self) -> NDArray[np.float64]:
-        """Widths of all entries' ranges, shape (n_entries,)."""
+        """Width of every entry's range, of shape (n_entries,)."""
         return np.broadcast_to(np.asarray(self.width, dtype=float), (self.n_entries,))
 
     @property
     def diameter(self) -> float:
-        """Bound on the Euclidean distance that is declared as such; else infinity."""
+        """Declared bound on the Euclidean distance of two values; else infinity."""
         if self.sensitivity is not None:
             return self.sensitivity
         if self.norm_bound is not None:
@@ -76,7 +77,7 @@ class SensitivitySet:
 
     @property
     def l2(self) -> float:
-        """L2 sensitivity: the largest Euclidean distance of two values."""
+        """L2 sensitivity: the largest Euclidean distance between two values."""
         if not self.has_box:
             return self.diameter
         box = math.sqrt(np.sum(self.width**2) * self._repeats)
@@ -84,39 +85,40 @@ class SensitivitySet:
 
     @property
     def l1(self) -> float:
-        """L1 sensitivity; the caller's own, where the caller vouches for one."""
+        """L1 sensitivity, or the sensitivity that the caller vouches for."""
         if self.sensitivity is not None:
             return self.sensitivity
         if not self.has_box:
             return self.diameter * math.sqrt(self.n_entries)
         if self.norm_bound is None:
             return float(np.sum(self.width) * self._repeats)
-        # The differences that are largest in L1 are min(r_i, c).
+        # The differences with the largest L1 norm are min(r_i, c).
         ones = np.ones(self.n_entries)
         return float(np.sqrt(water_filling(self.widths, ones, self.diameter)).sum())
 
     @property
     def radius(self) -> float:
-        """Bound on the Euclidean norm of a value; infinity where there is none."""
-        found = math.inf
+        """Bound on the Euclidean norm of a value; infinite if there is none."""
+        radius = math.inf
         if self.has_box:
             assert self.low is not None
             assert self.high is not None
             largest = np.maximum(np.abs(self.low), np.abs(self.high))
-            found = math.sqrt(np.sum(largest**2) * self._repeats)
+            radius = math.sqrt(np.sum(largest**2) * self._repeats)
         if self.norm_bound is not None:
-            found = min(found, self.norm_bound)
-        return found
+            radius = min(radius, self.norm_bound)
+        return radius
 
     @property
     def _repeats(self) -> int:
+        """Number of entries that share each number of the box."""
         return self.n_entries if self.low is None or np.ndim(self.low) == 0 else 1
 
     def segments(self, samples: NDArray[np.floating]) -> NDArray[np.float64] | None:
-        """How much of the way from the anchor to each sample lies in the ball.
+        """Fraction of the way from the anchor to each sample that lies in the ball.
 
-        The anchor is the point of the box nearest to 0. A sample that its box keeps
-        out of the ball is moved towards it.
+        The anchor is the point of the box that is nearest to 0. A sample that is
+        outside the ball even after clipping to the box moves towards the anchor.
 
         Parameters
         ----------
@@ -125,7 +127,7 @@ class SensitivitySet:
         Returns
         -------
         fractions : ndarray of shape (n, 1) or None
-            In [0, 1]; None where there is no ball.
+            In [0, 1]; None if there is no ball.
         """
         if self.norm_bound is None:
             return None
@@ -133,16 +135,19 @@ class SensitivitySet:
         products = np.zeros(len(samples))
         for start in range(0, self.n_entries, 2**16):
             columns = slice(start, start + 2**16)
-            # Block by block, so that no copy of the data is made.
-            rows = max(1, 2**16 // min(self.n_entries, 2**16))
-            for first in range(0, len(samples), rows):
-                block = slice(first, first + rows)
-                anchor, away = self._from_anchor(samples[block, columns], columns)
-                squares[block] += np.einsum("ij,ij->i", away, away)
-                products[block] += np.broadcast_to(anchor, away.shape[1:]) @ away.T
+            # In chunks, so that the data are not copied as a whole.
+            n_rows = max(1, 2**16 // min(self.n_entries, 2**16))
+            for first in range(0, len(samples), n_rows):
+                rows = slice(first, first + n_rows)
+                anchor, offset = self._offset_from_anchor(
+                    samples[rows, columns], columns
+                )
+                squares[rows] += np.einsum("ij,ij->i", offset, offset)
+                products[rows] += np.broadcast_to(anchor, offset.shape[1:]) @ offset.T
         anchor = self._anchor(slice(None)) / self.norm_bound
         room = 1.0 - np.sum(np.square(anchor)) * (self._repeats if self.has_box else 0)
-        # The root of |anchor + t away|^2 = 1, products >= 0 being the nearest's.
+        # The root of |anchor + t offset|^2 = 1, where products >= 0 because the anchor
+        # is nearest to 0.
         slope = products + np.sqrt(products**2 + squares * room)
         fractions = room / np.maximum(slope, np.finfo(float).tiny)
         return np.clip(fractions, 0.0, 1.0)[:, np.newaxis]
@@ -154,7 +159,7 @@ class SensitivitySet:
         fractions: NDArray[np.float64] | None,
         out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """Entries of some samples, moved into the domain.
+        """Entries of some samples, clipped to the domain.
 
         Parameters
         ----------
@@ -172,42 +177,43 @@ class SensitivitySet:
         """
         if fractions is not None:
             assert self.norm_bound is not None
-            anchor, away = self._from_anchor(block, columns, out)
-            away *= fractions
+            anchor, clipped = self._offset_from_anchor(block, columns, out)
+            clipped *= fractions
             if np.any(anchor):
-                away += anchor
-            away *= self.norm_bound
-            block = out = away
+                clipped += anchor
+            clipped *= self.norm_bound
+            block = out = clipped
         if self.has_box:
             low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
             return np.clip(block, low, high, dtype=float, out=out)
         return np.positive(block, dtype=float, out=out)
 
     def _anchor(self, columns: slice) -> Any:
+        """The point of the box that is nearest to 0."""
         if not self.has_box:
             return 0.0
         low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
         return np.clip(0.0, low, high)
 
-    def _from_anchor(
+    def _offset_from_anchor(
         self,
         block: NDArray[np.floating],
         columns: slice,
         out: NDArray[np.float64] | None = None,
     ) -> tuple[Any, NDArray[np.float64]]:
-        """Anchor and the way from it, in units of the radius."""
+        """Anchor, and offset of the samples from it, in units of the radius."""
         assert self.norm_bound is not None
         anchor = self._anchor(columns) / self.norm_bound
         if self.has_box:
             low, high = _columns_of(self.low, columns), _columns_of(self.high, columns)
             block = out = np.clip(block, low, high, dtype=float, out=out)
         with np.errstate(over="ignore"):
-            away = np.divide(block, self.norm_bound, dtype=float, out=out)
+            offset = np.divide(block, self.norm_bound, dtype=float, out=out)
         if not self.has_box:
-            np.clip(away, -_HUGE, _HUGE, out=away)
+            np.clip(offset, -_LARGEST_SCALED, _LARGEST_SCALED, out=offset)
         if np.any(anchor):
-            away -= anchor
-        return anchor, away
+            offset -= anchor
+        return anchor, offset
 
 
 def _columns_of(bound: Any, columns: slice) -> Any:
@@ -221,12 +227,12 @@ def declared_set(
     norm_bound: float | None = None,
     sensitivity: float | None = None,
 ) -> SensitivitySet | None:
-    """Sensitivity set of the declared parameters, or None where none is declared.
+    """Sensitivity set of the declared parameters, or None if none is declared.
 
     Parameters
     ----------
     shape : tuple of int
-        Of a sample.
+        Shape of a sample.
     bounds : tuple of (low, high), default=None
         Numbers or arrays that broadcast to `shape`.
     norm_bound, sensitivity : float, default=None
@@ -239,8 +245,8 @@ def declared_set(
     ------
     ValueError
         If the bounds are out of order, not finite or of the wrong shape, if `bounds`
-        and `norm_bound` have no point in common, or if `sensitivity` is given beside
-        one of them.
+        and `norm_bound` have no point in common, or if `sensitivity` is given together
+        with one of them.
     """
     size = math.prod(shape)
     for name, value in (("norm_bound", norm_bound), ("sensitivity", sensitivity)):
@@ -249,8 +255,8 @@ def declared_set(
     if sensitivity is not None:
         if bounds is not None or norm_bound is not None:
             raise ValueError(
-                "sensitivity says that nothing is clipped; declare it alone, or "
-                "bounds and norm_bound."
+                "sensitivity means that nothing is clipped: declare it alone, or "
+                "declare bounds, norm_bound or both."
             )
         return SensitivitySet(size, sensitivity=float(sensitivity))
     if bounds is None:
@@ -262,27 +268,28 @@ def declared_set(
     if norm_bound is None or norm_bound >= box.radius:
         return box
     radius = float(norm_bound)
-    # No range reaches beyond the ball.
+    # Clip the ranges of the box to the ball.
     low, high = np.maximum(low, -radius), np.minimum(high, radius)
     if np.ndim(low) == 0:
         low, high = float(low), float(high)
-    found = SensitivitySet(size, low, high, radius)
-    nearest = np.sum(np.square(found._anchor(slice(None)) / radius)) * found._repeats
+    both = SensitivitySet(size, low, high, radius)
+    nearest = np.sum(np.square(both._anchor(slice(None)) / radius)) * both._repeats
     if nearest > 1 or not np.all(low < high):
         raise ValueError("bounds and norm_bound have no point in common.")
-    return found
+    return both
 
 
 def _check_length(value: float, name: str) -> None:
-    """Lengths whose squares neither overflow nor vanish."""
-    if not (isinstance(value, Real) and _LEAST <= value <= 1 / _LEAST):
+    """Refuse a length whose square would overflow or underflow."""
+    if not (isinstance(value, Real) and _SHORTEST <= value <= 1 / _SHORTEST):
         raise ValueError(
-            f"{name} must be a finite number > 0, from {_LEAST:g} to {1 / _LEAST:g}, "
-            f"got {value!r}."
+            f"{name} must be a finite number > 0, from {_SHORTEST:g} to "
+            f"{1 / _SHORTEST:g}, got {value!r}."
         )
 
 
 def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Low and high ends of the ranges: two numbers, or two arrays of one dimension."""
     try:
         low, high = bounds
         low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
@@ -305,8 +312,9 @@ def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
         width, largest = np.subtract(high, low), np.maximum(np.abs(low), np.abs(high))
     if not np.all(np.isfinite(width)) or not np.all(low < high):
         raise ValueError("bounds must be finite with low < high in every entry.")
-    if np.min(width) < _LEAST or np.max(largest) > 1 / _LEAST:
+    if np.min(width) < _SHORTEST or np.max(largest) > 1 / _SHORTEST:
         raise ValueError(
-            f"bounds must be within {1 / _LEAST:g}, and at least {_LEAST:g} apart."
+            f"bounds must be within {1 / _SHORTEST:g}, and low and high at least "
+            f"{_SHORTEST:g} apart."
         )
     return low, high

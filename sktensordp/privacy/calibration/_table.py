@@ -2,11 +2,11 @@
 
 A channel draws an output symbol y with probability Q[x, y] when the value is level
 x. It is epsilon-locally private when Q[x, y] <= e^epsilon Q[x', y] for all x, x', y,
-and unbiased when the mean output at every level is the level. Among those channels
-whose outputs lie on a grid, the one of least average variance under a public prior
-is the solution of a linear programme. The solution is mixed with its own average
-row just as much as the budget asks in exact terms, and then rounded to integer
-weights, from which the realised epsilon is recomputed.
+and unbiased when the mean output at every level is the level. A linear programme finds
+the channel of least average variance under a public prior, among those whose outputs
+lie on a grid. Its rows are then mixed with their average, just enough to keep the
+budget exactly, and rounded to integer weights. From these the realised epsilon is
+computed again.
 """
 
 import math
@@ -20,20 +20,19 @@ from scipy.optimize import linprog
 
 __all__ = ["LevelTable", "level_table"]
 
-# Probabilities of the outputs, a row for each level, and the outputs.
+# Probabilities of the outputs, with a row for each level; and the outputs.
 _Channel = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-# Beyond this the programme is ill-conditioned: its solution here stays a candidate
-# beside k-ary response, which is about as good.
+# Beyond this the programme is ill-conditioned. Its solution at this epsilon remains a
+# candidate, next to k-ary response, which is about as good.
 _LARGEST_PROGRAMME_EPSILON = 8.0
-# The odds that 60-bit weights can still tell from certainty.
+# The largest log odds that 60-bit weights can tell from certainty.
 _LARGEST_EPSILON = 35.0
 _SMALLEST_EPSILON = 1e-9
 _TOTAL = 2**60
-_GRID = 81
-_LEAST_MASS = 1e-9
-# The realised epsilon is kept below the budget by this much, to leave room for the
-# rounding to integers.
+_N_GRID = 81
+_SMALLEST_MASS = 1e-9
+# Relative margin below the budget, which leaves room for rounding to integers.
 _MARGIN = 1e-7
 
 
@@ -46,7 +45,7 @@ class LevelTable:
     levels : tuple of float
         The scale, ascending.
     outputs : tuple of float
-        The value that each symbol stands for.
+        The value of each output symbol.
     weights : tuple of tuple of int
         Row x holds the weights of the symbols when the value is ``levels[x]``; all
         rows have the same sum.
@@ -81,7 +80,7 @@ def level_table(
     epsilon : float
         The budget, finite and positive.
     prior : tuple of float, default=None
-        Public probabilities of the levels, by which their variances are averaged;
+        Public probabilities of the levels, which weight their variances in the average;
         uniform by default.
 
     Returns
@@ -109,7 +108,7 @@ def level_table(
     channels.sort(key=lambda c: weights @ (c[0] * (scaled[:, None] - c[1]) ** 2).sum(1))
     for channel, outputs in channels:
         integers = _to_integers(channel)
-        # Rounding tells where a symbol is rare and the budget small.
+        # Rounding raises epsilon noticeably if a symbol is rare and the budget small.
         if _realised_epsilon(integers) <= epsilon:
             return LevelTable(
                 levels=tuple(levels),
@@ -120,7 +119,7 @@ def level_table(
 
 
 def _k_ary(levels: NDArray[np.float64], epsilon: float) -> _Channel:
-    """K-ary randomised response, debiased; outputs spread around the mean level."""
+    """K-ary randomised response, debiased: outputs spread around the mean level."""
     k = len(levels)
     stretch = (math.exp(epsilon) + k - 1) / math.expm1(epsilon)
     channel = np.ones((k, k)) + np.eye(k) * math.expm1(epsilon)
@@ -144,7 +143,7 @@ def _programme(
     _, duchi = _two_point(levels, epsilon)
     reach = 1.25 * np.abs(debiased).max()
     outputs = np.unique(
-        np.concatenate([np.linspace(-reach, reach, _GRID), debiased, duchi])
+        np.concatenate([np.linspace(-reach, reach, _N_GRID), debiased, duchi])
     )
     m = len(outputs)
     # Variables: s row by row (k * m), then t (m).
@@ -175,7 +174,7 @@ def _programme(
         return []
     s, t = solution.x[: k * m].reshape(k, m), solution.x[k * m :]
     channel = np.maximum(s, 0) + np.maximum(t, 0)
-    kept = channel.max(axis=0) > _LEAST_MASS
+    kept = channel.max(axis=0) > _SMALLEST_MASS
     channel = channel[:, kept]
     return [(channel / channel.sum(axis=1, keepdims=True), outputs[kept])]
 
@@ -185,9 +184,9 @@ def _within_budget(
 ) -> _Channel:
     """Mix the rows with their average until every ratio is within e^epsilon.
 
-    With share h of the average row c, the ratio of a column of largest entry M and
-    smallest entry m is within R once h c (R - 1) >= (1 - h) (M - R m). The mean
-    output becomes (1 - h) level + h mean(c), which the outputs undo.
+    Let h be the share of the average row c. A column with largest entry M and smallest
+    entry m has a ratio within R once h c (R - 1) >= (1 - h) (M - R m). The mean output
+    becomes (1 - h) level + h mean(c), which new outputs undo.
     """
     ratio = math.exp(epsilon)
     average = channel.mean(axis=0)
@@ -198,9 +197,10 @@ def _within_budget(
 
 
 def _to_integers(channel: NDArray[np.float64]) -> tuple[tuple[int, ...], ...]:
-    """Integer weights of a common sum.
+    """Integer weights with the same sum in every row.
 
-    Rounded up, which lowers the ratios; each row's largest weight makes up for it.
+    They are rounded up, which lowers the ratios; the largest weight of each row is
+    lowered to restore the sum.
     """
     rows = []
     for row in channel:
@@ -211,7 +211,7 @@ def _to_integers(channel: NDArray[np.float64]) -> tuple[tuple[int, ...], ...]:
 
 
 def _realised_epsilon(weights: tuple[tuple[int, ...], ...]) -> float:
-    """Largest log ratio of two weights of a column."""
+    """Largest log ratio of two weights in the same column."""
     ends = [(max(column), min(column)) for column in zip(*weights, strict=True)]
     if any(low == 0 < high for high, low in ends):
         return math.inf

@@ -1,12 +1,12 @@
 """Compiled kernels over coordinates. Importing this module imports numba.
 
-The kernels release the interpreter's lock and work on a range of rows, so that
-ordinary threads share a sweep; there is no thread pool of numba's to collide with
-forks or with other threads. A row's result does not depend on the ranges.
+The kernels release the interpreter's lock and work on a range of rows, so that ordinary
+threads can share a sweep; numba's own thread pool, which would collide with forks and
+with other threads, is not used. The result of a row does not depend on the ranges.
 
-Symmetric matrices of size Q are stored as their upper triangles, row by row, in
-vectors of length Q (Q + 1) / 2. Sums run in the type of the data over `CHUNK` entries
-at a time, and in double precision over the chunks.
+Symmetric matrices of size Q are packed as upper triangles, row by row, into vectors of
+length Q (Q + 1) / 2. Sums over `CHUNK` entries use the type of the data; sums over
+chunks use double precision.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ __all__ = [
     "counting_sort",
     "model_variance",
     "moment_sums",
-    "point_sums",
     "sgd_pass",
     "sgd_step",
     "solve_rows",
@@ -33,7 +32,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compiled when it is first called, and kept on disk where that can be written."""
+    """Compile a function on its first call; cache it on disk if that is writable."""
     try:
         return numba.njit(function, cache=True, **_OPTIONS)
     except RuntimeError:
@@ -47,16 +46,16 @@ def counting_sort(
     starts: NDArray[np.int64],
     order: NDArray[np.integer],
 ) -> None:
-    """Positions by their index; those of one index as `previous` has them.
+    """Sort positions by their index, stably, starting from the order `previous`.
 
     Parameters
     ----------
     index : ndarray of shape (n,), int
-        In [0, number of groups).
+        In [0, n_groups).
     previous : ndarray of shape (n,), int
         The order so far.
     starts : ndarray of shape (n_groups + 1,), int
-        Zeros; becomes the first place of every group, and n.
+        Zeros on entry. Written: the first place of every group and, last, n.
     order : ndarray of shape (n,), int
         Written.
     """
@@ -72,67 +71,6 @@ def counting_sort(
 
 
 @compiled
-def point_sums(
-    first: int,
-    last: int,
-    starts: NDArray[np.integer],
-    others: NDArray[np.integer],
-    values: NDArray[np.floating],
-    means: NDArray[np.floating],
-    gram: NDArray[np.float64],
-    projection: NDArray[np.float64],
-) -> None:
-    """Sums of b b^T and of y b over the entries of the rows [first, last) of a mode.
-
-    For an entry, b is the product of the rows that it meets in the other modes; they
-    are gathered, and a product of matrices sums them.
-
-    Parameters
-    ----------
-    first, last : int
-        Range of rows.
-    starts : ndarray of shape (n_rows + 1,), int
-        Entries of row r are starts[r] to starts[r + 1].
-    others : ndarray of shape (n_entries, n_modes - 1), int
-        Rows of `means` that the entry meets in the other modes.
-    values : ndarray of shape (n_entries,)
-        y of every entry.
-    means : ndarray of shape (n_all_rows, Q)
-        Rows of all modes.
-    gram : ndarray of shape (last - first, Q (Q + 1) / 2), float64
-        Written.
-    projection : ndarray of shape (last - first, Q), float64
-        Written.
-    """
-    n_columns = means.shape[1]
-    gathered = np.empty((CHUNK, n_columns), means.dtype)
-    square = np.empty((n_columns, n_columns), means.dtype)
-    product = np.empty(n_columns, means.dtype)
-    for r in range(first, last):
-        gram[r - first] = 0.0
-        projection[r - first] = 0.0
-        for begin in range(starts[r], starts[r + 1], CHUNK):
-            end = min(begin + CHUNK, starts[r + 1])
-            for e in range(begin, end):
-                row, other = gathered[e - begin], means[others[e, 0]]
-                for a in range(n_columns):
-                    row[a] = other[a]
-                for m in range(1, others.shape[1]):
-                    other = means[others[e, m]]
-                    for a in range(n_columns):
-                        row[a] *= other[a]
-            part = gathered[: end - begin]
-            np.dot(part.T, part, square)
-            np.dot(values[begin:end], part, product)
-            p = 0
-            for a in range(n_columns):
-                projection[r - first, a] += product[a]
-                for b in range(a, n_columns):
-                    gram[r - first, p] += square[a, b]
-                    p += 1
-
-
-@compiled
 def moment_sums(
     first: int,
     last: int,
@@ -144,12 +82,28 @@ def moment_sums(
     gram: NDArray[np.float64],
     projection: NDArray[np.float64],
 ) -> None:
-    """Expected sums of b b^T and of y b; see `point_sums`.
+    """Expected sums of b b^T and y b over the entries of a mode's rows [first, last).
+
+    For an entry with value y, b is the product of its rows in the other modes.
 
     Parameters
     ----------
+    first, last : int
+        Range of rows.
+    starts : ndarray of shape (n_rows + 1,), int
+        The entries of row r are starts[r] to starts[r + 1].
+    others : ndarray of shape (n_entries, n_modes - 1), int
+        The rows of an entry in the other modes, as rows of `means`.
+    values : ndarray of shape (n_entries,)
+        y of every entry.
+    means : ndarray of shape (n_all_rows, Q)
+        Means of the rows of all modes.
     moments : ndarray of shape (n_all_rows, Q (Q + 1) / 2)
-        Second moments of the rows, which are independent of one another.
+        Second moments of these rows, which are independent of one another.
+    gram : ndarray of shape (last - first, Q (Q + 1) / 2), float64
+        Written.
+    projection : ndarray of shape (last - first, Q), float64
+        Written.
     """
     n_columns, n_pairs = means.shape[1], moments.shape[1]
     n_others = others.shape[1]
@@ -192,10 +146,10 @@ def moment_sums(
 
 @compiled
 def cholesky(matrix: NDArray[np.float64]) -> None:
-    """In place, the upper triangle of U with U^T U = matrix; its rows are updated."""
+    """Replace the upper triangle of a matrix by that of U, where U^T U = matrix."""
     n = matrix.shape[0]
     for k in range(n):
-        # Rounding must not make the pivot of a nearly singular system vanish.
+        # Rounding must not let the pivot of a nearly singular system vanish.
         least = 1e-13 * matrix[k, k]
         for j in range(k):
             factor = matrix[j, k]
@@ -208,7 +162,7 @@ def cholesky(matrix: NDArray[np.float64]) -> None:
 
 @compiled
 def invert_factor(factor: NDArray[np.float64], inverse: NDArray[np.float64]) -> None:
-    """Rows of the inverse of an upper triangular factor; zero below the diagonal."""
+    """Write the inverse of an upper triangular factor; zero below the diagonal."""
     n = factor.shape[0]
     for i in range(n - 1, -1, -1):
         for b in range(n):
@@ -225,7 +179,7 @@ def invert_factor(factor: NDArray[np.float64], inverse: NDArray[np.float64]) -> 
 
 @compiled
 def solve_factor(factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
-    """In place, the solution of U^T U x = shift for an upper triangular U."""
+    """Replace `shift` by the solution x of U^T U x = shift, for upper triangular U."""
     n = shift.size
     for i in range(n):
         value = shift[i] / factor[i, i]
@@ -252,7 +206,7 @@ def solve_rows(
     moments: NDArray[np.floating],
     fitted: NDArray[np.float64],
 ) -> None:
-    """Posterior of rows that are independent, from their sums.
+    """Posterior of independent rows, from the sums over their entries.
 
     Parameters
     ----------
@@ -261,24 +215,22 @@ def solve_rows(
     projection : ndarray of shape (n_rows, Q), float64
         Expected sum of y b.
     free : ndarray of shape (F,), int
-        Columns that are not held, ascending; the others keep their means.
+        The free columns, ascending; fixed columns keep their means.
     prior_mean, prior_precision : ndarray of shape (Q,), float64
         Prior of the free columns.
     noise_variance : float
         Variance of an observation around the model.
     means : ndarray of shape (n_rows, Q)
-        Written.
+        Fixed columns are read, free columns are written.
     covariances : ndarray of shape (n_rows, Q (Q + 1) / 2)
-        Written in the free columns, elsewhere left as it is.
-    moments : ndarray of shape (n_rows, Q (Q + 1) / 2) or (0, ...)
-        Written: second moments. Without rows, the posterior is its mean alone, and
-        `covariances` is left as it is.
+        Written for pairs of free columns.
+    moments : ndarray of shape (n_rows, Q (Q + 1) / 2)
+        Written: second moments.
     fitted : ndarray of shape (n_rows,), float64
-        Written: expected squared error of the row's entries less their sum of y^2.
+        Written: expected squared error of the row's entries, less their sum of y^2.
     """
     n_columns = projection.shape[1]
     n_free = free.size
-    full = moments.shape[0] > 0
     square = np.empty((n_columns, n_columns))
     mean = np.empty(n_columns)
     precision = np.empty((n_free, n_free))
@@ -294,7 +246,7 @@ def solve_rows(
                 p += 1
         for a in range(n_columns):
             mean[a] = means[r, a]
-        # Columns that are held move over to the right-hand side.
+        # Fixed columns move to the right-hand side.
         for x in range(n_free):
             a = free[x]
             s = projection[r, a]
@@ -308,14 +260,13 @@ def solve_rows(
             precision[x, x] += prior_precision[a]
             shift[x] = s / noise_variance + prior_precision[a] * prior_mean[a]
         cholesky(precision)
-        if full:
-            invert_factor(precision, inverse)
-            for x in range(n_free):
-                for z in range(x, n_free):
-                    s = 0.0
-                    for k in range(z, n_free):
-                        s += inverse[x, k] * inverse[z, k]
-                    covariance[x, z] = s
+        invert_factor(precision, inverse)
+        for x in range(n_free):
+            for z in range(x, n_free):
+                s = 0.0
+                for k in range(z, n_free):
+                    s += inverse[x, k] * inverse[z, k]
+                covariance[x, z] = s
         solve_factor(precision, shift)
         for x in range(n_free):
             mean[free[x]] = shift[x]
@@ -326,20 +277,19 @@ def solve_rows(
                 s += square[a, b] * mean[b]
             error += mean[a] * (s - 2.0 * projection[r, a])
             means[r, a] = mean[a]
-        if full:
-            p = 0
-            for a in range(n_columns):
-                for b in range(a, n_columns):
-                    moments[r, p] = mean[a] * mean[b]
-                    p += 1
-            for x in range(n_free):
-                a = free[x]
-                at = a * n_columns - a * (a - 1) // 2 - a
-                for z in range(x, n_free):
-                    weight = 1.0 if z == x else 2.0
-                    error += weight * square[a, free[z]] * covariance[x, z]
-                    covariances[r, at + free[z]] = covariance[x, z]
-                    moments[r, at + free[z]] += covariance[x, z]
+        p = 0
+        for a in range(n_columns):
+            for b in range(a, n_columns):
+                moments[r, p] = mean[a] * mean[b]
+                p += 1
+        for x in range(n_free):
+            a = free[x]
+            at = a * n_columns - a * (a - 1) // 2 - a
+            for z in range(x, n_free):
+                weight = 1.0 if z == x else 2.0
+                error += weight * square[a, free[z]] * covariance[x, z]
+                covariances[r, at + free[z]] = covariance[x, z]
+                moments[r, at + free[z]] += covariance[x, z]
         fitted[r] = error
 
 
@@ -356,14 +306,14 @@ def model_variance(
     Parameters
     ----------
     rows : ndarray of shape (n, n_modes), int
-        The rows whose product an entry sums over the columns.
+        The rows of every entry; its value sums their products over the columns.
     means : ndarray of shape (n_rows, Q)
     covariances : ndarray of shape (n_rows, Q (Q + 1) / 2)
     variance : ndarray of shape (n,), float64
         Written.
     linear : ndarray of shape (n,), float64
-        Written: the part of the variance that is linear in the covariances, which is
-        the variance of the sum's tangent.
+        Written: the terms of the variance that are linear in the covariances, which
+        is the variance of the linearised sum.
     """
     n_columns, n_pairs = means.shape[1], covariances.shape[1]
     square, moment, change = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
@@ -376,10 +326,10 @@ def model_variance(
             p = 0
             for a in range(n_columns):
                 for b in range(a, n_columns):
-                    own = np.float64(mean[a]) * mean[b]
-                    change[p] = change[p] * own + square[p] * covariance[p]
-                    square[p] *= own
-                    moment[p] *= own + covariance[p]
+                    outer = np.float64(mean[a]) * mean[b]
+                    change[p] = change[p] * outer + square[p] * covariance[p]
+                    square[p] *= outer
+                    moment[p] *= outer + covariance[p]
                     p += 1
         variance[e] = 0.0
         linear[e] = 0.0
@@ -396,7 +346,7 @@ def model_variance(
 
 @compiled
 def sgd_step(
-    own: NDArray[np.float64],
+    row: NDArray[np.float64],
     regressors: NDArray[np.float64],
     value: float,
     rate: float,
@@ -405,32 +355,32 @@ def sgd_step(
     noise: NDArray[np.float64],
     gradient: NDArray[np.float64],
 ) -> None:
-    """Move a row along the gradient of (y - regressors . own)^2 + ridge ||own||^2.
+    """Move a row against the gradient of (y - regressors . row)^2 + ridge ||row||^2.
 
     Parameters
     ----------
-    own : ndarray of shape (rank,), float64
+    row : ndarray of shape (rank,), float64
         Written.
     regressors : ndarray of shape (rank,), float64
     value, rate, ridge, clip : float
     noise : ndarray of shape (rank,) or (0,), float64
-        Added to the clipped gradient; if it is empty, that is not clipped either.
+        Added to the clipped gradient. If it is empty, the gradient is not clipped.
     gradient : ndarray of shape (rank,), float64
         Written.
     """
     error = value
-    for r in range(own.size):
-        error -= regressors[r] * own[r]
+    for r in range(row.size):
+        error -= regressors[r] * row[r]
     length = 0.0
-    for r in range(own.size):
-        gradient[r] = 2.0 * (ridge * own[r] - error * regressors[r])
+    for r in range(row.size):
+        gradient[r] = 2.0 * (ridge * row[r] - error * regressors[r])
         length += gradient[r] ** 2
     if noise.size > 0:
         shrink = 1.0 / max(1.0, np.sqrt(length) / clip)
-        for r in range(own.size):
+        for r in range(row.size):
             gradient[r] = shrink * gradient[r] + noise[r]
-    for r in range(own.size):
-        own[r] -= rate * gradient[r]
+    for r in range(row.size):
+        row[r] -= rate * gradient[r]
 
 
 @compiled
@@ -446,20 +396,21 @@ def sgd_pass(
     """One pass of stochastic gradient descent over the entries, in their order.
 
     The cost of an entry is (y - sum_r prod_m f_mr)^2 + ridge sum_m ||f_m||^2. Its rows
-    move one after the other, each along the gradient at where the others are by then.
+    f_m move one after the other, and every row sees the moves of those before it.
 
     Parameters
     ----------
     rows : ndarray of shape (n, n_modes), int
-        The rows of `factors` that each entry meets.
+        The rows of every entry, as rows of `factors`.
     values : ndarray of shape (n,), float64
     factors : ndarray of shape (n_rows, rank), float64
-        Rows of all modes; written.
+        Rows of all modes. Written.
     rate, ridge : float
     clip : float
-        Largest norm of the gradients of the rows of the last mode.
+        Largest norm of the gradients of the last mode's rows.
     noise : ndarray of shape (n, rank) or (0, rank), float64
-        Added to those gradients; without rows, they are neither clipped nor noisy.
+        Added to those gradients after clipping. With shape (0, rank), they are neither
+        clipped nor noisy.
     """
     n_modes, rank = rows.shape[1], factors.shape[1]
     product, gradient = np.empty(rank), np.empty(rank)
@@ -470,8 +421,8 @@ def sgd_pass(
                 for k in range(n_modes):
                     if k != m:
                         product[r] *= factors[rows[e, k], r]
-            drawn = noise[:0, 0]
+            row_noise = noise[:0, 0]
             if m == n_modes - 1 and noise.shape[0] > 0:
-                drawn = noise[e]
-            own = factors[rows[e, m]]
-            sgd_step(own, product, values[e], rate, ridge, clip, drawn, gradient)
+                row_noise = noise[e]
+            row = factors[rows[e, m]]
+            sgd_step(row, product, values[e], rate, ridge, clip, row_noise, gradient)

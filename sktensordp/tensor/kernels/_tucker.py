@@ -1,4 +1,4 @@
-"""Compiled kernels of Tucker decompositions: of their fit, and of their descent.
+"""Compiled kernels of Tucker decompositions: sums for the fit, and the descent.
 
 Importing this module imports numba; see `_cp`.
 """
@@ -23,25 +23,25 @@ def outer_sums(
     sizes: NDArray[np.integer],
     sums: NDArray[np.float64],
 ) -> None:
-    """Weighted sums over entries of outer products of the rows that they meet.
+    """Weighted sums of outer products over the entries of a mode's rows [first, last).
 
-    The entries are those of the rows [first, last) of a mode; the outer product is of
-    one row of a table for every other mode.
+    Every other mode has a table. The outer product is over the rows of an entry in
+    these tables.
 
     Parameters
     ----------
     first, last : int
         Range of rows.
     starts : ndarray of shape (n_rows + 1,), int
-        Entries of row r are starts[r] to starts[r + 1].
+        The entries of row r are starts[r] to starts[r + 1].
     others : ndarray of shape (n_entries, n_others), int
-        Row of each table that the entry meets.
+        The row of an entry in each table.
     weights : ndarray of shape (n_entries,) or (0,)
-        Without, all are one.
+        If empty, all weights are one.
     tables : ndarray of shape (total,)
         The tables, one after the other, row by row.
     begins, sizes : ndarray of shape (n_others,), int
-        Where row 0 of each table begins, and how long its rows are.
+        Position of row 0 of each table, and the length of its rows.
     sums : ndarray of shape (last - first, product of all sizes but one, last size)
         Written, float64.
     """
@@ -72,7 +72,8 @@ def outer_sums(
                     for o in range(last_table):
                         size = sizes[o]
                         at = begins[o] + others[e, o] * size
-                        # In place, from the end: what is overwritten has been read.
+                        # In place, from the end: every element is read before it is
+                        # overwritten.
                         for a in range(width - 1, -1, -1):
                             value = row[a]
                             for b in range(size):
@@ -103,32 +104,33 @@ def sgd_tucker_pass(
 ) -> None:
     """One pass of stochastic gradient descent over the entries, in their order.
 
-    The cost of an entry is its squared error, and `ridge` times the squared norms of
-    its rows, and `core_ridge` times that of the core. Its rows move one after the
-    other, then the core, each along the gradient at where the others are by then.
+    The cost of an entry is its squared error, plus `ridge` times the squared norms of
+    its rows, plus `core_ridge` times the squared norm of the core. First its rows move,
+    one after the other, then the core; each sees the moves of those before it.
 
     Parameters
     ----------
     rows : ndarray of shape (n, n_modes), int
-        The rows of `factors` that each entry meets.
+        The rows of every entry, as rows of `factors`.
     values : ndarray of shape (n,), float64
     factors : ndarray of shape (n_rows, largest rank), float64
-        Rows of all modes, as many columns as the rank of the mode; written.
+        Rows of all modes, with as many columns in use as the rank of the mode. Written.
     ranks : ndarray of shape (n_modes,), int
     core : ndarray of shape (n_cells,), float64
         Written.
     cells : ndarray of shape (n_cells, n_modes), int
-        The column of every mode that a cell of the core multiplies.
+        For every cell of the core, the column that it multiplies in each mode.
     rate, ridge, core_ridge : float
     clip : float
-        Largest norm of the gradients of the rows of the last mode.
+        Largest norm of the gradients of the last mode's rows.
     noise : ndarray of shape (n, rank of the last mode) or (0, ...), float64
-        Added to those gradients; without rows, they are neither clipped nor noisy.
+        Added to those gradients after clipping. With shape (0, ...), they are neither
+        clipped nor noisy.
     """
     n_modes = rows.shape[1]
     regressors, products = np.empty(factors.shape[1]), np.empty(core.size)
     gradient = np.empty(max(factors.shape[1], core.size))
-    nothing = noise[:0, 0]
+    no_noise = noise[:0, 0]
     for e in range(values.size):
         for m in range(n_modes):
             regressors[:] = 0.0
@@ -138,13 +140,13 @@ def sgd_tucker_pass(
                     if k != m:
                         product *= factors[rows[e, k], cells[c, k]]
                 regressors[cells[c, m]] += product
-            drawn = nothing
+            row_noise = no_noise
             if m == n_modes - 1 and noise.shape[0] > 0:
-                drawn = noise[e]
-            own = factors[rows[e, m], : ranks[m]]
-            sgd_step(own, regressors, values[e], rate, ridge, clip, drawn, gradient)
+                row_noise = noise[e]
+            row = factors[rows[e, m], : ranks[m]]
+            sgd_step(row, regressors, values[e], rate, ridge, clip, row_noise, gradient)
         for c in range(core.size):
             products[c] = 1.0
             for k in range(n_modes):
                 products[c] *= factors[rows[e, k], cells[c, k]]
-        sgd_step(core, products, values[e], rate, core_ridge, clip, nothing, gradient)
+        sgd_step(core, products, values[e], rate, core_ridge, clip, no_noise, gradient)

@@ -1,7 +1,7 @@
 """Compiled kernels over the entries of units. Importing this module imports numba.
 
-Entries are sorted by their unit. What is computed for a unit is a function of its own
-entries alone, bit by bit: it does not depend on where they are among those of others.
+Entries are sorted by unit. The result for a unit is a function of its own entries
+alone, down to the last bit: the entries of other units, and their order, do not matter.
 """
 
 import numpy as np
@@ -24,27 +24,26 @@ def solve_units(
     squares: NDArray[np.float64],
     freedom: NDArray[np.float64],
 ) -> None:
-    """Ridge regression of every unit on its own entries.
+    """Ridge regression for every unit, on its own entries.
 
     Parameters
     ----------
     starts : ndarray of shape (n_units + 1,), int
-        Entries of unit u are starts[u] to starts[u + 1].
+        The entries of unit u are starts[u] to starts[u + 1].
     regressors : ndarray of shape (n_entries, Q)
     targets : ndarray of shape (n_entries,)
     noise : float
         Variance of a target around the model.
     precision : ndarray of shape (Q,)
-        Of the prior, which has mean zero.
+        Precision of the prior, which has mean zero.
     rows : ndarray of shape (n_units, Q)
         Written: posterior means.
     spread : ndarray of shape (n_units, F (F + 1) / 2)
-        Written: posterior covariances of the last F columns, as upper triangles, row
-        by row.
+        Written: posterior covariances of the last F columns, as packed upper triangles.
     squares : ndarray of shape (n_units,)
         Written: sum of squared residuals.
     freedom : ndarray of shape (n_units,)
-        Written: number of entries less the degrees of freedom of the fit.
+        Written: number of entries, less the degrees of freedom of the fit.
     """
     size = precision.size
     gram, shift = np.empty((size, size)), np.empty(size)
@@ -60,18 +59,19 @@ def solve_units(
             gram[a, a] = precision[a]
         for e in range(starts[u], starts[u + 1]):
             for a in range(size):
-                own = regressors[e, a] / noise
-                shift[a] += own * targets[e]
+                scaled = regressors[e, a] / noise
+                shift[a] += scaled * targets[e]
                 for b in range(a, size):
-                    gram[a, b] += own * regressors[e, b]
+                    gram[a, b] += scaled * regressors[e, b]
         cholesky(gram)
         invert_factor(gram, inverse)
         solve_factor(gram, shift)
-        # Degrees of freedom: Q less the trace of the inverse times the precision.
-        kept = 0.0
+        # Degrees of freedom of the fit: Q, less the trace of the inverse times the
+        # prior precision.
+        trace = 0.0
         for a in range(size):
             for b in range(a, size):
-                kept += inverse[a, b] ** 2 * precision[a]
+                trace += inverse[a, b] ** 2 * precision[a]
             rows[u, a] = shift[a]
         p = 0
         for a in range(size - n_last, size):
@@ -80,13 +80,13 @@ def solve_units(
                 for k in range(b, size):
                     spread[u, p] += inverse[a, k] * inverse[b, k]
                 p += 1
-        freedom[u] = starts[u + 1] - starts[u] - size + kept
+        freedom[u] = starts[u + 1] - starts[u] - size + trace
         squares[u] = 0.0
         for e in range(starts[u], starts[u + 1]):
-            left = targets[e]
+            residual = targets[e]
             for a in range(size):
-                left -= regressors[e, a] * shift[a]
-            squares[u] += left**2
+                residual -= regressors[e, a] * shift[a]
+            squares[u] += residual**2
 
 
 @compiled
@@ -98,12 +98,22 @@ def _add_row(
     contributions: NDArray[np.floating],
     total: NDArray[np.float64],
 ) -> int:
-    """Add up the contributions from place e on that belong to its row; the next place.
+    """Sum the contributions that share a row with the one at place e.
+
+    Contributions are sorted by row within a unit, so that they are at the places from e
+    on.
 
     Parameters
     ----------
+    last : int
+        Where the entries of the unit end.
     total : ndarray of shape (C,)
-        Written.
+        Written: the sum.
+
+    Returns
+    -------
+    next_place : int
+        The first place of the next row.
     """
     row = index[order[e]]
     total[:] = 0.0
@@ -126,28 +136,30 @@ def bounded_sums(
     sums: NDArray[np.float64],
     scales: NDArray[np.float64],
 ) -> None:
-    """Sums over units of vectors that are no longer than a bound.
+    """Sum the vectors of all units, after bounding the length of each.
 
-    A unit's vector has, for every row, the sum of its entries' contributions. It is
-    scaled down to length `bound` if it is longer, then multiplied by `share / bound`,
-    and every number in it is moved towards zero to a whole step, which makes it no
-    longer. A vector of infinite length counts as zero.
+    A unit's vector consists of the sums, for every row, of its entries' contributions.
+    A vector longer than `bound` is scaled down to that length. It is then multiplied by
+    `share / bound`, and its numbers are rounded towards zero to whole steps, so that
+    rounding cannot make it longer. A vector of infinite or undefined length counts as
+    zero.
 
     Parameters
     ----------
     starts : ndarray of shape (n_units + 1,), int
     order : ndarray of shape (n_entries,), int
-        The entries of every unit by their row.
+        The entries of every unit, sorted by row.
     index : ndarray of shape (n_entries,), int
-        Row of every entry.
+        The row of every entry.
     contributions : ndarray of shape (n_entries, C)
     bound, share : float
     step : float
-        0 for none.
+        0 for no rounding.
     sums : ndarray of shape (n_rows, C)
-        Added to: whole steps, or numbers where there is no step.
+        Written: the sums are added to it, as numbers of steps if there is a step.
     scales : ndarray of shape (n_units,)
-        Written: how much every unit's vector was scaled down to the bound.
+        Written: the factor by which each unit's vector was scaled to the bound, at
+        most 1.
     """
     n_columns = contributions.shape[1]
     total = np.empty(n_columns)
@@ -163,7 +175,7 @@ def bounded_sums(
         scales[u] = min(1.0, bound / max(length, 1e-300))
         factor = share / max(length, bound)
         if not length < np.inf:
-            # No numbers are no vector.
+            # Infinity and NaN cannot be scaled: the unit contributes nothing.
             scales[u] = 0.0
             continue
         e = first
@@ -183,7 +195,7 @@ def unit_sums(
     numbers: NDArray[np.floating],
     sums: NDArray[np.float64],
 ) -> None:
-    """Sums over the entries of every unit.
+    """Sums over the entries of each unit.
 
     Parameters
     ----------

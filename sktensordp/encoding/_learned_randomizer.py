@@ -1,4 +1,4 @@
-"""Learned encoders as the estimator uses them: what runs where, and which noise."""
+"""Learned encoders for the estimator: client's half, server's half and noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ..mechanisms._privunit import CalibratedCap, LiftedRelease
 from ._algorithm_one import published_encoder
 from ._base import FittedCode
 from ._channels import SphereChannel, code_channel
-from ._code_noise import CodeNoise, code_noise, fixed_noise, no_noise
+from ._code_noise import CodeNoise, code_noise, no_noise, published_noise
 from ._learned import LearnedEncoder, learned_encoder
 from ._maps import CodeMap
 from ._task_models import task_of
@@ -29,12 +29,12 @@ __all__ = [
     "published_learned_code",
 ]
 
-# The paper's: dimension of the code, and penalty on the encoder's parameters.
+# Values of the paper: dimension of the code, and penalty on the encoder's parameters.
 _COMPONENTS, _PENALTY = 3, 0.001
 
 
 def is_linear(task: Any) -> bool:
-    """Whether a task is learned from y, a matrix or a linear regression."""
+    """Whether a task is None, a matrix or a linear regression."""
     if callable(getattr(task, "value_and_gradient", None)):
         return False
     if not hasattr(task, "predict"):
@@ -44,7 +44,7 @@ def is_linear(task: Any) -> bool:
 
 @dataclass(frozen=True)
 class SphereNoise:
-    """Codes turned into unit vectors, and released by PrivUnit.
+    """Turns codes into unit vectors and releases them by PrivUnit.
 
     Attributes
     ----------
@@ -70,22 +70,22 @@ class SphereNoise:
         """
         channel = SphereChannel(self.cap.design)
 
-        def estimated(
+        def noisy(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
             return self.cap.estimates(channel.inputs(block), bits)
 
-        return by_tiles(estimated, samples, streams, whole_samples=True)
+        return by_tiles(noisy, samples, streams, whole_samples=True)
 
 
 @dataclass(frozen=True)
 class LearnedRandomizer:
-    """Encode, bound and randomise: all that is done with a sample.
+    """Encodes, bounds and randomises samples.
 
     Attributes
     ----------
     mean, scale : ndarray of shape (n,)
-        What standardises the entries of a sample.
+        Standardise the entries of a sample.
     columns : ndarray of int
         Entries that enter the code.
     encoder : CodeMap
@@ -102,7 +102,7 @@ class LearnedRandomizer:
     def randomize(
         self, rows: NDArray[np.floating], streams: NoiseStreams
     ) -> NDArray[np.floating]:
-        """Noisy codes of samples, of the type of `rows`.
+        """Noisy codes of samples.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class LearnedRandomizer:
 
         Returns
         -------
-        noisy : ndarray of shape (n_samples, Z)
+        noisy : ndarray of shape (n_samples, Z), of the type of `rows`
         """
         standard = standardized(rows, self.mean, self.scale)[:, self.columns]
         noisy = self.noise.randomize(self.encoder(standard), streams)
@@ -131,32 +131,32 @@ def learned_code(
     n_hidden: int,
     on_step: Callable[[], bool] | None = None,
 ) -> FittedCode:
-    """Encoder and decoder learned for a task with a gradient, and sound noise.
+    """Learn encoder and decoder for a task with a gradient, with sound noise.
 
     Parameters
     ----------
     model : object
-        As `task_of` takes it.
+        As in `task_of`.
     rows : ndarray of shape (n_samples, n)
         The fitting data.
     y : array-like or None
-        Targets of a task that has no outputs of its own.
+        Targets of a task without `outputs`.
     mechanism : str
-        "auto" is "privunit"; "none" adds no noise.
+        "auto" means "privunit"; "none" adds no noise.
     epsilon, delta : float
     n_components : int or None
     n_hidden : int
-        Hidden units of encoder and decoder; 0 for affine ones.
+        Hidden units of encoder and decoder; 0 for affine maps.
     on_step : callable, default=None
-        Called after each iteration; a true answer ends a training.
+        Called after each iteration; a true result ends one training.
 
     Returns
     -------
-    found : FittedCode
+    code : FittedCode
     """
     name = "privunit" if mechanism == "auto" else mechanism
 
-    def noise(size: int) -> CodeNoise:
+    def noise_for(size: int) -> CodeNoise:
         if name == "none":
             return no_noise(size, clipped=True)
         return code_noise(name, size, epsilon, delta)
@@ -165,18 +165,18 @@ def learned_code(
     learned = learned_encoder(
         task,
         rows,
-        lambda size: code_channel(noise(size), size),
+        lambda size: code_channel(noise_for(size), size),
         targets=targets,
         n_components=n_components,
         n_hidden=n_hidden,
         seed=0,
         on_step=on_step,
     )
-    taken = noise(learned.n_components)
-    release: Any = taken.plan
+    noise = noise_for(learned.n_components)
+    release: Any = noise.randomizer
     if isinstance(release, LiftedRelease):
         release = SphereNoise(release.cap)
-    return _fitted(task, rows, targets, learned, taken, release, 1.0)
+    return _fitted_code(task, rows, targets, learned, noise, release, 1.0)
 
 
 def published_learned_code(
@@ -189,18 +189,20 @@ def published_learned_code(
     n_hidden: int,
     on_step: Callable[[], bool] | None = None,
 ) -> FittedCode:
-    """Algorithm 1 of the paper, with the noise that it claims suffices.
+    """Learn by Algorithm 1 of the paper, with the noise that it claims to suffice.
 
     Parameters
     ----------
-    model, rows, y, n_components, n_hidden, on_step
-        As in `learned_code`; of epochs.
+    model, rows, y, n_components, n_hidden
+        As in `learned_code`.
     epsilon : float
-        That is claimed.
+        Claimed by the paper.
+    on_step : callable, default=None
+        Called after each epoch; a true result ends the training.
 
     Returns
     -------
-    found : FittedCode
+    code : FittedCode
     """
     task, targets = _task_and_targets(model, rows, y)
     learned = published_encoder(
@@ -215,14 +217,14 @@ def published_learned_code(
         on_epoch=on_step,
     )
     channel: Any = learned.channel
-    noise = fixed_noise(channel.n_outputs, epsilon, channel.sensitivity)
-    return _fitted(task, rows, targets, learned, noise, noise.plan, np.inf)
+    noise = published_noise(channel.n_outputs, epsilon, channel.sensitivity)
+    return _fitted_code(task, rows, targets, learned, noise, noise.randomizer, np.inf)
 
 
 def _task_and_targets(
     model: Any, rows: NDArray[np.floating], y: ArrayLike | None
 ) -> tuple[Any, NDArray[Any] | None]:
-    """The task, and `y` where it has no outputs of its own."""
+    """The task, and `y` as targets if the task has no `outputs`."""
     task = task_of(model, rows)
     if callable(getattr(task, "outputs", None)) or y is None:
         return task, None
@@ -230,13 +232,13 @@ def _task_and_targets(
     targets = np.asarray(y)
     if targets.ndim == 0 or len(targets) != len(rows):
         raise ValueError(
-            f"y must have one target for each of the {len(rows)} samples, got shape "
-            f"{targets.shape}."
+            f"y must have one target for each of the {len(rows)} samples, got an array "
+            f"of shape {targets.shape}."
         )
     return task, targets
 
 
-def _fitted(
+def _fitted_code(
     task: Any,
     rows: NDArray[np.floating],
     targets: NDArray[Any] | None,
@@ -245,18 +247,20 @@ def _fitted(
     release: Any,
     radius: float,
 ) -> FittedCode:
-    plan = LearnedRandomizer(
+    """A trained encoder as the estimator stores it."""
+    randomizer = LearnedRandomizer(
         learned.mean, learned.scale, learned.columns, learned.encoder, release
     )
-    wanted = task.outputs(rows) if targets is None else targets
-    nothing = np.tile(learned.mean, (len(rows), 1))
+    if targets is None:
+        targets = task.outputs(rows)
+    means = np.tile(learned.mean, (len(rows), 1))
     return FittedCode(
-        plan,
+        randomizer,
         learned,
         noise,
         learned.channel.n_outputs,
         radius,
         learned.expected_loss,
-        float(task.value_and_gradient(nothing, wanted)[0]),
+        float(task.value_and_gradient(means, targets)[0]),
         None,
     )

@@ -1,0 +1,51 @@
+"""The base of clients: what is shipped to where the private data are."""
+
+from typing import Any
+
+from .base import PrivateEstimatorMixin
+from .privacy import PrivacyGuarantee
+
+__all__ = ["Client"]
+
+
+class Client(PrivateEstimatorMixin):
+    """Randomises data where they are recorded; only the result leaves.
+
+    A subclass offers `privatize`, which calls `_privatize`, and checks the input in
+    `_checked`.
+
+    Parameters
+    ----------
+    randomizer : object
+        ``randomizer.randomize(data, streams)`` clips and randomises checked data.
+    guarantee : PrivacyGuarantee
+        Of one call of `privatize`.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers.
+    """
+
+    _released_by = "privatize"
+
+    def __init__(
+        self,
+        randomizer: Any,
+        guarantee: PrivacyGuarantee,
+        random_state: int | None = None,
+    ) -> None:
+        self.randomizer = randomizer
+        self.random_state = random_state
+        self.privacy_guarantee_ = guarantee
+        self._count_releases()
+
+    def _privatize(self, data: Any) -> Any:
+        """Check the data, then randomise them; no data, no release."""
+        checked = self._checked(data)
+        if not len(checked):
+            return checked.copy()
+        with self._release(self.privacy_guarantee_) as streams:
+            return self.randomizer.randomize(checked, streams)
+
+    def _checked(self, data: Any) -> Any:
+        """The data as an array that `randomizer` takes; raises if they are invalid."""
+        raise NotImplementedError
