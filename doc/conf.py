@@ -3,9 +3,10 @@
 ``-D plot_gallery=0`` leaves the examples of the gallery unexecuted.
 """
 
+import ast
 import importlib
 import inspect
-import tempfile
+import textwrap
 from pathlib import Path
 
 import sktensordp
@@ -20,65 +21,43 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = [".rst", ".md"]
 exclude_patterns = ["_build", "_templates", "auto_examples/*.ipynb"]
 templates_path = ["_templates"]
 default_role = "literal"
-suppress_warnings = ["config.cache"]  # of arguments_of, which is a function
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"sktensordp {version}"
 html_show_sourcelink = False
-html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_theme_options = {
+    "header_links_before_dropdown": 5,
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": False,
+    "show_toc_level": 2,
+}
+html_sidebars = {"index": []}
+copybutton_exclude = ".linenos, .gp, .go"
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+maximum_signature_line_length = 72
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-
-# Examples that the gallery runs, and with which arguments; the others take long, or
-# need data or other environments. The tables of results.md are made by larger runs.
-RUN = {
-    "audit_claims": "",
-    "choose_epsilon": "",
-    "complete_ratings": "--random-state 0",
-    "covariance": "--random-state 0",
-    "directional_digits": "--random-state 0 --folds 3",
-    "federated_gradients": "--random-state 0 --runs 2",
-    "federated_ratings": "--random-state 0",
-    "hourly_counts": "--random-state 0",
-    "local_digits": "--random-state 0 --splits 2",
-    "local_mean": "--random-state 0 --users 2000",
-    "mechanism_errors": "--random-state 0 --shapes 2 --values 200000",
-    "private_gradients": "--runs 3",
-    "private_test_features": "--random-state 0",
-    "simulation_study": "--realisations 3",
-    "task_aware": "--random-state 0 --splits 1",
-    "tensor_response": "--random-state 0 --splits 2 --type 2",
-    "user_privacy": "--random-state 0 --users 3000",
-    "vertical_features": "--random-state 0 --runs 2",
-    "which_claims": "--random-state 0 --trials 20000",
-}  # fmt: skip
-
-
-def arguments_of(gallery, script):
-    """Arguments of an example, whose picture the gallery takes and keeps no file of."""
-    file = Path(script["src_file"])
-    arguments = RUN.get(file.stem, "").split()
-    if "--output" in file.read_text():
-        arguments += ["--output", str(Path(tempfile.gettempdir(), f"{file.stem}.png"))]
-    return arguments
-
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": rf"/({'|'.join(RUN)})\.py",
-    "reset_argv": arguments_of,
+    "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "modules/backreferences",
     "doc_module": ("sktensordp",),
@@ -128,6 +107,27 @@ def is_of_scikit_learn(app, what, name, obj, skip, options):
     return True if inherited else None
 
 
+def signature_as_written(app, what, name, obj, options, signature, returns):
+    """Show annotations as the code has them, `ArrayLike` and not what it stands for."""
+    function = obj.__init__ if inspect.isclass(obj) else obj
+    try:
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    except (OSError, TypeError):
+        return None
+    (written,) = ast.parse(source).body[:1]
+    if not isinstance(written, ast.FunctionDef):
+        return None
+    arguments = written.args
+    first = [*arguments.posonlyargs, *arguments.args][:1]
+    if first and first[0].arg in ("self", "cls"):
+        (arguments.posonlyargs or arguments.args).pop(0)
+    answer = None
+    if written.returns is not None and not inspect.isclass(obj):
+        answer = ast.unparse(written.returns)
+    return f"({ast.unparse(arguments)})", answer
+
+
 def setup(app):
-    """Say which members the reference leaves out."""
+    """Say which members the reference leaves out, and how signatures look."""
     app.connect("autodoc-skip-member", is_of_scikit_learn)
+    app.connect("autodoc-process-signature", signature_as_written)

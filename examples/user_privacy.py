@@ -1,21 +1,36 @@
-"""Complete ratings with everything of a user protected
+"""
+Complete ratings with everything of a user protected
 ====================================================
 
-Held-out error at several epsilons of one user (add or remove), beside what a user's own
-mean, the items' means and fits without privacy reach; the same for users that were not
-in the fit, whose history is folded in; a picture, and the guarantee in words.
+Protecting one rating is not enough for someone who has rated hundreds of films: what
+they rated, and how, says more than any single rating. With ``unit=0`` the guarantee
+covers everything of a user, including which films they rated and whether they are in
+the data at all. This example measures what that costs in accuracy, for users in the fit
+and for users who come later.
 
-Without arguments the script runs on synthetic ratings of 8,000 users; ``--users`` makes
-more. ``--ratings FILE`` takes your own: comma-separated, one header line, then user,
-item and rating; the items in it are taken for a public catalogue. ``--features FILE``
-adds public features of items: comma-separated, one header line, the item's id first,
-then numbers.
+It runs as it is on synthetic ratings. To use your own, run it from the command line:
+
+.. code-block:: bash
+
+    python examples/user_privacy.py --ratings FILE --levels 1 5 1
+
+FILE is comma-separated: one header line, then user, item and rating. The items in it
+are treated as a public catalogue, and the number of users as public. ``--features
+FILE`` adds public features of items: one header line, then the item's id and numbers.
 """
+
+# %%
+# Options and data
+# ----------------
+# The scale of the ratings, the catalogue of items and the number of users are public
+# and declared. Users learn from each other, so more users make privacy cheaper:
+# try ``--users 50000``.
 
 import argparse
 import sys
-import time
+import textwrap
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
@@ -23,177 +38,220 @@ from sktensordp.completion import CPCompletion, make_fold_in_scorer
 from sktensordp.datasets import make_ratings
 from sktensordp.plotting import PrivacyUtilityDisplay
 
+parser = argparse.ArgumentParser(
+    description="Complete ratings with everything of a user protected.",
+    allow_abbrev=False,
+)
+parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
+parser.add_argument("--features", metavar="FILE", help="public features of items (csv)")
+parser.add_argument(
+    "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],
+    metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
+)  # fmt: skip
+parser.add_argument("--users", type=int, default=3000, help="synthetic users")
+parser.add_argument("--rank", type=int, default=5, help="number of CP terms")
+parser.add_argument("--delta", type=float, default=1e-5)
+parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, 16])
+parser.add_argument("--splits", type=int, default=1, help="splits to average")
+parser.add_argument(
+    "--per-user", type=int, metavar="N",
+    help="hold out N ratings of every user rather than a tenth of all",
+)  # fmt: skip
+parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
+parser.add_argument("--output", metavar="FILE", help="save the picture here")
+options, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 
-def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
-    parser.add_argument("--features", metavar="FILE", help="public features of items")
-    parser.add_argument(
-        "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],
-        metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
-    )  # fmt: skip
-    parser.add_argument("--users", type=int, default=8000, help="synthetic users")
-    parser.add_argument("--rank", type=int, default=5, help="number of CP terms")
-    parser.add_argument("--delta", type=float, default=1e-5)
-    parser.add_argument(
-        "--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, 16]
+
+def read_csv(file, **params):
+    """Return the rows of a comma-separated file below its header, as strings."""
+    return np.loadtxt(
+        file, delimiter=",", skiprows=1, dtype=str, quotechar='"', **params
     )
-    parser.add_argument("--splits", type=int, default=1, help="splits to average")
-    parser.add_argument(
-        "--per-user", type=int, metavar="N",
-        help="hold out N ratings of every user, not a random tenth of all",
-    )  # fmt: skip
-    parser.add_argument(
-        "--random-state", type=int, help="seed of the noise; none for a real release"
+
+
+features = None
+if options.ratings is None:
+    n_users = options.users
+    ratings = make_ratings(
+        n_users, max(n_users // 25, 100), 50 * n_users, random_state=0
     )
-    parser.add_argument("--output", default="user_privacy.png", metavar="PNG")
-    return parser.parse_args()
-
-
-def load(arguments):
-    """Coordinates, ratings, the shape, and features of the items or None."""
-    if arguments.ratings is None:
-        n_users = arguments.users
-        ratings = make_ratings(
-            n_users, max(n_users // 25, 100), 50 * n_users, random_state=0
-        )
-        return ratings.data, ratings.target, ratings.shape, None
-    table = np.loadtxt(
-        arguments.ratings, delimiter=",", skiprows=1, usecols=(0, 1, 2), dtype=str,
-        quotechar='"',
-    )  # fmt: skip
-    users, at_user = np.unique(table[:, 0], return_inverse=True)
-    items, at_item = np.unique(table[:, 1], return_inverse=True)
-    features = None
-    if arguments.features is not None:
-        known = np.loadtxt(
-            arguments.features, delimiter=",", skiprows=1, dtype=str, quotechar='"'
-        )
-        of_item = {row[0]: row[1:].astype(float) for row in known}
+    X, y, shape = ratings.data, ratings.target, ratings.shape
+else:
+    table = read_csv(options.ratings, usecols=(0, 1, 2))
+    users, user_of = np.unique(table[:, 0], return_inverse=True)
+    items, item_of = np.unique(table[:, 1], return_inverse=True)
+    X, y = np.column_stack([user_of, item_of]), table[:, 2].astype(float)
+    shape = len(users), len(items)
+    if options.features is not None:
+        known = read_csv(options.features)
+        features_of = {row[0]: row[1:].astype(float) for row in known}
         nothing = np.zeros(known.shape[1] - 1)
-        features = np.array([of_item.get(item, nothing) for item in items])
-    X = np.column_stack([at_user, at_item])
-    return X, table[:, 2].astype(float), (len(users), len(items)), features
+        features = np.array([features_of.get(item, nothing) for item in items])
+
+low, high, step = options.levels
+levels = np.linspace(low, high, round((high - low) / step) + 1)
+print(f"{len(y):,} ratings of {shape[1]:,} items by {shape[0]:,} users")
 
 
-def held_out(X, seed, per_user):
-    """Which ratings a split holds out."""
+def held_out(seed):
+    """Return which ratings a split holds out."""
     drawn = np.random.default_rng(seed).random(len(X))
-    if per_user is None:
+    if options.per_user is None:
         return drawn < 0.1
     order = np.lexsort((drawn, X[:, 0]))
     users = X[order, 0]
     rank = np.arange(len(X)) - np.searchsorted(users, users)
     test = np.zeros(len(X), dtype=bool)
-    test[order[rank < per_user]] = True
+    test[order[rank < options.per_user]] = True
     return test
 
 
-def shrunk_means(rows, values, size, prior):
-    """Means of rows, shrunk to the mean of all."""
-    counts = np.bincount(rows, minlength=size)
-    centre = values.mean()
-    return centre + np.bincount(rows, values - centre, size) / (counts + prior)
+tests = [held_out(seed) for seed in range(options.splits)]
 
 
-def main():
-    arguments = read_arguments()
-    low, high, step = arguments.levels
-    levels = np.linspace(low, high, round((high - low) / step) + 1)
-    X, y, shape, features = load(arguments)
-    tests = [held_out(X, seed, arguments.per_user) for seed in range(arguments.splits)]
+def held_out_errors(predict):
+    """Return the RMSE of the held-out ratings in every split."""
+    errors = []
+    for test in tests:
+        predicted = predict(X[~test], y[~test], X[test])
+        errors.append(root_mean_squared_error(y[test], predicted.clip(low, high)))
+    return errors
 
-    def mean_error(predict):
-        found = []
-        for test in tests:
-            predicted = predict(X[~test], y[~test], X[test])
-            found.append(
-                root_mean_squared_error(y[test], np.clip(predicted, low, high))
-            )
-        return float(np.mean(found)), float(np.std(found))
 
-    def completion(epsilon, *, rank=arguments.rank, **options):
-        domain = {"levels": levels, "shape": shape, **options}
-        return CPCompletion(
-            rank, epsilon=epsilon, delta=arguments.delta,
-            random_state=arguments.random_state, **domain,
-        )  # fmt: skip
+# %%
+# Without privacy
+# ---------------
+# The user's own mean needs no budget: a user's own data may be used for that user, as
+# long as nobody else sees the result. A private model must beat it to be of use.
 
-    def error_of(model):
-        return mean_error(lambda X, y, asked: model.fit(X, y).predict(asked))
 
-    def of_mode(mode):
-        def predict(X, y, asked):
-            return shrunk_means(X[:, mode], y, shape[mode], 5)[asked[:, mode]]
+def completion(epsilon, rank=options.rank, **params):
+    """Return a completion for the declared domain."""
+    return CPCompletion(
+        rank, epsilon=epsilon, delta=options.delta, levels=levels, shape=shape,
+        random_state=options.random_state, **params,
+    )  # fmt: skip
 
-        return mean_error(predict)
 
-    start = time.perf_counter()
-    print(
-        f"{len(y):,} ratings of {shape[1]:,} items by {shape[0]:,} users; held-out "
-        f"RMSE, mean of {arguments.splits} split(s)\n"
+def errors_of(model):
+    return held_out_errors(lambda X, y, asked: model.fit(X, y).predict(asked))
+
+
+def global_mean(X, y, asked):
+    return np.full(len(asked), y.mean())
+
+
+def mean_of_mode(mode):
+    """Return a prediction by means of rows, shrunk to the mean of all ratings."""
+
+    def predict(X, y, asked):
+        counts = np.bincount(X[:, mode], minlength=shape[mode])
+        sums = np.bincount(X[:, mode], y - y.mean(), shape[mode])
+        return (y.mean() + sums / (counts + 5))[asked[:, mode]]
+
+    return predict
+
+
+no_pattern = {"n_pattern_components": 0}
+references = {
+    "global mean": held_out_errors(global_mean),
+    "user's own mean, no budget": held_out_errors(mean_of_mode(0)),
+    "item's mean, no noise": held_out_errors(mean_of_mode(1)),
+    "biases, no noise": errors_of(completion(np.inf, rank=0, **no_pattern)),
+    "CP with biases, no noise": errors_of(completion(np.inf, **no_pattern)),
+}
+print(f"RMSE of held-out ratings, mean of {options.splits} split(s)\n")
+for name, errors in references.items():
+    references[name] = np.mean(errors)
+    print(f"{name:30}{references[name]:12.3f}")
+
+# %%
+# With every user protected
+# -------------------------
+# "sums" adds noise to counts and sums over items, which determine the items' biases
+# only. "statistics" also releases noisy regressions, which determine factors. "auto"
+# takes one of the two, by noisy counts. An infinite epsilon shows what the method would
+# reach without noise.
+
+methods = {
+    "sums": {"rank": 0},
+    "statistics": {"perturbation": "statistics"},
+    "auto": {},
+}
+if features is not None:
+    side_information = {"side_information": {1: features}}
+    methods["sums, features"] = {"rank": 0, **side_information}
+    methods["auto, features"] = side_information
+
+errors = {name: [] for name in methods}
+names = "".join(f"{name:>16}" for name in methods)
+print(f"\n{'epsilon of one user':26}{names}")
+for epsilon in [*options.epsilons, np.inf]:
+    row = f"{epsilon:<26g}"
+    for name, params in methods.items():
+        model = completion(epsilon, unit=0, **params)
+        found = errors_of(model)
+        row += f"{np.mean(found):16.3f}"
+        if np.isfinite(epsilon):
+            errors[name].append(found)
+            guarantee = model.privacy_guarantee_
+    print(row)
+
+# %%
+# Users who come later
+# --------------------
+# A tenth of the users are left out of the fit. When they arrive, their history is
+# folded in: the model computes their rows from its released factors and their own
+# ratings, at no further cost. Four fifths of a user's ratings are folded in, and the
+# others predicted.
+
+new = X[:, 0] % 10 == 0
+scorer = make_fold_in_scorer()
+new_errors = []
+print("\nRMSE for users who were not in the fit")
+for epsilon in options.epsilons:
+    model = completion(epsilon, unit=0).fit(X[~new], y[~new])
+    new_errors.append(-scorer(model, X[new], y[new]))
+    print(f"{epsilon:<26g}{new_errors[-1]:16.3f}")
+
+# %%
+# New users are served about as well as those in the fit (compare roughly: their errors
+# are of other users and other ratings). With few users the noise leaves the items'
+# biases and little else; with many, the factors survive it from small epsilons on.
+
+curves = {
+    name: (
+        options.epsilons,
+        np.mean(found, axis=1),
+        np.std(found, axis=1) if options.splits > 1 else None,
     )
-    alone = {"n_pattern_components": 0}
-    references = {
-        "global mean": mean_error(lambda X, y, asked: np.full(len(asked), y.mean())),
-        "user's own mean, no budget": of_mode(0),
-        "item's mean, no noise": of_mode(1),
-        "biases, no noise": error_of(completion(np.inf, rank=0, **alone)),
-        "CP with biases, no noise": error_of(completion(np.inf, **alone)),
-    }
-    for name, (error, _) in references.items():
-        print(f"{name:30s}{error:8.3f}")
+    for name, found in errors.items()
+}
+curves["auto, new users"] = options.epsilons, new_errors, None
+del references["global mean"]  # so large that it would squeeze the others
+figure, axes = plt.subplots(figsize=(6.4, 6), layout="constrained")
+PrivacyUtilityDisplay(
+    curves, references=references, score_name="RMSE of held-out ratings (stars)"
+).plot(ax=axes)
+axes.set(title="What protecting whole users costs", xlabel="epsilon of one user")
+axes.get_legend().remove()
+handles = axes.get_legend_handles_labels()[0]
+handles = [*handles[len(references) :], *handles[: len(references)]]
+figure.legend(handles=handles, loc="outside lower center", ncols=2)
+if options.output is None:
+    plt.show()
+else:
+    figure.savefig(options.output, dpi=150)
+    print(f"Picture: {options.output}")
 
-    user = {"unit": 0}
-    methods = {
-        "sums": {**user, "rank": 0},
-        "statistics": {**user, "perturbation": "statistics"},
-        "auto": user,
-    }
-    if features is not None:
-        methods["sums, features"] = {
-            **methods["sums"],
-            "side_information": {1: features},
-        }
-        methods["auto, features"] = {**user, "side_information": {1: features}}
-    print(f"\n{'epsilon of one user':26s}" + "".join(f"{n:>16s}" for n in methods))
-    curves = {name: [] for name in methods}
-    for epsilon in [*arguments.epsilons, np.inf]:
-        row = f"{epsilon:<26g}"
-        for name, options in methods.items():
-            model = completion(epsilon, **options)
-            error, spread = error_of(model)
-            row += f"{error:16.3f}"
-            if np.isfinite(epsilon):
-                curves[name].append((epsilon, error, spread))
-                guarantee = model.privacy_guarantee_
-        print(row)
+# %%
+# What is guaranteed
+# ------------------
+# The statement of the last private fit above. Everything that other people learn from
+# the model is covered. A user's own row is not for others: show it, and predictions
+# made with it, to that user only. The errors come from raw held-out ratings, so do not
+# publish them with the model.
 
-    print("\nUsers that were not in the fit, a fifth of whose ratings are predicted")
-    new = X[:, 0] % 10 == 0
-    score = make_fold_in_scorer()
-    for epsilon in arguments.epsilons:
-        model = completion(epsilon, **user).fit(X[~new], y[~new])
-        print(f"{epsilon:<26g}{-score(model, X[new], y[new]):16.3f}")
-    print(f"\nThe last of the fits in the table: {guarantee}")
-
-    curves = {name: list(zip(*points, strict=True)) for name, points in curves.items()}
-    display = PrivacyUtilityDisplay(
-        {
-            name: (*columns[:2], columns[2] if arguments.splits > 1 else None)
-            for name, columns in curves.items()
-        },
-        # The first would leave little room for the others.
-        references={name: error for name, (error, _) in [*references.items()][1:]},
-        score_name="held-out RMSE",
-    ).plot()
-    display.ax_.set_title("Private completion of ratings, one user protected")
-    display.figure_.savefig(arguments.output, dpi=150, bbox_inches="tight")
-    print(
-        f"\nPicture: {arguments.output} ({time.perf_counter() - start:.0f} s in all)",
-        file=sys.stderr,
-    )
-
-
-if __name__ == "__main__":
-    main()
+print(f"\n{textwrap.fill(str(guarantee), 88)}")

@@ -88,7 +88,12 @@ def check_coordinates(
             )
     lowest = -1 if allow_unknown else 0
     if X.size and X.min() < lowest:
-        hint = "; only -1 stands for an unknown index" if allow_unknown else ""
+        hint = (
+            "; only -1 stands for an unknown index"
+            if allow_unknown
+            else ". -1 marks an id that a CoordinateEncoder does not know: leave these "
+            "rows out, or declare the id in its categories"
+        )
         raise ValueError(
             f"Negative values in data passed to {name}: coordinates start at 0{hint}."
         )

@@ -3,8 +3,8 @@
 
     python tests/check_supply.py
 
-takes two environments of its own and runs the tests in both, but for the slow ones. The
-result is written to doc/supply.md. It exits 1 if a test failed; ``--all`` leaves no
+makes two environments of its own, runs the tests in both, without the slow ones, and
+writes the result to doc/supply.md. It exits 1 if a test failed; ``--all`` leaves no
 test out.
 """
 
@@ -25,18 +25,18 @@ ROOT = Path(__file__).parent.parent
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 EXTRAS = ("plot", "pandas", "test")
 LEFT_OUT = ("-m", "not slow")
-HEAD = """# Supply: what the package is tested with
+HEAD = """# Versions tested with
 
-Every declared dependency at the oldest version that `pyproject.toml` admits and at the
-newest that is published, with the tests run in both environments, but for the slow
-ones; `--all` runs them too. Made again by
+The tests run in two environments: one with the oldest version that `pyproject.toml`
+admits of every declared dependency, one with the newest that is published. Slow tests
+are left out; `--all` runs them too. This command makes the page:
 
 ```bash
 python tests/check_supply.py
 ```
 
-Dependencies of dependencies are at their newest in both. The extra `torch` is in
-neither.
+Dependencies of dependencies are at their newest in both environments. The extra `torch`
+is in neither.
 """
 
 

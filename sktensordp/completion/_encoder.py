@@ -1,7 +1,9 @@
 """`CoordinateEncoder`: columns of a table to coordinates of a tensor."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
+from datetime import date
 from numbers import Integral
 from typing import Any, Self
 
@@ -180,6 +182,13 @@ class CoordinateEncoder(
             raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
+        if first and times is None and isinstance(ids[0, -1], date | np.datetime64):
+            warnings.warn(
+                "The last column holds datetimes, and each of them becomes an index of "
+                "its own. To bin them, pass freq, such as freq='W', or time_bins.",
+                UserWarning,
+                stacklevel=3,
+            )
         # Everything that may fail comes first, so that a failed call changes nothing.
         declared = self._declared(ids.shape[1])
         learned = []
@@ -191,7 +200,8 @@ class CoordinateEncoder(
                 )
             elif np.any(_index_of(catalogue, column) == _UNKNOWN):
                 raise ValueError(
-                    f"Some ids of column {k} are not among categories[{k}]."
+                    f"Some ids of column {k} are not among categories[{k}]. List every "
+                    f"public id there, including those that may come later."
                 )
             else:
                 learned.append(catalogue)

@@ -217,7 +217,8 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     if _holds_text(X):
         raise ValueError(
             f"X must hold numbers, but it holds text. Encode ids first: "
-            f"make_pipeline(CoordinateEncoder(), {type(estimator).__name__}(...))."
+            f"make_pipeline(CoordinateEncoder(), {type(estimator).__name__}(...)), "
+            f"or X = CoordinateEncoder().fit_transform(X)."
         )
     check_numeric(X, "X")
     message = None

@@ -77,10 +77,10 @@ class ReleasingTransformer(
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Choose the noise for samples of this shape.
+        """Choose the noise for samples of the shape of those in `X`.
 
-        If the domain is declared and epsilon is finite, `fit` reads the shape of `X`
-        and none of its values.
+        If epsilon is finite and the parameters declare the domain of the samples, `fit`
+        reads the shape of `X` and none of its values.
 
         Parameters
         ----------
@@ -97,8 +97,8 @@ class ReleasingTransformer(
         Raises
         ------
         ValueError
-            If a parameter does not fit the shape of the samples, or the sampler
-            cannot keep epsilon and delta.
+            If a parameter does not fit the shape of the samples, or the noise cannot
+            be drawn accurately enough to keep epsilon and delta.
         """
         reads_values = math.isinf(self.epsilon) or not self._is_declared()
         array = self._validated(
@@ -126,13 +126,13 @@ class ReleasingTransformer(
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Release the samples, with fresh noise at every call.
+        """Release the samples, with fresh noise on every call.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Finite samples of the shape seen in `fit`. A Dask array or frame in
-            chunks of samples stays lazy.
+            Finite samples of the shape seen in `fit`. A Dask array or data frame,
+            chunked along the samples, stays lazy.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class ReleasingTransformer(
         Raises
         ------
         ValueError
-            If the samples of `X` have another shape, or NaN or infinite values. The
+            If the samples of `X` have another shape, or hold NaN or infinity. The
             error is raised before any noise is drawn. The values in a chunk of a Dask
             array are checked when the chunk is computed, before its noise is drawn.
 
@@ -155,8 +155,8 @@ class ReleasingTransformer(
         another worker, gives the same noise. The values of the chunk must then be the
         same and in the same order: different values would get the same noise, and two
         results would show their difference. The lazy array holds the key and the
-        graph that loads the raw data, and is as private as the data. What is computed
-        from it is released.
+        graph that loads the raw data: guard it like the data. The released samples are
+        those computed from it.
         """
         array = self._samples(X)
         shape = self._output_shape(array)
@@ -351,7 +351,8 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         if math.prod(self.sample_shape_) != self.n_features_in_:
             raise ValueError(
                 f"Samples of shape {self.sample_shape_} have no feature names. To get "
-                f"names, pass samples as rows of features, and their tensor_shape."
+                f"names, pass samples as rows of features, and their shape as "
+                f"tensor_shape."
             )
         return super().get_feature_names_out(input_features)
 
@@ -483,7 +484,7 @@ class LocalMechanism(NoiseMechanism):
         Raises
         ------
         ValueError
-            If the samples of `X` have another shape, or NaN or infinite values.
+            If the samples of `X` have another shape, or hold NaN or infinity.
         """
         array, variance = self._samples(X), self._randomizer.variance
         if is_dask(array):

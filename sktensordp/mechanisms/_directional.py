@@ -30,9 +30,10 @@ __all__ = ["MatrixGaussian", "TensorVariateGaussian"]
 class TensorVariateGaussian(NoiseMechanism):
     """Tensor variate Gaussian noise (TVG), for tensors of any order.
 
-    The noise is N x_1 U_1 ... x_N U_N with standard normal N. By default it is
-    independent noise with the least weighted error of all that keep (epsilon, delta):
-    it is larger where errors cost less.
+    The noise is N x_1 U_1 ... x_N U_N: the array N has independent standard normal
+    entries, and x_k multiplies it by the matrix U_k along mode k. By default, the noise
+    is independent in every entry, and larger where errors cost less. Of all such noise
+    that keeps (epsilon, delta), it has the least weighted error.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
     sample: a sample may be replaced by any other in the declared domain.
@@ -42,16 +43,16 @@ class TensorVariateGaussian(NoiseMechanism):
     $epsilon
     $delta
     utility : list of (array-like or None), default=None
-        For each mode, the matrix W_k by which you multiply a released sample: what you
-        compute from a sample Y is Y x_1 W_1 ... x_N W_N. W_k has as many columns as
+        For each mode, the matrix W_k by which you will multiply a released sample: what
+        you compute from a sample Y is Y x_1 W_1 ... x_N W_N. W_k has as many columns as
         the mode has indices; a vector stands for a diagonal matrix, and None for the
-        identity. Public.
+        identity. Must be public.
     directions : list of (array-like or None or "singular_vectors"), default=None
         For each mode, an orthogonal matrix whose columns are the directions of the
         noise. "singular_vectors" takes the right singular vectors of the mode's
-        utility matrix; as a single string, it does so in every mode. Public:
-        directions computed from private data must be released with a budget of their
-        own.
+        utility matrix; passed instead of a list, it does so in every mode. Must be
+        public: directions computed from private data must be released with a budget of
+        their own.
     $bounds
     $norm_bound
     $sensitivity
@@ -69,19 +70,21 @@ class TensorVariateGaussian(NoiseMechanism):
 
     Notes
     -----
-    **When weights help.** For a box with widths r and weights P, the error is
-    (sum r sqrt(P))^2 / (sum r^2 sum P) of that of i.i.d. noise: it is never more, and
-    the less the more the weights differ. For a ball (`norm_bound` or `sensitivity`
-    alone), i.i.d. noise is optimal for all weights, and is what `transform` adds.
+    **When weights help.** Let `bounds` be a box with widths r, and let P be the cost of
+    a squared error in each entry (for a vector of weights, their squares). The error
+    relative to that of i.i.d. noise is (sum r sqrt(P))^2 / (sum r^2 sum P). It is never
+    above 1, and falls as the weights differ more. For a ball (`norm_bound` or
+    `sensitivity` alone), i.i.d. noise is optimal for all weights, and is what
+    `transform` adds.
 
     **When directions help.** They gain at most a factor pi/2 over the best noise along
-    the axes, and often nothing. They are offered because the papers have them.
+    the axes, and often nothing. The library offers them because the papers have them.
 
     **Where utility and directions may come from.** They may come from domain
     knowledge, from a model fitted to public data, or from a private release with a
     budget of its own, for example the singular vectors of a covariance matrix released
-    by `JohnsonLindenstrauss` or by `GaussianMechanism`. ``doc/mechanisms.md`` shows a
-    private route.
+    by `JohnsonLindenstrauss` or by `GaussianMechanism`. ``doc/mechanisms.md`` has an
+    example of such a release.
 
     References
     ----------

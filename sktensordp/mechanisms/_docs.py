@@ -6,8 +6,8 @@ __all__ = ["with_shared_text"]
 
 _EPSILON = """\
 epsilon : float, default=1.0
-    Budget of a sample at one call of `transform`. ``float("inf")`` clips and adds no
-    noise."""
+    Budget of a sample in one call of `transform`. With ``float("inf")``, samples are
+    clipped and no noise is added."""
 
 _DELTA = """\
 delta : float, default=1e-6
@@ -15,12 +15,14 @@ delta : float, default=1e-6
 
 _MODE = """\
 mode : int, default=0
-    The mode whose noise has structure; negative numbers count from the last mode."""
+    Mode along which the noise may differ; along the others, it is i.i.d. Negative
+    numbers count from the last mode."""
 
 _MODE_UTILITY = """\
 utility : array-like of shape (n_outputs, I_k) or (I_k,), default=None
-    The matrix W by which you multiply a released sample along the mode; a vector
-    stands for a diagonal matrix. Public. See `TensorVariateGaussian`."""
+    Matrix W by which you will multiply a released sample along the mode, which has
+    size I_k; a vector stands for a diagonal matrix. None stands for the identity.
+    Must be public; see `TensorVariateGaussian`."""
 
 _BOUNDS = """\
 bounds : tuple of (low, high), default=None
@@ -34,8 +36,9 @@ norm_bound : float, default=None
 
 _SENSITIVITY = """\
 sensitivity : float, default=None
-    {} sensitivity of the query whose value each sample is. You vouch for it:
-    samples are not clipped, except for values some 1e9 times as large as the noise."""
+    {} sensitivity of the query, if each sample is the answer to a query. You vouch
+    for it: samples are not clipped, except for values some 1e9 times as large as the
+    noise."""
 
 _TENSOR_SHAPE = """\
 tensor_shape : tuple of int, default=None
@@ -43,16 +46,16 @@ tensor_shape : tuple of int, default=None
 
 _CALIBRATION = """\
 calibration : {"sound", "published"}, default="sound"
-    "sound" is exact for noise along the axes, and within pi/2 of the exact mu for
-    noise along other directions. "published" takes the variances of [1]_: its claim
-    is true, but the noise is far larger than the claim needs. The guarantee then
-    states the epsilon that really holds, beside the one claimed."""
+    "sound" is exact for noise along the axes. For noise along other directions, its
+    mu (see `gaussian_mu`) is within a factor pi/2 of the exact one. "published" takes
+    the variances of [1]_: its claim is true, but the noise is far larger than the
+    claim needs. The guarantee then states the true epsilon beside the claimed one."""
 
 _RANDOM_STATE = """\
 random_state : int or None, default=None
     None draws from the operating system's entropy, as a real release must. An
-    int is for tests and papers: every clone repeats the same noise, but two calls
-    of one object never do."""
+    int is for tests and papers: every clone repeats the same noise, although two
+    calls of one object never share noise."""
 
 _GUARANTEE_ATTRIBUTE = """\
 privacy_guarantee_ : PrivacyGuarantee
@@ -72,7 +75,8 @@ expected_squared_error_ : float
 
 _MODE_ERROR = """\
 expected_squared_error_ : float
-    Expected squared norm of Z x_k W for the noise Z of one sample."""
+    Expected squared norm of Z x_k W, the noise Z of one sample multiplied by W along
+    the mode."""
 
 _SHAPES = """\
 sample_shape_ : tuple of int

@@ -27,7 +27,7 @@ _MOST_RANGES = 32
 
 @with_shared_text
 class LaplaceMechanism(NoiseMechanism):
-    """Discrete Laplace noise of one scale on every entry: pure differential privacy.
+    """Laplace noise of the same scale on every entry, for pure differential privacy.
 
     One call of `transform` is epsilon-differentially private for each sample: a
     sample may be replaced by any other in the declared domain. The scale of the
@@ -52,9 +52,9 @@ class LaplaceMechanism(NoiseMechanism):
     Notes
     -----
     The noise is drawn exactly from a discrete distribution on a lattice (Canonne,
-    Kamath and Steinke 2020), so that there is no floating-point residual. If you pass
-    neither `bounds`, `norm_bound` nor `sensitivity`, the range is read off the samples
-    with a ``PrivacyLeakWarning``, and the guarantee is void.
+    Kamath and Steinke 2020), so that no floating-point error weakens the guarantee. If
+    you pass neither `bounds`, `norm_bound` nor `sensitivity`, the range is read off the
+    samples with a ``PrivacyLeakWarning``, and the guarantee is void.
 
     References
     ----------
@@ -141,7 +141,7 @@ class LaplaceMechanism(NoiseMechanism):
 
 @with_shared_text
 class GaussianMechanism(NoiseMechanism):
-    """Gaussian noise of one variance on every entry, exactly calibrated.
+    """Gaussian noise of the same variance on every entry, exactly calibrated.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
     sample: a sample may be replaced by any other in the declared domain.
@@ -157,9 +157,9 @@ class GaussianMechanism(NoiseMechanism):
     calibration : {"sound", "classic"}, default="sound"
         "sound" is the analytic Gaussian mechanism [1]_, which is exact. "classic" takes
         the standard deviation sqrt(2 ln(1.25 / delta)) s / epsilon [2]_ for the
-        sensitivity s. It is proved for epsilon <= 1 alone, and refused above. The
-        guarantee then states the epsilon that really holds, which is smaller, beside
-        the one claimed.
+        sensitivity s. It is proved only for epsilon <= 1, and refused above that. The
+        guarantee then states the true epsilon, which is smaller, beside the claimed
+        one.
     $random_state
 
     Attributes
@@ -231,13 +231,15 @@ class GaussianMechanism(NoiseMechanism):
     @property
     def _source(self) -> str:
         if self.calibration == "classic":
-            return "Dwork and Roth (2014), Theorem A.1; the truth by Balle and Wang"
+            return (
+                "Dwork and Roth (2014), Theorem A.1; true epsilon from Balle and Wang"
+            )
         return "Balle and Wang (2018), Theorem 8"
 
     def _design(self, shape: tuple[int, ...]) -> None:
         if self.calibration == "classic" and 1 < self.epsilon < math.inf:
             raise ValueError(
-                f"calibration='classic' is proved for epsilon <= 1 alone, got epsilon "
+                f"calibration='classic' is proved only for epsilon <= 1, got epsilon "
                 f"= {exact(self.epsilon)}. Pass calibration='sound', which is exact "
                 f"for every epsilon."
             )

@@ -290,8 +290,8 @@ def design_levels(
         )
     if not np.all(np.isfinite(best.errors())):
         raise ValueError(
-            "Levels that make these moves cannot be debiased. Pass smaller weights, or "
-            "another noise or scale."
+            "The bias of these moves cannot be removed. Pass smaller weights, or another "
+            "noise or scale, or debias=False."
         )
     return best
 

@@ -24,28 +24,30 @@ __all__ = ["MatrixMechanism"]
 
 @with_shared_text
 class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
-    """Answers W x to linear queries about cells x, with Gaussian noise of least error.
+    """Answers linear queries W x about cells x, with Gaussian noise of least error.
 
     Samples are vectors of cells, such as the counts of a histogram. The mechanism
-    releases strategy queries A x with Gaussian noise z, and computes the answers
-    W A^+ (A x + z) from them. No other strategy A has a smaller expected squared error.
+    chooses other queries, the strategy A. It releases A x + z with Gaussian noise z, and
+    computes the answers W A^+ (A x + z) from that, where A^+ is the pseudoinverse. No
+    other strategy has a smaller expected squared error.
 
     One call of `transform` is (epsilon, delta)-differentially private for one cell of
     one sample (``unit="cell"``), which may change by at most `sensitivity`. For counts,
-    that is a person added or removed. For a person counted in each of s samples, s
-    releases compose: ``s * privacy_guarantee_``. Changes of several cells of one sample
+    such a change is one person added or removed. If a person is counted in each of s
+    samples, s releases compose: ``s * privacy_guarantee_``. Changes of several cells of one sample
     are covered if they sum to at most `sensitivity`: moving one person from a cell to
     another changes two cells by 1 each, and needs a `sensitivity` of 2.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Budget of a cell at one call of `transform`. ``float("inf")`` answers exactly.
+        Budget of a cell in one call of `transform`. With ``float("inf")``, the answers
+        are exact.
     $delta
     workload : array-like of shape (n_queries, n_cells) or list of such, default=None
         Coefficients of the queries; a list stands for the Kronecker product of its
         matrices, over cells in C order. By default, the queries are the cells
-        themselves. Public.
+        themselves. Must be public.
     sensitivity : float, default=1.0
         Largest change of one cell between neighbouring data sets.
     $random_state
@@ -65,9 +67,9 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     Notes
     -----
     The strategy minimises tr(W^T W X^-1) over positive definite X = A^T A with a
-    diagonal of at most 1, by a fixed-point iteration that certifies its gap. For a
-    Kronecker product, it is the product of the strategies of the factors. Noise is
-    drawn on a lattice. To keep the floating-point errors of A x small beside the noise,
+    diagonal of at most 1, by a fixed-point iteration that certifies how close it is to
+    the minimum. For a Kronecker product, the strategy is the Kronecker product of the
+    factors' strategies. Noise is drawn on a lattice. To keep the floating-point errors of A x small beside the noise,
     cells are clipped at some 1e7 standard deviations of the noise, and the noise is
     larger by 0.2%.
 
@@ -218,8 +220,8 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         n_cells = math.prod(w.shape[1] for w in matrices)
         if n_cells != shape[0]:
             raise ValueError(
-                f"workload is about {n_cells} cells, but X has {shape[0]} features; "
-                f"pass one column of workload for each."
+                f"workload covers {n_cells} cells, but X has {shape[0]} features, one "
+                f"for each cell. Pass a workload with as many cells as X has features."
             )
         return matrices
 

@@ -19,7 +19,7 @@ __all__ = ["MatrixVariateGaussian"]
 
 @with_shared_text
 class MatrixVariateGaussian(NoiseMechanism):
-    """Matrix variate Gaussian mechanism (MVG): noise of two given covariances.
+    """Matrix variate Gaussian mechanism (MVG): noise with given covariances.
 
     Samples are matrices. The covariance of the noise is proportional to
     `row_covariance` between rows and to `column_covariance` between columns. This is a
@@ -33,7 +33,8 @@ class MatrixVariateGaussian(NoiseMechanism):
     $epsilon
     $delta
     row_covariance : array-like of shape (I_1, I_1), default=None
-        Positive definite; the identity by default. Its scale does not matter. Public.
+        Positive definite; the identity by default. Its scale does not matter. Must be
+        public.
     column_covariance : array-like of shape (I_2, I_2), default=None
         The same for the columns.
     $bounds
@@ -41,12 +42,12 @@ class MatrixVariateGaussian(NoiseMechanism):
     $sensitivity
     $tensor_shape
     calibration : {"sound", "published"}, default="sound"
-        "sound" scales the covariances to the exact guarantee of Gaussian noise (within
-        pi/2 of the exact mu if the domain is a box and a covariance is not diagonal).
-        "published" scales them to the bound of [1]_, Theorem 3: its claim is true, but
-        the noise is far larger than the claim needs. The guarantee then states the
-        epsilon that really holds, beside the one claimed. "published" needs `bounds`
-        or `norm_bound`.
+        "sound" scales the covariances by the exact guarantee of Gaussian noise. If the
+        domain is a box and a covariance is not diagonal, the mu that it uses (see
+        `gaussian_mu`) is within a factor pi/2 of the exact one. "published" scales them
+        by the bound of [1]_, Theorem 3: its claim is true, but the noise is far larger
+        than the claim needs. The guarantee then states the true epsilon beside the
+        claimed one. "published" needs `bounds` or `norm_bound`.
     $random_state
 
     Attributes

@@ -187,14 +187,14 @@ class LiftedRelease:
 
 @with_shared_text
 class PrivUnit(NoiseMechanism):
-    """Releases one direction near each sample's: optimal under pure local privacy.
+    """Releases a random direction near each sample's: optimal for pure local privacy.
 
     One call of `transform` is epsilon-differentially private for each sample: a
     sample may be replaced by any other in the declared domain.
 
     The released tensor is an unbiased estimate of the clipped sample. The variance of
     its error is the same in every entry and for every sample. A single estimate is far
-    from its sample: average many, and the error of the mean falls with their number.
+    from its sample: average many, since the error of the mean falls with their number.
 
     Parameters
     ----------
@@ -218,16 +218,16 @@ class PrivUnit(NoiseMechanism):
     unit vector u = ((x - c) / R, sqrt(1 - r^2)) of R^(d + 1), where r is the norm of
     (x - c) / R. For `bounds` the ball is the one around the box; with `norm_bound` as
     well, the smaller of the two. A vector v is drawn uniformly from the cap
-    <u, v> >= g with probability p, and from its complement otherwise. The release is
-    c + R v / m without the last entry. Its variance is R^2 (1 / m^2 - 1) / (d + 1);
-    g minimises it, and there g = m.
+    <u, v> >= g with probability p, and from its complement otherwise. Its expectation
+    is m u, and the release is c + R v / m without the last entry. The variance of the
+    release is R^2 (1 / m^2 - 1) / (d + 1); g is chosen to minimise it, and then g = m.
 
     The sampler draws a point of a public lattice and takes its direction as v. The
-    distribution of the point is that of PrivUnit up to a factor e^+-r, and r is
+    probabilities of the points are those of PrivUnit up to a factor e^+-t, and t is
     subtracted from epsilon; it is about 1e-3 for a thousand entries. In few
-    dimensions, an epsilon beyond some 45 may be refused, because the cap is then a
-    needle. The running time of a call depends on the noise. ``doc/privunit.md`` has
-    the proof.
+    dimensions, `fit` may refuse an epsilon beyond some 45, because the cap is then too
+    narrow for the sampler. The running time of a call depends on the noise.
+    ``doc/privunit.md`` has the proof.
 
     If you pass neither `bounds` nor `norm_bound`, the range is read off the samples
     with a ``PrivacyLeakWarning``, and the guarantee is void.

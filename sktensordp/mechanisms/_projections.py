@@ -48,24 +48,26 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     """Covariance of people's rows, from random projections: a baseline.
 
     A sample is a matrix A of people by features. The release is an unbiased estimate
-    of A^T A, from draws of N(0, A^T A + w^2 I). Gaussian noise on A^T A itself has
-    less error, except for very few people (pass A^T A to `GaussianMechanism` with
+    of A^T A, from draws of N(0, A^T A + w^2 I), where w is the standard deviation of
+    noise that protects the rows. Gaussian noise on A^T A itself has less error, except
+    for very few people (pass A^T A to `GaussianMechanism` with
     ``sensitivity=norm_bound**2``).
 
     One call of `transform` is (epsilon, delta)-differentially private for one row of
     one sample (``unit="row"``): the row may be added, or removed, which means set to
-    zero. The number of rows is public. For a person with one row in each of s samples,
+    zero. The number of rows is public. If a person has one row in each of s samples,
     s releases compose: ``s * privacy_guarantee_``. Two rows of one person in the same
     sample are not covered.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Budget of a row at one call of `transform`. ``float("inf")`` releases A^T A of
-        the clipped rows.
+        Budget of a row in one call of `transform`. With ``float("inf")``, the release is
+        A^T A of the clipped rows.
     $delta
     n_projections : int, default=100
-        Number of draws r. More draws need a larger w, and average over more noise.
+        Number of draws r. More draws average out more of the randomness, but need a
+        larger w.
     norm_bound : float, default=None
         Public bound B on the Euclidean norm of a row. Rows are clipped to it. If you
         do not pass it, the largest norm is read off the rows with a
@@ -102,8 +104,8 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     >>> print(mechanism.privacy_guarantee_)
     (epsilon = 4, delta = 1e-06)-differential privacy for one row of one sample
     (add-or-remove). One call of transform, for each sample: 100 random projections of
-    its rows plus noise; the number of rows is public. [Gaussian laws compared exactly;
-    the release of Blocki et al. (2012)]
+    its rows plus noise; the number of rows is public. [Gaussian distributions compared
+    exactly; the release of Blocki et al. (2012)]
     """
 
     noise_variance_: NDArray[np.float64]
@@ -138,7 +140,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
     ) -> NDArray[np.object_]:
-        """Raise: the released matrices do not fit into a data frame.
+        """Always raises an error, because a data frame cannot hold the matrices.
 
         Parameters
         ----------
@@ -210,7 +212,10 @@ class JohnsonLindenstrauss(ReleasingTransformer):
             f"One call of transform, for each sample: {r} random projections of its "
             f"rows plus noise; the number of rows is public."
         )
-        source = "Gaussian laws compared exactly; the release of Blocki et al. (2012)"
+        source = (
+            "Gaussian distributions compared exactly; the release of Blocki et al. "
+            "(2012)"
+        )
         if self.norm_bound is None:
             guarantee = PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(),

@@ -52,23 +52,23 @@ class TensorRandomizedResponse(LocalMechanism):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Budget of a sample, all entries together, at one call of `transform`.
-        ``float("inf")`` clips and adds no noise.
+        Budget of a sample, all entries together, in one call of `transform`. With
+        ``float("inf")``, samples are clipped and no noise is added.
     delta : float, default=0.0
         Delta of the same budget, in [0, 1). At 0, the budget is pure, and the epsilons
         of the entries add up to it. Above 0, an entry may spend what the optimal
-        composition theorem [2]_ grants it, or what the privacy-loss distribution of
-        the moves grants it, whichever is more.
+        composition theorem [2]_ allows it, or what the privacy-loss distribution of
+        the moves allows it, whichever is more.
     $bounds
     n_levels : int, default=None
         Number k of evenly spaced levels in the range of each entry; from 2 to 1024,
         and more for ``noise="geometric"``. A value between two levels goes to one of
-        them at random, so that its mean stays. None means 2, the least possible: if an
-        entry can spend little, more levels are hardly ever better. For
+        them at random, so that its mean stays. None means 2, the least possible: with
+        a small budget for each entry, more levels hardly ever help. For
         ``calibration="published"``, None means that values are not put on a grid.
     noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
-        Weight of a move over d steps of the grid, with s for 1 / `scale`:
-        "laplace" is exp(-s d) and "gaussian" exp(-s^2 d^2 / 2) on the k levels;
+        How likely a move over d steps of the grid is, up to a constant, with
+        s = 1 / `scale`: "laplace" is exp(-s d) and "gaussian" exp(-s^2 d^2 / 2) on the k levels;
         "wrapped" is exp(-s d) for levels on a circle, the last next to the first;
         "geometric" is exp(-s d) on all integers, also beyond the grid.
     weights : array-like, default=None
@@ -77,15 +77,15 @@ class TensorRandomizedResponse(LocalMechanism):
         fewer axes, for the first modes: a matrix of shape (A, B) for samples of shape
         (A, B, 3).
     keep_probability : float, default=None
-        p, in [0, 1). None chooses it.
+        Probability p of keeping an entry of weight 0, in [0, 1). If it or `scale` is
+        None, `fit` chooses it to spend the budget with the least expected squared error
+        of a sample.
     scale : float, default=None
         Scale of the moves, in steps of the grid; infinite for equally likely moves to
-        all levels (k-ary randomised response). None chooses it. The mechanism chooses
-        parameters that spend the budget with the least expected squared error of a
-        sample.
+        all levels (k-ary randomised response). None as for `keep_probability`.
     debias : bool, default=True
-        Whether to release, in the place of each level, a number that makes the mean of
-        the release the sample. No effect for "geometric", which has no bias.
+        Whether to replace each level by a number that makes the release unbiased. No
+        effect for "geometric", which has no bias.
     calibration : {"sound", "published"}, default="sound"
         "published" is Algorithms 1 and 2 of [1]_, which keep an entry or add continuous
         Laplace or Gaussian noise to it. Their claim, pure `epsilon`, is false at every
@@ -110,15 +110,16 @@ class TensorRandomizedResponse(LocalMechanism):
 
     Notes
     -----
-    Let w(d) be the weight of a move, C the sum of the weights of the moves from the
-    first level to all outputs, and L = -ln w(span) the loss over the largest distance.
+    Let w(d) be the weight of a move over d steps, as `noise` lists it, C the sum of the
+    weights of the moves from the first level to all outputs, and L = -ln w(span) the
+    loss over the largest distance.
     Then an entry is (L + ln(1 + p C / (1 - p)))-DP, and no two levels are easier to
     tell apart than the two that are furthest apart (proof in ``doc/local.md``).
     Probabilities are multiples of 2^-52 and 2^-60, sampled exactly from random bits.
     The guarantee covers the rounding of the probabilities.
 
-    Theorem 1 of [1]_ divides the probability of an entry that is kept by a density. But
-    an output that equals its input is impossible from any other input, so that no pure
+    Theorem 1 of [1]_ divides the probability of keeping an entry by a density. But no
+    other input can give an output that equals the input exactly, so that no pure
     epsilon holds. For large tensors, hardly any entry is kept: what remains is noise
     with a budget of `epsilon` for every entry.
 
@@ -145,7 +146,7 @@ class TensorRandomizedResponse(LocalMechanism):
     (epsilon = 4, delta = 1e-05)-differential privacy for one row of X (replace-one).
     One call of transform, for each sample: levels that are kept or moved by truncated
     Laplace noise, after clipping to the declared domain. [Kairouz, Oh and Viswanath
-    (2017), Theorem 3.3, and the losses of the law]
+    (2017), Theorem 3.3, and the privacy losses of the moves]
     """
 
     _parameter_constraints: ClassVar = {
@@ -210,13 +211,14 @@ class TensorRandomizedResponse(LocalMechanism):
     def _source(self) -> str:
         if self.calibration == "published":
             return (
-                "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; the truth by the "
-                "probability of keeping an entry and the divergence of the noise"
+                "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; true epsilon from "
+                "the probability of keeping an entry and the divergence of the noise"
             )
         if self.delta == 0:
-            return "losses of the law, added up"
+            return "privacy losses of the moves, added up over the entries"
         return (
-            "Kairouz, Oh and Viswanath (2017), Theorem 3.3, and the losses of the law"
+            "Kairouz, Oh and Viswanath (2017), Theorem 3.3, and the privacy losses of "
+            "the moves"
         )
 
     @property
@@ -253,7 +255,7 @@ class TensorRandomizedResponse(LocalMechanism):
                 raise ValueError(
                     f"calibration='published' does not take this {wrong[0]}: its noise "
                     f"is Laplace or Gaussian, its scale and probability of keeping "
-                    f"follow from epsilon, and its range is one for all entries."
+                    f"follow from epsilon, and all entries share one range."
                 )
         elif self.noise != "geometric" and (self.n_levels or 2) > _MOST_LEVELS:
             raise ValueError(

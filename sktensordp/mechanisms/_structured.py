@@ -41,7 +41,7 @@ def structured_source(calibration: str, theorem: str) -> str:
     """Theorem behind the guarantee, given the published one."""
     exact = "Balle and Wang (2018), Theorem 8"
     if calibration == "published":
-        return f"{theorem}; the truth by {exact}"
+        return f"{theorem}; true epsilon from {exact}"
     return exact
 
 

@@ -77,7 +77,8 @@ def _mode_noise(
 class UnimodalDirectionalNoise(NoiseMechanism):
     """Unimodal directional noise (UDN): directions and weights in one mode alone.
 
-    The noise is N x_k U_k with standard normal N: along the other modes it is i.i.d.
+    The noise is N x_k U_k: the array N has independent standard normal entries, and x_k
+    multiplies it by the matrix U_k along mode k. Along the other modes it is i.i.d.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
     sample: a sample may be replaced by any other in the declared domain.
@@ -90,8 +91,8 @@ class UnimodalDirectionalNoise(NoiseMechanism):
     $mode_utility
     directions : array-like of shape (I_k, I_k) or "singular_vectors", default=None
         Orthogonal matrix whose columns are the directions of the noise.
-        "singular_vectors" takes the right singular vectors of `utility`. Public; see
-        `TensorVariateGaussian`.
+        "singular_vectors" takes the right singular vectors of `utility`. Must be
+        public; see `TensorVariateGaussian`.
     $bounds
     $norm_bound
     $sensitivity
@@ -192,8 +193,9 @@ class UnimodalDirectionalNoise(NoiseMechanism):
 class IndependentDirectionalNoise(NoiseMechanism):
     """Independent directional noise (IDN): weights in one mode, along its axes.
 
-    The noise is N x_k diag(sigma) with standard normal N. There is no parameter
-    `directions`: with a rotated factor, the published theorem is false.
+    The noise is N x_k diag(sigma): the array N has independent standard normal entries,
+    and x_k multiplies it along mode k. There is no parameter `directions`: with a
+    rotated factor, the published theorem is false.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
     sample: a sample may be replaced by any other in the declared domain.
@@ -209,12 +211,12 @@ class IndependentDirectionalNoise(NoiseMechanism):
     $sensitivity
     $tensor_shape
     calibration : {"sound", "published"}, default="sound"
-        "sound" is exact. "published" is Theorem 3 of [1]_ with s = (b - a) sqrt(I),
-        the constant that its proof needs; the journal prints (b - a) / sqrt(I), which
-        is too small by a factor I. With the right constant the claim is true, but the
-        noise is larger than it needs. The guarantee then states the epsilon that
-        really holds, beside the one claimed. "published" needs `bounds`; the widest
-        range counts for all entries.
+        "sound" is exact. "published" is Theorem 3 of [1]_, for I entries in [a, b], with
+        s = (b - a) sqrt(I), the constant that its proof needs; the journal prints
+        (b - a) / sqrt(I), which is too small by a factor I. With the right constant the
+        claim is true, but the noise is larger than the claim needs. The guarantee then
+        states the true epsilon beside the claimed one. "published" needs `bounds`; the
+        widest range counts for all entries.
     $random_state
 
     Attributes

@@ -175,8 +175,10 @@ def epsilon_needed(
     while error_at(low) <= error:
         if low <= _SMALLEST:
             raise ValueError(
-                f"Every epsilon from {low:g} on gives an error of at most {error:g}. "
-                f"Pass a smaller error."
+                f"Every epsilon from {low:g} on gives an error of at most {error:g}: "
+                f"little more than predicting the mean is needed. Pass a smaller "
+                f"error; if the values vary more than ratings usually do, declare "
+                f"level_prior."
             )
         high, low = low, low / 2
     while high > low * (1 + _PRECISION):

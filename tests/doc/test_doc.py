@@ -1,10 +1,16 @@
 """The documentation builds without a warning, and says what there is."""
 
+import html
+import http.server
 import importlib
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
+from functools import partial
 
 import pytest
 
@@ -12,19 +18,26 @@ from tests import DOC, ROOT
 from tests.support.scripts import load_script
 
 
-@pytest.mark.slow
-def test_the_documentation_builds(tmp_path):
-    """All pages; the gallery's examples are shown, and not run."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built documentation; the gallery's examples are shown, and not run."""
     pytest.importorskip("sphinx_gallery")
+    folder = tmp_path_factory.mktemp("site")
+    trees = tmp_path_factory.mktemp("trees")
     command = "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0"
     finished = subprocess.run(
-        [sys.executable, *command, "-d", tmp_path / "trees", ROOT / "doc", tmp_path],
+        [sys.executable, *command, "-d", trees, ROOT / "doc", folder],
         capture_output=True,
         text=True,
         env={**os.environ, "MPLBACKEND": "Agg", "PYTHONWARNINGS": "default"},
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
-    pages = {path.stem for path in (tmp_path / "modules" / "generated").iterdir()}
+    return folder
+
+
+@pytest.mark.slow
+def test_the_documentation_has_every_name_and_example(site):
+    pages = {path.stem for path in (site / "modules" / "generated").iterdir()}
     for page in pages:
         module, name = page.rsplit(".", 1)
         assert name in importlib.import_module(module).__all__
@@ -33,11 +46,73 @@ def test_the_documentation_builds(tmp_path):
         module = f"sktensordp.{folder.parent.name}"
         names = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
         assert names <= pages or module in ("sktensordp.noise", "sktensordp.tensor")
-    examples = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert examples < {path.stem for path in (tmp_path / "auto_examples").iterdir()}
+    examples = {path.stem for path in (ROOT / "examples").rglob("*.py")}
+    assert examples < {path.stem for path in (site / "auto_examples").rglob("*.html")}
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "doc").glob("*.md"))]
+# What a browser is asked of a page in a frame of some width.
+ASKED = """<!doctype html><body><iframe id="frame" width="{width}" height="800"
+src="{page}"></iframe><script>
+document.getElementById("frame").onload = (event) => {{
+  const page = event.target.contentDocument;
+  const visible = [...page.querySelectorAll(".bd-header .navbar-nav a.nav-link")]
+    .filter((link) => link.offsetParent !== null).map((link) => link.innerText.trim());
+  document.body.innerHTML = `<pre id="answer">${{JSON.stringify({{
+    header: page.querySelector(".bd-header").offsetHeight,
+    width: page.documentElement.scrollWidth, links: visible,
+  }})}}</pre>`;
+}};</script>"""
+HEADER = ["Getting started", "User guide", "Examples", "API reference", "Background"]
+
+
+@pytest.fixture
+def ask(site, tmp_path):
+    """Lay a page out in Chromium, in a frame of some width; what came of it."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("Chromium is not installed")
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def answer(page, width):
+            (site / "asked.html").write_text(ASKED.format(page=page, width=width))
+            flags = [
+                "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                "--disable-background-networking", "--window-size=1600,900",
+                "--virtual-time-budget=8000", f"--user-data-dir={tmp_path}",
+            ]  # fmt: skip
+            address = f"http://127.0.0.1:{server.server_port}/asked.html"
+            finished = subprocess.run(
+                [browser, *flags, "--dump-dom", address],
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            (found,) = re.findall(r'<pre id="answer">(.*?)</pre>', finished.stdout)
+            return json.loads(html.unescape(found))
+
+        yield answer
+        server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    ["index.html", "ratings.html", "modules/index.html", "auto_examples/index.html"],
+)
+def test_the_header_fits_into_one_row(ask, page):
+    wide = ask(page, 1280)
+    assert wide["links"] == HEADER
+    assert wide["header"] < 90
+    assert wide["width"] <= 1280
+    phone = ask(page, 390)
+    assert phone["links"] == []  # behind the menu button
+    assert phone["header"] < 90
+    assert phone["width"] <= 390
+
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -9,10 +10,16 @@ import pytest
 from sktensordp.datasets import make_ratings
 from tests import EXAMPLES
 
+# The arguments of a Jupyter kernel, which an example must not take for its own.
+KERNEL = ["ipykernel_launcher.py", "-f", "kernel-0.json"]
+
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Run an example; what it prints. It draws a picture, and nothing may warn."""
+    """Run an example as a command and return what it prints; nothing may warn.
+
+    `run.names` holds the names that it defined.
+    """
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
 
@@ -22,12 +29,58 @@ def run(tmp_path, monkeypatch, capsys):
         command = [script, *map(str, [*output, *arguments])]
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", command)
-            runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+            names = runpy.run_path(str(EXAMPLES / script), run_name="__main__")
         plt.close("all")
+        run_example.names = types.SimpleNamespace(**names)
         assert not draws or picture.read_bytes().startswith(b"\x89PNG")
         return capsys.readouterr().out
 
     return run_example
+
+
+@pytest.fixture
+def run_cells(tmp_path, monkeypatch, capsys):
+    """Run an example cell by cell, as a notebook; return what it prints.
+
+    Nothing may warn. As in a notebook, a figure is drawn and closed at the end of its
+    cell, the script's own file is unknown, and the arguments are those of the kernel.
+    `run_cells.names` holds the names that the example defined, `run_cells.n_cells`
+    and `run_cells.n_figures` count its cells of code and its figures, and
+    `run_cells.files` names the files that it left in its folder.
+    """
+    plt = pytest.importorskip("matplotlib.pyplot")
+    parser = pytest.importorskip("sphinx_gallery.py_source_parser")
+    plt.switch_backend("Agg")
+
+    def show(*_, **__):
+        for number in plt.get_fignums():
+            plt.figure(number).canvas.draw()
+            run_cells.n_figures += 1
+        plt.close("all")
+
+    def run_cells(script):
+        path, folder = EXAMPLES / script, tmp_path / "notebook"
+        folder.mkdir(exist_ok=True)
+        run_cells.n_figures = 0
+        module = types.ModuleType("__main__")
+        _, blocks = parser.split_code_and_text_blocks(path)
+        cells = [block for block in blocks if block.type == "code"]
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", KERNEL)
+            patch.setattr(plt, "show", show)
+            patch.setitem(sys.modules, "__main__", module)
+            for cell in cells:
+                # A traceback points to the lines of the script.
+                source = "\n" * (cell.lineno - 1) + cell.content
+                exec(compile(source, path, "exec"), vars(module))
+                show()
+        run_cells.n_cells = len(cells)
+        run_cells.names = types.SimpleNamespace(**vars(module))
+        run_cells.files = {file.name for file in folder.iterdir()}
+        return capsys.readouterr().out
+
+    return run_cells
 
 
 @pytest.fixture

@@ -11,16 +11,15 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import gaussian_delta, gaussian_mu
 from tests import EXAMPLES
-from tests.support.scripts import load_script
+from tests.support.scripts import load_definitions
 
-SEED = "--random-state", "0"
 DELTA = 1e-5
 
 
 def rows_of(printed):
     """Numbers of every row by name; a row that is set in has that above in its name."""
     rows, above = {}, ""
-    for line in printed.split("\n\nPicture")[0].splitlines():
+    for line in printed[printed.index("epsilon of a") :].splitlines():
         name, *values = re.split(r" {2,}", line.strip())
         if line.startswith("  "):
             name = f"{above}: {name}"
@@ -30,17 +29,17 @@ def rows_of(printed):
     return rows
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def gradients():
-    return load_script(EXAMPLES / "federated_gradients.py")
+    return load_definitions(EXAMPLES / "papers/federated_gradients.py")
 
 
 @pytest.mark.slow
 def test_federated_gradients(run):
     rounds, rate = 10, 0.25
     options = ["--rounds", str(rounds), "--rate", str(rate), "--runs", "1"]
-    arguments = [*SEED, *options, "--epsilons", "2"]
-    rows = rows_of(run("federated_gradients.py", *arguments))
+    printed = run("papers/federated_gradients.py", *options, "--epsilons", "2")
+    rows = rows_of(printed)
     least = rows["Gaussian: least noise of an entry"]
     # No weights change what hides a ball.
     for name in ("UDN", "IDN", "MGM"):
@@ -102,8 +101,8 @@ def test_a_party_refuses_more_than_its_budget(gradients):
 @pytest.mark.slow
 def test_vertical_features(run):
     epsilons = np.array([2.0, 16.0])
-    arguments = [*SEED, "--runs", "2", "--epsilons", *map(str, epsilons)]
-    rows = rows_of(run("vertical_features.py", *arguments))
+    arguments = ["--runs", "2", "--epsilons", *map(str, epsilons)]
+    rows = rows_of(run("papers/vertical_features.py", *arguments))
     np.testing.assert_array_equal(rows["UDN, entries"], rows["IDN, entries"])
     additive = ["Gaussian", "TVG, rows and columns", "UDN, entries", "IDN, entries"]
     for name in additive:

@@ -420,6 +420,18 @@ def test_had_times_with_a_time_zone(zone):
         CoordinateEncoder(freq="D").fit(frame)
 
 
+def test_forgot_to_bin_times():
+    pd = pytest.importorskip("pandas")
+    times = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-03-05"])
+    frame = pd.DataFrame({"user": list("aba"), "film": list("xyz"), "when": times})
+    with pytest.warns(UserWarning, match="freq='W', or time_bins"):
+        CoordinateEncoder().fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert CoordinateEncoder(freq="M").fit(frame).shape_ == (2, 3, 3)
+        CoordinateEncoder().fit(frame[["user", "film"]])
+
+
 def test_fitted_a_dask_frame():
     dd = pytest.importorskip("dask.dataframe")
     pd = pytest.importorskip("pandas")

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sktensordp.completion import CPCompletion
+from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
@@ -134,6 +134,24 @@ def test_I_was_refused_a_tenth_although_less_than_ten_was_spent():
     ):
         spend(budget, 0.1)
     assert budget.remaining == pytest.approx(0.05, abs=1e-5)
+
+
+def test_I_spent_a_pair_of_numbers():
+    budget = PrivacyBudget(3.0)
+    for use in (budget.spend, budget.admits):
+        with pytest.raises(TypeError, match="privacy_guarantee_; got tuple"):
+            use((1.0, 1e-5))
+    assert budget.spent is None
+
+
+def test_I_folded_in_somebody_who_is_not_in_the_catalogue():
+    encoder = CoordinateEncoder(categories=[["ann", "bob"], ["up", "heat"]])
+    encoder.fit([["ann", "up"]])
+    model = CPCompletion(0, unit=0, levels=[1, 2, 3], shape=encoder.declared_shape).fit(
+        [[0, 0], [1, 1]], [3, 1]
+    )
+    with pytest.raises(ValueError, match="does not know: leave these rows out"):
+        model.fold_in(encoder.transform([["eve", "up"]]), [3])
 
 
 def test_I_asked_for_a_delta_where_there_is_none():

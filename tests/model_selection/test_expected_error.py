@@ -356,7 +356,7 @@ def depends_on(estimator, changes):
 
 def depends_on_by_page():
     """The same, as the table of the page has it."""
-    table = (DOC / "choosing_epsilon.md").read_text().split("does the answer depend on")
+    table = (DOC / "choosing_epsilon.md").read_text().split("does it depend on")
     names, _, *rows = (
         [cell.strip() for cell in line.strip("| ").split(" | ")]
         for line in table[1].split("\n\n")[0].split("\n")

@@ -3,9 +3,9 @@
 import pytest
 
 from tests import EXAMPLES
-from tests.support.scripts import load_script
+from tests.support.scripts import load_definitions
 
-example = load_script(EXAMPLES / "audit_claims.py")
+example = load_definitions(EXAMPLES / "audit_claims.py")
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])

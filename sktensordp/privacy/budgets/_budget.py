@@ -62,6 +62,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
+def _check_guarantee(guarantee: Any) -> None:
+    if not isinstance(guarantee, PrivacyGuarantee):
+        raise TypeError(
+            f"guarantee must be a PrivacyGuarantee, such as that of a fitted model, "
+            f"model.privacy_guarantee_; got {type(guarantee).__name__}."
+        )
+
+
 def open_budgets() -> bool:
     """Whether a budget is open in this process."""
     return bool(_STACK)
@@ -278,7 +286,10 @@ class PrivacyBudget:
             If the release would exceed the budget; nothing is recorded then.
         ValueError
             If its unit or relation differs from those of the recorded releases.
+        TypeError
+            If `guarantee` is no `PrivacyGuarantee`.
         """
+        _check_guarantee(guarantee)
         with _LOCK:
             _record((self,), guarantee, name, ())
 
@@ -294,6 +305,7 @@ class PrivacyBudget:
         -------
         admitted : bool
         """
+        _check_guarantee(guarantee)
         with _LOCK:
             return self._admission(guarantee) is not None
 

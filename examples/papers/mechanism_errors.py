@@ -1,0 +1,203 @@
+"""
+Error of every noise mechanism at one true guarantee
+====================================================
+
+Which noise for whole tensors costs the least? A fair answer needs one guarantee for all
+of them. This experiment brings every mechanism to the same true guarantee, with
+calibrations from three papers (Yang, Xiang, Chen, Li and Li 2021; Yang, Xiang, Yu et
+al.; Chanyaswad et al. 2018) and with this library's, and shows what the published ones
+cost at the epsilon that they claim.
+
+The small run on this page measures 200,000 noisy values of two shapes. The full run of
+:doc:`/results` is
+
+.. code-block:: bash
+
+    python examples/papers/mechanism_errors.py --shapes 3 --values 2000000
+"""
+
+# %%
+# Options
+# -------
+
+import argparse
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.optimize import brentq
+
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    IndependentDirectionalNoise,
+    LaplaceMechanism,
+    MatrixGaussian,
+    MatrixVariateGaussian,
+    TensorVariateGaussian,
+    UnimodalDirectionalNoise,
+)
+
+SHAPES = [(16, 5, 5), (28, 28), (256, 150)]
+parser = argparse.ArgumentParser(
+    description="Error of every noise mechanism.", allow_abbrev=False
+)
+parser.add_argument("--epsilon", type=float, default=1.0)
+parser.add_argument("--delta", type=float, default=1e-5)
+parser.add_argument("--values", type=int, default=200_000, help="noise measured")
+parser.add_argument("--shapes", type=int, default=2, help="how many, small first")
+parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--output", metavar="FILE", help="save the picture here")
+options, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
+epsilon, delta = options.epsilon, options.delta
+
+# %%
+# The mechanisms
+# --------------
+# A sample is a tensor with entries in [0, 1], and protected as a whole: all of its
+# entries may change. What is computed from it weighs the i-th slice of the first mode
+# by 1/i, and the mechanisms know these weights.
+
+
+def mechanisms(shape, delta, random_state):
+    """Name and estimator; the weights are those of the first mode."""
+    weights = 1 / np.arange(1, shape[0] + 1)
+    box = {"bounds": (0, 1), "random_state": random_state}
+    gaussian = {**box, "delta": delta}
+    per_mode = [weights] + [None] * (len(shape) - 1)
+    yield "Gaussian, i.i.d.", GaussianMechanism(**gaussian)
+    yield "Laplace (delta = 0)", LaplaceMechanism(**box)
+    for name, calibration in (("", "sound"), (", published", "published")):
+        gaussian["calibration"] = calibration
+        yield f"TVG{name}", TensorVariateGaussian(utility=per_mode, **gaussian)
+        if len(shape) == 2:
+            yield f"MGM{name}", MatrixGaussian(utility=per_mode, **gaussian)
+        yield f"UDN{name}", UnimodalDirectionalNoise(utility=weights, **gaussian)
+        yield f"IDN{name}", IndependentDirectionalNoise(utility=weights, **gaussian)
+        if len(shape) == 2:
+            covariance = np.diag(np.sqrt(1 / weights**2))
+            yield (
+                f"MVG{name}",
+                MatrixVariateGaussian(row_covariance=covariance, **gaussian),
+            )
+
+
+# %%
+# One true guarantee
+# ------------------
+# A published calibration keeps more than it claims, at the price of more noise. To
+# compare it fairly, its claim is raised until the true epsilon is the one asked for.
+
+
+def at_true_epsilon(mechanism, X, epsilon):
+    """Fit with the claim at which `epsilon` is what really holds."""
+    published = getattr(mechanism, "calibration", "sound") == "published"
+
+    def excess(log_claim):
+        mechanism.set_params(epsilon=float(np.exp(log_claim))).fit(X)
+        return mechanism.privacy_guarantee_.epsilon - epsilon
+
+    low = high = np.log(epsilon)
+    while published and excess(high) < 0:
+        low, high = high, high + 1
+    claim = np.exp(brentq(excess, low, high, rtol=1e-6)) if published else epsilon
+    return mechanism.set_params(epsilon=float(claim)).fit(X)
+
+
+# %%
+# The errors
+# ----------
+# The fitted object states the variance of the noise, and so the weighted squared error;
+# samples of the noise measure the same. All errors are relative to that of i.i.d.
+# Gaussian noise. On the right of the table is what the published calibrations do at the
+# claim itself.
+
+
+def measured_error(mechanism, weights, n_values):
+    """Mean of the weighted squared error over samples of at least `n_values` values."""
+    shape = mechanism.sample_shape_
+    X = np.zeros((max(1, n_values // np.prod(shape)), *shape))
+    noise = mechanism.transform(X)
+    weighted = noise * weights.reshape(-1, *[1] * (len(shape) - 1))
+    return np.sum(weighted**2) / len(X)
+
+
+def stated_error(mechanism, weights):
+    """Weighted error from the variance of the noise in each entry."""
+    shape = mechanism.sample_shape_
+    variance = np.broadcast_to(mechanism.noise_variance_, shape)
+    return np.sum(weights**2 @ variance.reshape(len(weights), -1))
+
+
+def table(shape, epsilon, delta, n_values, random_state):
+    """Rows of name, error stated and measured, true epsilon and error at the claim."""
+    weights = 1 / np.arange(1, shape[0] + 1)
+    reference, X = None, np.zeros((1, *shape))
+    for name, mechanism in mechanisms(shape, delta, random_state):
+        at_claim = None
+        if "published" in name:
+            mechanism.set_params(epsilon=epsilon).fit(X)
+            truth = mechanism.privacy_guarantee_.epsilon
+            at_claim = truth, stated_error(mechanism, weights) / reference
+        at_true_epsilon(mechanism, X, epsilon)
+        stated = stated_error(mechanism, weights)
+        reference = stated if reference is None else reference
+        measured = measured_error(mechanism, weights, n_values) / reference
+        yield name, stated / reference, measured, at_claim
+
+
+results = {}
+for shape in SHAPES[: options.shapes]:
+    print(f"\nshape {shape}")
+    print(f"{'':22}{'at the true guarantee':>23}{'':4}at the claim")
+    print(f"{'':22}{'stated':>11}{'measured':>12}{'true epsilon':>16}{'error':>10}")
+    results[shape] = list(
+        table(shape, epsilon, delta, options.values, options.random_state)
+    )
+    for name, stated, measured, at_claim in results[shape]:
+        claim = f"{at_claim[0]:16.3g}{at_claim[1]:10.3g}" if at_claim else ""
+        print(f"{name:22}{stated:11.4g}{measured:12.4g}{claim}")
+
+# %%
+# The picture
+# -----------
+# Left: all at the same true guarantee. Right: the published calibrations (hollow) at
+# the guarantee that they claim.
+
+figure, axes = plt.subplots(1, 2, figsize=(9.5, 4.6), sharey=True, layout="constrained")
+names = list(dict.fromkeys(name for rows in results.values() for name, *_ in rows))
+titles = f"true guarantee ({epsilon:g}, {delta:g})", f"claimed ({epsilon:g}, {delta:g})"
+for axis, title in zip(axes, titles, strict=True):
+    for i, name in enumerate(names):
+        points = []
+        for j, rows in enumerate(results.values()):
+            for other, stated, _, at_claim in rows:
+                if other == name:
+                    claims = axis is axes[1] and at_claim
+                    value = at_claim[1] if claims else stated
+                    points.append((j + 0.06 * (i - len(names) / 2), value))
+        axis.plot(
+            *zip(*points, strict=True), "osD^vPX<>*hd"[i % 12], color=f"C{i % 10}",
+            fillstyle="none" if "published" in name else "full", label=name,
+        )  # fmt: skip
+    axis.axhline(1, color="0.5", linewidth=0.8)
+    axis.set(yscale="log", title=title, xlabel="shape of a sample")
+    axis.set_xticks(range(len(results)), [str(shape) for shape in results])
+    axis.set_xlim(-0.5, len(results) - 0.5)
+axes[0].set_ylabel("weighted squared error\nrelative to i.i.d. Gaussian noise")
+axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+if options.output is not None:
+    figure.savefig(options.output, dpi=130)
+    print(f"\nPicture in {options.output}")
+plt.show()
+
+# %%
+# What follows
+# ------------
+# The weights save more than half of the error, and at the same true guarantee every
+# design that uses them draws nearly the same noise: the papers' optimum is right up to
+# its scale. Their theorems lose in the scale. At a claimed epsilon of 1 the true one is
+# between 0.0003 and 0.13 in this table, and the error 18 to 500,000 times that of
+# i.i.d. noise. Laplace noise has delta = 0, and pays for it with 57 to 113 times the
+# error.

@@ -1,0 +1,290 @@
+r"""
+Completion of synthetic tensors: Wei et al. (2022), 5.1
+=======================================================
+
+Section 5.1 of Wei, Li, Mao and Wang (2022) completes synthetic tensors with their three
+private algorithms, and measures the error over epsilon and over the share of missing
+entries. This script repeats the study, with two additions: what each algorithm really
+guarantees, and the sound methods of this package beside it.
+
+What Algorithms 2 and 3 claim is false: no finite epsilon holds for them. Their curves
+are dashed and stand at the epsilon that they *claim*. Everywhere else the value of one
+observed entry is protected, at the epsilon shown.
+
+The default is a small run. The tables of :doc:`/results` come from
+
+.. code-block:: bash
+
+    python examples/papers/simulation_study.py --realisations 10 \
+        --epsilons 0.5 1 2 4 8 16 32 64 --missing 0.1 0.3 0.5 0.7 0.9
+"""
+
+# %%
+# Options
+# -------
+# The paper does not give its clipping constant. We take 0.1, about the norm of the
+# gradient of one entry.
+
+import argparse
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import LogLocator, NullLocator
+from sklearn.metrics import root_mean_squared_error
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.datasets import make_low_rank_tensor
+from sktensordp.exceptions import UnsoundClaimWarning
+
+parser = argparse.ArgumentParser(
+    description="Completion of synthetic tensors.", allow_abbrev=False
+)
+parser.add_argument("--decomposition", choices=["cp", "tucker"], default="cp")
+parser.add_argument("--realisations", type=int, default=2, help="tensors to average")
+parser.add_argument(
+    "--epsilons", nargs="+", type=float, default=[1, 4, 16, 64],
+    help="with half of the entries missing",
+)  # fmt: skip
+parser.add_argument(
+    "--missing", nargs="+", type=float, default=[0.1, 0.5, 0.9],
+    help="shares of missing entries, at --epsilon",
+)  # fmt: skip
+parser.add_argument("--epsilon", type=float, default=16.0)
+parser.add_argument(
+    "--gradient-clip", type=float, default=0.1, help="m, and L, of the paper"
+)
+parser.add_argument(
+    "--output", type=Path, metavar="FILE",
+    help="save the first picture here, the second with _missing in its name",
+)  # fmt: skip
+options, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
+
+# %%
+# Methods
+# -------
+# The published algorithms run at the published settings, rank 3 included. The tensors
+# have no biases, but scaling them to [0, 1] adds a constant, which makes rank 4. So the
+# sound fits have rank 4 and no biases. Two are different: "sums" determines biases
+# only, and "auto" may choose it.
+
+regularization = {
+    "cp": {"regularization": 0.01},
+    "tucker": {"regularization": 0.001, "core_regularization": 0.0001},
+}
+published = {
+    "rank": 3, "calibration": "published", "max_iter": 100, "learning_rate": 0.005,
+    "gradient_clip": options.gradient_clip, **regularization[options.decomposition],
+}  # fmt: skip
+sound = {"rank": 4, "biases": False}
+
+private = {
+    f"published {name}": {**published, "perturbation": name}
+    for name in ("input", "gradient", "output")
+}
+for name in ("input", "gradient", "output", "statistics"):
+    private[name] = {**sound, "perturbation": name}
+private["sums"] = {"rank": 0, "perturbation": "sums"}
+private["auto"] = {"rank": 4}
+
+without_noise = {
+    "published fit, no noise": private["published input"],
+    "variational fit, no noise": private["input"],
+}
+mean = "predict the mean, no noise"
+
+# %%
+# Data and fits
+# -------------
+# The tensors have shape 20 x 20 x 20 and rank 3, are scaled to [0, 1], and have as much
+# noise as signal. Four fifths of the observed entries are fitted. The error is the RMSE
+# to the noise-free tensor at the other fifth. The public range is (0, 1): values that
+# the noise of the data moved out of it are clipped, which brings them closer to the
+# truth.
+
+
+def realise(missing, seed):
+    """Return coordinates and values to fit, and coordinates and truth to predict."""
+    made = make_low_rank_tensor(
+        decomposition=options.decomposition, missing_ratio=missing, random_state=seed
+    )
+    n_fitted = round(0.8 * len(made.target))
+    X, test = made.data[:n_fitted], made.data[n_fitted:]
+    return X, made.target[:n_fitted], test, made.truth[tuple(test.T)]
+
+
+def complete(data, params, epsilon, seed):
+    """Return the error of one fit and its guarantee."""
+    X, y, test, truth = data
+    completion = {"cp": CPCompletion, "tucker": TuckerCompletion}[options.decomposition]
+    model = completion(
+        epsilon=epsilon, value_bounds=(0, 1), shape=(20, 20, 20), random_state=seed,
+        **params,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        # Algorithms 2 and 3 warn that their claims are false; tables and pictures say
+        # so below.
+        warnings.simplefilter("ignore", UnsoundClaimWarning)
+        model.fit(X, y)
+    return root_mean_squared_error(truth, model.predict(test)), model.privacy_guarantee_
+
+
+# %%
+# The study
+# ---------
+# A scenario is a share of missing entries and an epsilon. Fits without noise do not
+# depend on epsilon and are made once for each share.
+
+over_epsilon = [(0.5, epsilon) for epsilon in options.epsilons]
+over_missing = [(missing, options.epsilon) for missing in options.missing]
+scenarios = [*dict.fromkeys(over_epsilon + over_missing)]
+errors = {
+    name: {scenario: [] for scenario in scenarios}
+    for name in (mean, *without_noise, *private)
+}
+guarantees = {name: {} for name in private}
+for seed in range(options.realisations):
+    for share in sorted({missing for missing, _ in scenarios}):
+        data = realise(share, seed)
+        _, y, _, truth = data
+        found = {mean: np.sqrt(np.mean((truth - y.mean()) ** 2))}
+        for name, params in without_noise.items():
+            found[name], _ = complete(data, params, np.inf, seed)
+        for scenario in (each for each in scenarios if each[0] == share):
+            for name, params in private.items():
+                found[name], guarantee = complete(data, params, scenario[1], seed)
+                guarantees[name][scenario] = guarantee
+            for name, error in found.items():
+                errors[name][scenario].append(error)
+
+
+def what_holds(name):
+    """Return in a few words what the fits of a method guarantee."""
+    if name not in guarantees:
+        return "not private"
+    if not all(guarantee.protects for guarantee in guarantees[name].values()):
+        return "no epsilon holds"
+    for (_, epsilon), guarantee in guarantees[name].items():
+        assert guarantee.epsilon <= epsilon
+    delta = max(guarantee.delta for guarantee in guarantees[name].values())
+    return f"epsilon, delta = {delta:g}"
+
+
+def print_table(title, header, scenarios):
+    print(f"\n{title}\n{'':28}{''.join(f'{h:>11g}' for h in header)}    what holds")
+    for name, found in errors.items():
+        cells = [1000 * np.asarray(found[scenario]) for scenario in scenarios]
+        row = "".join(f"{f'{c.mean():.1f}±{c.std():.1f}':>11}" for c in cells)
+        print(f"{name:28}{row}    {what_holds(name)}")
+
+
+print(f"RMSE in thousandths, mean±standard deviation of {options.realisations} tensors")
+print_table(
+    "over epsilon of one entry (claimed where none holds), half of the entries missing",
+    options.epsilons, over_epsilon,
+)  # fmt: skip
+print_table(
+    f"over the share of missing entries, epsilon = {options.epsilon:g}",
+    options.missing, over_missing,
+)  # fmt: skip
+
+# %%
+# The guarantees, in the words of the fitted models:
+
+print(f"\nWhat each fit guarantees, at epsilon = {options.epsilon:g}:")
+for name, found in guarantees.items():
+    statement = f"- {name}: {found[over_missing[0]]}"
+    print(textwrap.fill(statement, 88, subsequent_indent="  "))
+
+# %%
+# Over epsilon
+# ------------
+# The published algorithms are above, the sound methods below. Dashed lines with hollow
+# markers stand at claimed epsilons for which nothing holds.
+
+lines = dict(zip((mean, *without_noise), (":", "-.", "-"), strict=True))
+styles = {
+    "input": ("C0", "o"), "gradient": ("C1", "s"), "output": ("C2", "^"),
+    "statistics": ("C4", "D"), "sums": ("C5", "v"), "auto": ("C3", "*"),
+}  # fmt: skip
+
+
+def draw(x, scenarios, where):
+    """Draw the errors over x, published algorithms above and sound methods below."""
+    figure, panels = plt.subplots(2, figsize=(7, 9), layout="constrained")
+    for axes, kind in zip(panels, ("published", "sound"), strict=True):
+        is_published = kind == "published"
+        shown = [each for each in private if each.startswith("pub") == is_published]
+        for name in (*lines, *shown):
+            found = np.array([errors[name][scenario] for scenario in scenarios])
+            centre, spread = found.mean(axis=1), found.std(axis=1)
+            if name in lines:
+                axes.plot(x, centre, color="0.4", linestyle=lines[name], label=name)
+                continue
+            color, marker = styles[name.split()[-1]]
+            style, label = {"linestyle": "-"}, name
+            if what_holds(name) == "no epsilon holds":
+                style = {"linestyle": "--", "markerfacecolor": "white"}
+                label += " (no epsilon holds)"
+            axes.plot(x, centre, color=color, marker=marker, label=label, **style)
+            axes.fill_between(
+                x, centre - spread, centre + spread, color=color, alpha=0.1, lw=0
+            )
+        axes.set(
+            title=f"{kind.capitalize()} methods, {where}", yscale="log",
+            ylabel="RMSE to the noise-free tensor",
+        )  # fmt: skip
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.17), ncols=2, frameon=False)
+    return figure, panels
+
+
+figure, panels = draw(options.epsilons, over_epsilon, "half of the entries missing")
+for axes in panels:
+    axes.set(xscale="log", xlabel="epsilon of one entry (dashed: claimed)")
+    axes.set_xticks(options.epsilons, [f"{each:g}" for each in options.epsilons])
+    axes.xaxis.set_minor_locator(NullLocator())
+if options.output is None:
+    plt.show()
+else:
+    figure.savefig(options.output, dpi=150)
+
+# %%
+# Over the share of missing entries
+# ---------------------------------
+
+where = f"epsilon = {options.epsilon:g} (dashed: claimed)"
+figure, panels = draw(options.missing, over_missing, where)
+for axes in panels:
+    axes.set_xticks(options.missing)
+    axes.set(xlabel="share of the entries missing")
+if options.output is None:
+    plt.show()
+else:
+    name = f"{options.output.stem}_missing{options.output.suffix}"
+    figure.savefig(options.output.with_name(name), dpi=150)
+
+# %%
+# What it shows
+# -------------
+# With 50 realisations and half of the entries missing, predicting the mean has an error
+# of 0.069, and nothing private beats it below epsilon 8. From there on "input" and
+# "auto" do: both reach 0.064 at 8, 0.040 and 0.042 at 16, and 0.022 and 0.023 at 64.
+# Without noise the error is 0.021. "gradient", "output", "statistics" and "sums" find
+# little more than the mean at any epsilon.
+#
+# The published algorithms find less: after their 100 passes the descent is at 0.072
+# even without noise. That Algorithm 2 stays close to its baseline means only that the
+# baseline has found nothing. "auto" is not always right: at epsilon 4 it takes "input"
+# (0.071), where "sums" (0.069) is better.
+#
+# For Tucker tensors (``--decomposition tucker``, 10 realisations) the mean has an error
+# of 0.068. "input" and "auto" reach 0.061, 0.031 and 0.019 at epsilon 8, 16 and 64. The
+# fit without noise has 0.019, and the published descent 0.069.

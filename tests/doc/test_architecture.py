@@ -1,0 +1,90 @@
+"""The page and the picture of the architecture show the code as it is."""
+
+import re
+from collections import defaultdict
+
+import pytest
+
+from tests import DOC, ROOT
+from tests.support.scripts import load_script
+from tests.test_imports import ROOT as PACKAGE
+from tests.test_imports import own_part, parts_of
+
+Image = pytest.importorskip("PIL.Image")
+SCRIPT = load_script(DOC / "make_architecture.py")
+PAGE = (DOC / "architecture.md").read_text()
+
+
+def shown():
+    """The text that the script wrote into the picture."""
+    with Image.open(SCRIPT.PICTURE) as picture:
+        return picture.text["Description"]
+
+
+def test_the_picture_shows_the_imports():
+    imports = SCRIPT.read_imports()
+    assert shown() == SCRIPT.described(imports), "run doc/make_architecture.py"
+    # And a stale picture is seen: one import more, one less.
+    assert shown() != SCRIPT.described(imports | {"noise": {"tensor"}})
+    without = {**imports, "audit": imports["audit"] - {"privacy"}}
+    assert shown() != SCRIPT.described(without)
+
+
+def test_the_imports_are_those_of_the_code():
+    """As another reader of imports finds them."""
+    expected = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        expected[own_part(path)] |= parts_of(path)
+    del expected[""]
+    parts = expected.keys()
+    assert SCRIPT.read_imports() == {part: expected[part] & parts for part in parts}
+
+
+def test_what_is_left_out_follows_from_the_arrows():
+    imports = SCRIPT.read_imports()
+    helpers = SCRIPT.helpers_of(imports)
+    drawn = {part: set() for part in imports}
+    arrows = list(SCRIPT.arrows_of(imports))
+    for part, other in arrows:
+        drawn[part].add(other)
+    reached = SCRIPT.reachable(imports)
+    for part, others in SCRIPT.reachable(drawn).items():
+        assert others == reached[part] - helpers
+    for part, other in arrows:
+        fewer = {**drawn, part: drawn[part] - {other}}
+        assert other not in SCRIPT.reachable(fewer)[part]
+
+
+def test_every_part_has_a_box_and_a_row():
+    imports = SCRIPT.read_imports()
+    helpers = SCRIPT.helpers_of(imports)
+    assert SCRIPT.HELPERS.keys() == helpers
+    assert SCRIPT.PARTS.keys() == imports.keys() - helpers
+    rows = SCRIPT.rows_of(list(SCRIPT.arrows_of(imports)))
+    assert all(rows[a] > rows[b] for a, b in SCRIPT.arrows_of(imports))
+    table = re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE)
+    assert set(table) == SCRIPT.PARTS.keys()
+
+
+def test_the_picture_can_be_drawn():
+    pytest.importorskip("matplotlib")
+    figure = SCRIPT.draw(SCRIPT.read_imports())
+    (axes,) = figure.axes
+    written = {text.get_text() for text in axes.texts}
+    assert written >= SCRIPT.PARTS.keys() | SCRIPT.HELPERS.keys()
+
+
+def test_files_and_functions_of_the_page_are_there():
+    table = re.findall(r"^\| `(\w+)` \| .* \| `(.*)` \|$", PAGE, re.MULTILINE)
+    assert len(table) == len(SCRIPT.PARTS)
+    for part, name in table:
+        folder = PACKAGE if name == f"{part}.py" else PACKAGE / part
+        assert (folder / name).exists(), (part, name)
+    paths = set(re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", PAGE))
+    assert len(paths) > 20
+    for path in paths:
+        assert (PACKAGE / path).exists() or (ROOT / path).exists(), path
+    steps = re.findall(r"`(\w+)`\s\(`([\w/]+\.py)`\)", PAGE)
+    assert len(steps) > 13
+    for name, path in steps:
+        assert f"def {name}(" in (PACKAGE / path).read_text(), (name, path)

@@ -1,0 +1,117 @@
+"""Every page of the documentation runs, without a warning, and prints what it shows."""
+
+import re
+
+import pytest
+
+from tests import DOC, ROOT
+
+# Pages whose code takes more than a few seconds.
+SLOW = {"budgets", "choosing_epsilon", "completion", "dask", "production", "ratings"}
+SLOW |= {"users", "getting_started", "choices", "audit"}
+# Numbers with a decimal point vary with the noise: they may be off by a tenth of
+# themselves, or by this; all others must be as they are shown.
+TOLERANCE = 0.1
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+# extend.md is a whole mechanism with its tests; test_extend_page.py runs it.
+PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted(DOC.glob("*.md")))
+    if "```python\n" in path.read_text() and path.stem != "extend"
+]
+
+
+def tokens_of(text):
+    """Words, numbers and signs; what stands for something left out is one of them."""
+    return re.findall(r"\.\.\.|\d+\.\d+(?:e-?\d+)?|\w+|[^\w\s]", text)
+
+
+def is_alike(printed, shown):
+    """Whether a word is the same, or a number with a decimal point close to it."""
+    if printed == shown:
+        return True
+    try:
+        a, b = float(printed), float(shown)
+    except ValueError:
+        return False
+    measured = "." in printed and "." in shown
+    return measured and abs(a - b) <= TOLERANCE * max(1.0, abs(b))
+
+
+def says(printed, shown):
+    """Whether a text says what a page shows of it, which may leave out with dots."""
+    pieces = [[]]
+    for token in tokens_of(shown):
+        if token == "...":
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    words, start = tokens_of(printed), 0
+    for number, piece in enumerate(pieces):
+        ends = len(words) - len(piece)
+        last = number == len(pieces) - 1
+        tried = range(start, ends + 1) if number else range(start, start + 1)
+        if last and number:
+            tried = range(max(ends, start), ends + 1)
+        for at in tried:
+            same = words[at : at + len(piece)]
+            if len(same) == len(piece) and all(map(is_alike, same, piece)):
+                start = at + len(piece)
+                break
+        else:
+            return False
+    return start == len(words) or not pieces[-1]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW), id=page.stem)
+        for page in PAGES
+    ],
+)
+def test_a_page_prints_what_it_shows(page, capsys, tmp_path, monkeypatch):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    blocks = BLOCK.findall(page.read_text())
+    for number, (language, code) in enumerate(blocks):
+        if language != "python":
+            continue
+        exec(compile(code, page.name, "exec"), names)
+        printed = capsys.readouterr().out
+        following, shown = (*blocks, ("", ""))[number + 1]
+        if printed.strip():
+            assert following == "text", f"no output is shown after:\n{code}"
+            assert says(printed, shown), f"it printed:\n{printed}"
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("RMSE 0.951", "RMSE 0.93"),
+        ("a b c d", "a ... d"),
+        ("a b c d", "... d"),
+        ("a b c d", "a b ..."),
+        ("x = 12.5 (3 rows)", "x = 12.1 (3 rows)"),
+    ],
+)
+def test_shown_output_that_is_right(printed, shown):
+    assert says(printed, shown)
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("RMSE 0.951", "RMSE 1.2"),
+        ("epsilon = 4", "epsilon = 5"),
+        ("a b c d", "a c d"),
+        ("a b c d", "a b c"),
+        ("a b c d", "a ... c"),
+        ("a b", "a b c"),
+    ],
+)
+def test_shown_output_that_is_wrong(printed, shown):
+    assert not says(printed, shown)

@@ -1,0 +1,65 @@
+"""Every example tells its story as a notebook: in cells, and without arguments."""
+
+import ast
+import re
+
+import pytest
+
+from tests import EXAMPLES
+
+SCRIPTS = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py"))]
+# Examples outside papers/ that are commands, too.
+COMMANDS = {"complete_ratings.py", "user_privacy.py"}
+
+each_script = pytest.mark.parametrize("script", SCRIPTS, ids=str)
+
+
+def imported(tree):
+    """Names of the modules that a script imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@each_script
+def test_an_example_is_a_page_of_cells(script):
+    text = (EXAMPLES / script).read_text()
+    tree = ast.parse(text)
+    title, line, *_ = ast.get_docstring(tree).splitlines()
+    assert re.fullmatch(r"=+|-+", line)
+    assert len(line) >= len(title)
+    assert len(re.findall(r"^# %%$", text, re.MULTILINE)) >= 2
+
+
+@each_script
+def test_an_example_needs_no_command_line(script):
+    text = (EXAMPLES / script).read_text()
+    modules = set(imported(ast.parse(text)))
+    is_command = script.name in COMMANDS or script.parent.name == "papers"
+    if is_command:
+        # Else the arguments of a notebook's kernel would end it.
+        assert ".parse_args(" not in text
+    else:
+        assert "argparse" not in modules
+    assert "__name__" not in text
+    assert "switch_backend" not in text
+
+
+@each_script
+def test_an_example_uses_public_names_alone(script):
+    for name in imported(ast.parse((EXAMPLES / script).read_text())):
+        if name.startswith("sktensordp"):
+            assert "._" not in name
+
+
+@pytest.mark.slow
+@each_script
+def test_an_example_runs_as_a_notebook(script, run_cells):
+    printed = run_cells(script)
+    assert printed.strip()
+    assert run_cells.n_figures >= 1
+    assert run_cells.n_cells >= 3
+    assert not run_cells.files

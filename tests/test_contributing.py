@@ -1,0 +1,56 @@
+"""What contributors are told agrees with what the project does."""
+
+import re
+import tomllib
+
+import yaml
+
+from tests import ROOT
+from tests.faults import FAULTS
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def jobs():
+    """Commands of all jobs of the hosted CI."""
+    for path in WORKFLOWS:
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            yield [step["run"] for step in job["steps"] if "run" in step]
+
+
+def test_hosted_ci_runs_what_the_project_runs():
+    commands = {command for job in jobs() for command in job}
+    ours = (ROOT / ".ci" / "run").read_text()
+    for tool in ("ruff check .", "ruff format", "mypy", "-m pytest -m slow"):
+        assert tool in ours
+        assert any(tool.removeprefix(".venv/bin/") in command for command in commands)
+    assert 'python -m pytest -m "not slow"' in commands
+    assert '-m pytest -m "not slow"' in (ROOT / "README.md").read_text()
+
+
+def test_hosted_ci_has_the_oldest_python():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    (tests,) = (path for path in WORKFLOWS if path.stem == "tests")
+    matrix = yaml.safe_load(tests.read_text())["jobs"]["test"]["strategy"]["matrix"]
+    assert matrix["python"][0] == oldest
+    assert {system.split("-")[0] for system in matrix["os"]} == {
+        "ubuntu",
+        "macos",
+        "windows",
+    }
+
+
+def test_what_contributing_names_is_there():
+    for path in re.findall(r"`((?:tests|sktensordp|\.ci)/?[\w./]*)`", CONTRIBUTING):
+        assert (ROOT / path).exists(), path
+    (number,) = re.findall(r"plants (\d+) faults", CONTRIBUTING)
+    assert int(number) == len(FAULTS)
+
+
+def test_hooks_use_the_tools_of_the_environment():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    (repository,) = hooks
+    assert repository["repo"] == "local"
+    assert {hook["language"] for hook in repository["hooks"]} == {"system"}
