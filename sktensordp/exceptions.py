@@ -4,7 +4,7 @@ __all__ = ["BudgetExceededError", "PrivacyLeakWarning", "UnsoundClaimWarning"]
 
 
 class BudgetExceededError(BaseException):
-    """A release would exceed an open privacy budget; no noise was drawn for it.
+    """A release would exceed a privacy budget; no noise was drawn for it.
 
     Earlier releases stay counted.
 
@@ -13,8 +13,8 @@ class BudgetExceededError(BaseException):
     Catch this error by its name: ``except Exception`` does not catch it, just as it
     does not catch ``asyncio.CancelledError``. scikit-learn's searches and
     ``cross_val_score`` catch every ``Exception`` of a fit and continue with a score of
-    NaN, so a search would choose among the candidates that came before the refusal.
-    joblib and ``concurrent.futures`` pass the error from a worker to its caller. A
+    NaN. If they caught this error too, a search would silently choose among the
+    candidates that came before the refusal. joblib and ``concurrent.futures`` pass the error from a worker to its caller. A
     ``multiprocessing.pool.ThreadPool`` does not, and waits forever for such a worker:
     catch the error inside the function that you pass to the pool.
     """

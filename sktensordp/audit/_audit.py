@@ -34,11 +34,11 @@ def audit_mechanism(
     """Lower bound on the epsilon of anything that can be called many times.
 
     The audit runs the mechanism `n_trials` times on each of two neighbouring inputs.
-    Some of the outputs choose an event that tells the inputs apart: a threshold on one
-    of many scores, in one of four directions, compared by the bounds of Clopper and
-    Pearson. The remaining outputs certify the bound that this event proves, by an
-    exact test on the two binomial counts. Only one event is certified, so the choice
-    among many costs no confidence.
+    It uses some of the outputs to choose an event that tells the inputs apart: that one
+    of many scores is above, or below, a threshold. The event that promises the largest
+    bound wins, by the confidence limits of Clopper and Pearson. The audit counts this
+    event in the other outputs, and an exact test on the two binomial counts certifies
+    the bound. Only one event is certified, so choosing among many costs no confidence.
 
     Parameters
     ----------
@@ -56,16 +56,18 @@ def audit_mechanism(
         Number of runs on each input, at least 40. No audit can show more than about
         ln(`n_trials` / 6).
     confidence : float, default=0.95
-        One minus the chance that the bound is above the truth, in (0, 1).
+        In (0, 1). The bound is above the true epsilon with probability at most
+        1 - `confidence`.
     log_likelihood_ratio : callable, default=None
         Maps outputs of shape (n, size) to the logarithm of the ratio of their
-        densities on `x_neighbour` and on `x`. Pass it if it is known: then nothing
-        needs to be learned, and three quarters of the outputs certify instead of half.
+        densities on `x_neighbour` and on `x`. Pass it if it is known: the audit then
+        has nothing to learn, and certifies with three quarters of the outputs instead
+        of half.
     gaussian : bool, default=False
-        Whether to bound mu, and epsilon through mu. This is tighter, but valid only
-        for Gaussian noise.
+        Whether to bound mu of Gaussian differential privacy, and epsilon through mu.
+        This is tighter, but valid only for Gaussian noise.
     batched : bool, default=False
-        Whether one call of the mechanism makes many outputs.
+        Whether one call of the mechanism returns many outputs.
 
     Returns
     -------
@@ -144,11 +146,12 @@ def audit_estimator(
     random_state: int | None = None,
     **options: Any,
 ) -> AuditReport:
-    """Lower bound on the epsilon of an estimator, over everything that it releases.
+    """Lower bound on the epsilon of an estimator, from everything that it releases.
 
     Every trial fits a clone. A transformer (`y` is None) releases the output of its
     `transform`. Any other estimator releases all numbers that a pickle would carry:
-    those in its attributes, including private ones, except its parameters.
+    those in all its attributes, with or without a leading underscore, except its
+    parameters.
 
     Parameters
     ----------

@@ -33,10 +33,10 @@ def audit_one_run(
 ) -> AuditReport:
     """Lower bound on epsilon from one run, by guessing the bits of many canaries.
 
-    The audit draws an independent fair bit for every canary and runs the mechanism
-    once, on data that hold the canaries as their bits say. It then guesses the bits of
-    the canaries with the most extreme scores. A true claim bounds the number of right
-    guesses.
+    A canary is a record that you plant in the data. The audit draws an independent fair
+    bit for every canary, and runs the mechanism once on data that you make from the
+    bits. It then guesses the bits of the canaries with the most extreme scores. A true
+    claim limits the number of right guesses.
 
     Parameters
     ----------
@@ -54,10 +54,12 @@ def audit_one_run(
         Number of bits to guess, half of them as ones; all by default. Choose it before
         the run.
     confidence : float, default=0.95
-        One minus the chance that the bound is above the truth, in (0, 1).
+        In (0, 1). The bound is above the true epsilon with probability at most
+        1 - `confidence`.
     gaussian : bool, default=False
-        Whether to bound mu, and epsilon through mu. This rejects the whole trade-off
-        curve of mu-GDP: it is tighter, but refutes only a claim of Gaussian noise.
+        Whether to bound mu of Gaussian differential privacy, and epsilon through mu.
+        This tests the whole trade-off curve of mu-GDP, which is tighter, but it can
+        refute only a claim about Gaussian noise.
     random_state : int, default=None
         Seed of the bits.
 
@@ -75,7 +77,8 @@ def audit_one_run(
     Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run",
     NeurIPS 2023, Theorem 5.2. Mahloujifar, Melis and Chaudhuri, "Auditing
     f-differential privacy in one run", arXiv:2410.22235, for trade-off curves. Without
-    `gaussian`, the one that should prove more is chosen before the run.
+    `gaussian`, the audit uses the theorem that should prove more, chosen before it
+    counts the right guesses.
 
     Examples
     --------

@@ -19,7 +19,7 @@ class AuditReport:
     mu_lower : float or None
         Lower bound on the mu of a Gaussian mechanism; None if mu was not bounded.
     confidence : float
-        One minus the chance that the bound is above the truth.
+        The bound is above the true epsilon with probability at most 1 - `confidence`.
     delta : float
         Delta at which epsilon is bounded.
     claimed : float or None

@@ -20,9 +20,9 @@ mode : int, default=0
 
 _MODE_UTILITY = """\
 utility : array-like of shape (n_outputs, I_k) or (I_k,), default=None
-    Matrix W by which you will multiply a released sample along the mode, which has
-    size I_k; a vector stands for a diagonal matrix. None stands for the identity.
-    Must be public; see `TensorVariateGaussian`."""
+    Matrix W by which you will multiply a released sample along the mode, whose size
+    is I_k. A vector stands for a diagonal matrix, and None for the identity. Must be
+    public; see `TensorVariateGaussian`."""
 
 _BOUNDS = """\
 bounds : tuple of (low, high), default=None

@@ -174,8 +174,8 @@ class HybridMechanism(LocalMechanism):
     -----
     Values are rounded to 2**40 steps of their range, and randomised by exact draws of
     integers, so that no floating-point error weakens the guarantee. For epsilon / k
-    beyond 40, entries are randomised as at 40. If you do not pass `bounds`, the range is read off
-    the samples with a ``PrivacyLeakWarning``, and the guarantee is void.
+    beyond 40, entries are randomised as at 40. If you do not pass `bounds`, the range
+    is read off the samples with a ``PrivacyLeakWarning``, and the guarantee is void.
 
     References
     ----------

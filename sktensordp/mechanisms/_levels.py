@@ -290,7 +290,7 @@ def design_levels(
         )
     if not np.all(np.isfinite(best.errors())):
         raise ValueError(
-            "The bias of these moves cannot be removed. Pass smaller weights, or another "
+            "The bias of these moves cannot be removed. Pass smaller weights, another "
             "noise or scale, or debias=False."
         )
     return best

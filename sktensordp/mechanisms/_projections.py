@@ -62,8 +62,8 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Budget of a row in one call of `transform`. With ``float("inf")``, the release is
-        A^T A of the clipped rows.
+        Budget of a row in one call of `transform`. With ``float("inf")``, the release
+        is A^T A of the clipped rows.
     $delta
     n_projections : int, default=100
         Number of draws r. More draws average out more of the randomness, but need a

@@ -67,10 +67,11 @@ class TensorRandomizedResponse(LocalMechanism):
         a small budget for each entry, more levels hardly ever help. For
         ``calibration="published"``, None means that values are not put on a grid.
     noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
-        How likely a move over d steps of the grid is, up to a constant, with
-        s = 1 / `scale`: "laplace" is exp(-s d) and "gaussian" exp(-s^2 d^2 / 2) on the k levels;
-        "wrapped" is exp(-s d) for levels on a circle, the last next to the first;
-        "geometric" is exp(-s d) on all integers, also beyond the grid.
+        Weight of a move over d steps of the grid, to which its probability is
+        proportional. With s = 1 / `scale`, "laplace" is exp(-s d) and "gaussian"
+        exp(-s^2 d^2 / 2) on the k levels; "wrapped" is exp(-s d) for levels on a
+        circle, the last next to the first; "geometric" is exp(-s d) on all integers,
+        also beyond the grid.
     weights : array-like, default=None
         Public sensitivities of the entries, in [0, 1]: an entry of weight w is kept
         with probability (1 - w) p. An array that broadcasts to a sample, or one with
@@ -211,8 +212,9 @@ class TensorRandomizedResponse(LocalMechanism):
     def _source(self) -> str:
         if self.calibration == "published":
             return (
-                "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; true epsilon from "
-                "the probability of keeping an entry and the divergence of the noise"
+                "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; true epsilon "
+                "from the probability of keeping an entry and the divergence of the "
+                "noise"
             )
         if self.delta == 0:
             return "privacy losses of the moves, added up over the entries"

@@ -211,8 +211,8 @@ class IndependentDirectionalNoise(NoiseMechanism):
     $sensitivity
     $tensor_shape
     calibration : {"sound", "published"}, default="sound"
-        "sound" is exact. "published" is Theorem 3 of [1]_, for I entries in [a, b], with
-        s = (b - a) sqrt(I), the constant that its proof needs; the journal prints
+        "sound" is exact. "published" is Theorem 3 of [1]_, for I entries in [a, b]. Its
+        constant s is (b - a) sqrt(I) here, as its proof needs; the journal prints
         (b - a) / sqrt(I), which is too small by a factor I. With the right constant the
         claim is true, but the noise is larger than the claim needs. The guarantee then
         states the true epsilon beside the claimed one. "published" needs `bounds`; the

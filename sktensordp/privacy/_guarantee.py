@@ -189,8 +189,9 @@ class PrivacyGuarantee:
     def renyi_at(self, order: float) -> float:
         """Rényi divergence between neighbours, for accountants that compose it.
 
-        It is that of the ideal distribution. A sampler's distance from that is no Rényi
-        divergence, since its noise is bounded; `epsilon_at` and `delta_at` include it.
+        This is the divergence for ideal noise. A sampler's noise is bounded, so that
+        its distance from ideal noise is not a Rényi divergence, and is left out here;
+        `epsilon_at` and `delta_at` include it.
 
         Parameters
         ----------
@@ -210,7 +211,7 @@ class PrivacyGuarantee:
         return event_renyi(self.event, order)
 
     def subsampled(self, rate: float, *, delta: float | None = None) -> Self:
-        """Guarantee of the same release about a Poisson sample of the records.
+        """Guarantee of the same release, computed on a Poisson sample of the records.
 
         Every record is in the sample with probability `rate`, independently, and it
         stays secret which records are. The release must be a query of bounded
@@ -232,9 +233,9 @@ class PrivacyGuarantee:
         Raises
         ------
         ValueError
-            If the samples themselves are released (by a mechanism with `bounds` or
-            `norm_bound`): it is then visible who is in the sample, and sampling gains
-            nothing.
+            If each record is released by itself (by a mechanism with `bounds` or
+            `norm_bound`): the output then shows who is in the Poisson sample, and
+            sampling gains nothing.
 
         Examples
         --------
@@ -395,7 +396,7 @@ def compose(
     ------
     ValueError
         If no guarantee is given, or if the units or the relations differ: guarantees
-        for different neighbours do not compose. A query whose sensitivity the caller
+        about different neighbouring inputs do not compose. A query whose sensitivity the caller
         vouches for composes with any relation; the caller then vouches for that
         relation, too.
 

@@ -26,7 +26,7 @@ class PrivacyReport:
     unprotected : tuple of str
         What the guarantee does not cover.
     releases : tuple of (str, int, PrivacyGuarantee)
-        For each release, its name, how often one record went into it at most, and what
+        For each release, its name, how many times at most it used one record, and what
         it reveals each time.
     """
 
@@ -75,9 +75,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
     they see of it has noise; what they learn from y is not protected. If a
     ColumnTransformer passes on columns without noise, or a step learns from data
     without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
-    report names the columns and the step. Transformers that work side by side add up.
-    A release that `privacy_of` cannot follow counts as if it protected nothing, and the
-    report names it.
+    report names the columns and the step. The releases of transformers that work side
+    by side add up. A release that `privacy_of` cannot follow counts as unprotected, and
+    the report names it.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def privacy_of(obj: Any) -> PrivacyReport:
         Fitted. `privacy_of` follows this package's estimators, Pipeline,
         ColumnTransformer, FeatureUnion, GridSearchCV, RandomizedSearchCV, the halving
         searches, VotingRegressor, VotingClassifier, TransformedTargetRegressor and
-        FrozenEstimator, also within each other. It follows a search inside a search if
-        its parameters are listed and its number of splits is known without data.
+        FrozenEstimator, nested in any way. It follows a search inside a search if the
+        inner one lists its candidates, and its number of splits is known without data.
 
     Returns
     -------

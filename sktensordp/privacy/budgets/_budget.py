@@ -151,13 +151,14 @@ class PrivacyBudget:
     release that would exceed it, and then nothing is drawn. You can enter a budget
     again; it keeps counting. You can nest budgets; a release counts in all of them.
 
-    You may choose the next release, and whether to make one, by all results so far.
-    Three sums remain valid then, up to limits that are fixed before the first release:
-    pure epsilons, mu^2 of Gaussian noise, and Rényi divergences at one order. The whole
-    curve of a composition does not. If all releases and their parameters are fixed
-    beforehand, ``adaptive=False`` admits what that curve admits, which is more. Sums
-    are exact and may exceed epsilon by its 1e-12th part, and a single release delta by
-    as much, so that ten releases of 0.1 fit into 1.
+    By default, all results so far may decide which release you make next, and whether
+    you make one. For this, the budget adds up three quantities, each up to a limit that
+    is fixed before the first release: pure epsilons, mu^2 of Gaussian noise (see
+    `gaussian_mu`), and Rényi divergences at one order. If all releases and their
+    parameters are fixed beforehand, pass ``adaptive=False``: the budget then composes
+    whole privacy curves, as `compose` does, and admits more. Sums are exact. They may
+    exceed epsilon by a factor 1 + 1e-12, and a single release may exceed delta by as
+    much, so that ten releases of 0.1 fit into 1.
 
     Printing a budget shows the epsilon that it enforces. `spent` assumes that all
     releases were fixed beforehand and can be smaller; then both are shown.
@@ -165,7 +166,7 @@ class PrivacyBudget:
     Parameters
     ----------
     epsilon : float
-        Greater than 0. An infinite budget counts and refuses nothing.
+        Greater than 0. An infinite budget counts every release and refuses none.
     delta : float, default=0.0
         In [0, 1).
     adaptive : bool, default=True
@@ -188,13 +189,13 @@ class PrivacyBudget:
 
     Notes
     -----
-    A budget counts what estimators release. It sees neither labels nor scores on raw
-    values nor the output of other libraries; record those with `spend`. Each fit of a
-    search counts in full, though every record is left out of one.
+    A budget counts what estimators release. It does not see labels, scores on raw
+    values or the output of other libraries; record those with `spend`. Each fit of a
+    search counts in full, although every record is held out of some of the fits.
 
     Other processes do not share the count. An estimator that is sent to another process
-    while a budget is open refuses to release there, and so does a fork. The budget does
-    not see estimators that are created there. Use threads.
+    while a budget is open refuses to release there, and so does a forked process. The
+    budget does not see estimators that other processes create. Use threads.
 
     Examples
     --------
@@ -278,7 +279,7 @@ class PrivacyBudget:
         guarantee : PrivacyGuarantee
             What the release reveals.
         name : str, default="release"
-            Its name where the budget is printed.
+            Its name when the budget is printed.
 
         Raises
         ------
@@ -311,7 +312,7 @@ class PrivacyBudget:
 
     @contextmanager
     def parallel(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Count releases about disjoint parts of the data as those of the worst part.
+        """Count only the worst of several disjoint parts of the data.
 
         The part to which a record belongs must be fixed or public, as in
         `compose_parallel`.
@@ -319,10 +320,10 @@ class PrivacyBudget:
         Yields
         ------
         part : callable
-            Each call opens a new part: ``with part():``. A thread that is started
+            Each call opens a new part: ``with part():``. A thread that you start
             inside a part is not in that part: unless it opens a part itself, its
-            releases count as releases about all data. Do not ``yield`` inside a part,
-            because the releases of the caller would then count for that part.
+            releases count as releases about all data. Do not ``yield`` inside a part:
+            the caller's releases would then count for that part.
 
         Examples
         --------
@@ -541,7 +542,7 @@ class PrivacyBudget:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "A privacy budget counts in its own process, so it is not copied or "
+            "A privacy budget counts in its own process, so it cannot be copied or "
             "pickled."
         )
 
