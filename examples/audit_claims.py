@@ -52,10 +52,11 @@ def naive_gaussian(rng):
 
 
 # %%
-# The next four mistakes concern the amount of noise, so the noise is drawn as exact
-# integers, for values in hundredths. It has half the scale; it is meant for values that
-# differ by 1, and they differ by 2; it is added to two releases, so that one reveals
-# the other; or its scale follows the range of the private values.
+# The next four mistakes are about the amount of noise. To rule out the first mistake,
+# their noise is drawn as exact integers, for values in hundredths. One mechanism has
+# half the scale. One has noise for values that differ by 1, but they differ by 2. One
+# adds the same noise to two releases, so that one reveals the other. One takes its
+# scale from the range of the private values.
 
 
 def integer_laplace(rng, scale, size):
@@ -93,8 +94,8 @@ def range_from_the_data(rng):
 # The last two are from papers. TLDP (Yuan, Tang, Huang and Wang) keeps each entry with
 # a small probability, and adds noise otherwise, as if a tensor had a single entry. IDN
 # (Yang, Xiang, Chen, Li and Li 2021, Theorem 3) divides the sensitivity by the root of
-# the number of entries, where it should multiply by it; this may be a misprint in the
-# copy that we read.
+# the number of entries instead of multiplying by it; this may be a misprint in the copy
+# that we read.
 
 
 def published_tldp(rng, n_entries=16, epsilon=1.0):
@@ -122,8 +123,9 @@ def idn_as_printed(rng, shape=(16, 5, 5), epsilon=1.0):
 # %%
 # The audits
 # ----------
-# Every claim comes with two neighbouring inputs, and with the smallest number of calls
-# on each input, among the powers of two, at which ten audits of ten prove it false.
+# Every claim comes with two neighbouring inputs and a number of calls on each. For a
+# false claim, this is the smallest power of two at which ten audits out of ten prove it
+# false.
 
 ONE, HUNDREDTHS = ([0.0], [1.0]), ([0.0], [100.0])
 ENTRIES_16 = np.zeros(16), np.full(16, 100.0)
@@ -158,9 +160,9 @@ for name, report in reports.items():
     print(f"{name:27}{report.claimed:8.3g}{report.epsilon_lower:8.3g}  {report.event}")
 
 # %%
-# The audit refutes all eight false claims, and not the true one, whose bound stays
-# below its epsilon. From 20,000 calls no audit can prove more than about 8, so the
-# truth behind a bound near 8 may be far worse.
+# The audit refutes all eight false claims. It does not refute the true one, whose bound
+# stays below its epsilon. With 20,000 calls, no audit can prove more than about 8, so
+# the truth behind a bound near 8 may be far worse.
 
 AuditDisplay(reports).plot()
 plt.show()

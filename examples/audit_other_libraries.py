@@ -2,10 +2,10 @@
 Audit the mechanisms of other libraries
 =======================================
 
-An audit needs nothing from a mechanism but its outputs, so you can audit any library,
-even one that cannot be installed beside this one. This example runs each mechanism in
-a worker process, in the environment of its own library, and compares OpenDP and
-diffprivlib with NumPy's plain noise and with this library. All claim epsilon = 1.
+An audit needs only the outputs of a mechanism, so you can audit any library, even one
+that cannot be installed beside this one. This example runs each mechanism in a worker
+process, in the environment of its own library, and compares OpenDP and diffprivlib with
+NumPy's plain noise and with this library. All claim epsilon = 1.
 """
 
 # %%
@@ -85,10 +85,10 @@ def version_of(library):
 # %%
 # The mechanisms
 # --------------
-# A few lines define ``draw`` for each mechanism, which claims (epsilon, delta) for a
-# number that may change by 1. `LaplaceMechanism` shows the best that an audit can say,
-# and the plain noise of NumPy is a known mistake: it is floating-point noise, added to
-# a floating-point number.
+# A few lines define ``draw`` for each mechanism. Each claims (epsilon, delta) for a
+# number that may change by 1. `LaplaceMechanism` shows what a sound mechanism looks
+# like in an audit, and NumPy's plain noise is a known mistake: floating-point noise,
+# added to a floating-point number.
 
 OPENDP = """
 import opendp.prelude as dp
@@ -129,10 +129,11 @@ MECHANISMS = [
 # %%
 # The audits
 # ----------
-# Each audit compares 20,000 outputs for 1/3 with as many for 4/3. Nobody should accuse
-# a library because of bad luck, so the confidence is 0.999: of a thousand audits of
-# true claims, about one raises a false alarm. For Gaussian noise the auditor bounds mu,
-# and epsilon through mu, which is tighter.
+# Each audit compares 20,000 outputs for 1/3 with as many for 4/3. Bad luck should not
+# condemn a library, so the confidence is 0.999: at most about one in a thousand audits
+# of true claims raises a false alarm. For Gaussian noise the auditor bounds mu, the
+# parameter of Gaussian differential privacy, and derives epsilon from it, which is
+# tighter.
 #
 # Where a library is not installed, the page shows recorded results, marked as such.
 # They were made by this script on 23 November 2026, with OpenDP 0.16.0 and diffprivlib
@@ -167,12 +168,10 @@ def audit(library, mechanism, setup, epsilon, delta):
     )  # fmt: skip
 
 
-def recorded(library, mechanism, epsilon, delta):
-    """The report of an audit that was made on another machine."""
-    epsilon_lower, mu_lower, event = RECORDED[library, mechanism]
-    return AuditReport(
-        epsilon_lower=epsilon_lower, mu_lower=mu_lower, confidence=CONFIDENCE,
-        delta=delta, claimed=epsilon, event=event, n_trials=N_TRIALS,
+def recorded(library, mechanism, epsilon, delta): """The report of an audit that was run
+    on another machine.""" epsilon_lower, mu_lower, event = RECORDED[library, mechanism]
+    return AuditReport( epsilon_lower=epsilon_lower, mu_lower=mu_lower,
+    confidence=CONFIDENCE, delta=delta, claimed=epsilon, event=event, n_trials=N_TRIALS,
     )  # fmt: skip
 
 
@@ -196,7 +195,6 @@ plt.show()
 
 # %%
 # The audits find nothing against OpenDP and this library. The noise of NumPy and of
-# diffprivlib has the right scale, but adding a float to a float leaves traces of the
+# diffprivlib has the right scale. But adding a float to a float leaves traces of the
 # number in the low-order bits, and 20,000 outputs prove an epsilon far above the claim.
-# The traces are gone if the outputs are rounded coarsely enough before anybody sees
-# them.
+# Coarse rounding removes the traces, if it happens before anybody sees the outputs.

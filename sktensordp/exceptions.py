@@ -14,7 +14,9 @@ class BudgetExceededError(BaseException):
     does not catch ``asyncio.CancelledError``. scikit-learn's searches and
     ``cross_val_score`` catch every ``Exception`` of a fit and continue with a score of
     NaN. If they caught this error too, a search would silently choose among the
-    candidates that came before the refusal. joblib and ``concurrent.futures`` pass the error from a worker to its caller. A
+    candidates that came before the refusal.
+
+    joblib and ``concurrent.futures`` pass the error from a worker to its caller. A
     ``multiprocessing.pool.ThreadPool`` does not, and waits forever for such a worker:
     catch the error inside the function that you pass to the pool.
     """

@@ -34,11 +34,11 @@ def audit_mechanism(
     """Lower bound on the epsilon of anything that can be called many times.
 
     The audit runs the mechanism `n_trials` times on each of two neighbouring inputs.
-    It uses some of the outputs to choose an event that tells the inputs apart: that one
-    of many scores is above, or below, a threshold. The event that promises the largest
-    bound wins, by the confidence limits of Clopper and Pearson. The audit counts this
-    event in the other outputs, and an exact test on the two binomial counts certifies
-    the bound. Only one event is certified, so choosing among many costs no confidence.
+    It uses some of the outputs to choose an event that tells the inputs apart, such as
+    a score above a threshold. Of many scores and thresholds, it takes those with the
+    largest bound by the confidence limits of Clopper and Pearson. It counts this event
+    in the other outputs, and an exact test on the two binomial counts certifies the
+    bound. Only one event is certified, so choosing among many costs no confidence.
 
     Parameters
     ----------

@@ -168,7 +168,7 @@ class BaseCompletion(
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: Any) -> Self:
-        """Randomise the values and fit the model to them.
+        """Fit the model to observed entries, under the budget.
 
         Parameters
         ----------
@@ -180,8 +180,8 @@ class BaseCompletion(
             needs `y`; the fit then randomises the values and fits the model in the
             partitions.
         y : array-like of shape (n_observed,), default=None
-            The observed values, finite. A Dask collection with the same partitions if
-            `X` is one.
+            The observed values, finite. If `X` is a Dask collection, `y` is one with
+            the same partitions.
         **unsupported : dict
             Any other argument, such as `sample_weight`, raises a TypeError.
 
@@ -210,11 +210,12 @@ class BaseCompletion(
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
-        """Fit to entries that come in batches, as from a file read in chunks.
+        """Fit to entries that come in batches, such as chunks of a file.
 
         The result, noise included, is that of `fit` on all batches concatenated. Noise
-        is drawn only after the last batch has been read and checked. Until then the
-        batches take 4 bytes a coordinate, and the values keep their type.
+        is drawn only after the last batch has been read and checked. Until then all
+        batches stay in memory: coordinates take 4 bytes each, and values keep their
+        type.
 
         Parameters
         ----------
@@ -342,8 +343,8 @@ class BaseCompletion(
         )
         if not self._randomizes_single_values or not can_go_on:
             raise AttributeError(
-                "partial_fit can only continue a fit to values, in memory, that were "
-                'randomised one by one: fit with perturbation="input", '
+                "partial_fit can continue only a fit to data in memory that randomised "
+                'each value on its own: fit with perturbation="input", '
                 'calibration="sound" and unit="entry".'
             )
         return True
@@ -360,17 +361,17 @@ class BaseCompletion(
         """Randomise the values of new entries and update the model with them.
 
         Only "input" can be continued. With ``perturbation="auto"``, a first call of
-        this method therefore uses "input"; after `fit`, it works only if `fit` chose
-        "input".
+        this method therefore uses "input". After a `fit` with "auto", it works only if
+        `fit` chose "input".
 
         The posterior of the current model is the prior of the update. The update
         changes only the rows of factors that have new entries; the learned precisions
         and the variance stay. Fitting to all entries at once is more accurate.
 
         **Guarantee.** Each call randomises its values once, under `epsilon`, so the
-        budgets of different entries do not add up. If coordinates recur in a later
-        call, they may come with the same value: `privacy_guarantee_` then composes all
-        the calls that had them.
+        budgets of different entries do not add up. But coordinates that recur in a
+        later call may come with the same value, so `privacy_guarantee_` composes all
+        calls that had them.
 
         Parameters
         ----------
@@ -449,11 +450,11 @@ class BaseCompletion(
 
     @available_if(_can_fold_in)
     def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Compute the rows of units from all of their entries; release nothing.
+        """Add units to a fitted model, from all of their entries; release nothing.
 
         Call it for units that are new, or whose rows were lost when the model was
         copied or stored; `predict` then knows them. A unit's row is computed from its
-        entries and the released factors, replaces an earlier row of that unit, and
+        entries and the released factors. It replaces an earlier row of that unit, and
         stays in this process.
 
         Parameters
@@ -498,22 +499,23 @@ class BaseCompletion(
 
     @available_if(_has_client)
     def client(self, random_state: int | None = None) -> CompletionClient:
-        """Make a client, which randomises values where they are.
+        """Make a client, which randomises values before they leave their owner.
 
         It uses "input" (also with ``perturbation="auto"``), the only perturbation that
-        randomises each value without the others.
+        randomises each value on its own.
 
         Parameters
         ----------
         random_state : int or None, default=None
-            Seed of the client. An int is for tests and papers only. Clients with equal
-            seeds draw equal noise: give each its own.
+            Seed of the client. An int is for tests and papers only. Clients with the
+            same seed draw the same noise, so give each another one.
 
         Returns
         -------
         client : CompletionClient
-            Its `privatize` randomises values. It depends on `epsilon`, `levels`,
-            `level_prior` and `value_bounds` only; the completion need not be fitted.
+            Its `privatize` randomises values. The client depends on `epsilon`,
+            `levels`, `level_prior` and `value_bounds` only; the completion need not be
+            fitted.
 
         Raises
         ------
@@ -533,9 +535,9 @@ class BaseCompletion(
         values. The call draws no noise and spends no budget: repeat it whenever new
         values arrive, or to try other ranks.
 
-        **Guarantee.** `privacy_guarantee_` assumes that a client with the same
-        `epsilon`, `levels`, `level_prior` and `value_bounds` passed each value through
-        `privatize` once. Budgets count the release there.
+        **Guarantee.** `privacy_guarantee_` assumes that each value went once through
+        `privatize` of a client with the same `epsilon`, `levels`, `level_prior` and
+        `value_bounds`. Budgets count the release in `privatize`, not here.
 
         Parameters
         ----------
@@ -552,10 +554,10 @@ class BaseCompletion(
         ------
         ValueError
             As `fit`; if neither `value_bounds` nor `levels` is declared; or if the
-            values look raw. Where clients draw from a table, that is any value outside
-            the table. Otherwise it is many values all within the range, which noise
-            leaves there with probability at most 1e-9. A few raw values, or noise of
-            another epsilon, go unnoticed.
+            values look raw. If clients draw from a table, a single value outside the
+            table is refused. If they add noise, values are refused when all are within
+            the range, where noise leaves so many with probability at most 1e-9. A few
+            raw values, or noise of another epsilon, go unnoticed.
         """
         self._check_declared()
         check = observed_entries if is_dask(X) else entries_at
@@ -665,20 +667,21 @@ class BaseCompletion(
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates inside `shape_`. -1 stands for an unknown index; the other
-            indices and the means of the model then determine the prediction.
+            Coordinates inside `shape_`. -1 stands for an unknown index, such as a new
+            user; the other indices and the means of the model then determine the
+            prediction.
         return_std : bool, default=False
-            Whether to return standard deviations too.
+            Whether to return standard deviations too. Only the sound "input" has them.
 
         Returns
         -------
         y : ndarray of shape (n_entries,)
             Within `value_bounds_`.
         std : ndarray of shape (n_entries,)
-            Returned with `return_std`: standard deviation of a value, before it is
-            randomised, around its prediction. Its square is the posterior variance of
-            the model plus `residual_variance_`; it is capped at the distance from the
-            prediction to the farther of `value_bounds_`.
+            Returned with `return_std`: standard deviation of the original value, not of
+            the randomised one, around its prediction. Its square is the posterior
+            variance of the model plus `residual_variance_`; it is capped at the
+            distance from the prediction to the farther of `value_bounds_`.
 
         Raises
         ------
@@ -701,7 +704,7 @@ class BaseCompletion(
     def recommend(
         self, units: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """Recommend the items with the largest predictions among unobserved ones.
+        """Recommend the unobserved items with the largest predictions.
 
         Items are the indices of mode 1. They are ranked for each given index of mode 0,
         usually a user, in a context if one is given.
@@ -713,12 +716,12 @@ class BaseCompletion(
         k : int, default=10
             Number of items.
         context : array-like of shape (n_modes - 2,), default=None
-            Indices of the other modes; -1, the default, stands for an unknown index.
-            An item is left out if it was observed at that index of mode 0, in any
-            context. If `unit` is one of the modes of the context, its index there is
-            the unit that asks, and only that unit's entries count: an item is left out
-            if the unit has an entry with it at the same index of mode 0. For an
-            unknown unit no item is left out.
+            Indices of the other modes, such as the week; -1, the default, stands for an
+            unknown index. An item is left out if it was observed at that index of mode
+            0, in any context. If `unit` is one of the other modes, its index in the
+            context says which unit asks. An item is then left out only if that unit
+            has an entry with it at the same index of mode 0; for an unknown unit, no
+            item is.
 
         Returns
         -------
@@ -728,9 +731,9 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If an index is outside the tensor, `k` is not positive, or the items are
-            the protected units (``unit=1``): a ranking would reveal one unit's entries
-            to another.
+            If an index is outside the tensor, if `k` is not positive, or if the items
+            are the protected units (``unit=1``): a ranking would reveal one unit's
+            entries to another.
         """
         check_is_fitted(self)
         if self._fitted.unit == 1:
@@ -807,7 +810,7 @@ class BaseCompletion(
 
     @property
     def decomposition_(self) -> Any:
-        """The model in TensorLy's form."""
+        """The fitted model without its offset, as a TensorLy object."""
         return self._fitted.decomposition
 
     @property
@@ -853,7 +856,7 @@ class BaseCompletion(
 
     @property
     def residual_variance_(self) -> float:
-        """Variance of the values, before they were randomised, around the model."""
+        """Variance of the original values around the model."""
         variance = self._fitted.residual_variance
         if variance is None:
             raise AttributeError(

@@ -69,14 +69,16 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
         y = offset + a_i + b_j + tau_i * gamma_j * z
 
+    with the means a_i and b_j and the scales tau_i and gamma_j of its row and column.
     The standardised value z has mean about zero and variance about one over the
     observed entries of every row and every column. Rows and columns are the indices of
-    two modes; entries that differ only in other modes share their row and column.
+    two modes (axes); entries that differ only in other modes share their row and
+    column.
 
-    With a budget, the means and scales are computed from noisy sums. Without one, this
-    is the bi-scaling of [1]_ that precedes the completions of [2]_: its means and
-    scales are statistics of the raw values, which voids the guarantee of any later
-    step.
+    With a budget, the means and scales are computed from noisy sums. Without one
+    (``epsilon=None``), this is the bi-scaling of [1]_ that precedes the completions of
+    [2]_: its means and scales are statistics of the raw values, which voids the
+    guarantee of any later step.
 
     **Who is protected.** Neighbouring data sets differ in the value of one observed
     entry. Which entries are observed (the coordinates) is public. The guarantee covers
@@ -98,7 +100,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     modes : tuple of (int, int), default=(0, 1)
         The modes of the rows and of the columns.
     clip : float, default=3.0
-        Largest magnitude of a standardised value.
+        Largest magnitude of a standardised value; larger ones are clipped.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -117,7 +119,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         The common scale: that of an entry whose row and column have no observed value.
     scales_ : list of two ndarrays of shape (shape_[mode],)
         Scales of the rows and of the columns, positive. The scale of an entry is the
-        product of the two; where nothing was observed, each is the root of `scale_`.
+        product of the two; where nothing was observed, each is the square root of
+        `scale_`.
     value_bounds_ : tuple of (float, float)
         Public range of the standardised values, ``(-clip, clip)``. Pass it to the
         completion that follows.
@@ -131,17 +134,18 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     The means are the posterior means of biases given their noisy sums, as in
     ``CPCompletion(perturbation="sums")``. Squared residuals around them are clipped at
     the square of half the range. The logarithms of the variances of rows and columns
-    have a normal prior, whose width and centre, the common scale, are learned from the
-    noisy sums of squares: the larger the noise, the closer all scales are to the
-    common one. Only the four sets of sums read the values.
+    have a normal prior. Its centre, the common scale, and its width are learned from
+    the noisy sums of squares: the larger the noise, the closer all scales are to the
+    common one. Only the four sets of sums (of values and of squares, by row and by
+    column) read the values.
 
     The published procedure solves for the means of all rows, then of all columns, and
-    then for their variances. It repeats this until nothing changes, but at most 1000
-    times, when it ends with a ``ConvergenceWarning``. A row or column with fewer than
-    two values, or whose values the means explain, keeps the common scale. If there are
-    such rows or columns, the variances of the others cannot all be one: those of the
-    columns are. If most rows or columns have one or two values, no scales give
-    variances of one.
+    then for their variances. It repeats this until nothing changes, or 1000 times; in
+    the second case it gives a ``ConvergenceWarning``. A row or column keeps the common
+    scale if it has fewer than two values, or if the means explain its values exactly.
+    If there are such rows or columns, the variances of the others cannot all be one:
+    those of the columns are. If most rows or columns have one or two values, no scales
+    give variances of one.
 
     References
     ----------
@@ -239,8 +243,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         ------
         ValueError
             Before noise is drawn: if a coordinate is fractional, negative or outside
-            `shape`; if a value is NaN or infinite; if the range is out of order; if
-            `modes` are not two of the modes; or if `y` is missing and `X` holds
+            `shape`; if a value is NaN or infinite; if `value_bounds` are out of order;
+            if `modes` are not two of the modes; or if `y` is missing and `X` holds
             integers, which may be coordinates.
         """
         entries = self._observed(X, y)
@@ -339,7 +343,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
         Returns
         -------
-        standardized : ndarray of shape (I_1, ..., I_N)
+        standardised : ndarray of shape (I_1, ..., I_N)
             Within `value_bounds_`, and NaN where `X` is. As private as `X`.
 
         Raises
@@ -458,7 +462,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             unscaled = unscaled.astype(values.dtype)
         if np.any(np.isinf(unscaled)):
             raise ValueError(
-                "Some standardised values are so large that the values overflow."
+                "Some standardised values are so large that they overflow on the "
+                "original scale. Pass smaller ones."
             )
         return unscaled
 
@@ -475,9 +480,12 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         event, source = dp_event.NonPrivateDpEvent(), "not private"
         if self.epsilon is None:
             if values is not None:
-                _warn("epsilon is None, so the means and scales are raw statistics")
+                _warn(
+                    "epsilon is None, so the means and scales are statistics of the "
+                    "raw values; pass an epsilon to protect them"
+                )
                 if np.max(np.abs(values)) > _LARGEST:
-                    raise ValueError(f"The values must be within {_LARGEST:g}.")
+                    raise ValueError(f"No value may exceed {_LARGEST:g} in magnitude.")
             statement = "The means and scales are statistics of the raw values."
             return entry_guarantee(event, statement, source), bounds, ()
         void_for = None
@@ -488,7 +496,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
                 if values is not None:
                     _warn(
                         "`value_bounds` is not given, so the range is read off the "
-                        "values; declare it to protect them"
+                        "private values; declare the range to protect them"
                     )
         share = _SHARE * self.epsilon
         shares = share, (self.epsilon - share if self._has_noise else share)

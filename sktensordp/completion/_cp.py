@@ -18,6 +18,9 @@ __all__ = ["CPCompletion"]
 class CPCompletion(BaseCompletion):
     """Differentially private completion of a tensor by biases and a CP decomposition.
 
+    A CP decomposition predicts an entry by a sum of `rank` products, each with one
+    number from the factor of every mode. Of two modes, it is a matrix factorisation.
+
     $summary
 
     Parameters
@@ -33,11 +36,12 @@ class CPCompletion(BaseCompletion):
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fitted object reveals.
     decomposition_ : tensorly.cp_tensor.CPTensor
-        The fitted model without its offset. Its columns are the biases, one for each
-        mode, then the CP terms, then the features with their weights. If `unit` is a
-        mode, the factor of that mode has a single row: that of an unknown unit.
+        The fitted model without its offset. The columns of its factors are the biases,
+        one for each mode, then the CP terms, then the features with their weights. If
+        `unit` is a mode, the factor of that mode has a single row: that of an unknown
+        unit.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
-        The factors of `decomposition_`. If `unit` is a mode, that factor is None.
+        The factors of `decomposition_`, with None for the mode of protected units.
     $attributes
 
     Notes

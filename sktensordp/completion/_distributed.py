@@ -446,7 +446,7 @@ def _split_values(
     # The same noise on other values would reveal differences.
     if not len(where) == len(raw) == end - start:
         raise RuntimeError(
-            "A partition has other entries than when it was checked. Pass Dask "
+            "A partition no longer holds the entries that were checked. Pass Dask "
             "collections that give the same data each time."
         )
     if streams is None:

@@ -5,20 +5,24 @@ from .._docstrings import with_texts
 __all__ = ["with_shared_text"]
 
 _SUMMARY = """\
-Fit it to coordinates and values of the observed entries, or to a dense tensor with NaN
-where nothing was observed. The fit randomises what it computes from the values and fits
-the model to that, so the fitted object reveals no more than `epsilon` (and, with
-Gaussian noise, `delta`) about any unit.
+Some entries of a tensor were observed, such as the ratings of films by users in a week;
+the model predicts the others. The axes of the tensor (users, films, weeks) are called
+modes. Fit to the coordinates and values of the observed entries, or to a dense tensor
+with NaN where nothing was observed.
+
+The fit randomises the values, or statistics of them, and fits the model to the result.
+So the fitted object reveals no more than `epsilon` (and, with Gaussian noise, `delta`)
+about any one unit: about the value of an entry, or about a user.
 
 **Who is protected.** With ``unit="entry"``, neighbouring data sets differ in the value
-of one observed entry; which entries are observed (the coordinates) is public. With
-``unit=0``, neighbouring data sets differ by all entries at one index of mode 0, such as
-all ratings of one user: one data set has them, the other does not (add or remove). The
-released factors (of items and of time) then satisfy (`epsilon`, `delta`). Each user's
-own factors are computed from that user's entries and the released factors. They serve
-`predict` in this process and never leave it by a public attribute, a deep copy or a
-pickle. So all that other people learn satisfies (`epsilon`, `delta`) too (joint
-differential privacy).
+of one observed entry. Which entries are observed (the coordinates) is public. With
+``unit=0``, one of two neighbouring data sets lacks all entries at one index of mode 0,
+such as all ratings of one user (add or remove). The released factors (of items and of
+time) are then (`epsilon`, `delta`)-differentially private. The factors of a user are
+computed from the released ones and the entries of that user. They serve predictions in
+this process, and no public attribute, deep copy or pickle holds them. So all that other
+people learn is (`epsilon`, `delta`)-differentially private too (joint differential
+privacy).
 
 **Parameters by topic.**
 
@@ -29,15 +33,15 @@ differential privacy).
 - The fit: `max_iter`, `gradient_clip`, `random_state`; for published algorithms also
   `learning_rate` and `regularization`.
 
-Declare `levels` or `value_bounds`, and `shape` where `unit` is a mode: a range or shape
+Declare `levels` or `value_bounds`, and `shape` if `unit` is a mode: a range or shape
 that is read off private data voids the guarantee."""
 
 _PARAMETERS = """\
 epsilon : float, default=1.0
     Budget of one unit. ``float("inf")`` adds no noise.
 delta : float, default=1e-6
-    Budget of one unit. It is used only with Gaussian noise: in "gradient", and if
-    `unit` is a mode.
+    The delta of the same budget. It is used only with Gaussian noise: in "gradient",
+    and if `unit` is a mode.
 perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
 default="auto"
     What is randomised. With ``unit="entry"``:
@@ -46,13 +50,15 @@ default="auto"
       error, given the coordinates, the domain and the budget. `perturbation_` tells
       which.
     - "input": every value independently. The fit is variational: it learns from the
-      randomised values how much to shrink every column, so there is no regularisation
-      to tune. Best from about epsilon 3 on.
-    - "sums": the sum of the values in every row of every mode. The sums determine
-      biases; `rank` and `max_iter` are not used. Best at small epsilon.
+      randomised values how much to shrink each column of the factors, so there is no
+      regularisation to tune. Best from about epsilon 3 on.
+    - "sums": the sum of the values in every row of every mode, such as all ratings of
+      one film. The sums determine biases; `rank` and `max_iter` are not used. Best at
+      small epsilon.
     - "statistics": the sums, and then right-hand sides of regressions of the residuals.
-      These fit the first mode's rows to features of the pattern or, if it has none, one
-      mode after the other to factors of the other modes, as in alternating least
+      If the rows of mode 1 have features (`side_information`, or those of
+      `n_pattern_components`), the regressions fit their weights for each row of mode 0.
+      If not, they fit the factors, one mode after the other, as in alternating least
       squares.
     - "output": as "statistics", but with noise on the solutions of ridge regressions.
     - "gradient": the sum of the clipped gradients of all entries, in each of
@@ -61,15 +67,16 @@ default="auto"
     If `unit` is a mode, choose among three. The fit then has a fixed number of passes
     and does not use `max_iter`.
 
-    - "sums": noisy counts and sums of residuals of every row of the other modes, which
+    - "sums": the count and the sum of residuals in every row of the other modes. They
       determine biases.
-    - "statistics": right-hand sides of regressions too, which determine factors.
+    - "statistics": these, and right-hand sides of regressions, which determine factors.
     - "auto": one of the two, chosen by noisy counts.
 unit : {"entry"} or int, default="entry"
     What is protected: the value of one entry, or all entries at one index of this mode.
-    Rows of protected units are never pickled or copied. `fold_in` computes them from
-    the units' entries, to restore them or to score held-out units. To search,
-    use ``GridSearchCV(model, grid, cv=GroupKFold(), scoring=make_fold_in_scorer())``
+    The factors of protected units are never pickled or copied. `fold_in` computes them
+    from the units' entries, to restore them or to score held-out units. To
+    cross-validate, use
+    ``GridSearchCV(model, grid, cv=GroupKFold(), scoring=make_fold_in_scorer())``
     and pass ``groups=X[:, unit]`` to its `fit`.
 value_bounds : tuple of (float, float), default=None
     Public range, to which values and predictions are clipped. If neither this nor
@@ -78,12 +85,13 @@ value_bounds : tuple of (float, float), default=None
 levels : array-like of shape (n_levels,), default=None
     All levels of the public scale, ascending: ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
     Values are rounded to the nearest level, so ``(1, 5)`` would turn every value into
-    1 or 5; for a range, pass ``value_bounds=(1, 5)``. "input" randomises up to 20
-    levels by the table of least variance, and adds discrete Laplace noise to more.
-    Without `levels`, it adds Laplace noise on a lattice.
+    1 or 5; for a range, pass ``value_bounds=(1, 5)``. With up to 20 levels, "input"
+    draws from a public table of probabilities, the one of least variance. With more
+    levels, or without `levels`, it adds discrete Laplace noise.
 level_prior : array-like of shape (n_levels,), default=None
-    Public guess of the levels' probabilities: the table for up to 20 levels has the
-    least variance under it. Uniform by default. It must not come from the same values.
+    Public guess of the levels' probabilities, for up to 20 levels: the table of "input"
+    has the least variance under it. Uniform by default. It must not come from the
+    values that you fit to.
 shape : tuple of int, default=None
     Sizes of the modes. By default they are the largest coordinates plus one. Declare
     the shape to cross-validate on coordinates: a fold may lack the largest ones, and
@@ -94,35 +102,36 @@ shape : tuple of int, default=None
     `declared_shape`.
 side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \
 list of these and None, default=None
-    Public features of the rows of one mode, such as genres of films. It is the second
-    mode or, if `unit` is a mode, the first of the others. Every row of the first mode,
-    or every unit, has weights for the features, around a mean that all rows share.
-    Features cost no budget.
+    Public features of the rows of one mode, such as genres of films. That mode must be
+    mode 1 or, if `unit` is a mode, the first of the others. The model has weights of
+    the features for every row of mode 0, or for every unit, around a mean that all rows
+    share. Features cost no budget.
 calibration : {"sound", "published"}, default="sound"
-    "published" is Algorithm 1 ("input"), 2 ("gradient") or 3 ("output") of [1]_ to
-    the letter: stochastic gradient descent on values that are neither centred nor
-    scaled, without biases. The claims for "gradient" and "output" are false: a fit
-    warns with ``UnsoundClaimWarning``, and `privacy_guarantee_` states what is true.
+    "sound" fits with proved guarantees. "published" is Algorithm 1 ("input"), 2
+    ("gradient") or 3 ("output") of [1]_ to the letter: stochastic gradient descent on
+    values that are neither centred nor scaled, without biases. The paper's claims for
+    "gradient" and "output" are false: a fit warns with ``UnsoundClaimWarning``, and
+    `privacy_guarantee_` states what is true.
 biases : bool, default=True
-    Whether each mode has a bias.
+    Whether to fit a bias for every index of every mode.
 n_pattern_components : int, default=8
-    Largest number of components of the pattern of the coordinates, which is public,
-    that serve as features of the second mode's rows. The pattern tells which rows of
-    the first mode have entries with each row of the second; only its leading components
-    that exceed chance are used, beside each row's number of entries. Rows of the first
-    mode have weights for these features. With 0, or if `unit` is a mode, so that the
-    pattern is private, the model uses no such features.
+    Who rated what says something about the ratings, and is public. From this pattern,
+    the fit computes features of the rows of mode 1: the number of entries of each row,
+    and at most this many leading components of the pattern, as far as they exceed
+    chance. Each row of mode 0 has weights for the features. Pass 0 for no such
+    features. If `unit` is a mode, the pattern is private and gives none.
 smooth_modes : sequence of int, default=None
     Modes whose neighbouring indices are alike, such as time bins. Their prior ties
     every index to the next one; the randomised values determine how strongly. For
     "input" only.
 max_iter : int, default=25
-    Number of sweeps of the fit over the modes, or of iterations.
+    Number of sweeps over the modes in "input", and of iterations in "gradient" and in
+    the published algorithms.
 gradient_clip : float, default=0.5
     Largest norm of the gradient of one entry. In the sound "gradient", it bounds the
-    derivatives with respect to all biases and factors together, for values over half
-    their range; in Algorithm 2, those with respect to the last factor; in Algorithm 3,
-    it is the Lipschitz constant, which the paper does not give.
+    derivatives with respect to all biases and factors together, with values in units of
+    half their range. In Algorithm 2, it bounds those with respect to the last factor.
+    In Algorithm 3, it is the Lipschitz constant, which the paper does not give.
 learning_rate : float, default=0.005
     Learning rate of the published algorithms.
 regularization : float, default=0.01
@@ -147,11 +156,11 @@ perturbation_ : str
     used, and without `side_information` everybody gets the same recommendations, minus
     the items they already have entries for.
 noise_variance_ : float
-    Variance of the fitted values around the model, learned or assumed: of randomised
-    values in "input", of values otherwise. Not set by the published algorithms.
+    Variance around the model, learned or assumed: of the randomised values in "input",
+    of the original values otherwise. Not set by the published algorithms.
 residual_variance_ : float
-    Variance of the values, before they were randomised, around the model, learned from
-    the randomised values. Set by "input" only.
+    Variance of the original values around the model, learned from the randomised ones.
+    Set by the sound "input" only.
 n_iter_ : int
     Number of sweeps or iterations that were run.
 n_features_in_ : int
@@ -165,7 +174,7 @@ that of "gradient", and of all perturbations if `unit` is a mode, is that of the
 Gaussian mechanism [3]_. The proofs are in ``doc/completion_proofs.md``.
 Two entries at the same coordinates are two observations, each protected on its own.
 
-scikit-learn's callbacks are called at every sweep or iteration, without the data.
+scikit-learn's callbacks are called at every sweep or iteration, and see no data.
 
 References
 ----------

@@ -50,7 +50,7 @@ class CoordinateEncoder(
     freq : {"h", "D", "W", "M", "Y"}, default=None
         Calendar bins: hours, days, weeks from Monday, months or years, in UTC. Times
         are seconds since 1970 or datetimes. Bins before the first or after the last
-        one that `fit` has seen are unknown.
+        one that `fit` has seen are unknown (-1).
     categories : list of (array-like of shape (n_ids,) or None), default=None
         For every column of ids, a public catalogue of all ids, in the order of their
         indices, such as all films on offer. `fit` then learns nothing from that column
@@ -65,7 +65,8 @@ class CoordinateEncoder(
     shape_ : tuple of int
         Sizes of the modes.
     time_edges_ : ndarray
-        Set with `time_bins`: the first times of all bins but the first.
+        Set with `time_bins`: the start of every bin but the first, in seconds since
+        1970.
     time_start_ : int
         Set with `freq`: number of the first bin, counted from 1970.
     n_features_in_ : int
@@ -168,6 +169,12 @@ class CoordinateEncoder(
         Returns
         -------
         self : CoordinateEncoder
+
+        Raises
+        ------
+        ValueError
+            As `fit`, if `time_bins` or `freq` has changed since the first call, or if
+            a column of numbers gets ids of another type, or the reverse.
         """
         first = not hasattr(self, "shape_")
         if not first and self._binning != (self.time_bins, self.freq):
@@ -316,7 +323,7 @@ class CoordinateEncoder(
         return _index_of(self.categories_[column], np.asarray(ids))
 
     def ids_at(self, indices: ArrayLike, column: int) -> NDArray[Any]:
-        """Decode indices of one column to ids, or to the first times of bins.
+        """Decode indices of one column to ids, or to the times at which bins start.
 
         Parameters
         ----------
@@ -328,12 +335,18 @@ class CoordinateEncoder(
         -------
         ids : ndarray of the same shape
             If some indices are -1, an array of objects with None there.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or an index is outside the mode.
         """
         check_is_fitted(self)
         names, indices = self._names(column), np.asarray(indices)
         if np.any((indices < -1) | (indices >= len(names))):
             raise ValueError(
-                f"Some indices are outside the {len(names)} of column {column}."
+                f"Some indices of column {column} are neither -1 nor from 0 to "
+                f"{len(names) - 1}."
             )
         if np.any(indices == _UNKNOWN):
             names = np.append(names.astype(object), np.array([None]))
@@ -407,7 +420,7 @@ class CoordinateEncoder(
             if not missing:
                 raise
         if missing:
-            raise ValueError("Some ids or times are missing.")
+            raise ValueError("Some ids or times are missing. Leave their rows out.")
         ids, times = X, None
         if self._has_time:
             ids, times = X[:, :-1], _seconds(X[:, -1])
@@ -438,8 +451,8 @@ def _check_distinct(ids: NDArray[Any]) -> None:
         if np.max(np.abs(ids)) >= largest:
             raise ValueError(
                 f"Ids from 2**{math.log2(largest):.0f} on cannot be told apart as "
-                f"floats, and one float column makes a whole array float. Pass "
-                f"integers or strings."
+                f"floats. Pass integers or strings: one column of floats turns a whole "
+                f"array into floats."
             )
 
 
@@ -451,7 +464,7 @@ def _distinct(column: NDArray[Any]) -> NDArray[Any]:
         ids = sorted(set(column.tolist()))
     except TypeError:
         raise TypeError(
-            "The ids of a column must be uniformly strings or numbers."
+            "The ids of a column must be all strings or all numbers."
         ) from None
     distinct = np.empty(len(ids), dtype=object)
     distinct[:] = ids
@@ -472,7 +485,8 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
     """Known ids, followed by the new ones."""
     if (known.dtype.kind in "iufb") != (ids.dtype.kind in "iufb"):
         raise ValueError(
-            "The ids of a column must stay numbers, or stay of another type."
+            "A column that held numbers must stay numbers, and one that held other ids "
+            "must not get numbers."
         )
     new = ids[_index_of(known, ids) == _UNKNOWN]
     if not len(new):

@@ -230,7 +230,7 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     if message.startswith("Input X contains NaN"):
         message = (
             "Input X contains NaN, so a coordinate is missing. Leave the row out, "
-            "or pass -1 for an unknown index to predict. To fit a tensor with NaN "
+            "or, to predict, pass -1 for an unknown index. To fit a tensor with NaN "
             "where nothing was observed, pass it without y."
         )
     raise ValueError(message)
@@ -314,11 +314,11 @@ def _distributed_entries(
             raise ValueError(f"{setting} is not supported for Dask input.")
     if y is None:
         raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed with coordinates of "
-            f"Dask, got None."
+            f"{type(estimator).__name__} requires y to be passed with Dask "
+            f"coordinates, got None."
         )
     if getattr(X, "ndim", 2) != 2:
-        raise ValueError("Expected a 2-D collection of coordinates.")
+        raise ValueError("X must be a 2-D Dask collection of coordinates.")
     options = {"reset": True, "skip_check_array": True}
     checked(validate_data, estimator, named_columns(X), **options)
     return observed_of(X, y, shape, type(estimator).__name__)

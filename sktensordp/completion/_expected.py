@@ -39,7 +39,7 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
         expected = functools.partial(expected_unit_rmse, n_entries=len(X))
         if np.shape(X)[1:] != (len(shape),):
             raise ValueError(
-                f"X must hold {len(shape)} coordinates a row, got an array of "
+                f"X must have {len(shape)} columns, one for each mode, got an array of "
                 f"shape {np.shape(X)}."
             )
     else:
@@ -81,8 +81,8 @@ def _check_expectation(estimator: Any) -> None:
         )
     if estimator.unit != "entry" and estimator.shape is None:
         raise ValueError(
-            "`shape` is not declared, and at this `unit` the coordinates are private. "
-            "Pass shape=(n_users, n_items)."
+            "`shape` is not declared, and with this `unit` the coordinates are "
+            "private. Pass shape=(n_users, n_items)."
         )
 
 

@@ -254,8 +254,8 @@ def side_features(
             raise ValueError("side_information must be finite.")
     if declared:
         raise ValueError(
-            f"side_information must describe the rows of mode {mode}; leave out the "
-            f"features of {list(declared)}."
+            f"side_information must describe the rows of mode {mode} alone; leave out "
+            f"the features of modes {list(declared)}."
         )
     rows = rows / np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
     rows -= rows.mean(axis=0)

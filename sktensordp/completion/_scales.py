@@ -273,7 +273,7 @@ def published_statistics(
             break
     else:
         warnings.warn(
-            f"The means and scales still change after {_MAX_SWEEPS} sweeps.",
+            f"The means and scales have not converged after {_MAX_SWEEPS} sweeps.",
             ConvergenceWarning,
             stacklevel=5,
         )

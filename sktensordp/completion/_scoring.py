@@ -16,10 +16,10 @@ def make_fold_in_scorer(
     history: float = 0.8,
     random_state: int = 0,
 ) -> Callable[[Any, ArrayLike, ArrayLike], float]:
-    """Make a scorer for models that protect units, evaluated on held-out units.
+    """Make a scorer that tests completions which protect units on held-out units.
 
-    The scorer folds in a random share of the held-out units' entries, their history,
-    and scores the predictions of the others. With whole units held out, as by
+    The scorer folds in a random share of the held-out units' entries (their history)
+    and scores the predictions of the other entries. If whole units are held out, as by
     ``GridSearchCV(..., cv=GroupKFold(), scoring=make_fold_in_scorer())`` and
     ``groups=X[:, 0]``, the score is what a new unit can expect. The scorer is not
     private: it computes scores from raw values.
@@ -36,8 +36,8 @@ def make_fold_in_scorer(
     Returns
     -------
     scorer : callable
-        Takes a fitted estimator, or a pipeline that ends with one, coordinates and
-        values. It does not change the estimator.
+        Takes a fitted completion (or a pipeline that ends with one), coordinates and
+        values. It does not change the completion.
 
     Raises
     ------

@@ -29,7 +29,7 @@ class TuckerCompletion(BaseCompletion):
 
     A Tucker decomposition has a factor for each mode, and a core with the weight of
     every combination of their columns. Each mode may have its own rank: a small one for
-    bins of time, a larger one for users and items.
+    time bins, a larger one for users and items.
 
     $summary
 
@@ -56,21 +56,21 @@ class TuckerCompletion(BaseCompletion):
         features. If `unit` is a mode, the factor of that mode has a single row: that of
         an unknown unit.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
-        The factors of `decomposition_`. If `unit` is a mode, that factor is None.
+        The factors of `decomposition_`, with None for the mode of protected units.
     $attributes
 
     See Also
     --------
-    CPCompletion : A simpler model, with fewer parameters and faster to fit.
+    CPCompletion : A simpler model that has fewer parameters and is faster to fit.
 
     Notes
     -----
     "input" starts from a truncated higher-order singular value decomposition of the
-    randomised values if the tensor has three or more modes, at least a fiftieth of it
-    is observed, and noise is less than four fifths of the values' variance. Otherwise
-    it starts near a matrix factorisation of the first two modes, which the other modes
-    modulate. The time of the fit grows with the square of the product of all ranks but
-    one.
+    randomised values if the tensor has three or more modes and at most 2**24 elements,
+    at least a fiftieth of it is observed, and less than four fifths of the variance of
+    the randomised values is noise. Otherwise it starts near a matrix factorisation of
+    the first two modes, which the other modes modulate. The time of the fit grows with
+    the square of the product of all ranks but one.
 
     $notes
 

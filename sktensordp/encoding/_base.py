@@ -143,8 +143,7 @@ class LinearEncoder(
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn encoder and decoder from public data or from people who consent.
 
-        `fit` adds no noise to what it learns, so that the people in `X` are not
-        protected.
+        `fit` adds no noise to what it learns, so it does not protect the people in `X`.
 
         Parameters
         ----------
@@ -195,13 +194,13 @@ class LinearEncoder(
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Release noisy codes and decode them, with fresh noise at every call.
+        """Release noisy codes and decode them, with fresh noise on every call.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples of the shape seen in `fit`; finite. A Dask array or frame in
-            chunks of samples stays lazy, as in a mechanism.
+            Samples of the shape seen in `fit`; finite. A Dask array or data frame,
+            chunked along the samples, stays lazy, as in the mechanisms.
 
         Returns
         -------
@@ -213,8 +212,8 @@ class LinearEncoder(
         Raises
         ------
         ValueError
-            If `X` has another shape, or holds NaN or infinity; nothing has been drawn
-            then.
+            If `X` has another shape, or holds NaN or infinity. The error is raised
+            before any noise is drawn.
         """
         samples = self._samples(X)
         decodes = self.output == "decoded"
@@ -224,13 +223,13 @@ class LinearEncoder(
         return self._decoded(code, shape) if decodes else code
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Release noisy codes, the client's half, with fresh noise at every call.
+        """Release noisy codes, with fresh noise on every call: the client's half.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Samples of the shape seen in `fit`; finite. A Dask array or frame in
-            chunks of samples stays lazy, as in a mechanism.
+            Samples of the shape seen in `fit`; finite. A Dask array or data frame,
+            chunked along the samples, stays lazy, as in the mechanisms.
 
         Returns
         -------
@@ -240,13 +239,13 @@ class LinearEncoder(
         Raises
         ------
         ValueError
-            If `X` has another shape, or holds NaN or infinity; nothing has been drawn
-            then.
+            If `X` has another shape, or holds NaN or infinity. The error is raised
+            before any noise is drawn.
         """
         return self._released(self._samples(X), (self.n_components_,))
 
     def decode(self, Z: ArrayLike) -> NDArray[np.floating]:
-        """Estimate samples from noisy codes, the server's half.
+        """Estimate samples from noisy codes: the server's half.
 
         Parameters
         ----------
@@ -284,7 +283,7 @@ class LinearEncoder(
         Parameters
         ----------
         random_state : int or None, default=None
-            Of the client. An int is for tests and papers alone.
+            Random state of the client. An int is for tests and papers only.
 
         Returns
         -------

@@ -16,9 +16,10 @@ __all__ = ["PrivacyAgnosticEncoder", "TaskAgnosticEncoder"]
 class TaskAgnosticEncoder(LinearEncoder):
     """Randomise the whole sample, and decode it for the task. A benchmark.
 
-    The code is the sample itself, with every entry standardised. As in
-    `TaskAwareEncoder`, it is clipped, randomised and decoded, with the same guarantee.
-    The noise is spread over all entries, whether the task needs them or not.
+    The code, which is what gets noise, is the sample itself with every entry
+    standardised. As in `TaskAwareEncoder`, it is clipped, randomised and decoded, with
+    the same guarantee. The noise is spread over all entries, whether the task needs
+    them or not.
 
     `fit` learns moments, decoder and clip radius from public data or from people who
     consent, and does not protect those people.
@@ -96,10 +97,10 @@ class TaskAgnosticEncoder(LinearEncoder):
 class PrivacyAgnosticEncoder(LinearEncoder):
     """Encode for the task as if there were no noise. A benchmark.
 
-    The code holds the principal components of the task's output, which have the least
-    loss without noise. As in `TaskAwareEncoder`, it is clipped, randomised and decoded,
-    with the same guarantee. You must guess which number of components is best with
-    noise.
+    The code, which is what gets noise, holds the principal components of the task's
+    output. Without noise, they have the least loss. As in `TaskAwareEncoder`, the code
+    is clipped, randomised and decoded, with the same guarantee. You must guess which
+    number of components is best with noise.
 
     `fit` learns encoder, decoder and clip radius from public data or from people who
     consent, and does not protect those people.

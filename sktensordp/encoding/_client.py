@@ -71,7 +71,7 @@ class EncoderClient(Client):
     sample_shape : tuple of int
         Shape of a sample.
     guarantee : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
@@ -79,7 +79,7 @@ class EncoderClient(Client):
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class EncoderClient(Client):
         )
 
     def privatize(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Release noisy codes of samples, with fresh noise at every call.
+        """Release noisy codes of samples, with fresh noise on every call.
 
         Parameters
         ----------
@@ -124,8 +124,8 @@ class EncoderClient(Client):
         Raises
         ------
         ValueError
-            If `X` has another shape, or holds NaN or infinity; nothing has been drawn
-            then.
+            If `X` has another shape, or holds NaN or infinity. The error is raised
+            before any noise is drawn.
         """
         return self._privatize(X)
 

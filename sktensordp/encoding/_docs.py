@@ -6,10 +6,11 @@ __all__ = ["with_shared_text"]
 
 _BUDGET = """\
 epsilon : float, default=1.0
-    Budget of a sample in one call of `transform` or `privatize`.
-    ``float("inf")`` adds no noise, and clips only if `clip` is a number.
+    Budget of a sample in one call of `transform` or `privatize`. With
+    ``float("inf")``, no noise is added, and codes are clipped only if `clip` is a
+    number.
 delta : float, default=0
-    Needed for ``mechanism="gaussian"``; the other mechanisms are pure."""
+    Needed for ``mechanism="gaussian"``; the others have delta = 0."""
 
 _LINEAR_TASK = """\
 task : array-like of shape (m, n), fitted linear model or None, default=None
@@ -19,21 +20,24 @@ task : array-like of shape (m, n), fitted linear model or None, default=None
 
 _MECHANISM = """\
 mechanism : {"auto", "laplace", "l2", "privunit", "gaussian"}, default="auto"
-    How the code is released. "laplace" clips it in L1 and adds discrete Laplace
-    noise. The others clip it in L2: "l2" adds noise of density
-    ``exp(-epsilon |y| / 2R)``, "privunit" applies PrivUnit on the lifted sphere,
-    and "gaussian" adds Gaussian noise. "auto" takes the one of the first three,
-    which are pure, with the least expected loss."""
+    How the code is released. Every mechanism first clips it to a ball of radius R,
+    "laplace" in the L1 norm and the others in the L2 norm. "laplace" adds discrete
+    Laplace noise, "l2" noise y of density ``exp(-epsilon |y| / 2R)``, and "gaussian"
+    Gaussian noise; "privunit" lifts the code to a sphere and releases it as
+    `PrivUnit` does. "auto" takes the one of "laplace", "l2" and "privunit" with the
+    least expected loss."""
 
 _CLIP = """\
 clip : "auto" or float in (0, 1], default="auto"
-    Share of the fitting data's codes that lie within the ball, whose radius `fit`
-    fixes. "auto" takes the share with the least expected loss."""
+    Share of the fitting data's codes that lie within the ball to which codes are
+    clipped. `fit` sets the radius of the ball accordingly. "auto" takes the share
+    with the least expected loss."""
 
 _CALIBRATION = """\
 calibration : {"sound", "published"}, default="sound"
-    "published" follows the paper: it does not clip the code, and calibrates Laplace
-    noise to the largest distance between two codes of the fitting data. It warns,
+    "sound" clips the code, so that the guarantee holds for every sample. "published"
+    follows the paper [1]_: it does not clip the code, and calibrates Laplace noise to
+    the largest distance between two codes of the fitting data. `fit` then warns,
     since no finite epsilon holds for the samples of other people."""
 
 _OUTPUT = """\
@@ -43,12 +47,12 @@ tensor_shape : tuple of int, default=None
     Shape of a sample, if samples are passed as rows of features.
 random_state : int or None, default=None
     None draws from the operating system's entropy, as a real release must. An
-    int is for tests and papers: every clone repeats its noise, although two
+    int is for tests and papers: every clone repeats the same noise, although two
     calls of one object never share noise."""
 
 _FITTED_CODE = """\
 privacy_guarantee_ : PrivacyGuarantee
-    Of one call of `transform` or `privatize`.
+    Guarantee of one call of `transform` or `privatize`.
 n_components_ : int
     Number of entries of the code.
 mechanism_ : str
@@ -64,15 +68,16 @@ noise_variance_ : float
 
 _EXPECTED_TASK_LOSS = """\
 expected_task_loss_ : float
-    Expected ``|K x_hat - K x|^2`` of a sample, over the fitting data and the noise."""
+    Expected ``|K x_hat - K x|^2`` for the estimate x_hat of a sample x, over the
+    fitting data and the noise."""
 
 _TASK_VARIANCE = """\
 task_variance_ : float
-    The same loss if every sample were estimated by the mean."""
+    The same loss if every sample were estimated by their mean."""
 
 _TASK_MATRIX = """\
 task_ : ndarray of shape (m, n)
-    K."""
+    Matrix K of the task."""
 
 _SAMPLE_SHAPE = """\
 sample_shape_ : tuple of int

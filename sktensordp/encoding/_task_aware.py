@@ -25,10 +25,11 @@ class TaskAwareEncoder(LinearEncoder):
     """Encode what a task needs, randomise only that, and decode.
 
     One call of `transform` or `privatize` is epsilon-differentially private for each
-    sample, whatever numbers it holds and whoever it belongs to. The encoder spends the
-    code's range where the task's output varies most, and the decoder estimates the
-    sample with the least task loss. `fit` learns both from public data or from people
-    who consent, and does not protect those people.
+    sample, whatever numbers it holds and whoever it belongs to. An encoder maps the
+    sample to a few numbers, the code, which is then clipped and gets noise. The encoder
+    spends the code's range where the task's output varies most. A decoder estimates the
+    sample from the noisy code, with the least task loss. `fit` learns both from public
+    data or from people who consent, and does not protect those people.
 
     Parameters
     ----------
@@ -40,10 +41,10 @@ class TaskAwareEncoder(LinearEncoder):
           scikit-learn with `coef_`. With None, `fit` learns a ridge regression of `y`
           (of an indicator of every class, if `y` holds labels); without `y`, the task
           is the identity.
-        - Other tasks have gradients, from which `fit` trains encoder and decoder (a
-          "learned code" below). A multilayer perceptron or logistic regression of
-          scikit-learn must be fitted, and may come after StandardScalers in a Pipeline;
-          the loss is the cross-entropy or squared error between its outputs for the
+        - For other tasks, `fit` trains encoder and decoder by gradients, which gives a
+          "learned code". The task is a fitted multilayer perceptron or logistic
+          regression of scikit-learn, alone or after StandardScalers in a Pipeline; the
+          loss is the cross-entropy or squared error between its outputs for the
           estimate and for the sample. A `TorchTask` wraps a torch module. Any other
           object needs ``value_and_gradient(X_hat, targets)``, which returns a mean loss
           and its gradient, of the shape of ``X_hat``, and ``outputs(X)``, which returns
@@ -52,8 +53,8 @@ class TaskAwareEncoder(LinearEncoder):
         A model stays fitted in clones. Models without gradients, such as a random
         forest, cannot be a task: leave ``task=None`` and pass `y`.
     n_components : int or None, default=None
-        Largest number of entries of the code; None searches for it. Learned codes
-        released by PrivUnit have one entry more.
+        Largest number of entries of the code; None searches for it. Learned codes that
+        PrivUnit releases have one entry more.
     encoder : {"linear", "mlp"}, default="linear"
         For tasks that are not linear: "linear" learns affine maps, and "mlp" also tries
         maps with a hidden layer of n units.
@@ -70,14 +71,14 @@ class TaskAwareEncoder(LinearEncoder):
     ----------
     $fitted_code
     $clip_radius
-        It is 1 for learned codes with sound noise.
+        It is 1 for learned codes with ``calibration="sound"``.
     $noise_variance
     $expected_task_loss
-        For learned codes, the mean loss of the task on the fitting data with held-out
-        noise.
+        For learned codes, the mean loss of the task on the fitting data, with noise
+        that was not used in training.
     $task_variance
     task_ : ndarray of shape (m, n) or None
-        K of a linear task.
+        Matrix K of a linear task; None for other tasks.
     $sample_shape
 
     Notes
@@ -85,16 +86,16 @@ class TaskAwareEncoder(LinearEncoder):
     For a linear task, let L L^T be the covariance of the standardised samples,
     P = K L, and Q the eigenvectors of P^T P. The code of h = L^+ (x - mean) is
     diag(sigma) Q^T h. `fit` takes sigma from Proposition 4 of [1]_, and searches for
-    its noise-to-signal ratio together with the clip radius. Then it refines sigma by a
-    descent on the expected loss, since the proposition assumes codes that are not
-    clipped. The code is clipped, not the sample, so that its sensitivity holds for
-    every input.
+    its noise-to-signal ratio together with the clip radius. Since the proposition
+    assumes codes that are not clipped, `fit` then refines sigma by gradient descent on
+    the expected loss. The code is clipped, not the sample, so that its sensitivity
+    holds for every input.
 
     For other tasks, `fit` starts from the same closed form for the linearised task. It
-    trains the decoder by L-BFGS on several draws of noise, then both maps together,
-    from there and from a random start. It keeps the maps with the least loss on
-    held-out noise. `random_state` does not affect them. The loss on new people is
-    larger than on the fitting data, the more so the larger epsilon is.
+    trains the decoder by L-BFGS on several draws of noise, then encoder and decoder
+    together, from there and from a random start. It keeps the pair with the least loss
+    on held-out noise, which `random_state` does not affect. The loss on new people is
+    larger than on the fitting data, and the difference grows with epsilon.
 
     The loss depends on the units of the columns: standardise them, or weight them by
     the task.

@@ -11,7 +11,7 @@ __all__ = ["TorchTask"]
 
 @dataclass(frozen=True)
 class TorchTask:
-    """The loss of a torch module on estimates, with automatic gradients.
+    """Makes a torch module the task of an encoder, with automatic gradients.
 
     Attributes
     ----------

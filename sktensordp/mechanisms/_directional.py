@@ -36,7 +36,8 @@ class TensorVariateGaussian(NoiseMechanism):
     that keeps (epsilon, delta), it has the least weighted error.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the declared domain.
+    sample: a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`.
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ delta : float, default=1e-6
 
 _MODE = """\
 mode : int, default=0
-    Mode along which the noise may differ; along the others, it is i.i.d. Negative
-    numbers count from the last mode."""
+    Mode along which the noise may differ from index to index; along the others, it
+    is i.i.d. Negative numbers count from the last mode."""
 
 _MODE_UTILITY = """\
 utility : array-like of shape (n_outputs, I_k) or (I_k,), default=None

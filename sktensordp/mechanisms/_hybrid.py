@@ -140,13 +140,13 @@ class HybridMechanism(LocalMechanism):
     """Randomises a few entries of each sample: pure local privacy, without bias.
 
     One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the declared domain.
+    sample may be replaced by any other in the domain declared by `bounds`.
 
-    The mechanism draws k of the d entries at random. It randomises each of these with
-    epsilon / k, by the hybrid of the Piecewise mechanism and the two-point mechanism
-    of Duchi [1]_, and scales it by d / k. The other entries are released as the centre
-    of their range. The mean of many released samples estimates the mean of the
-    samples.
+    The mechanism draws k of the d entries at random, with a budget of epsilon / k for
+    each. It randomises these by the hybrid of the Piecewise mechanism and the two-point
+    mechanism of Duchi [1]_, and scales them by d / k. The other entries are released as
+    the centre of their range. The mean of many released samples estimates the mean of
+    the samples.
 
     Parameters
     ----------

@@ -30,8 +30,9 @@ class LaplaceMechanism(NoiseMechanism):
     """Laplace noise of the same scale on every entry, for pure differential privacy.
 
     One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the declared domain. The scale of the
-    noise is the L1 sensitivity of the domain divided by epsilon.
+    sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`. The scale of the noise is the L1 sensitivity of the domain divided by
+    epsilon.
 
     Parameters
     ----------
@@ -144,7 +145,8 @@ class GaussianMechanism(NoiseMechanism):
     """Gaussian noise of the same variance on every entry, exactly calibrated.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the declared domain.
+    sample: a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`.
 
     Parameters
     ----------

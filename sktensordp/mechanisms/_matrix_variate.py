@@ -26,7 +26,8 @@ class MatrixVariateGaussian(NoiseMechanism):
     baseline: you pass its covariances, while `MatrixGaussian` chooses its own.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the declared domain.
+    sample: a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`.
 
     Parameters
     ----------

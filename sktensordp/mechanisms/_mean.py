@@ -83,7 +83,7 @@ def mean(
 
     The standard error includes both the noise and the spread of the samples. It is
     right if you want the mean of the population that the samples were drawn from. For
-    the mean of these very samples it is too large, by their spread. It is that of the
+    the mean of these very samples it is too large, by their spread. It refers to the
     mean before clipping.
 
     With both options, the mean is first projected and then clipped. If the bounds are

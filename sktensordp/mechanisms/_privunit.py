@@ -190,7 +190,8 @@ class PrivUnit(NoiseMechanism):
     """Releases a random direction near each sample's: optimal for pure local privacy.
 
     One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the declared domain.
+    sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`.
 
     The released tensor is an unbiased estimate of the clipped sample. The variance of
     its error is the same in every entry and for every sample. A single estimate is far

@@ -47,7 +47,7 @@ class TensorRandomizedResponse(LocalMechanism):
 
     One call of `transform` is (`epsilon`, `delta`)-differentially private for each
     sample, all of its entries together: a sample may be replaced by any other in the
-    declared domain. In the local model, a sample is what one person sends.
+    domain declared by `bounds`. In the local model, a sample is what one person sends.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class TensorRandomizedResponse(LocalMechanism):
         a small budget for each entry, more levels hardly ever help. For
         ``calibration="published"``, None means that values are not put on a grid.
     noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
-        Weight of a move over d steps of the grid, to which its probability is
-        proportional. With s = 1 / `scale`, "laplace" is exp(-s d) and "gaussian"
+        Weight of a move over d steps of the grid; moves of larger weight are more
+        likely. With s = 1 / `scale`, "laplace" is exp(-s d) and "gaussian"
         exp(-s^2 d^2 / 2) on the k levels; "wrapped" is exp(-s d) for levels on a
         circle, the last next to the first; "geometric" is exp(-s d) on all integers,
         also beyond the grid.
@@ -78,12 +78,12 @@ class TensorRandomizedResponse(LocalMechanism):
         fewer axes, for the first modes: a matrix of shape (A, B) for samples of shape
         (A, B, 3).
     keep_probability : float, default=None
-        Probability p of keeping an entry of weight 0, in [0, 1). If it or `scale` is
-        None, `fit` chooses it to spend the budget with the least expected squared error
-        of a sample.
+        Probability p of keeping an entry of weight 0, in [0, 1). None lets `fit` choose
+        it, and likewise `scale`, to spend the budget with the least expected squared
+        error of a sample.
     scale : float, default=None
         Scale of the moves, in steps of the grid; infinite for equally likely moves to
-        all levels (k-ary randomised response). None as for `keep_probability`.
+        all levels (k-ary randomised response). None lets `fit` choose it.
     debias : bool, default=True
         Whether to replace each level by a number that makes the release unbiased. No
         effect for "geometric", which has no bias.
@@ -113,11 +113,10 @@ class TensorRandomizedResponse(LocalMechanism):
     -----
     Let w(d) be the weight of a move over d steps, as `noise` lists it, C the sum of the
     weights of the moves from the first level to all outputs, and L = -ln w(span) the
-    loss over the largest distance.
-    Then an entry is (L + ln(1 + p C / (1 - p)))-DP, and no two levels are easier to
-    tell apart than the two that are furthest apart (proof in ``doc/local.md``).
-    Probabilities are multiples of 2^-52 and 2^-60, sampled exactly from random bits.
-    The guarantee covers the rounding of the probabilities.
+    loss over the largest distance. Then an entry is (L + ln(1 + p C / (1 - p)))-DP, and
+    no two levels are easier to tell apart than the two that are furthest apart (proof
+    in ``doc/local.md``). Probabilities are multiples of 2^-52 and 2^-60, sampled exactly
+    from random bits. The guarantee covers the rounding of the probabilities.
 
     Theorem 1 of [1]_ divides the probability of keeping an entry by a density. But no
     other input can give an output that equals the input exactly, so that no pure

@@ -81,7 +81,8 @@ class UnimodalDirectionalNoise(NoiseMechanism):
     multiplies it by the matrix U_k along mode k. Along the other modes it is i.i.d.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the declared domain.
+    sample: a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`.
 
     Parameters
     ----------
@@ -198,7 +199,8 @@ class IndependentDirectionalNoise(NoiseMechanism):
     rotated factor, the published theorem is false.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the declared domain.
+    sample: a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _ROUNDING = 1e-12
 class ExpectedErrorDisplay(CurvesDisplay):
     """Expected errors over epsilon, one curve per estimator, and epsilons for a target.
 
-    A curve at claimed epsilons that are not true is drawn thin, dotted and grey with
+    A curve whose epsilons are claimed but not true is drawn thin, dotted and grey with
     hollow markers, as by `PrivacyUtilityDisplay`.
 
     Parameters
@@ -104,18 +104,18 @@ class ExpectedErrorDisplay(CurvesDisplay):
     ) -> Self:
         """Draw the expected errors of estimators, before they are fitted.
 
-        The guarantees of the fits are computed too. A curve at claimed epsilons that
-        are not true, as with a published calibration, is drawn thin, dotted and grey.
+        The guarantees of the fits are computed too. A curve whose epsilons are claimed
+        but not true, as with a published calibration, is drawn thin, dotted and grey.
         If curves differ in their unit, relation or delta, the legend says so.
 
         Parameters
         ----------
         estimator : estimator or dict of str to estimator
-            As for ``expected_error``; several estimators of one kind by label.
+            As for ``expected_error``; or several by label, all with one kind of error.
         X, y : array-like
-            As for ``expected_error``, which says what is read of them.
+            As for ``expected_error``, which says what it reads of them.
         epsilons : array-like of shape (n_epsilons,)
-            Positive; infinity for a line without noise.
+            Positive; infinity draws the error without noise as a line.
         target : float, default=None
             Target for the error.
         ax : matplotlib Axes, default=None

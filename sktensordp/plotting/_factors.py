@@ -27,15 +27,15 @@ _WIDTH, _HEIGHT, _NOTE_HEIGHT = 2.8, 1.9, 0.3
 
 
 class FactorsDisplay:
-    """Columns of the factors of a tensor: a row of axes per mode, a column per name.
+    """Factors of a tensor: one row of axes per mode, one column of axes per component.
 
     A mode whose indices have an order, such as bins of time, is drawn as a line. Any
     other mode is drawn as bars if it has up to 24 indices. If it has more, its values
     are sorted, and the picture names the indices with the highest and lowest values.
 
     The title of a column says how predictions use it: biases are added, a term is the
-    product of one value per mode, the columns of a Tucker are combined by its core,
-    and a feature is a public feature times a weight.
+    product of one value per mode, the core of a Tucker decomposition combines its
+    columns, and a feature is a public feature times a weight.
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ class FactorsDisplay:
     ) -> Self:
         """Draw the factors of a fitted completion.
 
-        The factors are post-processing of the release, so the picture costs nothing.
-        If `unit` is a mode, its factors are not released and not drawn.
+        The factors are post-processing of the release, so the picture costs no privacy.
+        If `unit` is a mode, its factors are neither released nor drawn.
 
         Parameters
         ----------
@@ -146,12 +146,13 @@ class FactorsDisplay:
         modes : iterable of int, default=None
             Modes to draw; all by default, with a note for a mode that is not released.
         components : iterable of str, default=None
-            Names of the columns to draw. "bias" is the bias of every mode. "term 0"
-            and so on are the terms of a CP. "column 0" and so on are the columns of
-            every mode of a Tucker, which its core combines. "feature 0" and so on are
-            features of the second mode's indices, with the weights of the first mode's
-            indices. The default is the biases and up to four terms, the strongest
-            first, or columns; or features if there are neither.
+            Names of the components to draw. "bias" is the bias of every mode. "term 0"
+            and so on are the terms of a CP decomposition. "column 0" and so on are the
+            columns of every mode of a Tucker decomposition, which its core combines.
+            "feature 0" and so on are features of the second mode's indices, with the
+            weights of the first mode's indices. The default is the biases and up to
+            four others: the strongest terms, or the first columns, or the first
+            features if there are neither terms nor columns.
         labels : dict of int to sequence of str, default=None
             By mode, names of its indices, which must be public; their numbers by
             default.
@@ -160,8 +161,8 @@ class FactorsDisplay:
         n_labels : int, default=3
             Number of indices to name at each end of sorted values.
         ax : matplotlib Axes or array of Axes, default=None
-            One Axes whose place is divided, or one Axes for every mode and component;
-            a new figure by default.
+            One Axes, whose place is divided into a grid, or one Axes for every mode and
+            component; a new figure by default.
 
         Returns
         -------
@@ -225,13 +226,13 @@ class FactorsDisplay:
         n_labels: int = 3,
         ax: Any = None,
     ) -> Self:
-        """Draw the factors of a decomposition of TensorLy.
+        """Draw the factors of a TensorLy decomposition.
 
         Parameters
         ----------
         decomposition : CPTensor or TuckerTensor
-            A decomposition of TensorLy. Its components are "term 0" and so on for a
-            CP, or "column 0" and so on for a Tucker.
+            A TensorLy decomposition. Its components are "term 0" and so on for a
+            CPTensor, or "column 0" and so on for a TuckerTensor.
         modes, components, labels, ordered, n_labels, ax
             As in `from_estimator`, but by default no mode has an order.
 
@@ -271,8 +272,8 @@ class FactorsDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or array of Axes, default=None
-            One Axes whose place is divided, or one Axes for every mode and component;
-            a new figure by default.
+            One Axes, whose place is divided into a grid, or one Axes for every mode and
+            component; a new figure by default.
 
         Returns
         -------

@@ -22,7 +22,7 @@ _NEARLY_ZERO = 1e-300
 
 
 class PrivacyProfileDisplay(CurvesDisplay):
-    """Delta over epsilon of guarantees, or the errors of tests between two neighbours.
+    """Delta over epsilon of guarantees, or errors of tests that tell neighbours apart.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class PrivacyProfileDisplay(CurvesDisplay):
     lines_ : list of matplotlib Line2D
         One true curve per label.
     claims_ : dict of str to matplotlib Line2D
-        By label, the claim: a point of the profile, or a trade-off curve.
+        By label, the claim: a point in the profile, or a trade-off curve.
 
     Examples
     --------

@@ -32,7 +32,7 @@ _METRICS = {
 class PrivacyUtilityDisplay(CurvesDisplay):
     """Score over epsilon, one curve per method, beside references without privacy.
 
-    A curve at claimed epsilons that are not true is drawn thin, dotted and grey with
+    A curve whose epsilons are claimed but not true is drawn thin, dotted and grey with
     hollow markers, and the legend lists its true epsilons.
 
     Parameters
@@ -46,8 +46,8 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         Label of the vertical axis. Name the score and its data, such as "RMSE of
         held-out ratings".
     true_epsilons : dict of str to array-like, default=None
-        By label, for curves at claimed epsilons that are not true: the true epsilon at
-        each point, infinity if no finite epsilon holds, NaN if it is not known.
+        By label, for curves whose epsilons are claimed but not true: the true epsilon
+        at each point, infinity if no finite epsilon holds, NaN if it is not known.
     notes : dict of str to str, default=None
         Additional text in the legend, by label.
 
@@ -117,9 +117,9 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         """Draw the scores of a fitted search over epsilon.
 
         Candidates that differ in other parameters form separate curves. Candidates
-        with infinite epsilon become references. The guarantee of one fit is computed
-        from the parameters of each candidate. If it is not known, or its epsilon is
-        not the one at which the candidate is drawn, as with a published calibration,
+        with infinite epsilon become references. For each candidate, the guarantee of
+        one fit is computed from its parameters. If that is not known, or its epsilon
+        is not the one at which the candidate is drawn, as with a published calibration,
         the curve is thin, dotted and grey. If curves differ in their unit, relation or
         delta, the legend says so.
 
@@ -165,8 +165,8 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         )
         if "mean_test_score" not in results:
             raise ValueError(
-                "The search has more than one score; pass one of them to "
-                "PrivacyUtilityDisplay(...) itself."
+                "The search has more than one score. Pick one, and pass its values as "
+                "`curves` to PrivacyUtilityDisplay(...)."
             )
         sign, score_name = _sign_and_name(search.scoring, search.estimator)
         points, without_noise = defaultdict(list), {}

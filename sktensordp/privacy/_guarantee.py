@@ -396,9 +396,9 @@ def compose(
     ------
     ValueError
         If no guarantee is given, or if the units or the relations differ: guarantees
-        about different neighbouring inputs do not compose. A query whose sensitivity the caller
-        vouches for composes with any relation; the caller then vouches for that
-        relation, too.
+        about different neighbouring inputs do not compose. A query whose sensitivity
+        the caller vouches for composes with any relation; the caller then vouches for
+        that relation, too.
 
     Examples
     --------

@@ -222,7 +222,7 @@ def test_copies_in_the_process_release_and_count(keys):
         clone(LAPLACE).fit(ROWS).transform(ROWS)
         assert n_released(budget) == 4
         for copied in copy.copy, copy.deepcopy, pickle.dumps:
-            with pytest.raises(TypeError, match="not copied"):
+            with pytest.raises(TypeError, match="cannot be copied"):
                 copied(budget)
 
 

@@ -87,8 +87,8 @@ def _check_epsilon(epsilon: float, *, zero_allowed: bool) -> None:
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Smallest delta at which mu-GDP gives (epsilon, delta)-differential privacy.
 
-    Gaussian noise of standard deviation sigma on a query of L2 sensitivity s keeps mu-
-    GDP (Gaussian differential privacy) for mu = s / sigma.
+    Gaussian noise of standard deviation sigma on a query of L2 sensitivity s keeps
+    mu-GDP (Gaussian differential privacy) with mu = s / sigma.
 
     Parameters
     ----------
@@ -143,8 +143,8 @@ def gaussian_delta_above(epsilon: float, mu: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu at which mu-GDP gives (epsilon, delta)-differential privacy.
 
-    Gaussian noise of standard deviation sigma on a query of L2 sensitivity s keeps mu-
-    GDP (Gaussian differential privacy) for mu = s / sigma.
+    Gaussian noise of standard deviation sigma on a query of L2 sensitivity s keeps
+    mu-GDP (Gaussian differential privacy) with mu = s / sigma.
 
     Parameters
     ----------

@@ -152,13 +152,14 @@ class PrivacyBudget:
     again; it keeps counting. You can nest budgets; a release counts in all of them.
 
     By default, all results so far may decide which release you make next, and whether
-    you make one. For this, the budget adds up three quantities, each up to a limit that
-    is fixed before the first release: pure epsilons, mu^2 of Gaussian noise (see
-    `gaussian_mu`), and Rényi divergences at one order. If all releases and their
-    parameters are fixed beforehand, pass ``adaptive=False``: the budget then composes
-    whole privacy curves, as `compose` does, and admits more. Sums are exact. They may
-    exceed epsilon by a factor 1 + 1e-12, and a single release may exceed delta by as
-    much, so that ten releases of 0.1 fit into 1.
+    you make one. Three sums remain valid then, each up to a limit that is fixed before
+    the first release: pure epsilons, mu^2 of Gaussian noise (see `gaussian_mu`), and
+    Rényi divergences at one order. The whole privacy curve of a composition does not
+    remain valid. If all releases and their parameters are fixed beforehand, pass
+    ``adaptive=False``: the budget then admits what that curve admits, which is more.
+
+    Sums are exact. They may exceed epsilon by a relative 1e-12, and a single release
+    may exceed delta by as much, so that ten releases of 0.1 fit into 1.
 
     Printing a budget shows the epsilon that it enforces. `spent` assumes that all
     releases were fixed beforehand and can be smaller; then both are shown.

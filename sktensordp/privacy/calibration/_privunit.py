@@ -119,8 +119,8 @@ def privunit_design(dimension: int, epsilon: float) -> PrivUnitDesign:
     low, high = min(0.0, math.log(epsilon)) - 40, min(epsilon + 20, 700.0)
     if log_ratio(high) > 0:
         raise ValueError(
-            f"epsilon = {epsilon} is too large: it makes PrivUnit's cap a point. Pass a "
-            f"smaller epsilon."
+            f"epsilon = {epsilon} is too large: it makes PrivUnit's cap a point. Pass "
+            f"a smaller epsilon."
         )
     logit = brentq(log_ratio, low, high, xtol=1e-14, maxiter=500)
     cosine, gap = float(expit(logit)), float(expit(-logit))
