@@ -3,6 +3,7 @@
 from ._biscaler import BiScaler
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
+from ._implicit import ImplicitCompletion
 from ._recommend_ids import recommend_ids
 from ._scoring import make_fold_in_scorer
 from ._sparse import entries_from_sparse
@@ -12,6 +13,7 @@ __all__ = [
     "BiScaler",
     "CPCompletion",
     "CoordinateEncoder",
+    "ImplicitCompletion",
     "TuckerCompletion",
     "entries_from_sparse",
     "make_fold_in_scorer",
