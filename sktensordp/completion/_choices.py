@@ -159,21 +159,18 @@ def check_choices(
             vars(estimator).pop("feature_names_in_", None)
             estimator.n_features_in_ = 2
         return np.empty(0, dtype=np.int64)
-    found = check_input(estimator, X, reset=reset, ensure_min_features=1)
-    if found.shape[1] != 2:
-        raise ValueError(
-            f"X has {found.shape[1]} columns, but a choice is a pair of a user and an "
-            f"item. Pass X of shape (n_choices, 2), or a sparse array of {shape}."
-        )
-    where = check_coordinates(found, shape=shape, name=name)
-    return where[:, 0].astype(np.int64) * shape[1] + where[:, 1]
+    _check_width(getattr(X, "shape", ()), shape)
+    found = check_input(estimator, X, reset=reset)
+    _check_width(found.shape, shape)
+    pairs = check_coordinates(found, shape=shape, name=name)
+    return pairs[:, 0].astype(np.int64) * shape[1] + pairs[:, 1]
 
 
 def choices_of_batches(
     estimator: Any, batches: Iterable[Any], shape: tuple[int, int]
 ) -> Choices:
     """Choices that come in batches; a pair that comes in several counts once."""
-    found = []
+    found: list[NDArray[np.int64]] = []
     for batch in batches:
         found.append(check_choices(estimator, batch, shape, reset=not found))
     if not found:
@@ -187,6 +184,14 @@ def choices_of_batches(
         keys[end - len(part) : end] = part
         end -= len(part)
     return Choices.of(keys, shape[1])
+
+
+def _check_width(found: Any, shape: tuple[int, int]) -> None:
+    if len(found) == 2 and found[1] != 2:
+        raise ValueError(
+            f"X has {found[1]} columns, but a choice is a pair of a user and an item. "
+            f"Pass X of shape (n_choices, 2), or a sparse array of {shape}."
+        )
 
 
 def _is_empty(X: Any) -> bool:

@@ -1,12 +1,12 @@
 """Noisy counts and co-occurrences of items, with everything of a user protected.
 
-**Guarantee.** The shape is public. Two data sets that differ by all choices of one user,
-which are there or not (add or remove), give everything that `release` returns
+**Guarantee.** The shape is public. Two data sets that differ by all choices of one
+user, which are there or not (add or remove), give everything that `release` returns
 probabilities that are (epsilon, delta)-close, in whatever order, batches or threads the
 choices are summed.
 
-**Releases.** Let sigma be the noise for one sum over users of vectors of length 1, and g
-the step of its lattice. A release with share s of the squared budget is a sum of
+**Releases.** Let sigma be the noise for one sum over users of vectors of length 1, and
+g the step of its lattice. A release with share s of the squared budget is a sum of
 vectors of length sqrt(s) with that same noise:
 
 1. Totals: 1 and the logarithm of the number n_u of the user's choices. They give the
@@ -20,21 +20,21 @@ vectors of length sqrt(s) with that same noise:
 The shares of 2 and 3, n_typ, the m items and q follow from earlier releases.
 
 **Proof.** In each release a user adds one vector, a function of the user's own choices
-and of earlier releases, and of length at most sqrt(s): weights are integers, in steps of
-g or, in release 3, of 2^-48, rounded down by more than the errors of their
-floating-point computation. In releases 1 and 2 whole steps are summed. In release 3 the
-sum T over users is exact, and is then rounded to the lattice once: two such roundings are
-at most g further apart than what was rounded, in each of at most M (M + 1) / 2 cells, so
+and of earlier releases, and of length at most sqrt(s): weights are integers, in steps
+of g or, in release 3, of 2^-48, rounded down by more than the errors of their floating-
+point computation. In releases 1 and 2 whole steps are summed. In release 3 the sum T
+over users is exact, and is then rounded to the lattice once: two such roundings are at
+most g further apart than what was rounded, in each of at most M (M + 1) / 2 cells, so
 that one user moves the release by sqrt(s) + e at most, e = g sqrt(M (M + 1) / 2). Given
-a history h of releases that have used the share U(h), what remains is claimed to be
-mu-GDP with sigma^2 mu^2 = (1 + e)^2 - U(h). Of the last release this holds, since
-(sqrt(1 - U) + e)^2 <= (1 + e)^2 - U. Of an earlier one, h fixes the share s that comes
-next, it is sqrt(s) / sigma-GDP, and whatever comes out, what remains then satisfies the
-claim with U + s, so that the composition of two, the second chosen by the first, gives
-the claim for U (Dong, Roth and Su 2022, Theorem 3.2, for every history; Smith and
-Thakurta 2022 for shares that are chosen on the way). At the beginning U = 0: all
-is (1 + e) / sigma-GDP. The sampler's residual is that of 2 + I + max(I, M (M + 1) / 2)
-cells, which are the most there can be.
+a history h of releases that have used the share U(h), what remains is claimed to be mu-
+GDP with sigma^2 mu^2 = (1 + e)^2 - U(h). Of the last release this holds, since (sqrt(1
+- U) + e)^2 <= (1 + e)^2 - U. Of an earlier one, h fixes the share s that comes next, it
+is sqrt(s) / sigma-GDP, and whatever comes out, what remains then satisfies the claim
+with U + s, so that the composition of two, the second chosen by the first, gives the
+claim for U (Dong, Roth and Su 2022, Theorem 3.2, for every history; Smith and Thakurta
+2022 for shares that are chosen on the way). At the beginning U = 0: all is (1 + e) /
+sigma-GDP. The sampler's residual is that of 2 + I + max(I, M (M + 1) / 2) cells, which
+are the most there can be.
 
 **Integers.** With P = round(2^14 q) and Y = 2^14 x - n P, the sum of C Y Y' is ::
 
@@ -48,7 +48,6 @@ Blocks of 2^15 users are added in two limbs.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +55,6 @@ from numpy.typing import NDArray
 from .._random import NoiseStreams
 from ._choices import Choices
 from .solvers._noisy_sums import NoisySums, plan_gaussian_sums
-
-if TYPE_CHECKING:
-    from dp_accounting.dp_event import DpEvent
 
 __all__ = ["ItemSums", "Releases", "plan_noise"]
 
@@ -75,8 +71,8 @@ _LARGEST_STEP = 2.0**-6
 _TOTALS = 0.02
 # Counts have as much as makes their noise this part of the number of users, in limits.
 _COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.1, 0.5
-# An item takes part if its expected co-occurrences stand out from the noise, the more so
-# the more users there are.
+# An item takes part if its expected co-occurrences stand out from the noise, and more
+# so the more users there are.
 _SIGNAL, _SIGNAL_POWER, _COUNT_SIGNAL = 0.0045, 0.4, 3.5
 # With fewer items than this, popularity is all there is.
 _LEAST_ITEMS = 40
@@ -139,8 +135,8 @@ def plan_noise(
     )  # fmt: skip
     if noise.lattice is not None and noise.lattice.step > _LARGEST_STEP:
         raise ValueError(
-            f"epsilon = {epsilon} and delta = {delta} are so small that the noise hides "
-            f"whatever users chose."
+            f"epsilon = {epsilon} and delta = {delta} are so small that the noise "
+            f"hides whatever users chose."
         )
     return noise
 

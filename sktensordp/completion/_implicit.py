@@ -28,7 +28,7 @@ from .solvers._noisy_sums import NoisySums
 __all__ = ["ImplicitCompletion"]
 
 _USUAL_ITEMS = 1500
-# Positions in a matrix of items, and the square of a number of choices, fit into 32 bits.
+# Fourth powers of shares, times a squared number of choices, fit into 64 bits.
 _MOST_ITEMS = 2**14
 _STATEMENT = (
     "Numbers of users, counts of items and centred co-occurrences of items were given "
@@ -53,8 +53,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     are there, or they are not (add or remove). What is released, and so what all other
     users get to see, keeps (`epsilon`, `delta`). A user's own choices serve that user's
     recommendations in this process and leave with no public attribute, deep copy or
-    pickle (joint differential privacy). Which users and items there can be, the `shape`,
-    is public.
+    pickle (joint differential privacy). Which users and items there can be, the
+    `shape`, is public.
 
     Parameters
     ----------
@@ -236,9 +236,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         with _same_names_if_refused(self):
             return self._fit(choices_of_batches(self, batches, shape), shape, noise)
 
-    def _fit(
-        self, choices: Choices, shape: tuple[int, int], noise: NoisySums
-    ) -> Self:
+    def _fit(self, choices: Choices, shape: tuple[int, int], noise: NoisySums) -> Self:
         # Another thread would leave its model under the guarantee of this one.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
             with self._noise_for(self._guarantee(noise)) as streams:
@@ -404,8 +402,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"unit must be 0, users; got {self.unit}.")
         if self.shape is None:
             raise ValueError(
-                "`shape` is not declared. Read off the private choices, it would reveal "
-                "the rarest item and the number of users. Pass the public "
+                "`shape` is not declared. Read off the private choices, it would "
+                "reveal the rarest item and the number of users. Pass the public "
                 "shape=(n_users, n_items), or shape=encoder.declared_shape of a "
                 "CoordinateEncoder with categories."
             )

@@ -1,6 +1,6 @@
 """From noisy sums over users to scores of items for one user: post-processing.
 
-The co-occurrences are taken as a matrix of low rank and a diagonal, in noise; regressing
+The co-occurrences are taken as a matrix of low rank and a diagonal, in noise. To regress
 every item on the others gives the weights of EASE (Steck 2019).
 """
 
