@@ -1,7 +1,7 @@
 """From noisy sums over users to scores of items for one user: post-processing.
 
-The co-occurrences are taken as a matrix of low rank and a diagonal, in noise. To regress
-every item on the others gives the weights of EASE (Steck 2019).
+The co-occurrences are taken as a matrix of low rank and a diagonal, in noise.
+Regressing every item on the others gives the weights of EASE (Steck 2019).
 """
 
 from dataclasses import dataclass

@@ -41,6 +41,7 @@ def fetch_movielens(
     download_if_missing: bool = True,
     *,
     as_frame: bool = False,
+    as_choices: bool = False,
 ) -> Bunch:
     """Load the ratings of a MovieLens data set, downloading them if necessary.
 
@@ -67,6 +68,9 @@ def fetch_movielens(
         downloading them.
     as_frame : bool, default=False
         If True, `data` and `target` are pandas objects and there is a `frame`.
+    as_choices : bool, default=False
+        If True, every rating is a choice, whatever its value: `data` holds the user and
+        the item alone, and there is no `target` and no time.
 
     Returns
     -------
@@ -88,6 +92,9 @@ def fetch_movielens(
             The name of the target.
         frame : DataFrame of shape (n_ratings, 4)
             `data` and `target` together. Only present when `as_frame=True`.
+
+        With `as_choices=True`, `data` has two columns, and `target`, `target_names`,
+        `levels` and `frame` are not there.
         DESCR : str
             A description of the data, with terms of use and what to cite.
 
@@ -128,10 +135,17 @@ def fetch_movielens(
         target_names=["rating"],
         DESCR=edition.describe(),
     )
+    if as_choices:
+        ratings.data = np.ascontiguousarray(data[:, :2])
+        ratings.feature_names = ratings.feature_names[:2]
+        for name in ("target", "target_names", "levels"):
+            del ratings[name]
     if as_frame:
         import pandas as pd
 
-        ratings.data = pd.DataFrame(data, columns=ratings.feature_names)
+        ratings.data = pd.DataFrame(ratings.data, columns=ratings.feature_names)
+        if as_choices:
+            return ratings
         ratings.target = pd.Series(target, name="rating")
         ratings.frame = ratings.data.assign(rating=ratings.target)
     return ratings

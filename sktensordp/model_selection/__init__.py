@@ -1,6 +1,14 @@
-"""What to ask for before anything is spent, and private search."""
+"""What to ask for before anything is spent, private search, and held-out parts."""
 
 from ._expected_error import ExpectedError, epsilon_needed, expected_error
+from ._holdout import ItemHoldout, UserHoldout
 from ._private_search import PrivateSearchCV
 
-__all__ = ["ExpectedError", "PrivateSearchCV", "epsilon_needed", "expected_error"]
+__all__ = [
+    "ExpectedError",
+    "ItemHoldout",
+    "PrivateSearchCV",
+    "UserHoldout",
+    "epsilon_needed",
+    "expected_error",
+]

@@ -31,6 +31,7 @@ from .._sklearn_compat import (
 )
 from .._validation import check_unmasked, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
+from ..completion import ImplicitCompletion
 from ..completion._entries import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
@@ -273,6 +274,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             when they are drawn: before they are fitted, but after budgets have
             recorded the search.)
         """
+        _refuse_choices(self.estimator)
         if y is None:
             raise ValueError("A search scores predictions of y; it is None.")
         for name, data in (("X", X), ("y", y)):
@@ -365,6 +367,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """Guarantee of a fit; whose scores count; law of tries; noise; guarantee."""
         from ..privacy.accounting._events import PureDpEvent
 
+        _refuse_choices(self.estimator)
         self._check_searched()
         fit = whole_guarantee(self.estimator, shape)
         groups = groups_of(self.estimator, fit.unit, self.cv, float(self.test_size))
@@ -607,6 +610,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "How long the search took tells how many candidates were tried, which is "
             "assumed to stay secret.",
         ]
+
+
+def _refuse_choices(estimator: Any) -> None:
+    """Refuse what has no values that a private score could be made of."""
+    if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
+        raise ValueError(
+            "PrivateSearchCV cannot search ImplicitCompletion: it scores predictions "
+            "of values, row by row, and choices have none. There is little to search: "
+            "how many items take part follows from noisy counts in each fit. Choose "
+            "epsilon beforehand; where you may read the data, compare by GridSearchCV "
+            "with make_ranking_scorer."
+        )
 
 
 def _alone(value: Any) -> NDArray[np.object_]:
