@@ -133,10 +133,9 @@ def secrets_of(case):
     if case.private == "samples":
         return secrets_of_samples(secrets, samples(case))
     if case.private == "choices":
-        # Those who chose an item: among so few items other numbers are often the same.
+        # How many chose an item is a number that pages have by chance.
         X = np.unique(tensor_data(case)[0], axis=0)
         secrets.add_whole("user", USER).add_whole("entries", len(X))
-        secrets.add_whole("entries of an item", *np.bincount(X[:, 1]))
         return secrets.add("noise-free fit", noise_free(case))
     X, y = tensor_data(case)
     groups = [X[:, mode] == k for mode in (0, 1) for k in np.unique(X[:, mode])]
