@@ -56,6 +56,7 @@ RUN = {
     "mechanism_errors": "--random-state 0 --shapes 2 --values 200000",
     "private_gradients": "--runs 3",
     "private_test_features": "--random-state 0",
+    "recommend_from_choices": "--random-state 0",
     "simulation_study": "--realisations 3",
     "task_aware": "--random-state 0 --splits 1",
     "tensor_response": "--random-state 0 --splits 2 --type 2",

@@ -24,9 +24,9 @@ _N_RANKED = 256
 # Largest rank, and how often the diagonal is completed by the fit.
 _RANK, _ROUNDS = 50, 5
 # An eigenvalue is shrunk by this times the norm that noise has for its root size.
-_SHRINKAGE = 1.4
+_SHRINKAGE = 1.3
 # Ridge of the regressions, in the same unit, and without noise.
-_RIDGE, _LEAST_RIDGE = 0.4, 3.0
+_RIDGE, _LEAST_RIDGE = 0.4, 2.0
 # Least diagonal, beside the typical one of an item that is chosen as often.
 _LEAST_DIAGONAL = 0.3
 

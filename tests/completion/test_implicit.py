@@ -106,7 +106,7 @@ def reference(where=X, shape=SHAPE, rank=50):
     diagonal = np.diag(products)
     least = 0.3 * q * np.median(diagonal[q > 0] / q[q > 0])
     np.fill_diagonal(gram, np.maximum(np.maximum(diagonal, least), known))
-    inverse = np.linalg.inv(gram + 3 * np.eye(m))
+    inverse = np.linalg.inv(gram + 2 * np.eye(m))
     similarity = -inverse / np.diag(inverse)
     np.fill_diagonal(similarity, 0)
     return counts, items, q, similarity

@@ -128,7 +128,8 @@ def test_ids_in_a_pipeline():
     model = ImplicitCompletion(epsilon=8.0, shape=DATA.shape, random_state=0)
     scorer = make_ranking_scorer(k=5)
     pipeline = make_pipeline(encoder, model)
-    one = cross_val_score(pipeline, frame, cv=UserHoldout(random_state=0), scoring=scorer)
+    cv = UserHoldout(random_state=0)
+    one = cross_val_score(pipeline, frame, cv=cv, scoring=scorer)
     assert one[0] > 0.1
 
 

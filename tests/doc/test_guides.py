@@ -128,6 +128,17 @@ def test_users(capsys):
     assert set(names["search"].best_params_) == {"epsilon", "rank"}
 
 
+def test_choices(capsys):
+    """What the page prints, and that its models find what groups choose."""
+    names = run("choices.md")
+    printed = capsys.readouterr().out
+    first = text_of("choices.md").split("```text\n")[1].split("(epsilon")[0]
+    assert printed.startswith(first)
+    assert "(epsilon = 2, delta = 1e-06)-differential privacy for everything" in printed
+    assert names["server"].recommend([7], k=3).shape == (1, 3)
+    assert 0.1 < names["found"]["test_score"][0] < 1
+
+
 def test_completion(tmp_path, monkeypatch):
     """Ids and values from a file in batches, later bins, deviations, films to see."""
     pd = pytest.importorskip("pandas")

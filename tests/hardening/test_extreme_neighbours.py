@@ -24,9 +24,9 @@ from sktensordp.mechanisms import (
 from tests.support.every_estimator import (
     BOX,
     MATRICES,
-    VALUED,
     ROWS,
     TASK,
+    VALUED,
     VALUES,
     WHERE,
     Case,

@@ -91,7 +91,9 @@ def audit(case, pytestconfig, **flaw):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ["sums", "choices", pytest.param("statistics", marks=slow)])
+@pytest.mark.parametrize(
+    "case", ["sums", "choices", pytest.param("statistics", marks=slow)]
+)
 def test_one_user_more_is_not_noticed_better_than_claimed(case, pytestconfig):
     report = audit(case, pytestconfig)
     assert report.claimed == pytest.approx(CASES[case][2], rel=1e-2)
