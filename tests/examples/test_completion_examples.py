@@ -68,7 +68,7 @@ def test_recommend_from_choices(run, ratings_file):
     assert small[2] < large[2]
     assert abs(small[1] - small[3]) < 0.1
     assert large[1] > large[3] - 0.05
-    assert "(epsilon = 20, delta = 1e-05)-differential privacy for everything" in printed
+    assert "(epsilon = 20, delta = 1e-05)-differential privacy for every" in printed
 
 
 def test_simulation_study(run):
