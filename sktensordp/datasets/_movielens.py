@@ -70,7 +70,8 @@ def fetch_movielens(
         If True, `data` and `target` are pandas objects and there is a `frame`.
     as_choices : bool, default=False
         If True, every rating is a choice, whatever its value: `data` holds the user and
-        the item alone, and there is no `target` and no time.
+        the item alone, and `target`, `target_names`, `levels` and `frame` are not
+        there.
 
     Returns
     -------
@@ -92,9 +93,6 @@ def fetch_movielens(
             The name of the target.
         frame : DataFrame of shape (n_ratings, 4)
             `data` and `target` together. Only present when `as_frame=True`.
-
-        With `as_choices=True`, `data` has two columns, and `target`, `target_names`,
-        `levels` and `frame` are not there.
         DESCR : str
             A description of the data, with terms of use and what to cite.
 
