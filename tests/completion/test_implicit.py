@@ -591,3 +591,28 @@ def test_questions_that_have_no_answer_are_refused():
     with pytest.raises(ValueError, match="outside"):
         model.predict([[0, 30]])
     assert model.recommend(1, 3).shape == (3,)
+
+
+# --- how good it is ------------------------------------------------------------------
+
+
+def test_with_noise_it_beats_what_is_popular():
+    """And where co-occurrences say nothing, it is hardly worse."""
+    from sktensordp.completion import make_ranking_scorer
+    from sktensordp.datasets import make_choices
+    from sktensordp.model_selection import ItemHoldout
+
+    scorer, cv = make_ranking_scorer(k=20, history=0), ItemHoldout(random_state=0)
+    for affinity, least in ((0.7, 1.15), (0.0, 0.94)):
+        data = make_choices(3000, 400, 60_000, affinity=affinity, random_state=0)
+        ((train, test),) = cv.split(data.data)
+        found = {}
+        for epsilon in (4.0, 0.02):
+            model = make(epsilon=epsilon, shape=data.shape, delta=1e-5)
+            found[epsilon] = model.fit(data.data[train])
+        assert len(found[4.0].items_) > 40
+        popular = make(epsilon=FREE, shape=data.shape, max_items=1)
+        popular = scorer(popular.fit(data.data[train]), data.data[test])
+        assert scorer(found[4.0], data.data[test]) > least * popular
+        # Nothing is left of so small a budget, and nothing is made of noise.
+        assert len(found[0.02].items_) == 0
