@@ -20,6 +20,7 @@ from scipy.linalg import eigh
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
 
 from sktensordp.completion import (
     CoordinateEncoder,
@@ -274,6 +275,10 @@ def test_threads_change_no_bit():
         thread.start()
     for thread in threads:
         thread.join()
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            fit()
+    assert len(found) == 6
     for other in found:
         assert_same(other, model)
 
