@@ -41,6 +41,7 @@ def fetch_movielens(
     download_if_missing: bool = True,
     *,
     as_frame: bool = False,
+    as_choices: bool = False,
 ) -> Bunch:
     """Load the ratings of a MovieLens data set, and download them if necessary.
 
@@ -67,6 +68,10 @@ def fetch_movielens(
         Whether to download the data if they are missing. If False, raise an OSError.
     as_frame : bool, default=False
         Whether `data` and `target` are pandas objects, with an additional `frame`.
+    as_choices : bool, default=False
+        Whether to treat every rating as a choice, whatever its value. `data` then holds
+        users and items alone, and `target`, `target_names`, `levels` and `frame` are
+        missing.
 
     Returns
     -------
@@ -130,10 +135,17 @@ def fetch_movielens(
         target_names=["rating"],
         DESCR=edition.describe(),
     )
+    if as_choices:
+        ratings.data = np.ascontiguousarray(data[:, :2])
+        ratings.feature_names = ratings.feature_names[:2]
+        for name in ("target", "target_names", "levels"):
+            del ratings[name]
     if as_frame:
         import pandas as pd
 
-        ratings.data = pd.DataFrame(data, columns=ratings.feature_names)
+        ratings.data = pd.DataFrame(ratings.data, columns=ratings.feature_names)
+        if as_choices:
+            return ratings
         ratings.target = pd.Series(target, name="rating")
         ratings.frame = ratings.data.assign(rating=ratings.target)
     return ratings

@@ -31,6 +31,7 @@ from .._sklearn_compat import (
 )
 from .._validation import check_unmasked, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
+from ..completion import ImplicitCompletion
 from ..completion._entries import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
@@ -286,6 +287,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             1000 combinations of lists, some candidates are checked only when they are
             drawn: before they are fitted, but after budgets have recorded the search.)
         """
+        _refuse_choices(self.estimator)
         if y is None:
             raise ValueError(
                 "y is None, but a search scores predictions of y. Pass the target as y."
@@ -384,6 +386,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """
         from ..privacy.accounting._events import PureDpEvent
 
+        _refuse_choices(self.estimator)
         self._check_searched()
         fit = checked_fit_guarantee(self.estimator, shape)
         units = protected_units(
@@ -634,6 +637,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "The duration of the search reveals how many candidates were tried; the "
             "guarantee assumes that this number stays secret.",
         ]
+
+
+def _refuse_choices(estimator: Any) -> None:
+    """Refuse a completion without values, from which no private score follows."""
+    if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
+        raise ValueError(
+            "PrivateSearchCV cannot search ImplicitCompletion: it scores predictions "
+            "of values, row by row, and choices have none. There is little to search: "
+            "how many items take part follows from noisy counts in each fit. Choose "
+            "epsilon beforehand; where you may read the data, compare by GridSearchCV "
+            "with make_ranking_scorer."
+        )
 
 
 def _array_of(value: Any) -> NDArray[np.object_]:
