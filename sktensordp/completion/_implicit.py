@@ -504,8 +504,8 @@ class _Fitted:
         if self.local.lost and np.any(users >= 0):
             self.local.lost = False
             warnings.warn(
-                "Pickling or copying this model dropped the users' own choices, since "
-                "these do not travel. All users are treated as unknown. To restore "
+                "This model was copied or pickled. The choices of users are never "
+                "pickled or copied, so all users are treated as unknown. To restore "
                 "them, call fold_in(X) with all of their choices.",
                 UserWarning,
                 stacklevel=3,
