@@ -52,7 +52,7 @@ def naive_gaussian(rng):
 
 
 # %%
-# The next four mistakes are about the amount of noise. To rule out the first mistake,
+# The next four mistakes are about the amount of noise. To rule out the mistakes above,
 # their noise is drawn as exact integers, for values in hundredths. One mechanism has
 # half the scale. One has noise for values that differ by 1, but they differ by 2. One
 # adds the same noise to two releases, so that one reveals the other. One takes its

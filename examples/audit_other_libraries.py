@@ -168,10 +168,12 @@ def audit(library, mechanism, setup, epsilon, delta):
     )  # fmt: skip
 
 
-def recorded(library, mechanism, epsilon, delta): """The report of an audit that was run
-    on another machine.""" epsilon_lower, mu_lower, event = RECORDED[library, mechanism]
-    return AuditReport( epsilon_lower=epsilon_lower, mu_lower=mu_lower,
-    confidence=CONFIDENCE, delta=delta, claimed=epsilon, event=event, n_trials=N_TRIALS,
+def recorded(library, mechanism, epsilon, delta):
+    """The report of an audit that was run on another machine."""
+    epsilon_lower, mu_lower, event = RECORDED[library, mechanism]
+    return AuditReport(
+        epsilon_lower=epsilon_lower, mu_lower=mu_lower, confidence=CONFIDENCE,
+        delta=delta, claimed=epsilon, event=event, n_trials=N_TRIALS,
     )  # fmt: skip
 
 

@@ -1,21 +1,21 @@
 """
-Which epsilon is needed for an error
-====================================
+Choose epsilon from the error that you can accept
+=================================================
 
-Epsilon is easier to choose from the error that it causes. This example asks, before
-any budget is spent: what error is to be expected at every epsilon, and what is the
-least epsilon for an error that I can accept? It asks for three tasks: arrays that are
-randomised as a whole, features that are encoded for a regression, and ratings that are
-completed.
+Epsilon is hard to choose by itself, and easier from the error that it causes. Before
+any budget is spent, this example computes the error to expect at each epsilon, and the
+least epsilon for an error that you can accept. It does so for three tasks: arrays that
+are randomised as a whole, features that are encoded for a regression, and ratings that
+are completed.
 """
 
 # %%
 # Arrays: only their shape matters
 # --------------------------------
-# Somebody's 8 x 8 array with a norm of at most 1 shall be released with a squared error
-# of at most 10. `expected_error` computes the error of a mechanism, `epsilon_needed`
-# the least epsilon for an error, and `ExpectedErrorDisplay` draws both. They read
-# the shape of the arrays and no value, so zeros will do.
+# One person's 8 x 8 array, whose norm is at most 1, is to be released with a squared
+# error of at most 10. `expected_error` computes the error of a mechanism,
+# `epsilon_needed` the least epsilon for an error, and `ExpectedErrorDisplay` draws
+# both. They read only the shape of the arrays, so zeros will do.
 
 import textwrap
 
@@ -57,15 +57,15 @@ show(
 plt.show()
 
 # %%
-# For the release of one person's whole array, `PrivUnit` needs far less epsilon. It is
+# To release one person's whole array, `PrivUnit` needs a far smaller epsilon. It is
 # made for this: it randomises the direction of the array instead of its entries.
 #
-# Encoded features: ask with data of volunteers
-# ---------------------------------------------
+# Encoded features: ask with volunteers' data
+-------------------------------------------
 # A linear regression predicts the cultivars of wines from 13 measurements. The task's
-# loss is to stay below half of the variance. An encoder's error depends on the data,
-# which the answer therefore reveals. So ask with public data, or with data of people
-# who consent.
+# loss should stay below half of the variance. An encoder's error depends on the data,
+# so the answer reveals something about them. Use public data, or data of people who
+# consent.
 
 wines, cultivars = load_wine(return_X_y=True)
 show(
@@ -83,9 +83,9 @@ plt.show()
 #
 # Ratings: ask with what is public
 # --------------------------------
-# Ratings from 0.5 to 5 stars are to be completed with an error of 0.92. Where one
-# rating is protected, who rated what is public, and the answer is computed from it.
-# Where everything of a user is protected, even that is private, and only the number of
+# Ratings from 0.5 to 5 stars are to be completed with an error of 0.92. If single
+# ratings are protected, who rated what is public, and the answer is computed from that.
+# If whole users are protected, even who rated what is private, and only the number of
 # rows is read: pass as many rows as you may disclose. "input" randomises every rating;
 # the default chooses among several methods.
 
@@ -115,8 +115,8 @@ plt.show()
 # Was the answer right?
 # ---------------------
 # Now spend the budget: fit each completion at its epsilon, and measure the error on
-# ratings that were held out. The measured errors are close to 0.92. This is the only
-# step that adds noise. ``random_state=0`` repeats this page; leave it out for a real
+# held-out ratings. The measured errors are close to 0.92. This is the only step that
+# adds noise. ``random_state=0`` makes this page repeatable; leave it out for a real
 # release. The measured error itself comes from raw ratings and is not protected.
 
 for name, epsilon in completed.needed.items():

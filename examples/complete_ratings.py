@@ -5,8 +5,8 @@ Complete a ratings tensor privately
 A table of 600 users and 2,000 films holds 60,000 ratings; its other cells are empty.
 This example predicts the empty cells and protects each rating: epsilon limits what
 anybody who sees the fitted model can learn about how a user rated a film. It measures
-what that protection costs in accuracy, at several epsilons and with every method that
-`CPCompletion` chooses from.
+what that protection costs in accuracy, at several epsilons and for every method among
+which `CPCompletion` chooses.
 
 It runs as it is on synthetic ratings. To use your own, run it from the command line:
 
@@ -120,13 +120,16 @@ for name, model in models.items():
 # %%
 # With every rating protected
 # ---------------------------
-# Four ways to add noise, and "auto", which takes the one with the least expected error:
+# There are four ways to add noise, and "auto" takes the one with the least expected
+# error:
 #
 # - *Laplace noise* on every rating, the simplest way;
-# - *optimal table*: every rating is replaced at random by a table that is made for the
-#   declared levels, with less variance than Laplace noise;
-# - *sums*: noise on the sums of users' and items' ratings, which determine biases only;
-# - *statistics*: noise on the sums and on regressions, which determine factors too.
+# - *optimal table*: every rating is replaced by a random number, drawn from a table of
+#   probabilities that is made for the declared levels; its variance is less than that
+#   of Laplace noise;
+# - *sums*: noise on each user's and each item's sum of ratings, which determine biases
+#   only;
+# - *statistics*: noise on the sums, and on regressions that determine factors too.
 #
 # "auto" compares the expected errors before it reads any rating, so the choice is free.
 
@@ -154,7 +157,7 @@ for epsilon in options.epsilons:
 # The picture shows the cost of privacy as the distance of a curve from the lowest grey
 # line. At small epsilon noise on sums wins: a sum over many ratings hides each of them
 # with little noise. At large epsilon noise on every rating wins, since it loses no
-# detail. "auto" follows whichever is lower.
+# detail. "auto" follows the lower of the two.
 
 curves = {
     name: (
@@ -185,8 +188,8 @@ else:
 # What is guaranteed
 # ------------------
 # Every fitted model states its guarantee. These are the statements at the largest
-# epsilon. Each holds for one published model; if you publish several, their epsilons
-# add up. The errors above come from raw held-out ratings and are not covered, so do not
+# epsilon. Each is about one published model; if you publish several, their epsilons add
+# up. The errors above come from raw held-out ratings and are not covered, so do not
 # publish them with the model.
 
 print(f"\nWhat each fit guarantees at epsilon = {epsilon:g}:")

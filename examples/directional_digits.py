@@ -1,6 +1,6 @@
 """
-Digits with noise that knows the task
-=====================================
+Less noise on the pixels that matter
+====================================
 
 People send images of handwritten digits, and nobody may see an image as it was: each
 is randomised before it leaves its owner (local differential privacy). Equal noise on
@@ -14,10 +14,10 @@ guarantee.
 # Which pixels matter
 # -------------------
 # Three tenths of the images are public. A linear model that is fitted to them has a
-# coefficient for each digit and pixel; what all digits have in common decides nothing
-# and is removed. The remaining coefficients say how much an error in a pixel costs.
-# They come from public images alone, so they cost no privacy. Weights learned from the
-# private images would need a private release with a budget of its own.
+# coefficient for each digit and pixel. What the digits have in common does not tell
+# them apart, so it is removed. The remaining coefficients say how much an error in a
+# pixel costs. They come from public images alone, so they cost no privacy. Weights
+# learned from the private images would need a private release with a budget of its own.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,12 +50,12 @@ print(f"{len(public)} public images, {len(private)} private ones")
 # --------------------
 # All three mechanisms protect a whole image at (epsilon, 1e-5): replacing it by any
 # other image with pixels between 0 and 16 hardly changes the distribution of what is
-# sent. They differ in where the noise is. `GaussianMechanism` treats all pixels alike,
-# `TensorVariateGaussian` has a weight for every row and every column, and
+# sent. They differ in where they put the noise. `GaussianMechanism` treats all pixels
+# alike, `TensorVariateGaussian` has a weight for every row and every column, and
 # `UnimodalDirectionalNoise` has one for every pixel.
 #
-# ``random_state=0`` repeats the numbers of this page. Leave it out in a real release:
-# anyone who knows the seed can subtract the noise.
+# ``random_state=0`` makes the numbers on this page repeatable. Leave it out in a real
+# release: anyone who knows the seed can subtract the noise.
 
 settings = {"delta": 1e-5, "bounds": (0, 16), "random_state": 0}
 mechanisms = {
@@ -67,7 +67,7 @@ mechanisms = {
 }
 
 # %%
-# An image at epsilon = 160, a weak guarantee, shows the difference. With weights the
+# An image at epsilon = 160, a weak guarantee, shows the difference. With weights, the
 # centre of the image is cleaner, and the left and right edges, which matter least, get
 # nearly all of the noise.
 
@@ -119,15 +119,14 @@ for name, (_, accuracy, _) in curves.items():
     print(f"{name:34}{''.join(f'{score:8.3f}' for score in scores)}")
 
 # %%
-# At epsilon = 80 weights of pixels raise the accuracy from 0.42 to 0.50 and cost no
-# privacy at all. Protecting whole images on people's own devices remains expensive:
-# it takes a large epsilon before a classifier learns much. `PrivUnit`, which sends a
-# random direction near the image, does far better
-# (see :doc:`local_digits`); directional noise is for those who
-# need all pixels, with an error of known variance.
+# At epsilon = 80, weights for pixels raise the accuracy from 0.42 to 0.50 and cost no
+# privacy at all. Protecting whole images on people's own devices remains expensive: a
+# classifier learns little until epsilon is large. `PrivUnit`, which sends a random
+# direction near the image, does far better (see :doc:`local_digits`). Use directional
+# noise if you need all pixels, with an error of known variance.
 #
-# What a release tells
-# --------------------
+# What a release states
+---------------------
 # The scores above come from many fits and compare mechanisms. A release has one
 # mechanism and one epsilon, chosen beforehand, and reports what it protects and what it
 # does not:

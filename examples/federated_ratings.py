@@ -1,14 +1,15 @@
 """
-Ratings that never leave the shops that hold them
-=================================================
+One model of ratings that several shops keep to themselves
+==========================================================
 
-Six shops hold ratings of the same films by customers of their own. No shop shows its
+Each of six shops holds its own customers' ratings of the same films. No shop shows its
 ratings to anybody, and nobody trusts the server that fits the model. So each shop
-randomises its ratings once, before they leave, and the server learns from what arrives.
-Each rating is protected against everybody outside its shop, the server included.
+randomises its ratings once, before it sends them, and the server learns from what
+arrives. Each rating is protected against everybody outside its shop, the server
+included.
 
 Things go wrong on the way: a shop is down, a shop disappears, a message is lost, a shop
-joins late. None of this costs a further epsilon, because every model is computed from
+joins late. None of this costs any more epsilon, because every model is computed from
 the same randomised ratings.
 """
 
@@ -48,10 +49,10 @@ def error_of(model):
 # %%
 # What a shop does
 # ----------------
-# A shop makes its own `client` from public parameters, so it runs no code of the
-# server. The client randomises the ratings inside a `PrivacyBudget`, which would refuse
-# to spend more than the shop allows. The shop keeps the message: when asked again, it
-# sends the same one. A second draw would cost a second epsilon.
+# A shop makes its own `client` from public parameters, so it runs none of the server's
+# code. The client randomises the ratings inside a `PrivacyBudget`, which would refuse
+# to spend more than the shop allows. The shop keeps its message, and sends the same one
+# when it is asked again. A second draw of noise would cost a second epsilon.
 
 
 class Shop:
@@ -79,7 +80,7 @@ class Shop:
 shops = {}
 for k, name in enumerate(names):
     own = (shop_of == k) & ~test
-    # Seeds repeat this page; a real shop leaves random_state at None. No two shops may
+    # The seeds make this page repeatable; a real shop leaves random_state at None. No two shops may
     # have the same seed, or they would draw the same noise.
     shops[name] = Shop(X[own], y[own], random_state=k)
 
@@ -121,9 +122,8 @@ def report(what):
 # %%
 # Four rounds
 # -----------
-# The columns are the shops whose messages the server has, by their initials, and the
-# RMSE of the held-out ratings in stars. Basel's message stays useful after Basel has
-# gone.
+# The columns show the initials of the shops whose messages the server has, and the RMSE
+# of the held-out ratings in stars. Basel's message stays useful after Basel has gone.
 
 for name in ("Aarhus", "Basel", "Cork", "Delft"):
     inbox[name] = shops[name].answer()
@@ -142,10 +142,10 @@ inbox["Fargo"] = shops["Fargo"].answer()
 report("Fargo joins")
 
 # %%
-# If the shops trusted a server with their ratings, it could add as much noise to every
-# rating, and would do about as well: only the draws differ. At small epsilon it does
-# better to add noise to sums over all ratings instead, which no shop can do alone. That
-# gap, and not the dropouts, is what mistrust costs.
+# If the shops trusted a server with their ratings, it could randomise every rating in
+# the same way, and would do about as well: only the draws differ. At a small epsilon it
+# would do better to add noise to sums over all ratings instead, which no shop can do
+# alone. That gap, and not the dropouts, is what mistrust costs.
 
 references = {
     "trusted server, same method": {"epsilon": epsilon, "perturbation": "input"},
@@ -176,8 +176,9 @@ plt.show()
 # %%
 # What the server sees
 # --------------------
-# One message per shop. Who rated what is public; the ratings are not. Each is replaced
-# by one of a few symbols, drawn with probabilities that depend on the rating.
+# The server sees one message per shop. Who rated what is public; the ratings are not.
+# Each rating is replaced by one of a few symbols, drawn with probabilities that depend
+# on the rating.
 
 print("first entries of each message: (customer, film) symbol")
 for name, message in inbox.items():
@@ -221,9 +222,9 @@ plt.show()
 # %%
 # How well can the server guess?
 # ------------------------------
-# Suppose that it knows how frequent each rating is. Its best guess from a symbol is
-# then the rating with the largest posterior probability. Epsilon bounds how often that
-# can be right, and the table stays well below the bound.
+# Suppose that the server knows how frequent each rating is. Its best guess from a
+# symbol is then the rating with the largest posterior probability. Epsilon bounds how
+# often this guess can be right, and the table stays well below the bound.
 
 noisy = np.concatenate([open_message(message)[1] for message in inbox.values()])
 own = [(shop_of == names.index(name)) & ~test for name in inbox]
@@ -241,8 +242,8 @@ print(f"most that epsilon allows:       {odds / (1 + odds):6.1%} right")
 # %%
 # What it cost
 # ------------
-# Four models later, each shop has spent epsilon once. So has Basel, which is not here
-# to tell.
+# After four models, each shop has spent epsilon once. So has Basel, although it has
+# gone.
 
 spent = max(shop.spent for shop in shops.values())
 print(f"spent by each shop: epsilon = {spent:g} for each rating")

@@ -33,8 +33,8 @@ expected = np.einsum("or,dr,hr->odh", origins, destinations, activity)
 counts = np.minimum(rng.poisson(expected), largest)
 
 # %%
-# The reports arrive in order of time, as rows of origin, destination and second.
-# ``freq="h"`` turns seconds into hours, the third mode of the tensor.
+# The reports arrive in order of time, as rows of origin, destination and time in
+# seconds. ``freq="h"`` turns seconds into hours, the third mode of the tensor.
 
 reported = np.argwhere(np.random.default_rng(1).random(counts.shape) < 1 / 8)
 reported = reported[np.argsort(reported[:, 2], kind="stable")]
@@ -49,11 +49,11 @@ print(f"{len(values):,} of {counts.size:,} counts are reported")
 # What smoothness is worth
 # ------------------------
 # ``smooth_modes=[2]`` says that neighbouring hours are alike. The scale is public: a
-# count is an integer up to 40, so the noise is an integer too. ``random_state=0``
-# repeats the noise of this page; leave it out for a real release.
+# count is an integer up to 40, so the noise is an integer too. ``random_state=0`` makes
+# the noise on this page repeatable; leave it out for a real release.
 #
 # The error is measured on all 151,200 counts. It cannot fall below the Poisson noise of
-# the counts themselves, which is also there if the expected counts are known.
+# the counts themselves, which remains even if the expected counts are known.
 
 cells = np.stack(np.nonzero(np.ones_like(counts)), axis=1)
 truth = counts.ravel().astype(float)
@@ -80,8 +80,9 @@ for epsilon in (np.inf, 8.0):
 print(f"{'mean':44}{truth.std():8.3f}")
 
 # %%
-# Smooth hours help more with noise than without: what one hour has lost in the noise,
-# its neighbours still know. This is what the fit guarantees, for each reported count:
+# Smooth hours help more with noise than without: what is lost in the noise of one hour
+# can be learned from its neighbours. This is what the fit guarantees for each reported
+# count:
 
 model = models[8.0, "smooth hours"]
 print(textwrap.fill(str(model.privacy_guarantee_), 88))
@@ -90,8 +91,8 @@ print(textwrap.fill(str(model.privacy_guarantee_), 88))
 # How far a prediction may be off
 # -------------------------------
 # ``return_std=True`` also returns standard deviations of the values around the
-# predictions. Intervals made of them contain about as many counts as they should. They
-# cannot be exact, since counts are small integers.
+# predictions. Intervals built from them contain about as many counts as they should.
+# They cannot be exact, since counts are small integers.
 
 mean, std = model.predict(cells, return_std=True)
 for share, width in ((50, 0.674), (80, 1.282), (95, 1.960)):
@@ -99,8 +100,8 @@ for share, width in ((50, 0.674), (80, 1.282), (95, 1.960)):
     print(f"{share}% intervals contain {100 * inside:.1f}% of the counts")
 
 # %%
-# One busy pair of zones over the week. Seven in eight of its counts were never
-# reported; the model knows them from other hours and other pairs.
+# The picture shows one busy pair of zones over the week. Seven in eight of its counts
+# were never reported; the model predicts them from other hours and other pairs.
 
 busy = np.argsort(expected.max(axis=2), axis=None)[-20]
 pair = np.unravel_index(busy, (n_zones, n_zones))
@@ -131,9 +132,10 @@ plt.show()
 # Day by day in batches, then hour by hour
 # ----------------------------------------
 # The first six days are read in batches, as from a file that is too large to load. On
-# the last day the model takes in one hour after the other. Before each hour it predicts
-# that hour's reports from the hour before. Encoder and tensor grow with the hours.
-# Every count is still randomised once, so the updates cost no further budget.
+# the last day the model takes in one hour after another. Before each hour, it predicts
+# that hour's reports from the hour before. The encoder and the tensor grow with the
+# hours. Every count is still randomised only once, so the updates cost no further
+# budget.
 
 last_day = 24 * (n_days - 1)
 known = np.flatnonzero(X[:, 2] < last_day)
@@ -167,5 +169,5 @@ print(textwrap.fill(str(stream.privacy_guarantee_), 88))
 # %%
 # The updated model is nearly as good as one fitted to the whole week, and its guarantee
 # is the same: epsilon = 8 for each reported count. Which pairs and hours were reported
-# is public, and the intervals above were checked on raw counts, so a release must not
-# state how many counts they contain.
+# is public. The intervals above were checked on raw counts, so a release must not state
+# how many counts they contain.

@@ -1,12 +1,12 @@
 """
-Training on digits that nobody saw
-==================================
+Train a classifier on images that nobody has seen
+=================================================
 
 Every person has one image of a handwritten digit and randomises it on their own device;
 a classifier learns from what arrives. Which mechanism leaves the most to learn? This
-example compares all mechanisms for whole samples at one true guarantee, and beside
-them two published ones whose claim is false, and which look better only because of
-that.
+example compares all mechanisms for whole samples at the same true guarantee. Beside
+them are two published mechanisms, which look better only because their claims are
+false.
 """
 
 # %%
@@ -14,9 +14,9 @@ that.
 # --------------
 # Each protects an image of 8 × 8 pixels as a whole: replacing it by any other image
 # changes the distribution of what is sent by at most a factor e\ :sup:`epsilon`. For
-# Laplace noise, the hybrid mechanism and PrivUnit this is all (delta = 0); for Gaussian
-# noise and randomised response delta is 1e-5. The weighted response protects pixels
-# the more, the nearer they are to the centre.
+# Laplace noise, the hybrid mechanism and PrivUnit, this always holds (delta = 0); for
+# Gaussian noise and randomised response, delta is 1e-5. The weighted response protects
+# a pixel more, the nearer it is to the centre.
 #
 # The last two are the randomised response of Yuan, Tang, Huang and Wang as published
 # (TLDP-L and TLDP-G). What its theorems call the epsilon of an image is spent on every
@@ -67,10 +67,10 @@ mechanisms = {
 # Learn from noisy images, test on clean ones
 # -------------------------------------------
 # A linear discriminant analysis learns from the released images. Its only setting, how
-# much the covariance is shrunk, follows from the released images (Ledoit and Wolf), so
-# the rule is the same for all mechanisms and costs nothing. The score is the weighted
-# F1 on clean test images, averaged over three splits, with fresh noise for each. The
-# seeds repeat the numbers of this page; a real release has none.
+# much the covariance is shrunk, is computed from the released images (Ledoit and Wolf).
+# So the rule is the same for all mechanisms and costs no privacy. The score is the
+# weighted F1 on clean test images, averaged over three splits, with fresh noise for
+# each. The seeds make the numbers on this page repeatable; a real release has no seed.
 
 X, y = load_digits(return_X_y=True)
 
@@ -117,7 +117,7 @@ print(f"{'no noise':24}{clean:9.2f}")
 # %%
 # What each is worth
 # ------------------
-# The dotted grey curves are at epsilons that are claimed and not true.
+# The dotted grey curves stand at claimed epsilons, which are not true.
 
 display = PrivacyUtilityDisplay(
     curves,
@@ -134,8 +134,8 @@ plt.show()
 # the changes of all 64 pixels, and needs the largest epsilon. Where the noise is too
 # large, nearly all images get the same answer, which scores 0.02.
 #
-# TLDP seems to learn nearly everything at epsilon = 1. Its true epsilon there is 48 or
-# 111, as the table says below its scores, and at such an epsilon most of the other
+# TLDP seems to learn nearly everything at epsilon = 1. But its true epsilon there is 48
+# or 111, as the table says below its scores, and at such an epsilon most of the other
 # mechanisms do as well.
 #
 # Only the images are protected, not their labels.

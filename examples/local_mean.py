@@ -5,7 +5,7 @@ The mean of many people's tensors under local privacy
 Each of 10,000 users holds a tensor of 28 × 28 answers, -1 or 1, randomises it once on
 their own device, and sends the result. You want the mean over all users. This example
 measures the error of each mechanism at the same guarantee, compares it with the error
-that you can compute in advance, and shows what clipping the mean adds at no cost.
+that you can compute in advance, and shows how much clipping the mean helps, at no cost.
 """
 
 # %%
@@ -13,7 +13,7 @@ that you can compute in advance, and shows what clipping the mean adds at no cos
 # ---------
 # For each entry the population has its own share of users who answer 1, so the mean of
 # an entry can lie anywhere between -1 and 1. Answers at the ends of the range are the
-# worst case of every mechanism, or close to it.
+# worst case for every mechanism, or close to it.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,8 +47,9 @@ truth = X.mean(axis=0, dtype=float)
 # Each mechanism protects the whole tensor of a user: if they replaced all of their
 # answers, the distribution of what they send would hardly change. Laplace noise, the
 # pure response, the hybrid mechanism and PrivUnit have delta = 0; Gaussian noise and
-# the other randomised response have delta = 1e-5. The seed repeats the numbers of this
-# page; leave it out in a real release, so that nobody can subtract the noise.
+# the other randomised response have delta = 1e-5. The seed makes the numbers on this
+# page repeatable; leave it out in a real release, so that nobody can subtract the
+# noise.
 
 
 def make_mechanisms(epsilon):
@@ -68,11 +69,11 @@ def make_mechanisms(epsilon):
 # Expected and measured errors
 # ----------------------------
 # The errors are squared errors of the mean, summed over its entries. Each mechanism
-# states the error in the worst case in advance ("closed form"). Clipping the estimate
-# to the public range [-1, 1] lowers the error and costs no privacy. "covered" is the
-# share of entries where the population's mean lies within two standard errors of the
-# estimate; it should be near 0.954. `sktensordp.mechanisms.mean` computes the mean and
-# the standard errors from the released tensors.
+# states its worst-case error in advance ("closed form"). Clipping the estimate to the
+# public range [-1, 1] lowers the error and costs no privacy. "covered" is the share of
+# entries where the population's mean lies within two standard errors of the estimate;
+# it should be near 0.954. `sktensordp.mechanisms.mean` computes the mean and the
+# standard errors from the released tensors.
 #
 # The answer 0 for every entry needs no data at all, so an estimate with a larger error
 # is worth nothing.
@@ -132,7 +133,7 @@ plt.show()
 
 # %%
 # At epsilon = 1 the hybrid mechanism has the least error, though even its mean has to
-# be clipped to beat the answer 0. From epsilon = 4 on it is `PrivUnit`, by a factor of
-# 2 and then of 5. The hybrid reports a few random entries of each user, and `PrivUnit`
-# one random direction. Randomised response and Gaussian noise report all 784 entries of
-# each user, which pays only if you need the single tensors.
+# be clipped to beat the answer 0. At epsilon = 4 and 16 it is `PrivUnit`, by a factor
+# of 2 and then of 5. The hybrid reports a few random entries of each user, and
+# `PrivUnit` one random direction. Randomised response and Gaussian noise report all 784
+# entries of each user, which pays off only if you need individual tensors.

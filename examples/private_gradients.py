@@ -40,8 +40,8 @@ X /= np.linalg.norm(X, axis=1, keepdims=True)
 #
 # Three calls account for the run. The fitted mechanism states the guarantee of a step
 # for a record in the sample; ``subsampled`` strengthens it, because a record is
-# probably not in the sample; `compose` adds up the steps. The seed repeats the numbers
-# of this page; a real run has none, so that nobody can subtract the noise.
+# probably not in the sample; `compose` adds up the steps. The seed makes the numbers on
+# this page repeatable; a real run has no seed, so that nobody can subtract the noise.
 
 N_STEPS, RATE, CLIP, DELTA = 100, 0.1, 1.0, 1e-5
 N_FEATURES = 31  # with the constant
@@ -64,7 +64,7 @@ def guarantee_of_run(step, n_steps=N_STEPS, rate=RATE):
 # %%
 # Choose the noise
 # ----------------
-# A root finder chooses the epsilon of a single step, so that the run as a whole keeps
+# A root finder chooses the epsilon of a single step so that the run as a whole keeps
 # the epsilon that you ask for.
 
 
@@ -90,7 +90,8 @@ print(f"\nThe guarantee of the last run: {guarantee}")
 # %%
 # Train
 # -----
-# The same loop, with and without noise, on ten splits into training and test records.
+# The same loop runs with and without noise, on ten splits into training and test
+# records.
 
 
 def train(X, y, step, rng, n_steps=N_STEPS, rate=RATE):
@@ -157,6 +158,7 @@ right.legend()
 plt.show()
 
 # %%
-# At epsilon = 8 training is as accurate as without noise; 2 costs between one and two
-# points, and 0.5 costs eight. The guarantee protects one training record that is added
-# or removed. It does not cover the accuracies, which are measured on raw test records.
+# At epsilon = 8 training is as accurate as without noise. An epsilon of 2 costs between
+# one and two percentage points, and 0.5 costs eight. The guarantee protects one
+# training record that is added or removed. It does not cover the accuracies, which are
+# measured on raw test records.

@@ -1,10 +1,10 @@
 """
-Complete ratings with everything of a user protected
-====================================================
+Complete ratings with whole users protected
+===========================================
 
 Protecting one rating is not enough for someone who has rated hundreds of films: what
 they rated, and how, says more than any single rating. With ``unit=0`` the guarantee
-covers everything of a user, including which films they rated and whether they are in
+covers everything about a user, including which films they rated and whether they are in
 the data at all. This example measures what that costs in accuracy, for users in the fit
 and for users who come later.
 
@@ -39,7 +39,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.plotting import PrivacyUtilityDisplay
 
 parser = argparse.ArgumentParser(
-    description="Complete ratings with everything of a user protected.",
+    description="Complete ratings with whole users protected.",
     allow_abbrev=False,
 )
 parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
@@ -170,10 +170,10 @@ for name, errors in references.items():
 # %%
 # With every user protected
 # -------------------------
-# "sums" adds noise to counts and sums over items, which determine the items' biases
+# "sums" adds noise to each item's count and sum, which determine the items' biases
 # only. "statistics" also releases noisy regressions, which determine factors. "auto"
-# takes one of the two, by noisy counts. An infinite epsilon shows what the method would
-# reach without noise.
+# uses noisy counts to choose between the two. An infinite epsilon shows what the method
+# would reach without noise.
 
 methods = {
     "sums": {"rank": 0},
@@ -217,9 +217,10 @@ for epsilon in options.epsilons:
     print(f"{epsilon:<26g}{new_errors[-1]:16.3f}")
 
 # %%
-# New users are served about as well as those in the fit (compare roughly: their errors
-# are of other users and other ratings). With few users the noise leaves the items'
-# biases and little else; with many, the factors survive it from small epsilons on.
+# New users are served about as well as those in the fit. (The comparison is rough,
+# because the errors are of other users and other ratings.) With few users the noise
+# leaves the items' biases and little else; with many, the factors survive it from small
+# epsilons on.
 
 curves = {
     name: (
@@ -249,9 +250,9 @@ else:
 # %%
 # What is guaranteed
 # ------------------
-# The statement of the last private fit above. Everything that other people learn from
-# the model is covered. A user's own row is not for others: show it, and predictions
-# made with it, to that user only. The errors come from raw held-out ratings, so do not
-# publish them with the model.
+# Here is the statement of the last private fit above. It covers everything that other
+# people learn from the model. A user's own row is not for others: show it, and
+# predictions made with it, to that user only. The errors come from raw held-out
+# ratings, so do not publish them with the model.
 
 print(f"\n{textwrap.fill(str(guarantee), 88)}")

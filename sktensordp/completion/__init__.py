@@ -3,6 +3,8 @@
 from ._biscaler import BiScaler
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
+from ._implicit import ImplicitCompletion
+from ._ranking_scorer import make_ranking_scorer
 from ._recommend_ids import recommend_ids
 from ._scoring import make_fold_in_scorer
 from ._sparse import entries_from_sparse
@@ -12,8 +14,10 @@ __all__ = [
     "BiScaler",
     "CPCompletion",
     "CoordinateEncoder",
+    "ImplicitCompletion",
     "TuckerCompletion",
     "entries_from_sparse",
     "make_fold_in_scorer",
+    "make_ranking_scorer",
     "recommend_ids",
 ]

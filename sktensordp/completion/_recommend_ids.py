@@ -60,4 +60,5 @@ def recommend_ids(
     if np.ndim(ids) != 1:
         raise ValueError("ids must be a list of ids, such as ['ann'].")
     users = encoder.indices_of(ids, 0)
-    return encoder.ids_at(completion.recommend(users, k, context=context), 1)
+    options = {} if context is None else {"context": context}
+    return encoder.ids_at(completion.recommend(users, k, **options), 1)

@@ -33,13 +33,14 @@ def make_low_rank_tensor(
     scaled: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    """Generate a low-rank tensor with some entries observed, with noise.
+    """Generate a low-rank tensor of which some entries are observed, with noise.
 
-    The design is the simulation study of [1]_. A CP has factors of standard normal
-    numbers whose columns are scaled to unit length. A Tucker decomposition has factors
-    with orthonormal columns, uniformly distributed up to their signs, and a core of
-    standard normal numbers. The tensor is scaled to the range [0, 1], noise is added,
-    and a random set of entries is observed; all sets are equally likely.
+    The design is that of the simulation study of [1]_. A CP decomposition has factors
+    of standard normal numbers, with columns scaled to unit length. A Tucker
+    decomposition has factors with orthonormal columns, uniformly distributed up to
+    their signs, and a core of standard normal numbers. The tensor is scaled to the
+    range [0, 1], noise is added, and a random set of entries is observed; all sets of
+    that size are equally likely.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def make_low_rank_tensor(
         for no noise.
     scaled : bool, default=True
         Whether to map the noise-free tensor to the range [0, 1], by its smallest and
-        largest entry. This adds a constant, so its ranks can exceed `rank` by one.
+        largest entry. This adds a constant, so the rank can exceed `rank` by one.
     random_state : int, RandomState instance or None, default=None
         Seed of the generation. Pass an int for the same tensor at every call.
 
@@ -88,7 +89,7 @@ def make_low_rank_tensor(
 
     See Also
     --------
-    make_ratings : Ratings whose activity and popularity follow power laws.
+    make_ratings : Ratings with active and passive users, popular and rare items.
 
     References
     ----------

@@ -41,19 +41,20 @@ def fetch_movielens(
     download_if_missing: bool = True,
     *,
     as_frame: bool = False,
+    as_choices: bool = False,
 ) -> Bunch:
     """Load the ratings of a MovieLens data set, and download them if necessary.
 
-    The function uses the first of these that exists: ``movielens/ml-{name}.zip`` in
-    the data home, the unpacked folder ``movielens/ml-{name}``, and the same two
-    directly in the data home. If none exists, it downloads the archive to the first
-    place.
+    The function uses the first of these that exists: the archive
+    ``movielens/ml-{name}.zip`` in `data_home`, the unpacked folder
+    ``movielens/ml-{name}`` there, and the same two directly in `data_home`. If none
+    exists, it downloads the archive to the first place.
 
     It verifies every file. An archive must have its published checksum, or hold
     ratings with a known checksum. Ratings in an unpacked folder must have a known
-    checksum too. For most editions none is known; then the numbers of users, rated
-    items and ratings must be the published ones, and all ratings must be on the scale.
-    This detects a truncated or wrong file, but not a subtle change.
+    checksum too. For most editions none is known. Then the numbers of users, rated
+    items and ratings must be the published ones, and all ratings must be on the scale:
+    this detects a truncated or wrong file, but not a subtle change.
 
     Parameters
     ----------
@@ -67,6 +68,10 @@ def fetch_movielens(
         Whether to download the data if they are missing. If False, raise an OSError.
     as_frame : bool, default=False
         Whether `data` and `target` are pandas objects, with an additional `frame`.
+    as_choices : bool, default=False
+        Whether to treat every rating as a choice, whatever its value. `data` then holds
+        users and items alone, and `target`, `target_names`, `levels` and `frame` are
+        missing.
 
     Returns
     -------
@@ -74,8 +79,8 @@ def fetch_movielens(
         Dictionary-like object, with the following attributes.
 
         data : ndarray or DataFrame of shape (n_ratings, 3), dtype int64
-            User, item and time (seconds since 1970) of each rating, with the
-            identifiers and in the order of the file.
+            User id, item id and time (seconds since 1970) of each rating, as in the
+            file and in its order.
         target : ndarray or Series of shape (n_ratings,), dtype float64
             Value of each rating, in stars.
         levels : ndarray of shape (n_levels,)
@@ -93,9 +98,11 @@ def fetch_movielens(
 
     Raises
     ------
+    ValueError
+        If `name` is not the name of a data set.
     OSError
-        If the data are missing and must not or cannot be downloaded, or if an existing
-        file fails the verification.
+        If the data are missing and must not or cannot be downloaded, or if a file fails
+        the verification.
 
     See Also
     --------
@@ -130,10 +137,17 @@ def fetch_movielens(
         target_names=["rating"],
         DESCR=edition.describe(),
     )
+    if as_choices:
+        ratings.data = np.ascontiguousarray(data[:, :2])
+        ratings.feature_names = ratings.feature_names[:2]
+        for name in ("target", "target_names", "levels"):
+            del ratings[name]
     if as_frame:
         import pandas as pd
 
-        ratings.data = pd.DataFrame(data, columns=ratings.feature_names)
+        ratings.data = pd.DataFrame(ratings.data, columns=ratings.feature_names)
+        if as_choices:
+            return ratings
         ratings.target = pd.Series(target, name="rating")
         ratings.frame = ratings.data.assign(rating=ratings.target)
     return ratings

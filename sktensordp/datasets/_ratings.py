@@ -74,7 +74,7 @@ def make_ratings(
         The `k`-th most active user, counted from 0, has weight
         ``(k + 1) ** -user_exponent``. With 0, all users are equally active.
     item_exponent : float, default=0.8
-        Exponent of the popularity of items, used likewise.
+        The same for the popularity of items.
     noise : float, default=0.175
         Standard deviation of the residual, before rounding, as a fraction of the
         range of the levels.
@@ -98,6 +98,11 @@ def make_ratings(
             Names of the columns of `data`.
         DESCR : str
             Description of the data.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
 
     See Also
     --------

@@ -115,8 +115,8 @@ class TensorRandomizedResponse(LocalMechanism):
     weights of the moves from the first level to all outputs, and L = -ln w(span) the
     loss over the largest distance. Then an entry is (L + ln(1 + p C / (1 - p)))-DP, and
     no two levels are easier to tell apart than the two that are furthest apart (proof
-    in ``doc/local.md``). Probabilities are multiples of 2^-52 and 2^-60, sampled exactly
-    from random bits. The guarantee covers the rounding of the probabilities.
+    in ``doc/local.md``). Probabilities are multiples of 2^-52 and 2^-60, sampled
+    exactly from random bits. The guarantee covers the rounding of the probabilities.
 
     Theorem 1 of [1]_ divides the probability of keeping an entry by a density. But no
     other input can give an output that equals the input exactly, so that no pure

@@ -1,6 +1,14 @@
-"""Errors to expect before any budget is spent, and private parameter search."""
+"""Errors to expect before any budget is spent, private search, and splitters."""
 
 from ._expected_error import ExpectedError, epsilon_needed, expected_error
+from ._holdout import ItemHoldout, UserHoldout
 from ._private_search import PrivateSearchCV
 
-__all__ = ["ExpectedError", "PrivateSearchCV", "epsilon_needed", "expected_error"]
+__all__ = [
+    "ExpectedError",
+    "ItemHoldout",
+    "PrivateSearchCV",
+    "UserHoldout",
+    "epsilon_needed",
+    "expected_error",
+]

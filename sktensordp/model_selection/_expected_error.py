@@ -40,23 +40,24 @@ def expected_error(
 ) -> ExpectedError:
     """Expected error of an estimator at several epsilons, before any budget is spent.
 
-    No noise is drawn, so the result is only as public as the input it depends on: the
-    shape of a sample for a mechanism, but all of `X` and `y` for an encoder.
+    No noise is drawn, so the result is only as public as the input it depends on: for
+    a mechanism the shape of a sample, but for an encoder all of `X` and `y`.
 
     Parameters
     ----------
     estimator : estimator
-        A mechanism, an encoder or a completion. Its parameters make all necessary
-        declarations, such as `bounds`. It is not changed, and its own epsilon does
-        not matter.
+        A mechanism, an encoder or a completion. Its parameters must declare the domain,
+        such as `bounds`. It is not changed, and its own epsilon does not matter.
     X : array-like
-        For a mechanism, samples, of which only the shape of one is read: zeros are
-        enough. For an encoder, public samples or samples of people who consent: a copy
-        of the encoder is fitted to them. For a completion, coordinates of shape
-        (n_observed, n_modes). With ``unit="entry"``, coordinates are public, and all
-        of them are read. If `unit` is a mode, only the number of rows is read. That
-        number is private, so pass any number of rows that you may disclose; the
-        coordinates can be zeros.
+        For a mechanism, samples. Only the shape of one is read, so zeros will do.
+
+        For an encoder, samples that are public or of people who consent: a copy of the
+        encoder is fitted to them.
+
+        For a completion, coordinates of shape (n_observed, n_modes). With
+        ``unit="entry"``, coordinates are public, and all of them are read. If `unit` is
+        a mode, only the number of rows is read. That number is private, so pass any
+        number of rows that you may disclose; the coordinates can be zeros.
     y : array-like, default=None
         For an encoder, the `y` of its `fit`, which must be as public as `X`. Other
         estimators do not read it.
@@ -88,12 +89,13 @@ def expected_error(
     Notes
     -----
     The expected error of a completion is computed for a model of the values that is
-    the same for all data: biases, an interaction of low rank and a residual, with
-    proportions and a variance (0.22 half ranges squared) close to those of ratings. If
-    you publicly know another variance of the values, declare it by `level_prior`. If
-    `unit` is a mode, the numbers of entries of the rows come from a model too. The
-    error is available for the perturbations "input", "sums" and "statistics", and for
-    "auto" as the best of them, with biases and without smooth modes.
+    the same for all data: biases, an interaction of low rank and a residual. Their
+    proportions, and the variance of the values (0.22 times the square of half the
+    range), are close to those of ratings. If another variance is publicly known,
+    declare it by `level_prior`. If `unit` is a mode, a model also gives the number of
+    entries of each row. The error is available for the perturbations "input", "sums"
+    and "statistics", and for "auto" as the best of them, with biases and without smooth
+    modes.
 
     Examples
     --------
@@ -129,15 +131,15 @@ def epsilon_needed(
     estimator : estimator
         As for `expected_error`.
     X, y : array-like
-        As for `expected_error`, which says what is read of them.
+        As for `expected_error`, which says how much of them is read.
     error : float
         Positive, in the unit of ``expected_error(...).what``.
 
     Returns
     -------
     epsilon : float
-        From 2**-10 to 2**10. The expected error there is at most `error`; at an
-        epsilon smaller by one thousandth it is larger.
+        From 2**-10 to 2**10. At this epsilon, the expected error is at most `error`; at
+        one smaller by one thousandth, it is larger.
 
     Raises
     ------
@@ -176,7 +178,7 @@ def epsilon_needed(
         if low <= _SMALLEST:
             raise ValueError(
                 f"Every epsilon from {low:g} on gives an error of at most {error:g}: "
-                f"little more than predicting the mean is needed. Pass a smaller "
+                f"predicting the mean is nearly enough for that. Pass a smaller "
                 f"error; if the values vary more than ratings usually do, declare "
                 f"level_prior."
             )

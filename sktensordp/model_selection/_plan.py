@@ -170,7 +170,7 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
     unknown = [name for name in metadata if {name, name.partition("__")[2]} & unused]
     if unknown:
         raise ValueError(
-            f"The fit of no step takes this metadata: {', '.join(sorted(unknown))}. "
+            f"No step takes this metadata in its fit: {', '.join(sorted(unknown))}. "
             f"Write <step>__<parameter>, as in `ridge__sample_weight`."
         )
 

@@ -31,6 +31,7 @@ from .._sklearn_compat import (
 )
 from .._validation import check_unmasked, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
+from ..completion import ImplicitCompletion
 from ..completion._entries import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
@@ -71,12 +72,13 @@ _SOURCE = "Papernot and Steinke (2022), Theorem 2; Liu and Talwar (2019)"
 
 
 class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV):
-    """Parameter search whose guarantee covers all its tries, scores and its choice.
+    """Parameter search whose guarantee covers all tries, their scores and the choice.
 
-    The search draws candidates independently from the distributions, fits each one,
-    adds noise to its score, and releases the best candidate with its noisy score. The
-    number of candidates is random and stays secret. All tries together therefore
-    reveal little more than two or three of them would, whatever their number.
+    The search draws candidates (settings of the parameters) independently from the
+    distributions. It tries each one: it fits the candidate and adds noise to its score.
+    Then it releases the best candidate with its noisy score. The number of tries is
+    random and stays secret. All tries together therefore reveal little more than two or
+    three of them would, whatever their number.
 
     Parameters
     ----------
@@ -91,12 +93,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Expected number of candidates.
     law : {"negative_binomial", "poisson"}, default="negative_binomial"
         Distribution of the number of candidates. With "negative_binomial" and pure
-        epsilons, all tries together cost at most 2 + `eta` times the epsilon of one
-        try. If that epsilon is large, they cost less: at most a constant more than one
-        try, and the constant grows slowly with `n_iter`. The cost of "poisson"
-        depends on its mean and the total variation between neighbours, and is lower if
-        one try reveals very little. With "poisson" the search may try nothing; it then
-        takes the estimator unchanged.
+        epsilons (delta is 0), all tries together cost at most 2 + `eta` times the
+        epsilon of one try. If that epsilon is large, they cost less: at most a constant
+        more than one try, and the constant grows slowly with `n_iter`. The cost of
+        "poisson" depends on its mean and on the total variation distance between one
+        try on neighbouring data sets; it is lower if one try reveals very little. With
+        "poisson" the search may try nothing; it then takes the estimator unchanged.
     eta : float, default=0.0
         Parameter of the truncated negative binomial distribution, in [0, 1]. 0 is the
         logarithmic distribution, which often tries only one candidate. 1 is the
@@ -150,14 +152,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     n_splits_ : int
         Number of splits.
     privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of everything that the fitted search reveals about its unit. Noise
+        Guarantee of everything that the fitted search reveals about one unit. Noise
         mechanisms protect X, not y: the guarantee does not cover what later steps
-        learn from y; ``privacy_of`` of the search lists that.
+        learn from y. ``privacy_of(search)`` lists that.
 
     Raises
     ------
     ValueError
-        In `fit`, before any noise is drawn.
+        In `fit`, which says why; before any noise is drawn, with one exception.
 
     Notes
     -----
@@ -166,7 +168,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     beforehand, with `expected_error`.
 
     The search refuses a step that learns from raw X, such as a `StandardScaler` before
-    the mechanism, and an encoder like `TaskAwareEncoder`, whose fit has no noise.
+    the mechanism, and an encoder like `TaskAwareEncoder`, whose fit adds no noise.
     These steps learn nothing and may come before the private step: `Normalizer`,
     `Binarizer`, a `FunctionTransformer` that computes each row from that row alone
     (which is not checked), a `ColumnTransformer` of such steps, and a
@@ -279,13 +281,15 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ------
         ValueError
             Before any noise is drawn: if epsilon or delta is searched, if the splits
-            or the score may depend on values, if the guarantee of a fit is not known,
-            if a step learns from raw X, if metadata would reach a step before the
-            noise, if `groups` and `cv` do not match, or if a candidate would have
-            another guarantee than the estimator. (With distributions, or more than
-            1000 combinations of lists, some candidates are checked only when they are
-            drawn: before they are fitted, but after budgets have recorded the search.)
+            may depend on values, if the score is not a mean over rows of a known range,
+            if the guarantee of a fit is not known, if a step learns from raw X, if
+            metadata would reach a step before the noise, if `groups` and `cv` do not
+            match, or if a candidate would have another guarantee than the estimator.
+            (With distributions, or more than 1000 combinations of lists, some
+            candidates are checked only when they are drawn: before they are fitted, but
+            after budgets have recorded the search.)
         """
+        _refuse_choices(self.estimator)
         if y is None:
             raise ValueError(
                 "y is None, but a search scores predictions of y. Pass the target as y."
@@ -348,7 +352,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     @fit_context(prefer_skip_nested_validation=False)
     def planned_guarantee(self, X: ArrayLike) -> PrivacyGuarantee:
-        """Guarantee of a fit, before any noise is drawn.
+        """Tell the guarantee that `fit` will have, without fitting.
 
         Parameters
         ----------
@@ -358,7 +362,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Returns
         -------
         guarantee : PrivacyGuarantee
-            The guarantee that `fit` will have.
+            No noise is drawn for it, and no value of X is read.
 
         Raises
         ------
@@ -384,6 +388,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """
         from ..privacy.accounting._events import PureDpEvent
 
+        _refuse_choices(self.estimator)
         self._check_searched()
         fit = checked_fit_guarantee(self.estimator, shape)
         units = protected_units(
@@ -406,7 +411,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         return fit, units, distribution, lattice, guarantee
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Routes of metadata, for use with scikit-learn's metadata routing.
+        """Tell scikit-learn's metadata routing where the search passes metadata.
 
         Returns
         -------
@@ -555,8 +560,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 private = owner is None or hasattr(type(owner), "_planned_guarantee")
                 if last in _NOT_SEARCHED and private:
                     raise ValueError(
-                        f"{name!r} cannot be searched: every try would be charged for "
-                        f"the candidate that reveals most. Choose it beforehand, with "
+                        f"{name!r} cannot be searched: every try would cost as much "
+                        f"as the most expensive candidate. Choose it beforehand, with "
                         f"expected_error."
                     )
 
@@ -634,6 +639,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "The duration of the search reveals how many candidates were tried; the "
             "guarantee assumes that this number stays secret.",
         ]
+
+
+def _refuse_choices(estimator: Any) -> None:
+    """Refuse a completion without values, from which no private score follows."""
+    if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
+        raise ValueError(
+            "PrivateSearchCV cannot search ImplicitCompletion: it scores predictions "
+            "of values, row by row, and choices have none. There is little to search: "
+            "how many items take part follows from noisy counts in each fit. Choose "
+            "epsilon beforehand; where you may read the data, compare by GridSearchCV "
+            "with make_ranking_scorer."
+        )
 
 
 def _array_of(value: Any) -> NDArray[np.object_]:

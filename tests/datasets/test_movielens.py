@@ -198,6 +198,20 @@ def test_frame(tmp_path):
     pd.testing.assert_series_equal(bunch.target, expected["rating"])
 
 
+def test_ratings_as_choices(tmp_path):
+    pd = pytest.importorskip("pandas")
+    put(tmp_path / "ml-100k.zip", archive_of("100k"))
+    choices = fetch_movielens("100k", tmp_path, as_choices=True)
+    expected = fetch_movielens("100k", tmp_path).data[:, :2]
+    assert (choices.data == expected).all()
+    assert choices.feature_names == ["user_id", "item_id"]
+    assert not {"target", "levels", "target_names"} & choices.keys()
+    frame = fetch_movielens("100k", tmp_path, as_choices=True, as_frame=True)
+    pd.testing.assert_frame_equal(
+        frame.data, pd.DataFrame(expected, columns=["user_id", "item_id"])
+    )
+
+
 # Files that are refused
 
 

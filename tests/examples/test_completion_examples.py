@@ -71,6 +71,20 @@ def test_user_privacy(run, ratings_file, tmp_path):
     )
 
 
+def test_recommend_from_choices(run, ratings_file):
+    printed = run(
+        "recommend_from_choices.py", "--epsilons", 0.5, 20, "--random-state", 0,
+        "--splits", 1, "--choices", ratings_file(500, 60, 9000, **STARS),
+    )  # fmt: skip
+    assert "9,000 choices of 60 items by 500 users" in printed
+    rows = re.findall(r"^(0\.5|20) +(0\.\d+) +(\d+) +(0\.\d+)$", printed, re.MULTILINE)
+    small, large = ([float(n) for n in row] for row in rows)
+    assert small[2] < large[2]
+    assert abs(small[1] - small[3]) < 0.1
+    assert large[1] > large[3] - 0.05
+    assert "(epsilon = 20, delta = 1e-05)-differential privacy for every" in printed
+
+
 def test_simulation_study(run):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
     arguments += ["--missing", "0.5", "--epsilon", "64"]

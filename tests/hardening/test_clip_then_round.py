@@ -26,7 +26,7 @@ from sktensordp.mechanisms import (
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
 from sktensordp.privacy.calibration._sensitivity import declared_set
-from tests.support.every_estimator import RELEASING, slow_repeats
+from tests.support.every_estimator import VALUED, slow_repeats
 from tests.support.noise import source_of
 
 EPS = float(np.finfo(float).eps)
@@ -246,7 +246,7 @@ def test_what_a_unit_adds_is_no_longer_than_its_share(step):
 
 RANGED = [
     param
-    for param in RELEASING
+    for param in VALUED
     if param.values[0].private != "samples"
     or getattr(param.values[0].estimator, "bounds", None)
 ]
@@ -276,7 +276,7 @@ def released(case, value, dtype="f8"):
 
 
 @pytest.mark.parametrize("noise", [0.0, None])
-@pytest.mark.parametrize("case", slow_repeats(RELEASING))
+@pytest.mark.parametrize("case", slow_repeats(VALUED))
 def test_the_sign_of_zero_is_not_released(case, noise):
     with almost_no_noise(noise):
         assert len({released(case, zero) for zero in (0.0, -0.0, LEAST)}) == 1
@@ -298,7 +298,7 @@ def wrong_zeros(values, low, step, n_steps, out=None):
 
 def test_a_sign_of_zero_that_is_released_would_be_noticed(monkeypatch):
     monkeypatch.setattr(_lattice, "_lattice_index", wrong_zeros)
-    case = next(p.values[0] for p in RELEASING if "Gaussian" in p.id and "ball" in p.id)
+    case = next(p.values[0] for p in VALUED if "Gaussian" in p.id and "ball" in p.id)
     with almost_no_noise(-1e-12):
         assert released(case, 0.0) != released(case, -0.0)
 

@@ -24,9 +24,9 @@ from sktensordp.mechanisms import (
 from tests.support.every_estimator import (
     BOX,
     MATRICES,
-    RELEASING,
     ROWS,
     TASK,
+    VALUED,
     VALUES,
     WHERE,
     Case,
@@ -90,7 +90,7 @@ MORE += [
 ]
 
 
-ALL = [*RELEASING, *MORE]
+ALL = [*VALUED, *MORE]
 
 
 def with_others(cases, others):
@@ -144,7 +144,7 @@ def test_a_user_with_a_million_times_the_same_entry():
 # Numbers that no float holds are refused by all, and alike.
 
 
-@pytest.mark.parametrize("case", slow_repeats(RELEASING))
+@pytest.mark.parametrize("case", slow_repeats(VALUED))
 def test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(case):
     number, (X, *y) = 10**400, case.data
     if y:
@@ -268,7 +268,7 @@ def test_iterations_that_end_early_are_noticed(monkeypatch):
     def stops(solver, values, source, on_sweep):
         return release(solver, values, source, lambda _: bool(np.ptp(values) == 0))
 
-    case = next(param.values[0] for param in RELEASING if "gradient" in param.id)
+    case = next(param.values[0] for param in VALUED if "gradient" in param.id)
     # The first database has values that differ.
     data = databases(case)[::-1]
     monkeypatch.setattr(*POINTS["release of a descent"], stops)

@@ -55,6 +55,8 @@ class Story:
         self.then = {n: 8.0 for n in names if n.split("__")[-1] == "epsilon"}
         self.asked = (case.data[0] if case.private == "samples" else OTHER[0],)
         self.later = case.data if case.private == "samples" else OTHER
+        if case.private == "choices":
+            self.later = OTHER[:1]
         self.is_transformer = case.private == "samples"
 
     def begin(self):

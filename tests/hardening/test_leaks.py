@@ -396,9 +396,9 @@ def bad_calls(case, estimator):
             yield f"{name}, pair", method, (X, np.column_stack([rest[0]] * 2))
     if hasattr(estimator, "fit_batches"):
         for spoil, bad in spoiled(X).items():
-            batches = [data_of(case), (bad, rest[0])]
+            batches = [data_of(case), (bad, rest[0])] if rest else [*data_of(case), bad]
             yield f"batches, X: {spoil}", fresh(case).fit_batches, (batches,)
-        for spoil, bad in spoiled(rest[0]).items():
+        for spoil, bad in spoiled(rest[0]).items() if rest else ():
             yield f"batches, y: {spoil}", fresh(case).fit_batches, ([(X, bad)],)
     if hasattr(estimator, "recommend"):
         for spoil, bad in spoiled(X[:, 0]).items():

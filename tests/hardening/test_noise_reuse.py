@@ -55,6 +55,8 @@ def task(estimator, case, n=64):
         return estimator.privatize, HALF
     if case.private == "samples":
         return estimator.transform, rows_of(case, n)
+    if case.private == "choices":
+        return estimator.fit, WHERE
     return estimator.fit, WHERE, HALF
 
 
@@ -67,6 +69,8 @@ def noise(released):
     released = getattr(released, "best_estimator_", released)
     if isinstance(released, np.ndarray):
         return released.tobytes()
+    if hasattr(released, "item_counts_"):
+        return released.item_counts_.tobytes()
     parts = getattr(released, "means_", None) or released.factors_
     parts = [part.tobytes() for part in parts if part is not None]
     return b"".join([np.float64(released.offset_).tobytes(), *parts])

@@ -211,7 +211,9 @@ def private_estimators():
 
 
 def test_no_estimator_is_forgotten():
-    assert private_estimators() == set(CASES) | set(TRANSFORMERS) | set(ENCODERS)
+    audited = set(CASES) | set(TRANSFORMERS) | set(ENCODERS)
+    # Choices have no values; they are audited in test_units.py.
+    assert private_estimators() == audited | {"ImplicitCompletion"}
 
 
 def run(model, where, pytestconfig, **claim):

@@ -48,6 +48,10 @@ METHODS = {
         **dict.fromkeys(["predict", "predict, std"], PAIR[:1]),
         "recommend": ("units",),
     },
+    "choices": {
+        **dict.fromkeys(["fit", "fit_batches", "fold_in", "predict"], PAIR[:1]),
+        "recommend": ("units",),
+    },
     "tensor": dict.fromkeys(
         ["fit", "fit_transform", "transform", "inverse_transform"], ("tensor",)
     ),
@@ -350,6 +354,15 @@ def _refused_entries(case, X, y=None):
     return None
 
 
+def _refused_choices(case, X):
+    if case.method in ("fit", "fit_batches", "fold_in") and X.shape == (0, 2):
+        # Nobody chose anything.
+        return None
+    if case.method == "recommend" and X.shape == (0,):
+        return "there are no users"
+    return _refused_entries(case, X)
+
+
 def _refused_tensor(case, X):
     if X.ndim < 2 or not X.size or np.any(np.isinf(X)):
         return "it is no tensor of numbers"
@@ -368,6 +381,7 @@ def _refused_samples(case, X, *_):
 
 
 _REFUSALS = {
+    "choices": _refused_choices,
     "entries": _refused_entries,
     "tensor": _refused_tensor,
     "samples": _refused_samples,

@@ -19,6 +19,7 @@ from sktensordp.completion import (
     BiScaler,
     CoordinateEncoder,
     CPCompletion,
+    ImplicitCompletion,
     TuckerCompletion,
 )
 from sktensordp.encoding import (
@@ -51,9 +52,10 @@ class Case:
     estimator : estimator
     data : tuple
         X, and y where the estimator is fitted to entries of a tensor.
-    private : {"values", "users", "samples", "ids"}
-        What is protected: y; all of X and y about a user; X in `transform`; nothing,
-        of an encoder of coordinates, which meets all ids and no value.
+    private : {"values", "users", "choices", "samples", "ids"}
+        What is protected: y; all of X and y about a user; all of X about a user, where
+        there is no y; X in `transform`; nothing, of an encoder of coordinates, which
+        meets all ids and no value.
     label : str
     """
 
@@ -101,6 +103,9 @@ def _cases():
         "statistics": cp(1, perturbation="statistics", **USERS),
         "Tucker": tucker(perturbation="sums", **USERS),
     }  # fmt: skip
+    yield "choices", (WHERE,), {
+        "choices": ImplicitCompletion(shape=(4, 3), delta=1e-3),
+    }  # fmt: skip
     yield "ids", entries, {"ids": CoordinateEncoder()}
     yield "samples", (ONE_CELL,), {"cells": mechanisms.MatrixMechanism(delta=1e-5)}
     boxes = [
@@ -138,6 +143,10 @@ EVERY = [pytest.param(case, id=case.label) for case in CASES]
 RELEASING = [
     pytest.param(case, id=case.label) for case in CASES if case.private != "ids"
 ]
+
+
+# What they release follows from values, and not from who has entries alone.
+VALUED = [param for param in RELEASING if param.values[0].private != "choices"]
 
 
 def slow_repeats(params):

@@ -125,7 +125,7 @@ def _call(method, estimator, given):
     if method in ("parameters", "fit to y"):
         return estimator.fit(*given)
     if method == "fit_batches":
-        return estimator.fit_batches([given])
+        return estimator.fit_batches([given if len(given) > 1 else given[0]])
     if method == "predict, std":
         return estimator.predict(*given, return_std=True)
     if method == "recommend":

@@ -4,7 +4,11 @@ import warnings
 
 import numpy as np
 
-from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion import (
+    CPCompletion,
+    ImplicitCompletion,
+    TuckerCompletion,
+)
 
 __all__ = ["compile_kernels"]
 
@@ -15,6 +19,7 @@ def compile_kernels():
     options = {"value_bounds": (0, 1), "shape": (3, 4), "max_iter": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        ImplicitCompletion(epsilon=np.inf, shape=(3, 4)).fit(X)
         for kind in (np.float64, np.float32):
             y = np.linspace(0, 1, len(X), dtype=kind)
             for form in (CPCompletion, TuckerCompletion):

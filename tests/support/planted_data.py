@@ -14,14 +14,19 @@ N_USERS, USER, N_OWN, N_ALL = 1013, 911, 317, 691
 
 
 def tensor_data(case, seed=0):
-    """Entries of a tensor, irregular and with the rare ones; others for each seed."""
+    """Entries of a tensor, irregular and with the rare ones; others for each seed.
+
+    Of choices, the coordinates alone.
+    """
     rng = np.random.default_rng([311, seed])
     X = np.argwhere(np.ones((4, 3)))
-    if case.private == "users":
+    if case.private in ("users", "choices"):
         users = rng.integers(100, 900, N_ALL)
         if seed == 0:
             users[rng.choice(N_ALL, N_OWN, replace=False)] = USER
         X = np.column_stack([users, rng.integers(0, 3, N_ALL)])
+    if case.private == "choices":
+        return (X,)
     y = rng.uniform(0.05, 0.95, len(X))
     if seed == 0:
         y[[3, 9, 11]] = RARE, LEAST, LARGEST
@@ -56,7 +61,8 @@ def data_of(case, seed=0):
 
 def fresh(case, **params):
     """An estimator that is not fitted, for more users than there are."""
-    shape = {"shape": (N_USERS, 3)} if case.private == "users" else {}
+    has_users = case.private in ("users", "choices")
+    shape = {"shape": (N_USERS, 3)} if has_users else {}
     return case.fresh(**shape, **params)
 
 
@@ -72,8 +78,8 @@ def fits_of(case, prepared=lambda estimator: estimator):
     """Yield the estimator after every way to fit it, by name."""
     yield "fit", prepared(fresh(case)).fit(*data_of(case))
     if hasattr(case.estimator, "fit_batches"):
-        X, y = tensor_data(case)
-        halves = [(X[:5], y[:5]), (X[5:], y[5:])]
+        X, *y = tensor_data(case)
+        halves = [(X[:5], y[0][:5]), (X[5:], y[0][5:])] if y else [X[:5], X[5:]]
         yield "batches", prepared(fresh(case)).fit_batches(halves)
     if case.private in ("values", "users") and hasattr(case.estimator, "fit_transform"):
         tensor = tensor_of(case)
@@ -93,6 +99,9 @@ def used(case, estimator, *data):
             out += [client := estimator.client(), client.privatize(X)]
             out += [code := estimator.privatize(X), estimator.decode(code)]
         return out
+    if case.private == "choices":
+        estimator.fold_in(X).recommend([1, -1])
+        return [estimator.predict(X[:3])]
     y = data[1]
     for name, arguments in (
         ("partial_fit", (X, y)), ("fold_in", (X, y)), ("scale_values", (X, y)),
@@ -123,6 +132,11 @@ def secrets_of(case):
     secrets = Secrets().plant("planted", RARE, LEAST, LARGEST)
     if case.private == "samples":
         return secrets_of_samples(secrets, samples(case))
+    if case.private == "choices":
+        # How many chose an item is a number that pages have by chance.
+        X = np.unique(tensor_data(case)[0], axis=0)
+        secrets.add_whole("user", USER).add_whole("entries", len(X))
+        return secrets.add("noise-free fit", noise_free(case))
     X, y = tensor_data(case)
     groups = [X[:, mode] == k for mode in (0, 1) for k in np.unique(X[:, mode])]
     for name, t in (("y", y), ("scaled", 2 * y - 1), ("centred", y - y.mean())):

@@ -1,0 +1,194 @@
+"""Scores of what is put on top: items ranked for users, beside those they chose."""
+
+import copy
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._sklearn_compat import safe_indexing
+from ._sparse import entries_from_sparse, is_sparse
+
+__all__ = ["make_ranking_scorer"]
+
+_METRICS = ("recall", "ndcg")
+
+
+def make_ranking_scorer(
+    metric: str = "recall",
+    k: int = 20,
+    history: float = 0.8,
+    *,
+    random_state: int = 0,
+) -> "RankingScorer":
+    """Scorer of recommendations: how many held-out items are among the first k.
+
+    Of each test user's items, a share is the user's history, which is folded in; the
+    model recommends `k` items that are not in the history, and the others that the user
+    chose should be among them. The score is the mean over users who have such others.
+
+    For users who are held out as a whole, as by `UserHoldout`, keep `history` above 0.
+    For items held out of every user, as by `ItemHoldout`, pass ``history=0``: the model
+    knows the users from its fit.
+
+    Parameters
+    ----------
+    metric : {"recall", "ndcg"}, default="recall"
+        "recall" is the share of a user's held-out items among the first `k`. "ndcg" is
+        the sum of 1 / log2(1 + place) over those found, divided by the largest that so
+        many items can reach within `k`.
+    k : int, default=20
+        How many items are recommended.
+    history : float, default=0.8
+        Share of each user's items that is folded in, at least 0 and below 1; rounded to
+        whole items.
+    random_state : int, default=0
+        Which items these are.
+
+    Returns
+    -------
+    scorer : callable
+        Takes a fitted estimator, or a pipeline that ends with one, X, and y where the
+        estimator has values. It leaves the estimator as it is. Where no user has an
+        item to find, the score is NaN.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is none of these.
+
+    Notes
+    -----
+    Of items with equal scores, the model recommends the one with the lower index first.
+    For ratings, every rated item counts as chosen. A completion that protects entries
+    has no `fold_in`; score it with ``history=0``. The scorer is not private: scores are
+    computed from raw choices.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
+    >>> from sktensordp.datasets import make_choices
+    >>> from sktensordp.model_selection import UserHoldout
+    >>> X = make_choices(300, 50, 6000, random_state=0)
+    >>> model = ImplicitCompletion(epsilon=8.0, shape=X.shape, random_state=0)
+    >>> scores = cross_val_score(
+    ...     model, X.data, cv=UserHoldout(0.2, random_state=0),
+    ...     scoring=make_ranking_scorer("recall", k=10),
+    ... )
+    >>> bool(scores[0] > 0.2)
+    True
+    """
+    if metric not in _METRICS:
+        raise ValueError(f"metric must be one of {list(_METRICS)}, got {metric!r}.")
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}.")
+    if not 0 <= history < 1:
+        raise ValueError(f"history must be at least 0 and below 1, got {history}.")
+    return RankingScorer(metric, int(k), float(history), int(random_state))
+
+
+class RankingScorer:
+    """A scorer that processes can be sent; see `make_ranking_scorer`."""
+
+    def __init__(self, metric: str, k: int, history: float, random_state: int) -> None:
+        self._metric, self._k = metric, k
+        self._history, self._random_state = history, random_state
+
+    def __repr__(self) -> str:
+        return (
+            f"make_ranking_scorer({self._metric!r}, k={self._k}, "
+            f"history={self._history}, random_state={self._random_state})"
+        )
+
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+        from sklearn.pipeline import Pipeline
+
+        model = estimator
+        if isinstance(estimator, Pipeline):
+            X, model = estimator[:-1].transform(X), estimator[-1]
+        if is_sparse(X):
+            X, values = entries_from_sparse(X)
+            y = values if hasattr(model, "fit_randomized") else y
+        where = np.asarray(X)[:, :2]
+        # Whom and what the model does not know, it cannot be asked for.
+        known = np.flatnonzero(np.all(where >= 0, axis=1))
+        where = where[known].astype(np.int64)
+        if not len(where):
+            return np.nan
+        in_history = history_of(where, self._history, self._random_state)
+        if np.any(in_history):
+            rows = known[in_history]
+            of_rows = () if y is None else (safe_indexing(y, rows),)
+            # A copy has users of its own, and shares what was released.
+            model = copy.copy(model).fold_in(np.asarray(X)[rows], *of_rows)
+        pairs = np.unique(where[~in_history], axis=0)
+        users = np.unique(pairs[:, 0])
+        if not len(users):
+            return np.nan
+        recommended = model.recommend(users, self._k)
+        return float(np.mean(ranking_scores(self._metric, recommended, users, pairs)))
+
+
+def history_of(
+    where: NDArray[np.int64], share: float, random_state: int
+) -> NDArray[np.bool_]:
+    """Which rows are history: a share of each user's distinct items, drawn at random.
+
+    Parameters
+    ----------
+    where : ndarray of shape (n, 2), int
+        User and item of every row.
+    share : float
+        Rounded to whole items.
+    random_state : int
+
+    Returns
+    -------
+    chosen : ndarray of shape (n,), bool
+        Rows of a pair that is there twice go the same way.
+    """
+    pairs, of_row = np.unique(where, axis=0, return_inverse=True)
+    drawn = np.random.default_rng(random_state).random(len(pairs))
+    order = np.lexsort((drawn, pairs[:, 0]))
+    first = np.flatnonzero(np.append(True, np.diff(pairs[order, 0]) != 0))
+    sizes = np.diff(np.append(first, len(pairs)))
+    place = np.arange(len(pairs)) - np.repeat(first, sizes)
+    chosen = np.empty(len(pairs), dtype=bool)
+    chosen[order] = place < np.repeat(np.rint(share * sizes), sizes)
+    return chosen[np.ravel(of_row)]
+
+
+def ranking_scores(
+    metric: str,
+    recommended: NDArray[np.int64],
+    users: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Score of every user.
+
+    Parameters
+    ----------
+    metric : {"recall", "ndcg"}
+    recommended : ndarray of shape (n_users, k)
+        Best first; -1 for none.
+    users : ndarray of shape (n_users,)
+        Ascending.
+    pairs : ndarray of shape (n, 2)
+        Distinct users and items that should be found; of every user at least one.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_users,)
+    """
+    n_items = 1 + max(int(pairs[:, 1].max()), int(recommended.max()))
+    wanted = np.searchsorted(users, pairs[:, 0]) * n_items + pairs[:, 1]
+    asked = np.arange(len(users))[:, np.newaxis] * n_items + recommended
+    hits = np.isin(asked, wanted) & (recommended >= 0)
+    sizes = np.bincount(np.searchsorted(users, pairs[:, 0]), minlength=len(users))
+    if metric == "recall":
+        return hits.sum(axis=1) / sizes
+    gains = 1 / np.log2(np.arange(2, recommended.shape[1] + 2))
+    ideal = np.cumsum(gains)[np.minimum(sizes, len(gains)) - 1]
+    return hits @ gains / ideal

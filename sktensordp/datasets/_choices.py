@@ -1,0 +1,179 @@
+"""Synthetic choices."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import Bunch, check_random_state
+
+__all__ = ["make_choices"]
+
+_DESCR = """\
+Synthetic choices
+-----------------
+
+{n_choices} choices of {n_items} items by {n_users} users.
+
+Users and items belong to {n_groups} groups. A share of {affinity:g} of what a user
+chooses comes from the items of the user's own group, the rest from all. Activity of the
+users and popularity of the items follow power laws with exponents {user_exponent:g} and
+{item_exponent:g}. No real person is involved.
+"""
+# Users whose choices are drawn at once.
+_BLOCK = 256
+
+
+def make_choices(
+    n_users: int = 600,
+    n_items: int = 2000,
+    n_choices: int = 60_000,
+    *,
+    n_groups: int = 8,
+    affinity: float = 0.7,
+    user_exponent: float = 0.7,
+    item_exponent: float = 0.8,
+    random_state: int | np.random.RandomState | None = None,
+) -> Bunch:
+    """Generate choices of items by users who belong to groups.
+
+    Every user and every item belongs to a group. A user chooses distinct items, each
+    from those of the user's own group with probability `affinity`, otherwise from all,
+    by their popularity, which follows a power law. How many items a user chooses
+    follows another.
+
+    Parameters
+    ----------
+    n_users : int, default=600
+        Number of users. Each chooses at least one item, as long as there are enough
+        choices.
+    n_items : int, default=2000
+        Number of items. An item may not be chosen by anybody.
+    n_choices : int, default=60_000
+        Number of choices, at most ``n_users * n_items // 2``.
+    n_groups : int, default=8
+        Number of groups, at most `n_items`.
+    affinity : float, default=0.7
+        In [0, 1]. With 0, what users choose does not depend on their groups.
+    user_exponent : float, default=0.7
+        The user in place `j` by activity, from 0, has weight
+        ``(j + 1) ** -user_exponent``.
+    item_exponent : float, default=0.8
+        The same for the popularity of the items.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the generation. Pass an int for the same choices at every call.
+
+    Returns
+    -------
+    choices : :class:`~sklearn.utils.Bunch`
+        Dictionary-like object, with the following attributes.
+
+        data : ndarray of shape (n_choices, 2), dtype int64
+            The user and the item of each choice, in random order.
+        shape : tuple of int
+            ``(n_users, n_items)``.
+        user_groups : ndarray of shape (n_users,)
+            The group of every user.
+        item_groups : ndarray of shape (n_items,)
+            The group of every item.
+        feature_names : list of str
+            The names of the columns of `data`.
+        DESCR : str
+            A description of the data.
+
+    See Also
+    --------
+    make_ratings : Choices with values.
+    fetch_movielens : Real ratings; every rated item is a choice with
+        ``as_choices=True``.
+
+    Examples
+    --------
+    >>> from sktensordp.datasets import make_choices
+    >>> choices = make_choices(50, 80, 1000, random_state=0)
+    >>> choices.data.shape, choices.shape
+    ((1000, 2), (50, 80))
+    """
+    for name, value, least in (
+        ("n_users", n_users, 1),
+        ("n_items", n_items, 1),
+        ("n_choices", n_choices, 1),
+        ("n_groups", n_groups, 1),
+    ):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not whole or value < least:
+            raise ValueError(
+                f"{name} must be an integer of at least {least}, got {value!r}."
+            )
+    for name, number, most in (
+        ("affinity", affinity, 1.0),
+        ("user_exponent", user_exponent, np.inf),
+        ("item_exponent", item_exponent, np.inf),
+    ):
+        if not isinstance(number, Real) or not 0 <= number <= most or number == np.inf:
+            raise ValueError(f"{name} must be from 0 to {most:g}, got {number!r}.")
+    n_users, n_items, n_choices = int(n_users), int(n_items), int(n_choices)
+    if n_choices > max(n_users * n_items // 2, 1):
+        raise ValueError(
+            f"n_choices={n_choices} is more than half of the n_users * n_items = "
+            f"{n_users * n_items} distinct pairs."
+        )
+    if n_groups > n_items:
+        raise ValueError(f"n_groups={n_groups} is more than n_items={n_items}.")
+    rng = check_random_state(random_state)
+    sizes = _sizes(n_users, n_items, n_choices, float(user_exponent), rng)
+    user_groups = rng.permutation(n_users) % n_groups
+    item_groups = rng.permutation(n_items) % n_groups
+    popularity = (rng.permutation(n_items) + 1.0) ** -float(item_exponent)
+    popularity /= popularity.sum()
+    weights = np.empty((n_groups, n_items))
+    for group in range(n_groups):
+        own = np.where(item_groups == group, popularity, 0.0)
+        weights[group] = affinity * own / own.sum() + (1 - affinity) * popularity
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    data = np.empty((n_choices, 2), dtype=np.int64)
+    data[:, 0] = np.repeat(np.arange(n_users), sizes)
+    ends = np.append(0, np.cumsum(sizes))
+    for start in range(0, n_users, _BLOCK):
+        users = np.arange(start, min(start + _BLOCK, n_users))
+        # The largest sums with Gumbel variables are a draw without replacement.
+        drawn = logs[user_groups[users]] + rng.gumbel(size=(len(users), n_items))
+        order = np.argsort(-drawn, axis=1)
+        for user, best in zip(users, order, strict=True):
+            data[ends[user] : ends[user + 1], 1] = best[: sizes[user]]
+    return Bunch(
+        data=data[rng.permutation(n_choices)],
+        shape=(n_users, n_items),
+        user_groups=user_groups,
+        item_groups=item_groups,
+        feature_names=["user", "item"],
+        DESCR=_DESCR.format(
+            n_users=n_users, n_items=n_items, n_choices=n_choices, n_groups=n_groups,
+            affinity=affinity, user_exponent=user_exponent,
+            item_exponent=item_exponent,
+        ),
+    )  # fmt: skip
+
+
+def _sizes(
+    n_users: int,
+    n_items: int,
+    n_choices: int,
+    exponent: float,
+    rng: np.random.RandomState,
+) -> NDArray[np.int64]:
+    """How many items every user chooses: power-law, at least one, at most all."""
+    weights = (rng.permutation(n_users) + 1.0) ** -exponent
+    least = int(n_choices >= n_users)
+    sizes = np.full(n_users, least, dtype=np.int64)
+    left = n_choices - sizes.sum()
+    while left:
+        free = sizes < n_items
+        share = np.where(free, weights, 0.0)
+        share = np.floor(left * share / share.sum()).astype(np.int64)
+        if not share.any():
+            one_more = np.flatnonzero(free)[np.argsort(-weights[free])[:left]]
+            sizes[one_more] += 1
+        sizes = np.minimum(sizes + share, n_items)
+        left = n_choices - sizes.sum()
+    return sizes

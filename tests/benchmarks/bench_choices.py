@@ -1,0 +1,272 @@
+"""Recommendations from choices, beside other libraries without privacy; one run.
+
+    python tests/benchmarks/bench_choices.py [--small] [--no-peers]
+        [--environments FOLDER] [--data-home FOLDER] [--ratings FILE]
+
+Every rating of MovieLens latest-small counts as a choice, a fifth of each user's items
+is held out, and every library recommends 20 items to every user from the rest, in the
+same splits: median seconds of training, Recall@20 and NDCG@20. This library is fitted
+with everything of a user protected, at several epsilons (delta 1e-5), and without
+noise; `implicit` and LensKit have no noise. Their models run with the libraries'
+defaults and with a few other settings, in environments of their own, made as in
+examples/audit_other_libraries.py, and may use THREADS threads. With `--small` the
+choices are synthetic. `--ratings` takes a file of comma-separated users and items in
+the place of MovieLens.
+
+The last table is of scale: seconds and peak memory of a fit to synthetic choices in
+batches of a million, each in a process of its own.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+# What a worker needs of this library it imports itself: other environments lack it.
+
+THREADS, K = 2, 20
+SCALE = [(6_000, 3_700, 1_000_000), (138_000, 27_000, 20_000_000)]
+SMALL_SCALE = [(1_000, 500, 50_000)]
+REQUIREMENTS = {
+    "implicit": ["implicit==0.7.3", "numpy==2.4.6"],
+    "lenskit": ["lenskit==2025.8.1", "torch==2.15.0", "numpy==2.4.6"],
+}
+OURS = "sktensordp"
+SETTINGS = {
+    OURS: [{"epsilon": epsilon} for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0, "inf")],
+    "implicit": [
+        {"model": "AlternatingLeastSquares"},
+        {"model": "AlternatingLeastSquares", "factors": 32, "regularization": 5.0,
+         "alpha": 5.0},
+        {"model": "BayesianPersonalizedRanking"},
+        {"model": "CosineRecommender", "K": 100},
+    ],
+    "lenskit": [
+        {"model": "PopScorer"},
+        {"model": "ImplicitMFScorer"},
+        {"model": "ImplicitMFScorer", "embedding_size": 32, "weight": 5.0,
+         "regularization": 5.0},
+        {"model": "ItemKNNScorer", "feedback": "implicit"},
+        {"model": "EASEScorer"},
+        {"model": "EASEScorer", "regularization": 300},
+    ],
+}  # fmt: skip
+
+
+def ours(train, shape, setting):
+    from sktensordp.completion import ImplicitCompletion
+
+    model = ImplicitCompletion(
+        epsilon=float(setting["epsilon"]), delta=1e-5, shape=shape, random_state=0
+    )
+    # At every epsilon, the loops over choices are compiled then.
+    ImplicitCompletion(epsilon=float("inf"), shape=shape).fit(train[:50])
+    return lambda: model.fit(train), lambda: model.recommend(np.arange(shape[0]), K)
+
+
+def of_implicit(train, shape, setting):
+    from scipy.sparse import csr_matrix
+
+    options = dict(setting)
+    name = options.pop("model")
+    module = {"Cosine": "nearest_neighbours", "Alternating": "als", "Bayesian": "bpr"}
+    where = next(m for begin, m in module.items() if name.startswith(begin))
+    kind = getattr(__import__(f"implicit.{where}", fromlist=[name]), name)
+    if where != "nearest_neighbours":
+        options |= {"random_state": 0, "num_threads": THREADS}
+    model = kind(**options)
+    data = csr_matrix((np.ones(len(train), np.float32), tuple(train.T)), shape=shape)
+
+    def recommend():
+        return model.recommend(np.arange(shape[0]), data, N=K)[0]
+
+    return lambda: model.fit(data, show_progress=False), recommend
+
+
+def of_lenskit(train, shape, setting):
+    import pandas as pd
+    from lenskit import als, basic, knn
+    from lenskit.data import ItemList, RecQuery, from_interactions_df
+    from lenskit.training import TrainingOptions
+
+    options = dict(setting)
+    name = options.pop("model")
+    kind = next(getattr(m, name) for m in (als, basic, knn) if hasattr(m, name))
+    model = kind(**options)
+    frame = pd.DataFrame(train, columns=["user_id", "item_id"])
+    data = from_interactions_df(frame)
+    personal = name != "PopScorer"
+
+    def recommend():
+        items = ItemList(item_ids=np.arange(shape[1]))
+        found = np.full((shape[0], K), -1)
+        for user, own in frame.groupby("user_id")["item_id"]:
+            query = RecQuery(user_id=user, user_items=ItemList(item_ids=own.to_numpy()))
+            asked = {"query": query} if personal else {}
+            scores = np.array(model(**asked, items=items).scores(), dtype=float)
+            scores = np.nan_to_num(scores, nan=-np.inf)
+            scores[own] = -np.inf
+            found[user] = np.argsort(-scores, kind="stable")[:K]
+        return found
+
+    return lambda: model.train(data, TrainingOptions(rng=0)), recommend
+
+
+MODELS = {OURS: ours, "implicit": of_implicit, "lenskit": of_lenskit}
+
+
+def work(request):
+    """Train all models of a library on one split; print seconds, keep what they put."""
+    request = json.loads(request)
+    stored = np.load(request["file"])
+    train, shape = stored["train"], tuple(stored["shape"].tolist())
+    for number, setting in enumerate(SETTINGS[request["library"]]):
+        make = MODELS[request["library"]]
+        # So that no compilation is timed.
+        make(train[::10], shape, setting)[0]()
+        fit, recommend = make(train, shape, setting)
+        start = perf_counter()
+        fit()
+        seconds = perf_counter() - start
+        np.save(f"{request['file']}.{request['library']}.{number}.npy", recommend())
+        print(json.dumps(seconds), flush=True)
+
+
+def work_at_scale(request):
+    """Seconds and peak memory of one fit in batches."""
+    import resource
+
+    from sktensordp.completion import ImplicitCompletion
+
+    path, shape = json.loads(request)
+    pairs = np.load(path, mmap_mode="r")
+    model = ImplicitCompletion(epsilon=8.0, shape=shape, random_state=0)
+    ImplicitCompletion(epsilon=float("inf"), shape=shape).fit(pairs[:1000])
+    start = perf_counter()
+    model.fit_batches(pairs[k : k + 10**6] for k in range(0, len(pairs), 10**6))
+    seconds = perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(json.dumps([seconds, peak], separators=(",", ":")))
+
+
+def run(python, *arguments, blas_threads=THREADS):
+    """Lines of a worker, in a process of its own."""
+    threads = {f"{of}_NUM_THREADS": str(THREADS) for of in ("OMP", "NUMBA", "LK")}
+    threads |= {f"{of}_NUM_THREADS": str(blas_threads) for of in ("OPENBLAS", "MKL")}
+    command = [str(python), __file__, *arguments]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | threads, check=True
+    )
+    # Libraries print, too.
+    return [
+        json.loads(line) for line in done.stdout.split() if line[0] in "[0123456789"
+    ]
+
+
+def load(arguments):
+    """Distinct pairs of user and item, and the shape."""
+    from sktensordp.datasets import fetch_movielens, make_choices
+
+    if arguments.small:
+        choices = make_choices(300, 200, 9_000, random_state=0)
+        return "synthetic", choices.data, choices.shape
+    if arguments.ratings:
+        name = arguments.ratings
+        pairs = np.loadtxt(name, delimiter=",", skiprows=1, usecols=(0, 1))
+    else:
+        name, options = "latest-small", {"as_choices": True}
+        pairs = fetch_movielens(name, arguments.data_home, **options).data
+    columns = [np.unique(column, return_inverse=True)[1] for column in pairs.T]
+    pairs = np.column_stack(columns)
+    return name, pairs, tuple((pairs.max(axis=0) + 1).tolist())
+
+
+def compare(arguments, folder):
+    from sktensordp.completion._ranking_scorer import ranking_scores
+    from sktensordp.model_selection import ItemHoldout
+
+    name, pairs, shape = load(arguments)
+    splits = ItemHoldout(0.2, n_splits=1 if arguments.small else 3, random_state=0)
+    pythons = {OURS: sys.executable}
+    if not arguments.no_peers:
+        sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+        import audit_other_libraries as audit
+
+        where = (arguments.environments or folder).absolute()
+        for library, packages in REQUIREMENTS.items():
+            pythons[library] = audit.environment(where, library, packages)
+    found = {}
+    for number, (train, test) in enumerate(splits.split(pairs)):
+        path = folder / f"{number}.npz"
+        np.savez(path, train=pairs[train], shape=shape)
+        held_out = np.unique(pairs[test], axis=0)
+        users = np.unique(held_out[:, 0])
+        for library, python in pythons.items():
+            request = json.dumps({"library": library, "file": str(path)})
+            # As implicit asks for.
+            blas = 1 if library == "implicit" else THREADS
+            lines = run(python, "--worker", request, blas_threads=blas)
+            for k, seconds in enumerate(lines):
+                top = np.load(f"{path}.{library}.{k}.npy")[users]
+                scores = [
+                    float(np.mean(ranking_scores(metric, top, users, held_out)))
+                    for metric in ("recall", "ndcg")
+                ]
+                found.setdefault((library, k), []).append((seconds, *scores))
+    print(
+        f"\n{name}: {len(pairs):,} choices of {shape[1]:,} items by {shape[0]:,} users"
+    )
+    print(f"{'':74s}{'seconds':>9s}{'Recall@20':>11s}{'NDCG@20':>9s}")
+    for (library, k), rows in found.items():
+        seconds, recall, ndcg = zip(*rows, strict=True)
+        options = ", ".join(f"{o}={v}" for o, v in SETTINGS[library][k].items())
+        print(
+            f"{library + ', ' + options:74s}{statistics.median(seconds):9.2f}"
+            f"{np.mean(recall):11.3f}{np.mean(ndcg):9.3f}"
+        )
+
+
+def print_scale(sizes, folder):
+    from sktensordp.datasets import make_ratings
+
+    print(f"\n{'choices':>12s}{'users':>10s}{'items':>8s}{'seconds':>9s}{'GB':>7s}")
+    for n_users, n_items, n_choices in sizes:
+        path = folder / "pairs.npy"
+        made = make_ratings(n_users, n_items, n_choices, rank=0, random_state=0)
+        np.save(path, made.data.astype(np.int32))
+        del made
+        request = json.dumps([str(path), [n_users, n_items]])
+        ((seconds, peak),) = run(sys.executable, "--scale-worker", request)
+        print(f"{n_choices:12,d}{n_users:10,d}{n_items:8,d}{seconds:9.2f}{peak:7.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data-home", help="where MovieLens is")
+    parser.add_argument("--ratings", metavar="FILE", help="your choices (csv)")
+    parser.add_argument("--environments", type=Path, help="where the environments are")
+    parser.add_argument("--no-peers", action="store_true", help="this library alone")
+    parser.add_argument("--small", action="store_true", help="a quick smoke run")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--scale-worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        return work(arguments.worker)
+    if arguments.scale_worker:
+        return work_at_scale(arguments.scale_worker)
+    print(f"{platform.machine()}, {os.cpu_count()} cores, NumPy {np.__version__}")
+    with tempfile.TemporaryDirectory() as temporary:
+        compare(arguments, Path(temporary))
+        print_scale(SMALL_SCALE if arguments.small else SCALE, Path(temporary))
+
+
+if __name__ == "__main__":
+    main()

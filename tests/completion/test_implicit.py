@@ -1,0 +1,623 @@
+"""Choices: what is released, what it guarantees, and what users are told.
+
+Neighbours are compared along a trajectory: the noisy sums of one run are given to the
+other, so that all that is released later is the same function of earlier releases.
+"""
+
+import copy
+import inspect
+import math
+import pickle
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import sparse as pydata
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.linalg import eigh
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
+
+from sktensordp.completion import (
+    CoordinateEncoder,
+    ImplicitCompletion,
+    _cooccurrence,
+    recommend_ids,
+)
+from sktensordp.completion._choices import Choices
+from sktensordp.completion._item_model import best_of
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests.support.refusing import refused
+from tests.support.replaying import accounted, recorded
+
+SHAPE = (60, 30)
+FREE = math.inf
+
+
+def choices(n_users=60, n_items=30, seed=0):
+    """Distinct pairs, of users with few and with many choices; some have none."""
+    rng = np.random.default_rng(seed)
+    weights = 1 / np.arange(1, n_items + 1)
+    rows = []
+    for user in range(n_users):
+        size = min(int(rng.pareto(1.0) * 4), n_items)
+        own = rng.choice(n_items, size, replace=False, p=weights / weights.sum())
+        rows += [(user, item) for item in own]
+    # One who chose everything, and one a single item.
+    rows += [(n_users - 1, item) for item in range(n_items)]
+    return np.unique(np.array([*rows, (n_users - 2, 0)]), axis=0)
+
+
+X = choices()
+
+
+def make(**params):
+    options = {"epsilon": 20.0, "delta": 1e-3, "shape": SHAPE, "random_state": 0}
+    return ImplicitCompletion(**{**options, **params})
+
+
+def released(model):
+    return model.items_, model.item_counts_, model.similarity_
+
+
+def assert_same(model, other):
+    for one, two in zip(released(model), released(other), strict=True):
+        assert_array_equal(one, two)
+
+
+def as_matrix(where=X, shape=SHAPE):
+    found = np.zeros(shape)
+    found[tuple(where.T)] = 1
+    return found
+
+
+# --- without noise -------------------------------------------------------------------
+
+
+def reference(where=X, shape=SHAPE, rank=50):
+    """The same steps on a dense matrix, in floating point."""
+    x = as_matrix(where, shape)
+    x = x[x.any(axis=1)]
+    n = x.sum(axis=1)
+    whole = math.log1p(shape[1])
+    size = math.expm1(min(max(np.log1p(n).mean(), math.log(2)), whole))
+    counts = (x / np.sqrt(np.maximum(n, 0.05 * size))[:, np.newaxis]).sum(axis=0)
+    standing = counts**2 >= 0
+    items = np.argsort(-counts, kind="stable")[: np.sum(standing & (counts > 0))]
+    q = np.maximum(counts[items], 1e-3 * counts.max())
+    q = np.rint(q / q.sum() * 2**14) / 2**14
+    y = x[:, items] - x[:, items].sum(axis=1, keepdims=True) * q
+    lengths = np.sqrt(((y**2).sum(axis=1) ** 2 + (y**4).sum(axis=1)) / 2)
+    weights = 1 / np.maximum(lengths, 0.05 * size)
+    products = (y.T * weights * math.sqrt(0.88)) @ y / math.sqrt(0.88)
+    m = len(items)
+    fitted, known = products.copy(), np.zeros(m)
+    for _ in range(5):
+        np.fill_diagonal(fitted, known)
+        values, vectors = eigh(fitted)
+        values = np.maximum(values[-rank:], 0)
+        vectors = vectors[:, -rank:]
+        known = vectors**2 @ values
+    gram = (vectors * values) @ vectors.T
+    diagonal = np.diag(products)
+    least = 0.3 * q * np.median(diagonal[q > 0] / q[q > 0])
+    np.fill_diagonal(gram, np.maximum(np.maximum(diagonal, least), known))
+    inverse = np.linalg.inv(gram + 2 * np.eye(m))
+    similarity = -inverse / np.diag(inverse)
+    np.fill_diagonal(similarity, 0)
+    return counts, items, q, similarity
+
+
+def test_without_noise_it_is_the_dense_reference():
+    model = make(epsilon=FREE).fit(X)
+    counts, items, q, similarity = reference()
+    assert_allclose(model.item_counts_, counts, rtol=1e-9)
+    assert_array_equal(model.items_, items)
+    assert_allclose(model.similarity_, similarity, atol=2e-5)
+    x = as_matrix()
+    n = x[:, items].sum(axis=1, keepdims=True)
+    scores = np.maximum(n, 1) * q + (x[:, items] - n * q) @ similarity
+    everywhere = np.argwhere(np.ones(SHAPE))
+    found = model.predict(everywhere).reshape(SHAPE)[:, items]
+    assert_allclose(found, scores, atol=1e-3)
+
+
+def test_without_noise_nothing_is_drawn_and_nothing_protected(streams):
+    model = make(epsilon=FREE).fit(X)
+    assert not streams
+    assert not model.privacy_guarantee_.protects
+    assert_same(model, make(epsilon=FREE, random_state=None).fit(X))
+
+
+# --- exact integers ------------------------------------------------------------------
+
+
+def big_integers(chosen, shares, scale, least):
+    """The sum of C Y Y' in Python's integers, and every user's length."""
+    unit, m = 2**14, len(shares)
+    total = np.zeros((m, m), dtype=object)
+    lengths = []
+    P = np.array([int(p) for p in shares], dtype=object)
+    for u in range(len(chosen.users)):
+        own = chosen.items[chosen.starts[u] : chosen.starts[u + 1]]
+        if not len(own):
+            continue
+        Y = -len(own) * P
+        Y[own] += unit
+        square, fourth = sum(Y**2), sum(Y**4)
+        length = math.sqrt((square * square + fourth) / 2) / unit**2
+        C = math.floor(scale / max(length, least))
+        total += C * np.outer(Y, Y)
+        upper = C * C * (square * square + fourth) // 2
+        lengths.append((upper, C))
+    return total, lengths
+
+
+def extremes(m):
+    """Users who are as different as can be from the shares, and as alike."""
+    rng = np.random.default_rng(m)
+    rows = [np.arange(m), np.array([0]), np.array([m - 1]), np.arange(m // 2 + 1)]
+    rows += [rng.permutation(m)[: rng.integers(1, m + 1)] for _ in range(20)]
+    starts = np.append(0, np.cumsum([len(r) for r in rows]))
+    items = np.concatenate(rows).astype(np.int32)
+    return Choices(np.arange(len(rows)), starts, items, m)
+
+
+SHARES = {
+    "even": lambda m: np.full(m, round(2**14 / m)),
+    "one item": lambda m: np.append(2**14, np.zeros(m - 1, int)),
+    "falling": lambda m: np.rint(2**14 / np.arange(1, m + 1) ** 2 / 1.7).astype(int),
+}
+
+
+def assembled(chosen, shares, scale, least, block):
+    from sktensordp.tensor.kernels._choices import assemble, centred_sums
+
+    m = len(shares)
+    products, sums = np.zeros((m, m), np.int64), np.zeros(m, np.int64)
+    total, (high, low) = np.zeros(1, np.int64), np.zeros((2, m * (m + 1) // 2), int)
+    n = len(chosen.users)
+    for first in range(0, n, block):
+        centred_sums(
+            first, min(first + block, n), chosen.starts, chosen.items, shares, 2**14,
+            scale, least, products, sums, total,
+        )  # fmt: skip
+        assemble(products, sums, total, shares, 2**14, high, low)
+    return [int(h) * 2**32 + int(p) for h, p in zip(high, low, strict=True)]
+
+
+@pytest.mark.parametrize("m", [2, 7, 40])
+@pytest.mark.parametrize("kind", SHARES)
+@pytest.mark.parametrize("least", [0.05, 30.0])
+def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, least):
+    chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
+    scale = 2.0**20 * _cooccurrence._BELOW_ONE
+    expected, lengths = big_integers(chosen, shares, scale, least)
+    upper = expected[np.triu_indices(m)].tolist()
+    for block in (1, 5, 10**6):
+        assert assembled(chosen, shares, scale, least, block) == upper
+    # In units of 2^-48; to the last digit.
+    assert max(length for length, _ in lengths) <= 2**96
+    assert max(C for _, C in lengths) > 0
+
+
+@pytest.mark.parametrize("shift", [1, 20, 31, 32, 33, 40])
+def test_two_limbs_are_rounded_to_the_nearest_step(shift):
+    rng = np.random.default_rng(shift)
+    most = 2 ** min(50 + shift, 60)
+    whole = [int(n) for n in rng.integers(-most, most, 200)]
+    whole += [k * 2 ** (shift - 1) for k in range(-5, 6)]
+    high = np.array([n >> 32 for n in whole])
+    low = np.array([n & 0xFFFFFFFF for n in whole])
+    # As several blocks leave them.
+    high, low = high - 3, low + 3 * 2**32
+    found = _cooccurrence._rounded(high, low, shift)
+    assert found.tolist() == [(n + 2 ** (shift - 1)) >> shift for n in whole]
+
+
+def test_many_blocks_of_users_are_one(monkeypatch):
+    model = make().fit(X)
+    for block in (1, 7):
+        monkeypatch.setattr(_cooccurrence, "_BLOCK", block)
+        assert_same(make().fit(X), model)
+
+
+# --- the same for the same choices ---------------------------------------------------
+
+
+def test_order_repetition_and_batches_change_no_bit():
+    model = make().fit(X)
+    assert len(model.items_)
+    rng = np.random.default_rng(1)
+    shuffled = rng.permutation(np.concatenate([X, X[::3]]))
+    assert_same(make().fit(shuffled), model)
+    assert_same(make().fit_batches(iter([shuffled[:50], shuffled[50:]])), model)
+    assert_same(make().fit_batches([X[5:], X[:9], X[:0]]), model)
+    own = sparse.coo_array((np.full(len(X), 7.5), tuple(X.T)), shape=SHAPE)
+    for kind in (own, own.tocsr(), own.tocsc(), sparse.coo_matrix(own)):
+        assert_same(make().fit(kind), model)
+    assert_same(make().fit(pydata.COO.from_scipy_sparse(own)), model)
+    assert_same(make().fit(own.astype(bool)), model)
+    assert_same(make().fit_batches([own, X[:3]]), model)
+    assert_same(make().fit(X.astype(float)), model)
+    assert_same(make().fit(X.tolist()), model)
+    assert_same(make().fit(pd.DataFrame(X, columns=["user", "item"])), model)
+
+
+def test_answers_depend_on_no_one_who_asks_at_the_same_time():
+    model = make().fit(X)
+    everybody = model.recommend(np.arange(60), 30)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        users = rng.permutation(60)[:7]
+        assert_array_equal(model.recommend(users, 30), everybody[users])
+    for user in range(60):
+        alone = model.predict([[user, item] for item in range(30)])
+        order = np.argsort(-alone, kind="stable")
+        own = X[X[:, 0] == user, 1]
+        left = [item for item in order if item not in own]
+        assert_array_equal(everybody[user], left + [-1] * len(own))
+
+
+def test_threads_change_no_bit():
+    model, found = make().fit(X), []
+
+    def fit():
+        found.append(make().fit(X))
+
+    threads = [threading.Thread(target=fit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            fit()
+    assert len(found) == 6
+    for other in found:
+        assert_same(other, model)
+
+
+def test_ids_through_an_encoder():
+    users, items = [f"u{i}" for i in range(60)], [f"film {i}" for i in range(30)]
+    encoder = CoordinateEncoder(categories=[users, items])
+    frame = pd.DataFrame({
+        "user": [users[u] for u in X[:, 0]], "item": [items[i] for i in X[:, 1]],
+    })  # fmt: skip
+    pipeline = make_pipeline(encoder, make(shape=encoder.declared_shape)).fit(frame)
+    model = make().fit(X)
+    assert_same(pipeline[-1], model)
+    found = recommend_ids(pipeline, ["u3", "nobody"], k=4)
+    assert found[0].tolist() == [items[i] for i in model.recommend(3, 4)]
+    assert found[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
+    report = privacy_of(pipeline)
+    assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
+
+
+# --- the guarantee -------------------------------------------------------------------
+
+
+def run(where, follow=None, **params):
+    with recorded(follow) as found:
+        found.model = make(**params).fit(where)
+    if follow is not None:
+        assert len(found.exact) == len(follow.exact)
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 20.0, 300.0])
+def test_one_user_moves_all_releases_by_what_is_accounted_for(epsilon):
+    start = run(X, epsilon=epsilon)
+    assert len(start.exact) == 3
+    bound = accounted(start.model.privacy_guarantee_)[1] * start.sigma
+    longest = 0.0
+    for user in np.unique(X[:, 0]):
+        other = run(X[X[:, 0] != user], start, epsilon=epsilon)
+        assert start.spent(other)[1] <= accounted(start.model.privacy_guarantee_)[1]
+        moved = start.flat - other.flat
+        longest = max(longest, np.linalg.norm(moved.astype(float)) * start.step)
+    assert 0.9 < longest <= bound
+    # What the rounding of sums costs, and no more.
+    assert bound < 1.01 if epsilon > 1 else bound < 1.1
+
+
+def test_the_guarantee_is_the_one_asked_for():
+    for epsilon, delta in ((0.5, 1e-5), (1.0, 1e-6), (16.0, 1e-9)):
+        model = make(epsilon=epsilon, delta=delta).fit(X)
+        guarantee = model.privacy_guarantee_
+        assert (guarantee.unit, guarantee.relation) == (0, "add-or-remove")
+        assert guarantee.epsilon <= epsilon
+        assert guarantee.epsilon == pytest.approx(epsilon, rel=1e-2)
+        assert guarantee == model._planned_guarantee()
+        mu = accounted(guarantee)[1]
+        above, below = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+        assert norm.cdf(above) - math.exp(epsilon) * norm.cdf(below) <= delta
+
+
+def test_twice_the_contributions_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(_cooccurrence, "_BELOW_ONE", 2.0)
+    with pytest.raises(AssertionError):
+        test_one_user_moves_all_releases_by_what_is_accounted_for(20.0)
+
+
+def test_shares_above_the_budget_are_refused(monkeypatch):
+    monkeypatch.setattr(_cooccurrence, "_TOTALS", -0.1)
+    monkeypatch.setattr(_cooccurrence.Releases, "_totals", lambda *a: (50.0, 5.0))
+    with pytest.raises(RuntimeError, match="exceed"):
+        make().fit(X)
+
+
+def test_few_choices_give_popularity_with_the_whole_budget():
+    found = run(X, epsilon=0.01, delta=0.01)
+    model = found.model
+    assert model.items_.shape == (0,)
+    assert model.similarity_.shape == (0, 0)
+    # Both releases are of counts, and the answer to everybody is the better of the two.
+    assert [len(r[0]) for r in found.exact] == [2, 30, 30]
+    order = np.argsort(-model.item_counts_, kind="stable")
+    assert_array_equal(model.recommend(-1, 30), order)
+    noise = model.item_counts_ - make(epsilon=FREE).fit(X).item_counts_
+    assert np.std(noise) == pytest.approx(found.sigma / math.sqrt(0.98), rel=0.5)
+
+
+def test_noise_has_the_standard_deviation_that_is_accounted_for():
+    """At most one such run in a million is further off."""
+    plain = run(X, epsilon=20.0).exact
+    residuals = []
+    for seed in range(20):
+        found = run(X, epsilon=20.0, random_state=seed)
+        counts = found.exact[1][0], found.outputs[1][0]
+        residuals.append(counts[1] - counts[0] * found.step)
+        assert len(found.exact) == len(plain)
+    residuals = np.concatenate(residuals) / found.sigma
+    assert abs(np.mean(residuals**2) - 1) < 5 * math.sqrt(2 / residuals.size)
+    assert abs(np.mean(residuals)) < 5 / math.sqrt(residuals.size)
+
+
+def test_budgets_are_asked_before_anything_is_drawn(streams):
+    with PrivacyBudget(20.1, 2e-3) as budget:
+        model = make().fit(X)
+        drawn = len(streams)
+        with pytest.raises(BudgetExceededError):
+            make().fit(X)
+        assert len(streams) == drawn
+        before = released(model)
+        with pytest.raises(BudgetExceededError):
+            model.fit(X[:5])
+        assert all(map(np.array_equal, released(model), before))
+        model.fold_in(X[:5]).recommend(0)
+    assert 19 < budget.spent.epsilon < 20
+
+
+def test_every_fit_has_a_key_of_its_own(streams):
+    model = make().fit(X)
+    first = released(model)
+    assert not np.array_equal(model.fit(X).item_counts_, first[1])
+    assert len(set(streams)) == len(streams)
+
+
+def test_a_report_counts_the_fit():
+    report = privacy_of(make(random_state=None).fit(X))
+    assert [(count, one.epsilon) for _, count, one in report.releases] == [
+        (1, pytest.approx(20.0, rel=1e-2))
+    ]
+    assert any("shape" in sentence for sentence in report.unprotected)
+
+
+# --- what others are told ------------------------------------------------------------
+
+OTHER = 3
+PAIRS = np.argwhere(np.ones((1, 30)))
+
+
+def answers(model, asking):
+    own = X[X[:, 0] == asking]
+    PAIRS[:, 0] = asking
+    yield "predict", model.predict(PAIRS)
+    yield "recommend", model.recommend([asking], 30)
+    yield "attributes", np.concatenate([np.ravel(a) for a in released(model)])
+    yield "guarantee", repr(model.privacy_guarantee_)
+    if asking >= 0:
+        again = copy.copy(model).fold_in(own)
+        yield "fold_in", again.recommend([asking], 30)
+
+
+def test_no_answer_depends_on_another_user():
+    start = run(X)
+    fresh = np.array([(OTHER, item) for item in range(1, 30, 2)])
+    rest = X[X[:, 0] != OTHER]
+    for changed in (rest, np.concatenate([rest, fresh])):
+        other = run(changed, start)
+        assert np.any(other.flat != start.flat)
+        for asking in (-1, *range(60)):
+            if asking == OTHER:
+                continue
+            for (name, one), (_, two) in zip(
+                answers(start.model, asking), answers(other.model, asking), strict=True
+            ):
+                assert_array_equal(one, two, err_msg=f"{name} for {asking}")
+
+
+def test_every_public_method_is_asked():
+    asked = {"predict", "recommend", "fold_in"}
+    others = {
+        "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
+        "set_callbacks",
+    }  # fmt: skip
+    public = {
+        name
+        for name, _ in inspect.getmembers(make().fit(X), callable)
+        if not name.startswith("_") and not name.endswith("_request")
+    }
+    assert public == asked | others
+
+
+def test_nothing_of_a_user_leaves_with_copies_and_pickles():
+    model = make().fit(X)
+    known = model.recommend(np.arange(60), 5)
+    for leave in (lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy):
+        other = leave(model)
+        with pytest.warns(UserWarning, match="call fold_in"):
+            anonymous = other.recommend(np.arange(60), 5)
+        # Once.
+        assert_array_equal(other.recommend(np.arange(60), 5), anonymous)
+        assert_array_equal(anonymous, np.tile(model.recommend(-1, 5), (60, 1)))
+        assert_array_equal(other.fold_in(X).recommend(np.arange(60), 5), known)
+        assert_same(other, model)
+        assert "Choices()" in repr(vars(other)["_fitted"])
+    content = pickle.dumps(model)
+    assert X[:, 1].astype(np.int32).tobytes() not in content
+    assert not clone(model).__sklearn_is_fitted__()
+
+
+def test_a_copy_does_not_see_what_is_folded_in():
+    model = make().fit(X)
+    other = copy.copy(model).fold_in([[0, 1], [0, 2]])
+    assert set(model.recommend(0, 30)) != set(other.recommend(0, 30))
+
+
+def test_fold_in_replaces_what_a_user_had_and_touches_no_other():
+    model = make().fit(X)
+    before = model.recommend(np.arange(60), 30)
+    model.fold_in([[5, 4], [58, 7], [5, 6], [5, 4]])
+    after = model.recommend(np.arange(60), 30)
+    assert set(after[5]) == set(range(30)) - {4, 6} | {-1}
+    assert set(after[58]) == set(range(30)) - {7} | {-1}
+    others = [user for user in range(60) if user not in (5, 58)]
+    assert_array_equal(after[others], before[others])
+
+
+def test_whoever_is_not_known_is_recommended_what_is_popular():
+    model = make(epsilon=FREE).fit(X[X[:, 0] != 10])
+    assert_array_equal(model.recommend(10, 5), model.recommend(-1, 5))
+    assert_array_equal(model.recommend(-1, 5), np.argsort(-model.item_counts_)[:5])
+    assert model.predict([[-1, -1], [3, -1]]).tolist() == [0, 0]
+
+
+def test_equal_scores_are_ordered_by_index():
+    scores = np.array([[1.0, 3, 3, 3, 0], [0, 0, 0, 0, 0], [-np.inf, 1, 1, 2, -np.inf]])
+    assert best_of(scores, 2).tolist() == [[1, 2], [0, 1], [3, 1]]
+    assert best_of(scores, 6).tolist() == [
+        [1, 2, 3, 0, 4, -1], [0, 1, 2, 3, 4, -1], [3, 1, 2, -1, -1, -1],
+    ]  # fmt: skip
+
+
+# --- odd data are fitted, malformed ones refused -------------------------------------
+
+EVERYTHING = np.argwhere(np.ones(SHAPE))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 50.0, FREE])
+@pytest.mark.parametrize(
+    "where",
+    [X[:0], X[:1], EVERYTHING, EVERYTHING[EVERYTHING[:, 1] == 4],
+     EVERYTHING[EVERYTHING[:, 0] == 9], EVERYTHING[EVERYTHING[:, 1] < 2]],
+    ids=["nobody", "one choice", "all alike", "one item", "one user", "two items"],
+)  # fmt: skip
+def test_whatever_choices_are_together_is_fitted(where, epsilon):
+    model = make(epsilon=epsilon).fit(where)
+    assert np.all(np.isfinite(model.item_counts_))
+    assert np.all(np.isfinite(model.similarity_))
+    assert np.all(np.isfinite(model.predict(EVERYTHING)))
+    assert model.recommend(np.arange(60), 4).shape == (60, 4)
+    empty = sparse.coo_array(SHAPE)
+    make(epsilon=epsilon).fit(empty).fold_in(where).recommend(2)
+    make(epsilon=epsilon).fit_batches([])
+
+
+STORED = sparse.coo_array(([1.0, 0.0], ([0, 1], [2, 3])), shape=SHAPE)
+WRONG = {
+    "y": ({}, (X, np.ones(len(X))), "takes no y"),
+    "no shape": ({"shape": None}, (X,), "`shape` is not declared"),
+    "another unit": ({"unit": 1}, (X,), "who chose the ranked items"),
+    "no such unit": ({"unit": 2}, (X,), "must be 0"),
+    "one item": ({"shape": (60, 1)}, (X,), "nothing to rank"),
+    "three modes": ({"shape": (60, 30, 2)}, (X,), "n_users, n_items"),
+    "too many items": ({"max_items": 31}, (X,), "max_items = 31"),
+    "no items": ({"max_items": 0}, (X,), "max_items"),
+    "no delta": ({"delta": 0.0}, (X,), "delta"),
+    "tiny budget": ({"epsilon": 1e-9, "delta": 1e-12}, (X,), "epsilon"),
+    "outside": ({}, ([[59, 29], [60, 0]],), "outside the tensor"),
+    "item outside": ({}, ([[59, 30]],), "outside the tensor"),
+    "negative": ({}, ([[-1, 0]],), "Negative values"),
+    "fractions": ({}, ([[0.5, 0]],), "fractional"),
+    "NaN": ({}, ([[np.nan, 0]],), "NaN"),
+    "text": ({}, ([["ann", "up"]],), "Encode ids first"),
+    "values beside": ({}, (np.ones((4, 3)),), "pair of a user and an item"),
+    "ratings": (
+        {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",
+    ),
+    "stored zeros": ({}, (STORED,), "stores zeros"),
+    "stored False": ({}, (STORED.astype(bool),), "stores zeros"),
+    "another shape": ({}, (sparse.coo_array((3, 3)),), "shape is"),
+    "masked": ({}, (np.ma.array(X, mask=X > 28),), "masked"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", WRONG)
+def test_malformed_input_is_refused_before_anything_is_drawn(which):
+    params, data, message = WRONG[which]
+    with refused(message, secret=("ann", "0.5")):
+        make(**params).fit(*data)
+    if which != "y" and not params:
+        with pytest.raises(ValueError, match=message):
+            make().fit_batches([X, *data])
+        with pytest.raises(ValueError, match=message):
+            make().fit(X).fold_in(*data)
+
+
+def test_a_refused_fit_leaves_the_earlier_one():
+    frame = pd.DataFrame(X, columns=["user", "item"])
+    model = make().fit(frame)
+    before = released(model)
+    with pytest.raises(ValueError, match="outside"):
+        model.fit(X + 40)
+    assert all(map(np.array_equal, released(model), before))
+    assert list(model.feature_names_in_) == ["user", "item"]
+    assert not hasattr(model.fit(X), "feature_names_in_")
+
+
+def test_the_default_stands_for_a_small_catalogue():
+    assert_same(make().fit(X), make(max_items=30).fit(X))
+    assert len(make(max_items=5, epsilon=FREE).fit(X).items_) == 5
+
+
+def test_questions_that_have_no_answer_are_refused():
+    model = make().fit(X)
+    for users, k in (([60], 3), ([-2], 3), ([[1]], 3), (["a"], 3), (1, 0), (1, True)):
+        with pytest.raises(ValueError, match=r".") as e:
+            model.recommend(users, k)
+        assert "'a'" not in str(e.value)
+    with pytest.raises(ValueError, match="outside"):
+        model.predict([[0, 30]])
+    assert model.recommend(1, 3).shape == (3,)
+
+
+# --- how good it is ------------------------------------------------------------------
+
+
+def test_with_noise_it_beats_what_is_popular():
+    """And where co-occurrences say nothing, it is hardly worse."""
+    from sktensordp.completion import make_ranking_scorer
+    from sktensordp.datasets import make_choices
+    from sktensordp.model_selection import ItemHoldout
+
+    scorer, cv = make_ranking_scorer(k=20, history=0), ItemHoldout(random_state=0)
+    for affinity, least in ((0.7, 1.15), (0.0, 0.94)):
+        data = make_choices(3000, 400, 60_000, affinity=affinity, random_state=0)
+        ((train, test),) = cv.split(data.data)
+        found = {}
+        for epsilon in (4.0, 0.02):
+            model = make(epsilon=epsilon, shape=data.shape, delta=1e-5)
+            found[epsilon] = model.fit(data.data[train])
+        assert len(found[4.0].items_) > 40
+        popular = make(epsilon=FREE, shape=data.shape, max_items=1)
+        popular = scorer(popular.fit(data.data[train]), data.data[test])
+        assert scorer(found[4.0], data.data[test]) > least * popular
+        # Nothing is left of so small a budget, and nothing is made of noise.
+        assert len(found[0.02].items_) == 0

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from sktensordp.datasets import make_choices
+
+
+def test_types_and_distinct_pairs():
+    choices = make_choices(random_state=0)
+    assert choices.data.shape == (60_000, 2)
+    assert choices.data.dtype == np.int64
+    assert choices.shape == (600, 2000)
+    assert len(np.unique(choices.data, axis=0)) == 60_000
+    assert np.all((choices.data >= 0) & (choices.data < choices.shape))
+    assert choices.user_groups.shape == (600,)
+    assert choices.item_groups.shape == (2000,)
+    assert choices.feature_names == ["user", "item"]
+    assert "60000 choices of 2000 items by 600 users" in choices.DESCR
+    assert len(np.unique(choices.data[:, 0])) == 600
+
+
+def test_groups_are_planted():
+    for affinity in (0.0, 0.7, 1.0):
+        choices = make_choices(400, 2000, 8000, affinity=affinity, random_state=1)
+        users, items = choices.data.T
+        own = np.mean(choices.user_groups[users] == choices.item_groups[items])
+        # Of a group of eight; those who choose much run out of their own.
+        expected = affinity + (1 - affinity) / 8
+        assert expected - 0.15 < own < expected + 0.03
+
+
+def test_popularity_and_activity_are_skewed():
+    choices = make_choices(400, 300, 8000, affinity=0.0, random_state=1)
+    for column, size in zip(choices.data.T, choices.shape, strict=True):
+        counts = np.sort(np.bincount(column, minlength=size))[::-1]
+        assert counts[: size // 10].sum() > 0.25 * 8000
+
+
+def test_a_seed_repeats():
+    one, other = (make_choices(20, 30, 200, random_state=3).data for _ in range(2))
+    assert_array_equal(one, other)
+    assert not np.array_equal(one, make_choices(20, 30, 200, random_state=4).data)
+
+
+@pytest.mark.parametrize("size", [(1, 2, 1), (3, 2, 3), (9, 4, 18), (5, 40, 3)])
+def test_small_sizes(size):
+    choices = make_choices(*size, n_groups=2, random_state=0)
+    assert len(np.unique(choices.data, axis=0)) == size[2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"n_users": 0}, {"n_choices": True}, {"n_groups": 2001}, {"affinity": 1.5},
+     {"user_exponent": -1}, {"item_exponent": np.inf}, {"n_choices": 600_001}],
+)  # fmt: skip
+def test_wrong_parameters(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        make_choices(**options)
