@@ -62,13 +62,13 @@ EXPERIMENTS = {
 HEAD = """\
 # Results: the papers' experiments
 
-What privacy costs in accuracy, for the experiments of the five papers that this library implements, and
-what an audit proves of every claim.
+This page shows what privacy costs in accuracy in the experiments of the five papers that this library
+implements, and what an audit proves about every claim.
 
 ## Ratings at a glance
 
 Held-out RMSE on MovieLens latest-small (the edition of 2016: 671 users, 9,066 films, 100,004 ratings on
-ten half-star levels), mean of five random 90/10 splits, by
+ten half-star levels), mean of five random 90/10 splits, from
 
 ```bash
 python examples/complete_ratings.py --ratings ratings.csv --splits 5 --random-state 0
@@ -91,12 +91,13 @@ python examples/complete_ratings.py --ratings ratings.csv --splits 5 --random-st
 
 ![Held-out error over epsilon: every method approaches the fit without noise](images/trade_off.png)
 
-Who rated what is public here, and tells much about the ratings; `n_pattern_components=0` leaves it aside.
-[Protect whole users](users.md#what-it-reaches-on-real-ratings) has the tables for everything of a user.
+Who rated what is public here, and says much about the ratings; `n_pattern_components=0` makes no use of it.
+For the tables in which whole users are protected, see
+[Protect whole users](users.md#what-it-reaches-on-real-ratings).
 
 ## How to read the other tables
 
-This command made them:
+They come from this command:
 
 ```bash
 python doc/make_results.py --ratings ratings.csv
@@ -104,14 +105,14 @@ python doc/make_results.py --ratings ratings.csv
 
 It ran on {made}.
 
-- Each table has the command that makes it again, with a link to the example's page in the
-  [gallery](auto_examples/index.rst). That page says who is protected, what departs from the paper and what
+- Above each table is the command that makes it, with a link to the example's page in the
+  [gallery](auto_examples/index.rst). That page says who is protected, what differs from the paper and what
   every row means.
 - The guarantee of every row holds, unless the row is labelled as published or claimed; then the true
   epsilon stands beside it.
-- Only runs with a seed repeat their digits.
-- Sentences in the tables, such as guarantees, have the wording of the run that printed them. Later versions
-  may say the same in other words.
+- Only runs with a seed give the same digits again.
+- Sentences in the tables, such as guarantees, are as the run printed them. Later versions may say the same
+  in other words.
 - `ratings.csv` is MovieLens latest-small as above. If you have a paper's own data, pass them with `--data`
   or `--ratings` where a script has the option.
 """  # noqa: E501

@@ -2,11 +2,10 @@
 Choose epsilon from the error that you can accept
 =================================================
 
-Epsilon is hard to choose by itself, and easier from the error that it causes. Before
-any budget is spent, this example computes the error to expect at each epsilon, and the
-least epsilon for an error that you can accept. It does so for three tasks: arrays that
-are randomised as a whole, features that are encoded for a regression, and ratings that
-are completed.
+It is easier to choose an error than an epsilon. Before any budget is spent, this
+example computes the error to expect at each epsilon, and the least epsilon for an error
+that you can accept. It does so for three tasks: arrays that are randomised as a whole,
+features that are encoded for a regression, and ratings that are completed.
 """
 
 # %%
@@ -61,7 +60,7 @@ plt.show()
 # made for this: it randomises the direction of the array instead of its entries.
 #
 # Encoded features: ask with volunteers' data
--------------------------------------------
+# -------------------------------------------
 # A linear regression predicts the cultivars of wines from 13 measurements. The task's
 # loss should stay below half of the variance. An encoder's error depends on the data,
 # so the answer reveals something about them. Use public data, or data of people who

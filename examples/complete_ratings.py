@@ -188,8 +188,8 @@ else:
 # What is guaranteed
 # ------------------
 # Every fitted model states its guarantee. These are the statements at the largest
-# epsilon. Each is about one published model; if you publish several, their epsilons add
-# up. The errors above come from raw held-out ratings and are not covered, so do not
+# epsilon. Each holds for one published model; if you publish several, their epsilons
+# add up. The errors above come from raw held-out ratings and are not covered, so do not
 # publish them with the model.
 
 print(f"\nWhat each fit guarantees at epsilon = {epsilon:g}:")

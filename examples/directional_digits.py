@@ -109,7 +109,8 @@ display.ax_.set_ylabel("accuracy on noisy test images")
 plt.show()
 
 # %%
-# In numbers, with the ten digits nearly equally frequent:
+# In numbers; guessing would score about 0.1, since all ten digits are about equally
+# frequent:
 
 curves = display.curves
 epsilons, *_ = curves["i.i.d. Gaussian"]
@@ -126,7 +127,7 @@ for name, (_, accuracy, _) in curves.items():
 # noise if you need all pixels, with an error of known variance.
 #
 # What a release states
----------------------
+# ---------------------
 # The scores above come from many fits and compare mechanisms. A release has one
 # mechanism and one epsilon, chosen beforehand, and reports what it protects and what it
 # does not:

@@ -1,6 +1,6 @@
 """
-One model of ratings that several shops keep to themselves
-==========================================================
+Learn from several shops without seeing their ratings
+=====================================================
 
 Each of six shops holds its own customers' ratings of the same films. No shop shows its
 ratings to anybody, and nobody trusts the server that fits the model. So each shop
@@ -18,7 +18,7 @@ the same randomised ratings.
 # ------------------
 # Every customer belongs to one shop. A tenth of the ratings is held out to measure the
 # error. The films, the customers' numbers and the scale of the ratings are public. For
-# real ratings, replace `make_ratings` by `fetch_movielens` and encode its ids.
+# real ratings, replace `make_ratings` with `fetch_movielens` and encode its ids.
 
 import io
 import textwrap
@@ -80,8 +80,8 @@ class Shop:
 shops = {}
 for k, name in enumerate(names):
     own = (shop_of == k) & ~test
-    # The seeds make this page repeatable; a real shop leaves random_state at None. No two shops may
-    # have the same seed, or they would draw the same noise.
+    # The seeds make this page repeatable; a real shop leaves random_state at None. No
+    # two shops may have the same seed, or they would draw the same noise.
     shops[name] = Shop(X[own], y[own], random_state=k)
 
 # %%

@@ -1,20 +1,20 @@
-"""Recommend from what people chose, with everything of a user protected
-======================================================================
+"""Recommend from what people chose, with whole users protected
+============================================================
 
-A shop knows who bought what, and nothing about whether they liked it. It would
-recommend from that, and tell nobody what a customer bought: neither other customers,
-who see recommendations, nor whoever gets the model. The script asks how much worse the
-recommendations are for it, at several epsilons of one user, beside two others: the same
-list for everybody, by noisy counts, and the model without noise.
+A shop knows who bought what, but not who liked what. It wants to recommend items, and
+tell nobody what a customer bought: neither other customers, who see recommendations,
+nor anybody who gets the model. This example measures how much accuracy that costs at
+several epsilons, and compares the private model with two others: one list for
+everybody, made from noisy counts, and the model without noise.
 
-A fifth of each user's items is held out; Recall@20 is the share of these that are among
-the first 20 recommended. At a small epsilon the model notices by its noisy counts that
-co-occurrences would drown in noise, and recommends what is popular; from then on, the
-more budget it has, and the more users, the more items take part.
+A fifth of each user's items is held out. Recall@20 is the share of these that are among
+the first 20 recommended. At a small epsilon the model sees from its noisy counts that
+co-occurrences would drown in noise, and recommends what is popular. With more budget or
+more users, it uses the co-occurrences of more items.
 
 Without arguments the script runs on synthetic choices of 2,000 users; ``--users`` makes
-more. ``--choices FILE`` takes your own: comma-separated, one header line, then user and
-item (further columns are not read). The users and the items in it are taken for public
+more. ``--choices FILE`` reads your own: comma-separated, one header line, then user and
+item (further columns are not read). The users and the items in it are treated as public
 catalogues.
 """
 
@@ -66,10 +66,10 @@ def load(arguments):
 
 
 class SameForAll:
-    """Everybody is recommended what has the largest noisy counts.
+    """Recommends the items with the largest noisy counts to everybody.
 
-    A user's n choices weigh 1 / sqrt(n) each, so that a user moves all counts together
-    by 1: the sensitivity.
+    Each of a user's n choices has weight 1 / sqrt(n), so a user changes all counts
+    together by a norm of 1: the sensitivity.
     """
 
     def __init__(self, epsilon, delta, shape, random_state):

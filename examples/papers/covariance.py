@@ -2,12 +2,13 @@
 Covariance of people's measurements
 ===================================
 
-You want the covariance of what was measured on people, and no release may reveal one
-person's measurements. This is the experiment on covariance estimation of Yang, Xiang,
-Chen, Li and Li (2021), Section VIII: it compares every mechanism for matrices at one
-true guarantee, and the paper's own calibrations at their claim.
+You want the covariance of people's measurements, and no release may reveal what was
+measured on one person. This repeats the experiment on covariance estimation of Yang,
+Xiang, Chen, Li and Li (2021), Section VIII. It compares every mechanism for matrices at
+the same true guarantee, and the paper's own calibrations at the epsilon that they
+claim.
 
-Protected is a whole private row. Neighbouring data sets differ in one row, which is
+A whole private row is protected. Neighbouring data sets differ in one row, which is
 zero in one of them (add or remove, with a public n), and every release is
 (epsilon, 1e-5)-differentially private.
 
@@ -18,7 +19,8 @@ The small run on this page takes five releases of each kind. The full run of
 
     python examples/papers/covariance.py --epsilons 0.1 0.3 1 3 10 --repeats 50
 
-``--data FILE`` takes other measurements: an .npz with an array ``X`` of shape (n, ...).
+``--data FILE`` reads other measurements from an .npz with an array ``X`` of shape
+(n, ...).
 """
 
 # %%
@@ -60,9 +62,9 @@ if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its ow
 # --------
 # The data are ten measurements of 442 diabetes patients, in their own units. As in the
 # paper, the matrix S = X\ :sup:`T` X / n is not centred. A tenth of the rows is public,
-# and says how large each feature may be, which norm a row may have, and which
-# directions matter. The others are private. They are clipped to these limits, and
-# divided by the norm, which then is at most 1.
+# and says how large each feature may be, how large the norm of a row may be, and which
+# directions matter. The others are private. They are clipped to these limits and
+# scaled, so that their norm is at most 1.
 
 
 def clipped(X):
@@ -89,16 +91,18 @@ print(f"{n_rows} private rows of {truth.shape[0]} features, delta = 1e-05")
 # %%
 # The mechanisms
 # --------------
-# If one row is set to zero, X\ :sup:`T` X moves by the row's outer product, whose
-# Frobenius norm is at most 1. (Replacing a row would move it by up to the root of 2.)
+# If one row is set to zero, X\ :sup:`T` X changes by the row's outer product, whose
+# Frobenius norm is at most 1. (Replacing a row would change it by up to the root of 2.)
 # Gaussian noise for a query of sensitivity 1 follows Balle and Wang (2018), Theorem 8;
-# the distributions of the Johnson-Lindenstrauss release are compared exactly.
+# the guarantee of the Johnson-Lindenstrauss release comes from an exact comparison of
+# its distributions.
 #
 # - An eigenvalue routine reads one half of a symmetric matrix, and "one triangle" shows
 #   what it makes of i.i.d. noise. "symmetrised" is the mean of both halves, and "PSD"
-#   the nearest positive semidefinite matrix. Both are post-processing. All rows
-#   further down are positive semidefinite, too, except "variances alone".
-# - "TVG, weights of ranges" gives less noise to features of small range. A row moves
+#   the nearest positive semidefinite matrix. Both are post-processing. So are the
+#   positive semidefinite matrices of all rows further down; only "variances alone" is
+#   left as it is.
+# - "TVG, weights of ranges" gives less noise to features of small range. A row changes
 #   entry (i, j) by at most b\ :sub:`i` b\ :sub:`j`. With q\ :sub:`i` =
 #   min(b\ :sub:`i`\ :sup:`2`, c) of sum 1, the noise N ×\ :sub:`1` U ×\ :sub:`2` U with
 #   U = diag(q\ :sub:`i`\ :sup:`1/4`) has the least squared error of all diagonal U. It
@@ -108,9 +112,9 @@ print(f"{n_rows} private rows of {truth.shape[0]} features, delta = 1e-05")
 #   of the directions that matter least.
 # - "Johnson-Lindenstrauss" has 10,000 projections; with fewer it is worse.
 # - "variances alone" is the diagonal of the i.i.d. release.
-# - The last three are calibrated as in the paper, at the epsilon that it would claim.
-#   Without weights they are i.i.d. noise, and are drawn as such at their true epsilon,
-#   which the tables show below their errors.
+# - The last three are calibrated as in the paper, at the epsilon that the paper would
+#   claim. Without weights they are i.i.d. noise, and are drawn as such at their true
+#   epsilon, which the tables show below their errors.
 
 DELTA = 1e-5
 PUBLISHED = {
@@ -187,10 +191,10 @@ def estimates(epsilon, rows, limits, directions, n_repeats, random_state):
 # %%
 # Two measures of the error
 # -------------------------
-# The paper's is the residual sum of squares (RSS, Equation 33), the sum of
+# The paper's measure is the residual sum of squares (RSS, Equation 33), the sum of
 # (lambda - v\ :sup:`T` S v)\ :sup:`2` over the eigenvalues lambda and eigenvectors v of
 # the estimate. It is the part of the squared Frobenius error that lies on the diagonal
-# in this basis, so it does not see wrong eigenvectors. The squared error does.
+# in this basis, so it misses wrong eigenvectors. The squared error counts them.
 
 
 def errors(found, truth):
@@ -227,7 +231,7 @@ print(f"{'0 everywhere':28}{nothing:16.1e}")
 # %%
 # The picture
 # -----------
-# The published calibrations are grey: they stand at a claimed epsilon, and the true one
+# The published calibrations are grey. They stand at a claimed epsilon, and the true one
 # is far smaller. The dotted line is the error of an estimate of 0.
 
 styles = ["s-", "o--", "D-.", "P-", "X:", "^--", "*:", "v--", "<-.", ">:"]
@@ -273,5 +277,5 @@ plt.show()
 # By RSS an estimate without any covariance is second best, which says more about RSS
 # than about the estimate. The paper ranks IDN and UDN ahead of Johnson-Lindenstrauss;
 # by either measure they are behind it once it is calibrated exactly. The best is TVG
-# with weights of ranges, at no cost beyond the public rows; where all features have the
+# with weights of ranges, at no cost beyond the public rows. If all features have the
 # same range, it is i.i.d. noise.

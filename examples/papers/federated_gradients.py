@@ -1,19 +1,19 @@
 """Private gradients in federated learning
 =======================================
 
-Several parties hold different records of the same kind and learn one model together.
-In every round each party sends a noisy sum of gradients to a server. This is the first
-type of experiment of Yang et al. (Matrix Gaussian Mechanisms for
-Differentially-Private Learning, Section 8).
+Several parties hold different records of the same kind and learn one model together. In
+every round each party sends a noisy sum of gradients to a server. This is the first
+type of experiment in Yang et al. (Matrix Gaussian Mechanisms for Differentially-Private
+Learning, Section 8).
 
 **Who is protected.** The person behind each record, features and label, from the server
 and from all other parties, who see every sum that is sent. Neighbouring data sets
-differ by one record more or less at one party. All rounds together are
+differ in one record, added or removed at one party. All rounds together are
 (epsilon, 1e-5)-differentially private (Balle and Wang 2018, Theorem 8; sampled and
 composed by privacy-loss distributions).
 
 **What is public.** The classes, the number of features and who may be at which party.
-Who is in a sample must stay secret.
+Who is drawn into a sample must stay secret.
 
 This page shows a small run. The table in :doc:`/results` has more epsilons and five
 runs::
@@ -70,7 +70,7 @@ arguments, _ = parser.parse_known_args()
 # The data
 # --------
 # The records are images of digits, shared out among four parties. Every record is
-# scaled to norm 1 by itself, which reveals nothing about others.
+# scaled to norm 1 by itself, which reveals nothing about other records.
 
 
 def load(path):
@@ -95,16 +95,16 @@ print(f"{len(X)} records, {X.shape[1]} features, {y.max() + 1} classes")
 # -------
 # The model is a softmax regression, whose gradient is a matrix of classes × features.
 # In every round a party takes a Poisson sample of its records, clips the gradient of
-# each in Frobenius norm, adds them up and sends the sum through a mechanism. One record
-# more or less changes a sum by the clip at most.
+# each in Frobenius norm, adds the gradients up and sends the sum through a mechanism.
+# Adding or removing one record changes a sum by at most the clip.
 #
-# A party pays for all rounds before the first, with ``spend``. In an open budget,
-# ``transform`` would record each round as if nothing had been sampled. A record is at
-# one party only, and so costs what this party spends.
+# A party pays for all rounds before the first, with ``spend``. If the budget were open
+# during the rounds, ``transform`` would record each of them as if nothing had been
+# sampled. A record is at one party only, and so costs what this party spends.
 #
 # The paper clips the sum instead, entry by entry. One record may then move the sum
 # across the whole box, as far as all records together, and the noise must hide that.
-# Rows with "sum clipped" show it, for a box whose diagonal is the clip.
+# Rows with "sum clipped" show the effect, for a box whose diagonal is the clip.
 
 DELTA = 1e-5
 CLIP = 1.0
@@ -118,7 +118,7 @@ def half_width(shape):
 
 
 def of_round(mechanism, shape, rate):
-    """What a round reveals about one record more or less."""
+    """What a round reveals about one record, added or removed."""
     n_samples = math.prod(shape) // math.prod(mechanism.sample_shape_)
     one = mechanism.privacy_guarantee_.repeated(n_samples)
     # What holds for any two values that are released holds for these, too. Epsilon is
@@ -127,7 +127,7 @@ def of_round(mechanism, shape, rate):
 
 
 def of_run(mechanism, shape, rate, rounds):
-    """What all rounds reveal about one record more or less."""
+    """What all rounds reveal about one record, added or removed."""
     return of_round(mechanism, shape, rate).repeated(rounds, delta=DELTA)
 
 
@@ -168,9 +168,9 @@ class Party:
 # Six rows keep the epsilon at the top of their column. ``calibrated`` searches for the
 # epsilon of one round at which all rounds together keep it.
 #
-# The other three are drawn at what they claim: they are asked for the epsilon of one
-# round that exact noise needs. "Gaussian per entry" is the i.i.d. baseline of the
-# paper. Its noise hides one entry at a time, of the hundreds in a matrix.
+# The other three are drawn at the epsilon that they claim for one round, which is that
+# of the exact mechanisms. "Gaussian per entry" is the i.i.d. baseline of the paper. Its
+# noise hides only one of the hundreds of entries in a matrix.
 
 SAME = "Gaussian", "UDN", "IDN", "MGM"
 PER_ENTRY = "Gaussian per entry, sum clipped"
@@ -237,9 +237,9 @@ for epsilon in arguments.epsilons:
 # %%
 # Learning
 # --------
-# The server moves the model against the sum of what all parties send, and is trusted
-# with nothing else. Under the accuracy of each row stand the standard deviation of the
-# least noise that any entry gets, and the true epsilon.
+# The server moves the model against the sum of what all parties send, and sees nothing
+# else. Below each accuracy stand the least noise of an entry (the smallest standard
+# deviation that any entry gets) and the true epsilon.
 
 
 def learn(parties, rng):
@@ -309,8 +309,8 @@ row("chance", [f"{chance:.2f}"])
 # %%
 # The picture
 # -----------
-# Each point is drawn at its **true** epsilon. That of "Gaussian per entry" is of one
-# round alone, so all rounds cost even more.
+# Each point is drawn at its **true** epsilon. For "Gaussian per entry", this is the
+# epsilon of one round alone, so all rounds cost even more.
 
 STYLES = {
     "Gaussian": ("o-", "C0", "Gaussian = UDN = IDN = MGM"),
@@ -336,25 +336,27 @@ plt.show()
 # %%
 # What it means
 # -------------
-# **Directional noise does not help here.** Where an L2 ball is to be hidden, no
-# direction can do with less than i.i.d. noise. UDN, IDN and the matrix Gaussian
-# mechanism (MGM) add exactly that noise, whatever their weights. From one seed, the
-# table has the same numbers four times. MVG was told to make the noise twice as large
-# on half the columns; it has no less on the other half, and learns less.
+# **Directional noise does not help here.** To hide an L2 ball, every direction needs at
+# least as much noise as i.i.d. noise has. UDN, IDN and the matrix Gaussian mechanism
+# (MGM) add exactly that noise, whatever their weights, so with one seed the table has
+# the same numbers four times. MVG was told to make the noise twice as large on half the
+# columns. It has no less noise on the other half, and learns less.
 #
-# **Clip records, not sums.** At the same noise, the clipped sum learns hardly more than
-# chance: 0.10 to 0.15 in the full run, where clipped records reach 0.49 to 0.91.
+# **Clip records, not sums.** At the same noise, the clipped sum is hardly better than
+# chance: its accuracy is 0.10 to 0.15 in the full run, where clipped records reach 0.49
+# to 0.91.
 #
 # **The published baselines mislead.** The two theorems keep far less epsilon than they
-# claim, so their noise drowns the model. The per-entry baseline costs a record 8 to 255
-# in one round, in the columns of 0.5 to 8 for all rounds. In the paper IDN is ahead of
-# i.i.d. noise in all cases; none of this confirms it.
+# claim, so their noise drowns the model. The per-entry baseline costs a record an
+# epsilon of 8 to 255 in one round alone, in columns that allow 0.5 to 8 for all rounds.
+# In the paper IDN is ahead of i.i.d. noise in all cases; nothing here confirms that.
 #
 # **How this differs from the paper.** The paper has deep networks on MNIST, CIFAR-10,
-# IMDB and Adult with five parties. This is one matrix, digits and four parties, and a
-# round is one gradient, not local epochs. The matrix mechanism is left out because it
-# protects one cell. Every party adds all the noise that its records need, since the
-# server is not trusted; a secure sum would need less. Rounds, rate, step and clip were
-# chosen by hand on these digits, for all rows alike, and the test accuracies are
-# measured for the comparison: the guarantee covers neither. NumPy's generator draws the
-# samples, which a real release should not rely on.
+# IMDB and Adult with five parties. Here the model is one matrix, the data are digits,
+# there are four parties, and a round is one gradient, not local epochs. The matrix
+# mechanism is left out because it protects one cell. Every party adds all the noise
+# that its records need, since the server is not trusted; a secure sum would need less.
+# Rounds, rate, step and clip were chosen by hand on these digits, for all rows alike,
+# and the accuracies are measured on raw test records. The guarantee covers neither the
+# choice nor the accuracies. NumPy's generator draws the samples, which a real release
+# should not rely on.

@@ -3,10 +3,10 @@ Error of every noise mechanism at one true guarantee
 ====================================================
 
 Which noise for whole tensors costs the least? A fair answer needs one guarantee for all
-of them. This experiment brings every mechanism to the same true guarantee, with
-calibrations from three papers (Yang, Xiang, Chen, Li and Li 2021; Yang, Xiang, Yu et
-al.; Chanyaswad et al. 2018) and with this library's, and shows what the published ones
-cost at the epsilon that they claim.
+of them. This experiment brings every mechanism to the same true guarantee, once with
+this library's calibration and once with those of three papers (Yang, Xiang, Chen, Li
+and Li 2021; Yang, Xiang, Yu et al.; Chanyaswad et al. 2018). It also shows what the
+published ones cost at the epsilon that they claim.
 
 The small run on this page measures 200,000 noisy values of two shapes. The full run of
 :doc:`/results` is
@@ -56,8 +56,8 @@ epsilon, delta = options.epsilon, options.delta
 # The mechanisms
 # --------------
 # A sample is a tensor with entries in [0, 1], and protected as a whole: all of its
-# entries may change. What is computed from it weighs the i-th slice of the first mode
-# by 1/i, and the mechanisms know these weights.
+# entries may change. The task weights the i-th slice of the first mode by 1/i, and the
+# mechanisms know these weights.
 
 
 def mechanisms(shape, delta, random_state):
@@ -86,7 +86,7 @@ def mechanisms(shape, delta, random_state):
 # %%
 # One true guarantee
 # ------------------
-# A published calibration keeps more than it claims, at the price of more noise. To
+# A published calibration is more private than it claims, at the price of more noise. To
 # compare it fairly, its claim is raised until the true epsilon is the one asked for.
 
 
@@ -108,10 +108,10 @@ def at_true_epsilon(mechanism, X, epsilon):
 # %%
 # The errors
 # ----------
-# The fitted object states the variance of the noise, and so the weighted squared error;
-# samples of the noise measure the same. All errors are relative to that of i.i.d.
-# Gaussian noise. On the right of the table is what the published calibrations do at the
-# claim itself.
+# The fitted object states the variance of the noise, from which the weighted squared
+# error follows; samples of the noise measure the same error. All errors are relative to
+# that of i.i.d. Gaussian noise. The right of the table shows what the published
+# calibrations do at the claim itself.
 
 
 def measured_error(mechanism, weights, n_values):
@@ -196,8 +196,8 @@ plt.show()
 # What follows
 # ------------
 # The weights save more than half of the error, and at the same true guarantee every
-# design that uses them draws nearly the same noise: the papers' optimum is right up to
-# its scale. Their theorems lose in the scale. At a claimed epsilon of 1 the true one is
-# between 0.0003 and 0.13 in this table, and the error 18 to 500,000 times that of
-# i.i.d. noise. Laplace noise has delta = 0, and pays for it with 57 to 113 times the
+# design that uses them draws nearly the same noise: the papers' optimum is right, up to
+# its scale. Their theorems waste noise in the scale. At a claimed epsilon of 1 the true
+# one is between 0.0003 and 0.13 in this table, and the error 18 to 500,000 times that
+# of i.i.d. noise. Laplace noise has delta = 0, and pays for it with 57 to 113 times the
 # error.

@@ -3,18 +3,20 @@ What a search for rank and regularisation costs
 ===============================================
 
 A grid search fits the same ratings many times, and every fit spends its epsilon again.
-This example searches the rank of a completion, and for Algorithm 1 of Wei, Li, Mao and
-Wang (2022) its regularisation too. It shows what each kind of search really spends, and
-whether searching was worth it. The value of one rating is protected.
+This example searches for the rank of two completions. One of them is Algorithm 1 of
+Wei, Li, Mao and Wang (2022), where the regularisation is searched for, too. It shows
+what each kind of search really spends, and whether searching was worth it. The value of
+one rating is protected.
 
-The default is a small run on synthetic ratings. ``--ratings FILE`` takes your own:
+The default is a small run on synthetic ratings. ``--ratings FILE`` reads your own:
 comma-separated, one header line, then user, item and rating.
 """
 
 # %%
 # Options and data
 # ----------------
-# Noise and tries are drawn afresh in every run.
+# Noise is drawn afresh in every run, and so are the candidates that a private search
+# tries.
 
 import argparse
 import sys
@@ -107,18 +109,19 @@ completions = {
 # Ways to choose
 # --------------
 # - ``GridSearchCV, naive``: 5 folds, every fit at the epsilon that is then claimed. A
-#   rating is in 4 of the 5 fits of every candidate, and in the last one. `privacy_of`
-#   counts them all. Scores and choice come from raw ratings, so no epsilon covers them.
+#   rating is in 4 of the 5 fits of every candidate, and in the refit. `privacy_of`
+#   counts them all. The scores and the choice come from raw ratings, so no epsilon
+#   covers them.
 # - ``GridSearchCV, divided``: the same, with the total divided by the number of fits.
-# - ``PrivateSearchCV``: the tries and the choice cost the total, either with a last fit
-#   to all ratings or without one (``"keep"``). The cost depends on no rating, so
+# - ``PrivateSearchCV``: all tries and the choice together cost the total, either with a
+#   refit to all ratings or without one (``"keep"``). The cost depends on no rating, so
 #   `planned_guarantee` gives the epsilon that each fit and each score can afford.
 # - ``no search``: rank 10 and the default regularisation, at the whole total.
 # - ``known beforehand``: the candidate with the least error of all, as if it had been
-#   known. It shows what knowing is worth; nobody can release it.
+#   known. It shows what this knowledge is worth; nobody can release it.
 #
 # Errors are measured on ratings that no search sees. They come from raw ratings and
-# serve this comparison only, so a release must not state them.
+# serve only this comparison, so a release must not state them.
 
 n_folds = 5
 scoring = "neg_mean_squared_error"
@@ -280,8 +283,8 @@ for name, by_total in results.items():
             print(textwrap.fill(statement, 88, subsequent_indent="  "))
 
 # %%
-# The picture shows errors over what is really spent. The naive search is far to the
-# right of what it claims.
+# The picture shows each error at the epsilon that is really spent. The naive search is
+# far to the right of what it claims.
 
 figure, panels = plt.subplots(
     len(results), figsize=(7, 3.8 * len(results) + 1), layout="constrained",
@@ -323,16 +326,17 @@ else:
 # ---------------------
 # With ``--repeats 10 --epsilons 2 4 8 16 --max-iter 25`` we found the following.
 #
-# - The naive search claims 8 and spends 296 on Algorithm 1 (RMSE 0.960), and 104 on the
-#   default (0.885), raw scores not counted. At what it claims, nothing is left: 37 fits
+# - The naive search claims 8. It spends 296 on Algorithm 1 (RMSE 0.960) and 104 on the
+#   default (0.885), not counting the raw scores. The divided search is useless: 37 fits
 #   that share a total of 16 have an error of 2.56, and the global mean has 1.046.
-# - For Algorithm 1, the private search with "keep" pays at 8 (1.077, and 1.115 without
-#   a search) and at 16 (0.971 and 1.015). At 2 and 4 it gains nothing beyond the spread
-#   (1.96 and 1.40, and 1.97 and 1.43 without). Up to 8 the mean is better than either.
-#   With the last fit it never pays (2.42, 1.60, 1.14 and 1.010).
-# - The default completion has little to find, and no search is worth its cost. At 2, 4,
-#   8 and 16 its error is 0.954, 0.927, 0.891 and 0.888 without a search, and 0.997,
-#   0.961, 0.929 and 0.904 with "keep" (with the last fit 0.896 at 16).
+# - For Algorithm 1, the private search with "keep" pays off at 8 (1.077, against 1.115
+#   without a search) and at 16 (0.971 against 1.015). At 2 and 4 it gains nothing
+#   beyond the spread (1.96 and 1.40, against 1.97 and 1.43). Up to 8 the global mean is
+#   better than either. With the refit, the search never pays off (2.42, 1.60, 1.14 and
+#   1.010).
+# - For the default completion there is little to find, and no search is worth its cost.
+#   At 2, 4, 8 and 16 its error is 0.954, 0.927, 0.891 and 0.888 without a search, and
+#   0.997, 0.961, 0.929 and 0.904 with "keep" (with the refit, 0.896 at 16).
 #
 # So use the default without a search: at a total of 2 its error is below that of
 # Algorithm 1 after a private search at 16.

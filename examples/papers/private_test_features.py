@@ -2,13 +2,13 @@
 Private samples, classified by a public model
 =============================================
 
-A public model classifies samples that people send, and nobody may see a sample as it
-is. What are a person's features worth after noise? This is the third type of experiment
-of Yang, Xiang, Chen, Li and Li (2021), private testing data: each person sends a tensor
-of features of their own sample through a mechanism, once, and the model classifies what
+A public model classifies samples that people send, and nobody may see a raw sample. How
+much are a person's features worth after noise? This is the third type of experiment of
+Yang, Xiang, Chen, Li and Li (2021), private testing data: each person sends a tensor of
+features of their own sample through a mechanism, once, and the model classifies what
 arrives.
 
-Protected is the whole sample of each person in the private half: any other tensor may
+The whole sample of each person in the private half is protected: any other tensor may
 take its place. What they send is (epsilon, 1e-5)-differentially private (Balle and Wang
 2018, Theorem 8), or has delta = 0 for PrivUnit (Bhowmick et al. 2018, Theorem 1) and
 the hybrid mechanism.
@@ -21,8 +21,8 @@ of :doc:`/results` is
     cd examples/papers
     python private_test_features.py --epsilons 1 2 4 8 16 32 64 128 --repeats 5
 
-``--data FILE`` takes other features: an .npz with ``X`` of shape (n, ...), entries in
-[-1, 1], and labels ``y``.
+``--data FILE`` reads other features from an .npz with ``X`` of shape (n, ...), entries
+in [-1, 1], and labels ``y``.
 """
 
 # %%
@@ -66,8 +66,8 @@ if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its ow
 # ------------
 # The samples are digits, one half public and one private; the paper has convolutional
 # networks on larger images. A person sends either the 8 × 8 pixels, which a linear
-# model reads, or the 16 tanh units that a public network has before its last layer,
-# computed on their own device and laid out as 4 × 4. All entries are in [-1, 1].
+# model reads, or 16 features: the tanh units before the last layer of a public network,
+# computed on the person's own device and laid out as 4 × 4. All entries are in [-1, 1].
 
 
 def digits():
@@ -97,9 +97,9 @@ def hidden(network, X):
 # The mechanisms
 # --------------
 # The model is trained on clean public data, so its coefficients are public, and say
-# exactly how much an error in a feature costs. The last three rows are the paper's
-# calibrations, drawn at the epsilon that they claim. The true one is below each, and is
-# smaller: they are noisier than their claim needs.
+# exactly how much an error in a feature costs. The last three mechanisms are calibrated
+# as in the paper, and drawn at the epsilon that they claim. The true epsilon stands
+# below each, and is smaller: they are noisier than their claim needs.
 
 
 def mechanisms(model, shape):
@@ -155,8 +155,9 @@ def covariance(coefficients):
 # %%
 # The accuracies
 # --------------
-# They are measured on the private half, for the comparison only; they are no release.
-# The network was chosen on these digits, for all mechanisms alike.
+# The accuracies are measured on the private half, only for this comparison; they are
+# not part of a release. The network was chosen on these digits, for all mechanisms
+# alike.
 
 
 def accuracies(mechanism, X, y, model, n_repeats):
@@ -209,7 +210,7 @@ results = [compare(name, data, options) for name, data in stages.items()]
 # %%
 # The picture
 # -----------
-# The published calibrations are grey: they stand at their claim, and their true epsilon
+# The published calibrations are grey. They stand at their claim, and their true epsilon
 # is smaller.
 
 styles = ["s-", "o--", "D-.", "X:", "P-", "^-", "v--", "<-.", ">:"]
@@ -265,9 +266,9 @@ plt.show()
 # =========================  =====  =====  =====  =====  =====  =====
 #
 # - Sending 16 learned features instead of 64 pixels gains more than any weights.
-# - Weights help where some entries hardly matter, such as the pixels at the edge. A
-#   network makes its units matter alike, and weights gain nothing there. The directions
-#   of MVG lose.
+# - Weights help where some entries hardly matter, such as the pixels at the edge. The
+#   units of a network all matter about equally, so weights gain nothing there. The
+#   directions of MVG do worse than i.i.d. noise.
 # - PrivUnit is far ahead of all others, and has delta = 0.
-# - In the paper IDN is the best and i.i.d. noise second. Here each published design is
+# - In the paper IDN is best and i.i.d. noise second. Here each published design is
 #   behind i.i.d. noise that protects the whole sample.

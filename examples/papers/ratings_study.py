@@ -3,15 +3,15 @@ Completion of film ratings: Wei et al. (2022), 5.2
 ==================================================
 
 Section 5.2 of Wei, Li, Mao and Wang (2022) completes film ratings, user x item x time,
-with their three private algorithms, with and without bi-scaling before. This script
-repeats the study for CP at the published settings, states what each fit really
-guarantees, and adds the sound methods of this package.
+with their three private algorithms, with and without bi-scaling (standardising rows and
+columns) first. This script repeats the study for CP at the published settings, states
+what each fit really guarantees, and adds the sound methods of this package.
 
-What Algorithms 2 and 3 claim is false. Bi-scaling as published reads the raw values, so
-not even Algorithm 1 is private after it. These curves are dashed, and stand at an
-epsilon that is only *claimed*: no finite epsilon holds. `BiScaler` with half of the
-budget repairs bi-scaling, and with it Algorithm 1. Everywhere else the value of one
-rating is protected, at the epsilon shown.
+The claims of Algorithms 2 and 3 are false. Bi-scaling as published reads the raw
+values, so not even Algorithm 1 is private after it. The curves of all these are dashed,
+and stand at an epsilon that is only *claimed*: no finite epsilon holds. `BiScaler` with
+half of the budget repairs bi-scaling, and with it Algorithm 1. Everywhere else the
+value of one rating is protected, at the epsilon shown.
 
 The default is a small run on synthetic ratings. The table of :doc:`/results` comes from
 
@@ -20,8 +20,8 @@ The default is a small run on synthetic ratings. The table of :doc:`/results` co
     python examples/papers/ratings_study.py --ratings ratings.csv \
         --epsilons 0.5 1 2 4 8 16 --splits 2
 
-with the ratings of MovieLens latest-small, edition of 2016. ``--ratings latest-small``
-downloads the present edition.
+with the ratings of MovieLens latest-small, the edition of 2016. ``--ratings
+latest-small`` downloads the present edition.
 """
 
 # %%
@@ -96,9 +96,9 @@ print(
 # %%
 # Methods
 # -------
-# Each method is a name, what happens before the fit, and the parameters of the fit. The
-# paper bi-scales the matrix of every day. Here all ratings are one matrix, since half
-# of the months have 10 users or fewer.
+# A method has a name, a step before the fit, and the parameters of the fit. The paper
+# bi-scales the matrix of every day. Here all ratings are one matrix, since half of the
+# months have 10 users or fewer.
 
 published = {
     "calibration": "published", "max_iter": 100, "learning_rate": 0.005,
@@ -123,8 +123,8 @@ without_noise = {
 }
 
 # %%
-# One fit. Where half of the budget goes to bi-scaling, `compose` adds up the guarantees
-# of both steps. Predictions are clipped to the public scale.
+# This function makes one fit. If half of the budget goes to bi-scaling, `compose` adds
+# up the guarantees of both steps. Predictions are clipped to the public scale.
 
 
 def complete(train, test, method, epsilon, seed):
@@ -160,8 +160,8 @@ def complete(train, test, method, epsilon, seed):
 # %%
 # The study
 # ---------
-# Every method at every epsilon, fitted to random 90% of the ratings and measured on the
-# other 10%.
+# Every method is fitted at every epsilon to a random 90% of the ratings, and measured
+# on the other 10%.
 
 tests = [
     np.random.default_rng(seed).random(len(y)) < 0.1 for seed in range(options.splits)
@@ -217,8 +217,9 @@ for name, found in guarantees.items():
     print(textwrap.fill(statement, 88, subsequent_indent="  "))
 
 # %%
-# Published algorithms are above, sound methods below and closer up. Dashed lines with
-# hollow markers stand at claimed epsilons for which nothing holds.
+# The upper panel shows the published algorithms, the lower one the sound methods on a
+# finer scale. Dashed lines with hollow markers stand at epsilons that are claimed and
+# do not hold.
 
 colors = {
     "input": "C0", "gradient": "C1", "output": "C2", "statistics": "C4", "sums": "C5",
@@ -263,10 +264,10 @@ else:
 # %%
 # What it shows
 # -------------
-# The full run on the edition of 2016 says: the mean has an error of 1.056. Algorithm 1
-# comes to 1.077 at epsilon 16, and its descent diverges at 0.5 and 1 (a star in the
-# table). Algorithms 2 and 3, at epsilons that do not hold, end at 1.037 and 1.031, or
-# at 0.957 and 0.994 after bi-scaling. "auto", at an epsilon that holds, has 0.925 at
-# 0.5, 0.896 at 2 and 0.866 at 4. Without noise the error is 0.860, with biases only
-# 0.856. Spending half of the budget on bi-scaling does not pay: the sound fits have
-# biases anyway.
+# In the full run on the edition of 2016, the global mean has an error of 1.056.
+# Algorithm 1 comes to 1.077 at epsilon 16, and its descent diverges at 0.5 and 1 (a
+# star in the table). Algorithms 2 and 3, at epsilons that do not hold, end at 1.037 and
+# 1.031, or at 0.957 and 0.994 after bi-scaling. "auto", at an epsilon that holds, has
+# 0.925 at 0.5, 0.896 at 2 and 0.866 at 4. Without noise the error is 0.860, and 0.856
+# with biases alone. Spending half of the budget on bi-scaling does not pay off: the
+# sound fits have biases anyway.

@@ -5,11 +5,11 @@ Completion of synthetic tensors: Wei et al. (2022), 5.1
 Section 5.1 of Wei, Li, Mao and Wang (2022) completes synthetic tensors with their three
 private algorithms, and measures the error over epsilon and over the share of missing
 entries. This script repeats the study, with two additions: what each algorithm really
-guarantees, and the sound methods of this package beside it.
+guarantees, and the sound methods of this package.
 
-What Algorithms 2 and 3 claim is false: no finite epsilon holds for them. Their curves
-are dashed and stand at the epsilon that they *claim*. Everywhere else the value of one
-observed entry is protected, at the epsilon shown.
+The claims of Algorithms 2 and 3 are false: no finite epsilon holds for them. Their
+curves are dashed and stand at the epsilon that they *claim*. Everywhere else the value
+of one observed entry is protected, at the epsilon shown.
 
 The default is a small run. The tables of :doc:`/results` come from
 
@@ -70,8 +70,8 @@ if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its ow
 # -------
 # The published algorithms run at the published settings, rank 3 included. The tensors
 # have no biases, but scaling them to [0, 1] adds a constant, which makes rank 4. So the
-# sound fits have rank 4 and no biases. Two are different: "sums" determines biases
-# only, and "auto" may choose it.
+# sound fits have rank 4 and no biases. There are two exceptions: "sums" determines
+# biases only, and "auto" may choose it.
 
 regularization = {
     "cp": {"regularization": 0.01},
@@ -103,9 +103,9 @@ mean = "predict the mean, no noise"
 # -------------
 # The tensors have shape 20 x 20 x 20 and rank 3, are scaled to [0, 1], and have as much
 # noise as signal. Four fifths of the observed entries are fitted. The error is the RMSE
-# to the noise-free tensor at the other fifth. The public range is (0, 1): values that
-# the noise of the data moved out of it are clipped, which brings them closer to the
-# truth.
+# against the noise-free tensor at the other fifth. The public range is (0, 1). Values
+# that the noise of the data has moved out of this range are clipped, which brings them
+# closer to the truth.
 
 
 def realise(missing, seed):
@@ -205,7 +205,7 @@ for name, found in guarantees.items():
 # Over epsilon
 # ------------
 # The published algorithms are above, the sound methods below. Dashed lines with hollow
-# markers stand at claimed epsilons for which nothing holds.
+# markers stand at epsilons that are claimed and do not hold.
 
 lines = dict(zip((mean, *without_noise), (":", "-.", "-"), strict=True))
 styles = {
@@ -237,7 +237,7 @@ def draw(x, scenarios, where):
             )
         axes.set(
             title=f"{kind.capitalize()} methods, {where}", yscale="log",
-            ylabel="RMSE to the noise-free tensor",
+            ylabel="RMSE against the noise-free tensor",
         )  # fmt: skip
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
@@ -277,13 +277,13 @@ else:
 # With 50 realisations and half of the entries missing, predicting the mean has an error
 # of 0.069, and nothing private beats it below epsilon 8. From there on "input" and
 # "auto" do: both reach 0.064 at 8, 0.040 and 0.042 at 16, and 0.022 and 0.023 at 64.
-# Without noise the error is 0.021. "gradient", "output", "statistics" and "sums" find
-# little more than the mean at any epsilon.
+# Without noise the error is 0.021. "gradient", "output", "statistics" and "sums" hardly
+# beat the mean at any epsilon.
 #
 # The published algorithms find less: after their 100 passes the descent is at 0.072
-# even without noise. That Algorithm 2 stays close to its baseline means only that the
-# baseline has found nothing. "auto" is not always right: at epsilon 4 it takes "input"
-# (0.071), where "sums" (0.069) is better.
+# even without noise. If Algorithm 2 stays close to its baseline, that only means that
+# the baseline has found nothing. "auto" is not always right: at epsilon 4 it takes
+# "input" (0.071), where "sums" (0.069) is better.
 #
 # For Tucker tensors (``--decomposition tucker``, 10 realisations) the mean has an error
 # of 0.068. "input" and "auto" reach 0.061, 0.031 and 0.019 at epsilon 8, 16 and 64. The

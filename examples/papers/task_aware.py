@@ -6,13 +6,14 @@ on the estimate: a forecast, a regression or a classification. An encoder that k
 task spends the privacy budget where the task looks. How much does that gain over
 encoders that know less, on four data sets?
 
-**Who is protected.** Everybody who sends a sample, by epsilon-differential privacy for
-the whole sample. The encoder and the decoder are learned from 70% of the samples, which
-are public or come from people who consent. They are tested on the others.
+**Who is protected.** Everybody who sends a sample. The whole sample is protected by
+epsilon-differential privacy. The encoder and the decoder are learned from 70% of the
+samples, which are public or come from people who consent. They are tested on the
+others.
 
-**What is false.** The three approaches as Cheng, Tang and Chinchali (2022) published
-them stand beside these. Their noise is for the range of the codes in the fitting data,
-and no finite epsilon holds for other people.
+**What is false.** The three approaches of Cheng, Tang and Chinchali (2022) stand beside
+these as they were published. Their noise is scaled to the range of the codes (the
+encoded samples) in the fitting data, and no finite epsilon holds for other people.
 
 This page shows one split of three data sets. The tables in :doc:`/results` have more::
 
@@ -49,9 +50,9 @@ from sktensordp.mechanisms import TensorRandomizedResponse
 # %%
 # Options
 # -------
-# Algorithm 1 is what the paper trains for classifiers. It takes up to a minute a fit,
-# so by default it is left out. With ``--algorithm-one once`` it is run at epsilon = 20
-# on the first split.
+# Algorithm 1 is what the paper trains for classifiers. It takes up to a minute per fit,
+# so it is left out by default. With ``--algorithm-one once`` it runs at epsilon = 20 on
+# the first split.
 
 EPSILONS = {
     "load": (5, 10, 20, 50),
@@ -122,18 +123,18 @@ class Problem:
         return hasattr(self.task, "predict_proba")
 
     def logits(self, X):
-        """Of a classifier, up to a number that its classes share."""
+        """Logits of a classifier, up to a number that its classes share."""
         return np.log(np.maximum(self.task.predict_proba(X), 1e-300))
 
     def outputs(self, X):
-        """Of a linear task."""
+        """Outputs of a linear task."""
         if hasattr(self.task, "predict"):
             return np.reshape(self.task.predict(X), (len(X), -1))
         return X @ self.task.T
 
 
 def problem(name, split):
-    """Data and task, the samples standardised by what they are among the public."""
+    """Data and task; the public samples set how all samples are standardised."""
     if name == "load":
         train, test = train_test_split(
             load_curves(1400), test_size=0.3, random_state=split
@@ -166,10 +167,10 @@ def problem(name, split):
 # ----------------
 # The task-aware encoder knows the task and the noise. The privacy-agnostic one knows
 # the task alone. The task-agnostic one adds noise to the sample itself. The latter two
-# are linear, and decode for the logits of a classifier.
+# are linear, and aim at the logits if the task is a classifier.
 #
-# Where no more than a label is wanted, a person can also compute it, and send it by
-# k-ary randomised response.
+# If only a label is wanted, a person can also compute the label, and send it by k-ary
+# randomised response.
 
 # The paper's settings where they are not the defaults.
 SETTINGS = {"breast cancer": {"encoder": "mlp"}, "digits": {"n_components": 10}}
@@ -205,11 +206,11 @@ def approaches(case, epsilon, algorithm_one, seed):
 # The loss of a linear task is its squared error over the variance of its output. The
 # loss of a classifier is the cross-entropy of the labels.
 #
-# The two benchmarks know nothing of cross-entropy, which unjustified certainty makes
-# large. To be fair, their logits are multiplied by the factor, at most 1, that is best
-# for the fitting data and noise. The label's response is scored by its posterior: its
-# channel is known, and the classifier's probabilities for the fitting data say what
-# labels lie behind an answer.
+# Overconfidence makes cross-entropy large, and the two benchmarks take no account of
+# that. To be fair, their logits are multiplied by the factor, at most 1, that is best
+# for the fitting data with noise. A label sent by k-ary response is scored by its
+# posterior, which follows from the public probabilities of the response and the
+# classifier's probabilities for the fitting data.
 
 
 def linear_loss(case, encoder):
@@ -298,8 +299,9 @@ def measured(name, split, epsilon, algorithm_one, random_state):
 # %%
 # Run
 # ---
-# Every number below labelled as sound is checked against the guarantee of the fitted
-# encoder; the run stops if that is weaker than the table says.
+# Every row below, except those published or without noise, is checked against the
+# guarantee of the fitted encoder. The run stops if that guarantee is weaker than the
+# table says.
 
 names = [CHOICES[name] for name in arguments.data]
 jobs = [
@@ -361,8 +363,8 @@ for name, results in found.items():
 # %%
 # The picture
 # -----------
-# The closer to the lower left, the better: less loss at less epsilon. Hollow grey marks
-# are the published approaches, whose epsilon is only claimed.
+# Curves closer to the lower left are better: they have less loss at a smaller epsilon.
+# Hollow grey marks are the published approaches, whose epsilon is only claimed.
 
 # Marker, line and colour of each curve.
 STYLES = {
@@ -415,10 +417,10 @@ plt.show()
 # %%
 # The paper's headline improvements
 # ---------------------------------
-# The paper says by how much the task-aware encoder lowers the loss of each other
-# approach at most, and at which epsilon. The same numbers of this run stand beside:
-# published against published, and sound against sound. The paper trains its benchmarks
-# for classifiers; here they are linear.
+# The paper states by how much, at most, the task-aware encoder lowers the loss of each
+# other approach, and at which epsilon. The same numbers from this run stand beside the
+# paper's: published against published, and sound against sound. The paper trains its
+# benchmarks for classifiers; here they are linear.
 
 # The paper's data, and what it says it saves at most, at which epsilon.
 PAPER = {
@@ -472,11 +474,11 @@ headlines(found)
 # Knowing the task pays most where the task looks at little of the sample. For the loads
 # the task-aware encoder saves more than half of the task-agnostic loss at epsilon 50,
 # and for diabetes nine tenths at 10. For diabetes, whose task has one output, the
-# privacy-agnostic encoder does just as well: there is only one direction to keep.
+# privacy-agnostic encoder does as well: there is only one direction to keep.
 #
 # A label alone is cheaper to send than a code: k-ary response has less loss at small
 # epsilons. A code pays where the server wants more than the label, or where the budget
 # is large.
 #
-# The published encoders lose more at every epsilon, and yet protect nobody who was not
-# in the fitting data: nothing bounds the range of their codes.
+# The published encoders lose more at almost every epsilon, and yet protect nobody who
+# was not in the fitting data: nothing bounds the range of their codes.

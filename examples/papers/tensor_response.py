@@ -16,12 +16,12 @@ adds noise to it:
   parameters to [-1, 1] and sends them randomised. The server returns their mean. There
   are three rounds.
 
-**Who is protected.** In Types I and II the person whom an image shows, in one release
-of it or of its features: it may be replaced by any other image. Labels are not
-protected, and it does not matter which user holds an image. In Type III a user with all
-images and labels, from the server and the other users: in each round any parameters in
-the box may stand in place of any others. That is a far stronger promise, and needs a
-far larger epsilon.
+**Who is protected.** In Types I and II the person whom an image shows is protected, in
+one release of the image or of its features: it may be replaced by any other image.
+Labels are not protected, and it does not matter which user holds an image. In Type III
+a user with all images and labels is protected, from the server and the other users: in
+each round any parameters in the box may take the place of any others. That is a far
+stronger promise, and needs a far larger epsilon.
 
 This page shows one split and few epsilons. The tables in :doc:`/results` have more::
 
@@ -123,11 +123,11 @@ print(f"{len(X)} images of shape {shape}, {len(X_public)} public ones")
 # ---------------------
 # Nothing is tuned on private data. In Types I and II the model is a linear discriminant
 # analysis whose shrinkage follows from what is released (the paper has MobileNet), and
-# in Type III a logistic regression by stochastic gradients. The clip is that of the
+# in Type III a logistic regression by stochastic gradients. Clipping is as in the
 # paper; the learning rate of 0.1 was set by hand.
 #
 # The paper's title speaks of testing data, its text of training data. So the model is
-# tested both on clean images and on randomised ones. Tests on clean data are for the
+# tested both on clean images and on randomised ones. The tests on clean data serve this
 # comparison, and are not part of a release.
 
 N_USERS = 3
@@ -190,8 +190,8 @@ def user_alone(split):
 # %%
 # The three experiments
 # ---------------------
-# A weight is the mean grey value of a pixel over public images. One from the image
-# itself, as in the paper, would reveal it.
+# A weight is the mean grey value of a pixel over public images. Weights from the image
+# itself, as in the paper, would reveal the image.
 
 FEATURES = (4, 4)
 
@@ -246,10 +246,10 @@ experiments = {
 # * "L" and "G" are responses that move an entry by truncated Laplace or Gaussian noise:
 #   the sound forms of TLDP-L and TLDP-G.
 # * "w" has weights. The larger the weight of a pixel, the less often it is kept.
-# * Those "as published" are drawn at the epsilon that they claim, with the true epsilon
-#   at delta = 1e-5 below. It is less than the claim for MVG and for IDN (with the
-#   constant that its proof needs), and far more for TLDP, because what its theorems
-#   call the epsilon of a tensor is spent on every entry.
+# * The mechanisms "as published" are drawn at the epsilon that they claim, with the
+#   true epsilon at delta = 1e-5 below. This is less than the claim for MVG and for IDN
+#   (with the constant that its proof needs), and far more for TLDP, because what its
+#   theorems call the epsilon of a tensor is spent on every entry.
 
 DELTA = 1e-5
 
@@ -292,10 +292,10 @@ def mechanisms(experiment):
 # ----------------
 # A table has the weighted F1 of every mechanism. In Type III it also has the epsilon
 # that all rounds cost a user, at three times the delta of one: the sum over the rounds,
-# or what the accountant finds where that is less.
+# or the accountant's result if that is less.
 #
-# The picture has each score on clean data at its **true** epsilon. The weighted
-# variants are left out, since their curves would hide the others.
+# The picture has each score on clean data at its **true** epsilon. It leaves the
+# weighted variants out, since their curves would hide the others.
 
 
 def measured(experiment, mechanism, splits):
@@ -407,8 +407,8 @@ def examine(kind):
 # %%
 # Type I: images
 # --------------
-# From epsilon 4 on, PrivUnit teaches the server most. To classify an image that is
-# randomised itself is much harder. In the full run, at epsilon 8 and 32, clean images
+# From epsilon 4 on, PrivUnit teaches the server most. Classifying an image that is
+# itself randomised is much harder. In the full run, at epsilon 8 and 32, clean images
 # are classified with F1 of
 #
 # * 0.87 and 0.90 by PrivUnit,
@@ -417,31 +417,31 @@ def examine(kind):
 # * 0.29 and 0.85 by Gaussian and 0.03 and 0.67 by Laplace noise,
 #
 # and 0.95 without noise. Randomised images get 0.29 and 0.74 with PrivUnit and 0.33 at
-# most with the others. TLDP has 0.92 to 0.95 at these claims, but at true epsilons from
-# 493 to 2,320.
+# most with the others. TLDP has 0.92 to 0.95 at these claims, but its true epsilons are
+# from 493 to 2,320.
 
 examine(1)
 
 # %%
 # Type II: features
 # -----------------
-# Weights change nothing about TLDP in Type I, since hardly an entry of 64 is ever kept;
-# what is left is noise. Type II shows which: at its true epsilon, TLDP-L lies on the
-# curve of Laplace noise. In the full run it has 0.74, 0.86 and 0.89 at claims of 1, 2
-# and 4. Its true epsilons are 16, 32 and 64, and Laplace noise at these has 0.74, 0.87
-# and 0.89.
+# Weights change nothing about TLDP in Type I, since hardly any of the 64 entries is
+# ever kept: TLDP is little more than noise. In TLDP-L this is Laplace noise, as Type II
+# shows: at its true epsilon, TLDP-L lies on the curve of Laplace noise. In the full run
+# it has 0.74, 0.86 and 0.89 at claims of 1, 2 and 4. Its true epsilons are 16, 32 and
+# 64, and Laplace noise at these has 0.74, 0.87 and 0.89.
 
 examine(2)
 
 # %%
 # Type III: parameters
 # --------------------
-# Up to epsilon 8 a round, nothing that keeps it is better than labels drawn at random.
-# In the full run PrivUnit has 0.61 at 64 and 0.87 at 256 (192 and 768 for all rounds),
-# and the others at most 0.25 and 0.56. TLDP has 0.84 and 0.80 at a claim of 8, which
-# is a true 1,273 and 1,581.
+# Up to an epsilon of 8 per round, no mechanism that keeps it clearly beats labels drawn
+# at random. In the full run PrivUnit has 0.61 at 64 and 0.87 at 256 (192 and 768 for
+# all rounds), and the others at most 0.25 and 0.56. TLDP has 0.84 and 0.80 at a claim
+# of 8, which is truly 1,273 and 1,581.
 #
-# Without noise it is 0.89, but a user who trains alone and sends nothing has 0.90: here
+# Without noise F1 is 0.89, but a user who trains alone and sends nothing has 0.90: here
 # nobody gains by sending.
 
 examine(3)

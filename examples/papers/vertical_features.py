@@ -3,7 +3,7 @@
 
 Several parties hold different columns of the same samples. Each party sends noisy
 features of its columns to a server that has the labels, and the server learns a
-classifier from them. This is the second type of experiment of Yang et al. (Matrix
+classifier from them. This is the second type of experiment in Yang et al. (Matrix
 Gaussian Mechanisms for Differentially-Private Learning, Section 8).
 
 **Who is protected.** The person behind each sample, from the server and from everybody
@@ -72,8 +72,9 @@ epsilons = arguments.epsilons
 # A sample of the breast cancer data is a matrix: mean, error and worst value of ten
 # measurements. Two parties hold five measurements each. One sample in ten is public.
 #
-# A party computes the tanh of its columns, in units of the public samples. It could
-# compute any other map, even a neural network, that was not fitted to private samples.
+# A party standardises its columns by the mean and deviation of the public samples, and
+# takes their tanh. It could compute any other map, even a neural network, that was not
+# fitted to private samples.
 
 
 def load(path):
@@ -112,8 +113,8 @@ print(f"{len(public)} public ones; {arguments.parties} parties")
 # put less noise on features that matter more. A linear model of the public samples
 # says which these are: an error in a feature costs its squared coefficient.
 #
-# Three more rows are drawn as published, at the epsilon that they claim. "Gaussian per
-# entry" is the i.i.d. baseline of the paper, whose noise hides one entry at a time.
+# Three more are drawn as published, at the epsilon that they claim. "Gaussian per
+# entry" is the i.i.d. baseline of the paper, whose noise hides only one entry.
 
 DELTA = 1e-5
 BOUNDS = (-1.0, 1.0)
@@ -162,13 +163,14 @@ cost = costs(public, y_public)
 # %%
 # Sharing the budget among the parties
 # ------------------------------------
-# Every party spends part of the budget of a sample. The parts add up, since all parties
-# hold the same samples, and ``compose`` does the sum. ``calibrated`` searches for the
-# epsilon of one party at which all parties together keep what was asked for.
+# Every party spends a share of the budget of a sample. Since all parties hold the same
+# samples, what they spend adds up, and ``compose`` computes the total. ``calibrated``
+# searches for the epsilon of one party at which all parties together keep what was
+# asked for.
 
 
 def releases(make, name, epsilon, cost):
-    """Of a sample, over all parties: which features go out by which mechanism."""
+    """Which features of a sample are released by which mechanism, over all parties."""
     numbers = np.arange(cost.size).reshape(cost.shape)
     found = []
     for part in np.array_split(np.arange(cost.shape[1]), arguments.parties):
@@ -213,7 +215,7 @@ for name in claimed(1.0, DELTA, cost):
 # %%
 # The server learns
 # -----------------
-# The parties send the noisy features of the training samples once. A ``PrivacyBudget``
+# Each party sends the noisy features of the training samples once. A ``PrivacyBudget``
 # checks that the releases stay within epsilon. The server fits a linear discriminant
 # analysis and is tested on clean samples.
 
@@ -268,7 +270,7 @@ for name, every in sent.items():
 # ``--epochs`` such releases would truly cost with the noise above. Sampling does not
 # help: the server sees whose features arrive, and ``subsampled`` refuses.
 #
-# The last rows are there for comparison: learning without noise, from the public
+# The last rows are for comparison: learning without noise, learning from the public
 # samples alone, and always guessing the most frequent class.
 
 for name in ("Gaussian", PURE):
@@ -289,8 +291,8 @@ for name, accuracy in references.items():
 # %%
 # The picture
 # -----------
-# Each curve is drawn at its **true** epsilon, so a claim gains nothing. UDN and IDN
-# with the same weights add the same noise and share a curve.
+# Each curve is drawn at its **true** epsilon, so a claim alone gains nothing. UDN and
+# IDN with the same weights add the same noise and share a curve.
 
 STYLES = {
     "Gaussian": ("o-", "C0", "Gaussian"),
@@ -319,18 +321,20 @@ plt.show()
 # -------------
 # In the full run (twenty splits, standard deviations of 0.01 to 0.11):
 #
-# - Weights help where features are in a box, by 0.04 at most. PrivUnit helps more at
-#   small epsilons (0.87 against 0.68 for Gaussian noise at epsilon 2), with delta = 0.
+# - Weights help here, where features are in a box, by 0.04 at most. PrivUnit helps more
+#   at small epsilons (0.87 against 0.68 for Gaussian noise at epsilon 2), and has
+#   delta = 0.
 # - The published theorems are true, but their noise is far more than the claim needs:
-#   UDN that claims 16 keeps 1.3. At its claim, IDN is behind i.i.d. noise for the whole
-#   sample; in the paper it is ahead.
+#   UDN with a claim of 16 keeps 1.3. At its claim, IDN is behind i.i.d. noise for the
+#   whole sample; in the paper it is ahead.
 # - "Gaussian per entry" looks best at its claim. But the thirty entries of a sample
-#   truly cost 32.3 at a claim of 4, so it must not be compared at its claim.
-# - The 56 public samples alone teach the server 0.93. Private ones add to that from an
-#   epsilon of 8 on, by 0.02 at most. Without noise they would teach it 0.97.
+#   truly cost an epsilon of 32.3 at a claim of 4, so it must not be compared at its
+#   claim.
+# - With the 56 public samples alone, the server reaches 0.93. Private samples add to
+#   that from an epsilon of 8 on, by 0.02 at most. Without noise it would reach 0.97.
 #
 # **How this differs from the paper.** The paper has networks on Adult, Purchase,
 # Location and Texas, and its features are those of deep layers. Here only training
-# samples are released and test samples are clean; whoever is to be classified later
-# has to send features, too. The accuracies are measured for the comparison and are not
-# part of a release.
+# samples are released, and test samples are clean; anybody who is to be classified
+# later has to send features, too. The accuracies are measured for the comparison and
+# are not part of a release.

@@ -14,8 +14,8 @@ and Chinchali (task-aware encoding).
 There are three verdicts on a claim:
 
 * It **holds**.
-* It is **loose**: true, but the epsilon that holds is more than a tenth smaller, so
-  part of the noise is wasted.
+* It is **loose**: true, but the true epsilon is smaller by more than a tenth, so part
+  of the noise is wasted.
 * It is **false**: the true epsilon is larger. It is "false, proved" where the audit
   alone refutes it.
 
@@ -65,9 +65,9 @@ from sktensordp.privacy import compose
 # %%
 # Options
 # -------
-# More trials make the audits prove more; the true guarantees stay as they are. The
-# random state makes the run repeatable, which an experiment may be and a real release
-# must not be.
+# With more trials the audits prove more; the true guarantees stay the same. The random
+# state makes the run repeatable, which is fine for an experiment but not for a real
+# release.
 
 parser = argparse.ArgumentParser(
     description="Claims of five papers beside the truth and the results of audits.",
@@ -84,8 +84,8 @@ arguments, _ = parser.parse_known_args()
 # %%
 # A row of the table
 # ------------------
-# A row holds a claim, the truth, and the epsilon that the audit proved at the delta of
-# the truth. The truth decides the verdict; the audit is a witness.
+# A row holds a claim, the true guarantee, and the epsilon that the audit proved at the
+# true delta. The true guarantee decides the verdict; the audit is independent evidence.
 
 DELTA = 1e-5
 CONFIDENCE = 0.999
@@ -122,7 +122,7 @@ class Row:
 # mechanism, and the two inputs that the audit tells apart. For noise on a box these are
 # opposite corners: all entries change as much as they can.
 #
-# The journal has (b - a) / sqrt(I) in Theorem 3, on IDN, where the proof needs
+# For IDN, the journal prints (b - a) / sqrt(I) in Theorem 3, where the proof needs
 # (b - a) sqrt(I). Both readings are audited: that of the proof as "IDN", that of the
 # journal as "IDN as printed".
 
@@ -323,8 +323,8 @@ def completions(n_canaries, seeds):
 # %%
 # Run all audits
 # --------------
-# This takes most of the time. The warnings that are silenced say that published claims
-# are unsound, which is the point of this page.
+# This takes most of the time. Warnings that published claims are unsound are silenced,
+# since that is the point of this page.
 
 
 def all_rows(n_trials, random_state):
@@ -481,4 +481,5 @@ plt.show()
 # are in :doc:`/soundness`.
 #
 # An audit proves a lower bound. A small bound is no proof of privacy: the attack may
-# have been weak or the outputs few. That is why the verdict follows the truth.
+# have been weak, or the outputs too few. That is why the verdict follows the true
+# guarantee.

@@ -190,6 +190,11 @@ def audit_estimator(
     """
     from sklearn.base import clone
 
+    if "random_state" not in estimator.get_params(deep=False):
+        raise ValueError(
+            "audit_estimator needs an estimator with a parameter `random_state`. Add "
+            "one, or use audit_mechanism."
+        )
     y_neighbour = y if y_neighbour is None else y_neighbour
     seeds = iter(range(random_state, 2**62)) if random_state is not None else None
 

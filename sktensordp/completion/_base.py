@@ -52,7 +52,7 @@ from ._entries import (
     observed_entries,
 )
 from ._expected import error_by_epsilon
-from ._fitted import Domain, Fitted, FittedToUnits
+from ._fitted import Domain, Fitted, FittedToUnits, keeping_names_if_refused
 from ._problem import Problem, side_features
 from ._sparse import is_sparse
 from ._unit_rows import LocalRows
@@ -205,7 +205,7 @@ class BaseCompletion(
                 f"{', '.join(unsupported)}. Weights are not supported: a weight would "
                 f"change how much its entry reveals."
             )
-        with self._keeping_names_if_refused():
+        with keeping_names_if_refused(self):
             return self._fit(observed_entries(self, X, y, self._declared_shape()))
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -232,23 +232,8 @@ class BaseCompletion(
         ValueError
             As `fit`, and if no batch holds an entry.
         """
-        with self._keeping_names_if_refused():
+        with keeping_names_if_refused(self):
             return self._fit(entries_of_batches(self, batches, self._declared_shape()))
-
-    @contextmanager
-    def _keeping_names_if_refused(self) -> Iterator[None]:
-        """Restore the feature names of an earlier fit if the new fit is refused."""
-        names, attributes = {"n_features_in_", "feature_names_in_"}, self.__dict__
-        before = {name: attributes[name] for name in names & attributes.keys()}
-        fitted = attributes.get("_fitted")
-        try:
-            yield
-        finally:
-            # An admitted release has already replaced or deleted `_fitted`.
-            if fitted is not None and attributes.get("_fitted") is fitted:
-                for name in names - before.keys():
-                    attributes.pop(name, None)
-                attributes.update(before)
 
     def _fit(
         self, entries: Entries, *, streaming: bool = False, received: bool = False
@@ -561,7 +546,7 @@ class BaseCompletion(
         """
         self._check_declared()
         check = observed_entries if is_dask(X) else entries_at
-        with self._keeping_names_if_refused():
+        with keeping_names_if_refused(self):
             entries = check(self, X, y, self._declared_shape())
             return self._fit(entries, streaming=True, received=True)
 

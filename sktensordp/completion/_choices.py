@@ -1,4 +1,4 @@
-"""Who chose what: checked once, every pair kept once, and of one type from there on."""
+"""Choices as distinct pairs of a user and an item, and the checks of input."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from ._sparse import entries_from_sparse, is_sparse
 __all__ = ["Choices", "check_choices", "choices_of_batches"]
 
 # Names of columns that hold values, which choices do not have.
-_VALUES = ("rating", "score", "value")
+_VALUE_COLUMNS = ("rating", "score", "value")
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Distinct pairs of user and item, by user.
+    """Distinct pairs of a user and an item, grouped by user.
 
     Attributes
     ----------
     users : ndarray of shape (n_users,), int64
-        Those with a choice, ascending.
+        Indices of users. Ascending, and all with a choice, if made by `of`.
     starts : ndarray of shape (n_users + 1,), int64
-        Choices of user number u are items[starts[u]:starts[u + 1]].
+        Row u of `users` chose items[starts[u]:starts[u + 1]].
     items : ndarray of shape (n_choices,), int32
-        Distinct for every user.
+        Chosen items, distinct within every user.
     n_items : int
-        In the catalogue.
+        Number of items in the catalogue.
     """
 
     users: NDArray[np.int64]
@@ -41,67 +41,67 @@ class Choices:
 
     @classmethod
     def of(cls, keys: NDArray[np.int64], n_items: int) -> "Choices":
-        """Choices from ``user * n_items + item``, which is sorted in place."""
+        """Make choices of keys ``user * n_items + item``, which are overwritten."""
         keys.sort()
         if len(keys):
-            # Not by np.unique, which would hold two copies more.
+            # np.unique would hold two more copies.
             keys = keys[np.append(True, keys[1:] != keys[:-1])]
-        of_user = keys // n_items
-        first = np.flatnonzero(np.append(True, of_user[1:] != of_user[:-1]))
+        users = keys // n_items
+        first = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
         first = first if len(keys) else first[:0]
         keys %= n_items
         return cls(
-            of_user[first], np.append(first, len(keys)), keys.astype(np.int32), n_items
+            users[first], np.append(first, len(keys)), keys.astype(np.int32), n_items
         )
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of choices of every user."""
+        """Number of choices of each user."""
         return np.diff(self.starts)
 
     def among(self, items: NDArray[np.int64]) -> "Choices":
-        """The choices of some items alone, numbered as these; users may have none.
+        """Keep only choices of these items, renumbered by their place in `items`.
 
-        Choices of a user are then no longer ascending.
+        All users stay, some perhaps without a choice. A user's items need no longer
+        ascend.
         """
         place = np.full(self.n_items, -1, dtype=np.int32)
         place[items] = np.arange(len(items))
-        found = place[self.items]
-        kept = found >= 0
+        renumbered = place[self.items]
+        kept = renumbered >= 0
         starts = np.append(0, np.cumsum(kept))[self.starts]
-        return Choices(self.users, starts, found[kept], len(items))
+        return Choices(self.users, starts, renumbered[kept], len(items))
 
-    def part(self, first: int, last: int) -> "Choices":
-        """The choices of users number `first` to `last`."""
+    def chunk(self, first: int, last: int) -> "Choices":
+        """Choices of the users in rows `first` to `last - 1`."""
         starts = self.starts[first : last + 1]
         items = self.items[starts[0] : starts[-1]]
         users = self.users[first:last]
         return Choices(users, starts - starts[0], items, self.n_items)
 
     def position(self, users: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Number of every user here; -1 for one without a choice."""
-        found = np.searchsorted(self.users, users)
-        known = np.append(self.users, -2)[found] == users
-        return np.where(known, found, -1)
+        """Row of each user in `self.users`; -1 for a user without a choice."""
+        rows = np.searchsorted(self.users, users)
+        known = np.append(self.users, -2)[rows] == users
+        return np.where(known, rows, -1)
 
     def of_users(self, users: NDArray[np.integer]) -> "Choices":
-        """The choices of some users in their order, one after the other."""
-        found = self.position(users)
-        sizes = np.append(self.sizes, 0)[found]
+        """Choices of the given users, in the given order; some may have none."""
+        rows = self.position(users)
+        sizes = np.append(self.sizes, 0)[rows]
         starts = np.append(0, np.cumsum(sizes))
-        offset = np.repeat(self.starts[found] - starts[:-1], sizes)
+        offset = np.repeat(self.starts[rows] - starts[:-1], sizes)
         return Choices(
             np.asarray(users), starts, self.items[offset + np.arange(starts[-1])],
             self.n_items,
         )  # fmt: skip
 
-    def replaced(self, other: "Choices") -> "Choices":
-        """These, with those of some users in the place of older ones."""
-        stays = self.users[~np.isin(self.users, other.users)]
-        parts = [(part.users, part) for part in (self.of_users(stays), other)]
+    def replaced(self, new: "Choices") -> "Choices":
+        """Replace all choices of the users who are in `new`."""
+        kept = self.of_users(self.users[~np.isin(self.users, new.users)])
         keys = [
-            np.repeat(users, part.sizes) * self.n_items + part.items
-            for users, part in parts
+            np.repeat(choices.users, choices.sizes) * self.n_items + choices.items
+            for choices in (kept, new)
         ]
         return Choices.of(np.concatenate(keys), self.n_items)
 
@@ -109,17 +109,18 @@ class Choices:
 def check_choices(
     estimator: Any, X: Any, shape: tuple[int, int], *, reset: bool = True
 ) -> NDArray[np.int64]:
-    """Checked pairs as ``user * n_items + item``; a repeated pair comes repeatedly.
+    """Check pairs and return each as a key ``user * n_items + item``.
 
     Parameters
     ----------
     estimator : estimator
-        That learns names and number of features, and is named in messages.
-    X : array-like of shape (n, 2), or sparse array of this shape
+        Learns the feature names and number of features; messages name it.
+    X : array-like of shape (n, 2), or sparse array of shape `shape`
+        Pairs of a user and an item. Repeated pairs stay repeated.
     shape : tuple of (int, int)
         Numbers of users and of items.
     reset : bool, default=True
-        Whether the estimator is to learn them.
+        Whether the estimator learns feature names anew, rather than compares them.
 
     Returns
     -------
@@ -127,27 +128,34 @@ def check_choices(
 
     Raises
     ------
+    TypeError
+        If `X` is a Dask collection.
     ValueError
-        If something is no pair of a user and an item within `shape`, or a sparse array
+        If a row is not a pair of a user and an item within `shape`, or a sparse array
         stores zeros.
     """
     name = type(estimator).__name__
     if is_dask(X):
-        raise TypeError(f"{name} takes no Dask input; pass batches to fit_batches.")
+        raise TypeError(
+            f"{name} does not support Dask input. Pass batches to fit_batches."
+        )
     for column in getattr(X, "columns", ()):
-        if isinstance(column, str) and column.strip().lower() in _VALUES:
+        if isinstance(column, str) and column.strip().lower() in _VALUE_COLUMNS:
             raise ValueError(
                 f"X has a column {column!r}, but choices have no values. Keep the rows "
-                f"that count as a choice, and drop the column: "
+                f"that count as choices, and drop the column: "
                 f"X.drop(columns=[{column!r}])."
             )
     if is_sparse(X):
         if X.shape != shape:
-            raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
+            raise ValueError(
+                f"X has shape {X.shape}, but shape is {shape}. Pass an array of the "
+                f"declared shape."
+            )
         where, values = entries_from_sparse(X)
         if not np.all(values != 0):
             raise ValueError(
-                "X stores zeros, or False, which are no choices. Remove them: "
+                "X stores zeros or False, which are not choices. Remove them: "
                 "X.eliminate_zeros()."
             )
         if reset:
@@ -160,42 +168,42 @@ def check_choices(
             estimator.n_features_in_ = 2
         return np.empty(0, dtype=np.int64)
     _check_width(getattr(X, "shape", ()), shape)
-    found = check_input(estimator, X, reset=reset)
-    _check_width(found.shape, shape)
-    pairs = check_coordinates(found, shape=shape, name=name)
+    X = check_input(estimator, X, reset=reset)
+    _check_width(X.shape, shape)
+    pairs = check_coordinates(X, shape=shape, name=name)
     return pairs[:, 0].astype(np.int64) * shape[1] + pairs[:, 1]
 
 
 def choices_of_batches(
     estimator: Any, batches: Iterable[Any], shape: tuple[int, int]
 ) -> Choices:
-    """Choices that come in batches; a pair that comes in several counts once."""
-    found: list[NDArray[np.int64]] = []
+    """Check batches and join them; a pair that is in several counts once."""
+    chunks: list[NDArray[np.int64]] = []
     for batch in batches:
-        found.append(check_choices(estimator, batch, shape, reset=not found))
-    if not found:
+        chunks.append(check_choices(estimator, batch, shape, reset=not chunks))
+    if not chunks:
         estimator.n_features_in_ = 2
-        found = [np.empty(0, dtype=np.int64)]
-    keys = np.empty(sum(map(len, found)), dtype=np.int64)
+        chunks = [np.empty(0, dtype=np.int64)]
+    keys = np.empty(sum(map(len, chunks)), dtype=np.int64)
     end = len(keys)
-    while found:
-        # From the last one on, so that each is let go when it has been copied.
-        part = found.pop()
-        keys[end - len(part) : end] = part
-        end -= len(part)
+    while chunks:
+        # Popping frees the memory of each chunk once it has been copied.
+        chunk = chunks.pop()
+        keys[end - len(chunk) : end] = chunk
+        end -= len(chunk)
     return Choices.of(keys, shape[1])
 
 
-def _check_width(found: Any, shape: tuple[int, int]) -> None:
-    if len(found) == 2 and found[1] != 2:
+def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
+    if len(input_shape) == 2 and input_shape[1] != 2:
         raise ValueError(
-            f"X has {found[1]} columns, but a choice is a pair of a user and an item. "
-            f"Pass X of shape (n_choices, 2), or a sparse array of {shape}."
+            f"X has {input_shape[1]} columns, but a choice is a pair of a user and an "
+            f"item. Pass X of shape (n_choices, 2), or a sparse array of shape {shape}."
         )
 
 
 def _is_empty(X: Any) -> bool:
-    """Whether these are no pairs at all."""
+    """Whether X holds no pair."""
     shape = getattr(X, "shape", None)
     if shape is None:
         return isinstance(X, list | tuple) and not len(X)

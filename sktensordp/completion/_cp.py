@@ -18,8 +18,10 @@ __all__ = ["CPCompletion"]
 class CPCompletion(BaseCompletion):
     """Differentially private completion of a tensor by biases and a CP decomposition.
 
-    A CP decomposition predicts an entry by a sum of `rank` products, each with one
-    number from the factor of every mode. Of two modes, it is a matrix factorisation.
+    $task
+
+    A CP decomposition multiplies the rows of an entry's indices, column by column, and
+    adds up the `rank` products. With two modes, it is a matrix factorisation.
 
     $summary
 

@@ -4,25 +4,27 @@ from .._docstrings import with_texts
 
 __all__ = ["with_shared_text"]
 
-_SUMMARY = """\
-Some entries of a tensor were observed, such as the ratings of films by users in a week;
+_TASK = """\
+Some entries of a tensor were observed, such as users' ratings of films in some weeks;
 the model predicts the others. The axes of the tensor (users, films, weeks) are called
-modes. Fit to the coordinates and values of the observed entries, or to a dense tensor
-with NaN where nothing was observed.
+modes. The model has an offset, a bias for each index of each mode, and a factor for
+each mode: a matrix with a row for each index."""
 
-The fit randomises the values, or statistics of them, and fits the model to the result.
-So the fitted object reveals no more than `epsilon` (and, with Gaussian noise, `delta`)
-about any one unit: about the value of an entry, or about a user.
+_SUMMARY = """\
+Fit it to the coordinates and values of the observed entries, or to a dense tensor with
+NaN where nothing was observed. The fit randomises the values, or statistics of them,
+and fits the model to the result. So the fitted object reveals no more than `epsilon`
+(and, with Gaussian noise, `delta`) about any one unit: the value of an entry, or a
+user.
 
 **Who is protected.** With ``unit="entry"``, neighbouring data sets differ in the value
 of one observed entry. Which entries are observed (the coordinates) is public. With
 ``unit=0``, one of two neighbouring data sets lacks all entries at one index of mode 0,
 such as all ratings of one user (add or remove). The released factors (of items and of
-time) are then (`epsilon`, `delta`)-differentially private. The factors of a user are
-computed from the released ones and the entries of that user. They serve predictions in
-this process, and no public attribute, deep copy or pickle holds them. So all that other
-people learn is (`epsilon`, `delta`)-differentially private too (joint differential
-privacy).
+time) are then (`epsilon`, `delta`)-differentially private. The row of a user is
+computed from these factors and the entries of that user. It serves predictions in this
+process, and no public attribute, deep copy or pickle holds it. So all that other people
+learn is (`epsilon`, `delta`)-differentially private too (joint differential privacy).
 
 **Parameters by topic.**
 
@@ -73,9 +75,9 @@ default="auto"
     - "auto": one of the two, chosen by noisy counts.
 unit : {"entry"} or int, default="entry"
     What is protected: the value of one entry, or all entries at one index of this mode.
-    The factors of protected units are never pickled or copied. `fold_in` computes them
-    from the units' entries, to restore them or to score held-out units. To
-    cross-validate, use
+    Rows of protected units are never pickled or copied. `fold_in` computes them from
+    the units' entries, to restore them or to score held-out units. To cross-validate,
+    use
     ``GridSearchCV(model, grid, cv=GroupKFold(), scoring=make_fold_in_scorer())``
     and pass ``groups=X[:, unit]`` to its `fit`.
 value_bounds : tuple of (float, float), default=None
@@ -115,11 +117,11 @@ calibration : {"sound", "published"}, default="sound"
 biases : bool, default=True
     Whether to fit a bias for every index of every mode.
 n_pattern_components : int, default=8
-    Who rated what says something about the ratings, and is public. From this pattern,
-    the fit computes features of the rows of mode 1: the number of entries of each row,
-    and at most this many leading components of the pattern, as far as they exceed
-    chance. Each row of mode 0 has weights for the features. Pass 0 for no such
-    features. If `unit` is a mode, the pattern is private and gives none.
+    Largest number of features that the fit computes for the rows of mode 1 from the
+    pattern of the coordinates (who rated what), which is public. They are the leading
+    components of the pattern, as far as they exceed chance; the number of entries of
+    each row is one feature more. Each row of mode 0 has weights for the features. Pass
+    0 for no such features. If `unit` is a mode, the pattern is private and gives none.
 smooth_modes : sequence of int, default=None
     Modes whose neighbouring indices are alike, such as time bins. Their prior ties
     every index to the next one; the randomised values determine how strongly. For
@@ -186,6 +188,7 @@ References
 
 with_shared_text = with_texts(
     {
+        "task": _TASK,
         "summary": _SUMMARY,
         "parameters": _PARAMETERS,
         "random_state": _RANDOM_STATE,

@@ -8,6 +8,7 @@ further batch, or new rows of units, make a new object.
 import math
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -25,7 +26,7 @@ from ..tensor._unit_entries import UnitEntries
 from ._entries import Entries
 from ._unit_rows import LocalRows, UnitModel
 
-__all__ = ["Domain", "Fitted", "FittedToUnits"]
+__all__ = ["Domain", "Fitted", "FittedToUnits", "keeping_names_if_refused"]
 
 # Number of rows of scores that are ranked at once.
 _N_RANKED = 256
@@ -357,3 +358,20 @@ def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
         source=f"{guarantee.source}; sequential composition",
         claimed=guarantee.claimed,
     )
+
+
+@contextmanager
+def keeping_names_if_refused(estimator: Any) -> Iterator[None]:
+    """Restore the feature names of an earlier fit if the new fit is refused."""
+    names, attributes = {"n_features_in_", "feature_names_in_"}, vars(estimator)
+    before = {name: attributes[name] for name in names & attributes.keys()}
+    fitted = attributes.get("_fitted")
+    try:
+        yield
+    finally:
+        # An admitted release has replaced the attributes, or at least `_fitted`.
+        attributes = vars(estimator)
+        if fitted is not None and attributes.get("_fitted") is fitted:
+            for name in names - before.keys():
+                attributes.pop(name, None)
+            attributes.update(before)

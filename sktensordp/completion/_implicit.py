@@ -1,4 +1,4 @@
-"""`ImplicitCompletion`: recommendations from what people chose."""
+"""`ImplicitCompletion`: recommend items from choices without values."""
 
 import math
 import warnings
@@ -22,58 +22,59 @@ from ..privacy import PrivacyGuarantee
 from ._choices import Choices, check_choices, choices_of_batches
 from ._cooccurrence import Releases, plan_noise
 from ._entries import check_input
+from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from .solvers._noisy_sums import NoisySums
 
 __all__ = ["ImplicitCompletion"]
 
-_USUAL_ITEMS = 1500
-# Fourth powers of shares, times a squared number of choices, fit into 64 bits.
-_MOST_ITEMS = 2**14
+_DEFAULT_MAX_ITEMS = 1500
+# Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
+_LARGEST_MAX_ITEMS = 2**14
 _STATEMENT = (
-    "Numbers of users, counts of items and centred co-occurrences of items were given "
-    "Gaussian noise, with each user's contribution bounded. Scores for a user are "
-    "computed from these releases and the user's own choices; show them to that user "
-    "only (joint differential privacy)."
+    "Gaussian noise was added to totals over users, counts of items and centred "
+    "co-occurrences of items; each user's contribution is bounded. Scores for a user "
+    "are computed from these releases and the user's own choices; show them to that "
+    "user only (joint differential privacy)."
 )
 _SOURCE = (
     "Dong, Roth and Su (2022), Corollary 3.3; Smith and Thakurta (2022) for shares of "
-    "the budget that follow from earlier releases"
+    "the budget that depend on earlier releases"
 )
 
 
 class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
-    """Recommend items from what people chose, with everything of a user protected.
+    """Recommend items from people's choices, with everything of each user protected.
 
-    The data are choices without values: who viewed, bought or played what. Noisy counts
-    of the items and one noisy matrix of their co-occurrences are released. From these
-    follow weights between items, by which a user's own choices score all others.
+    Choices have no values: they are pairs of a user and an item that the user viewed,
+    bought or played. The fit releases noisy counts of the items and a noisy matrix of
+    their co-occurrences. It computes weights between items from these, and a user's
+    own choices then score all other items.
 
-    **Who is protected.** Neighbouring data sets differ by all choices of one user: they
-    are there, or they are not (add or remove). What is released, and so what all other
-    users get to see, keeps (`epsilon`, `delta`). A user's own choices serve that user's
-    recommendations in this process and leave with no public attribute, deep copy or
-    pickle (joint differential privacy). Which users and items there can be, the
-    `shape`, is public.
+    **Who is protected.** Neighbouring data sets differ by all choices of one user (add
+    or remove). Everything that is released keeps (`epsilon`, `delta`), and so does
+    everything that all other users see. A user's own choices serve that user's
+    recommendations, in this process only: no public attribute, deep copy or pickle
+    holds them (joint differential privacy). The `shape`, the possible users and items,
+    is public.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Budget of a user. ``float("inf")`` adds no noise.
+        Budget of each user. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
-        Budget of a user.
+        Budget of each user.
     unit : int, default=0
-        The mode that is protected: 0, users. Items cannot be, since they are what is
-        ranked.
+        The protected mode. Only 0, users, is possible: a ranking of protected items
+        would reveal them.
     shape : tuple of (int, int)
-        Numbers of users and of items that there can be: public, and required. Read off
-        the data, it would reveal the rarest item and how many users there are. If a
-        `CoordinateEncoder` declares `categories` for both columns, pass its
-        `declared_shape`.
+        Numbers of possible users and items. Public and required: read off the data, it
+        would reveal the rarest item and the number of users. If a `CoordinateEncoder`
+        declares `categories` for both columns, pass its `declared_shape`.
     max_items : int, default=1500
-        Largest number of items whose co-occurrences are released; how many there are
-        is chosen by noisy counts. Others are recommended by their counts. The default
-        stands for all items where the catalogue has fewer.
+        Largest number of items whose co-occurrences are released; noisy counts decide
+        how many are. All other items are recommended by their counts. If the catalogue
+        is smaller than the default, the default means all items.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -82,35 +83,37 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     items_ : ndarray of shape (n_similar,), int64
-        The items whose co-occurrences were released, by falling count. There are none
-        where noise would hide them: then everybody is recommended what is popular.
+        Items whose co-occurrences were released, by decreasing noisy count. Empty if
+        noise would hide the co-occurrences: the model then recommends the most popular
+        items to everybody.
     item_counts_ : ndarray of shape (n_items,)
-        Noisy counts of all items, in which a user's choices weigh one over the root of
-        their number, or about so for users of very few.
+        Noisy weighted counts of all items. Each choice of a user with n choices weighs
+        1 / sqrt(n); for users with very few choices, less.
     similarity_ : ndarray of shape (n_similar, n_similar)
-        By how much a choice of the row's item raises the score of the column's, both
-        numbered as in `items_`. Zeros on the diagonal.
+        How much a choice of the row's item raises the score of the column's item; rows
+        and columns are numbered as in `items_`. Zeros on the diagonal.
     privacy_guarantee_ : PrivacyGuarantee
-        Of everything that is released.
+        Guarantee of everything that is released.
     shape_ : tuple of (int, int)
+        Numbers of possible users and items.
     n_features_in_ : int
         2: users and items.
 
     See Also
     --------
     CPCompletion : For choices with values, such as ratings.
-    make_ranking_scorer : Scores of what is put on top.
+    make_ranking_scorer : Scores of recommendations.
 
     Notes
     -----
-    A repeated pair counts once. The same releases, bit by bit, come out for the same
-    pairs in any order and in any batches. Users who are all alike, and no user at all,
-    are fitted.
+    A repeated pair counts once. The releases depend only on the set of pairs: neither
+    order nor batches change a bit of them. Any set of pairs can be fitted, even an
+    empty one, or one in which all users are alike.
 
-    Noise is Gaussian, on a lattice; sums over users are of integers, and exact. The
-    proof is at the top of ``completion/_cooccurrence.py`` and in ``doc/choices.md``.
-    The weights are those of EASE [1]_, computed from a low-rank part of the released
-    matrix.
+    The noise is Gaussian, on a lattice. Sums over users are sums of integers, and
+    exact. The proof is at the top of ``completion/_cooccurrence.py`` and in
+    ``doc/choices.md``. The weights are those of EASE [1]_, computed from a low-rank
+    approximation of the released matrix.
 
     References
     ----------
@@ -133,8 +136,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     >>> private = ImplicitCompletion(shape=(5, 4), random_state=0).fit(table)
     >>> print(private.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove). Numbers of users, counts of items and centred co-occurrences
-    of items were given Gaussian noise, ...
+    mode 0 (add-or-remove). Gaussian noise was added to totals over users, counts of
+    items and centred co-occurrences of items; ...
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -142,7 +145,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "unit": [Interval(Integral, 0, None, closed="left")],
         "shape": ["array-like", None],
-        "max_items": [Interval(Integral, 1, _MOST_ITEMS, closed="both")],
+        "max_items": [Interval(Integral, 1, _LARGEST_MAX_ITEMS, closed="both")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -157,7 +160,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         delta: float = 1e-6,
         unit: int = 0,
         shape: Sequence[int] | None = None,
-        max_items: int = _USUAL_ITEMS,
+        max_items: int = _DEFAULT_MAX_ITEMS,
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -182,11 +185,11 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_choices, 2), or sparse array of shape `shape`
-            A user and an item in every row: integers, or integral floats. Of a sparse
-            array of SciPy or of `sparse`, every stored value is one choice, whatever it
-            is, but zero.
+            A user and an item in every row: integers, or integral floats. In a sparse
+            array of SciPy or of `sparse`, every stored value other than zero is one
+            choice.
         y : None
-            Not accepted: choices have no values.
+            Must be None: choices have no values.
 
         Returns
         -------
@@ -195,33 +198,33 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Before anything is drawn: if `y` is passed, `shape` is not declared, a row
-            is no pair of a user and an item within it, or a sparse array stores zeros;
-            and for parameters that do not go together.
+            Before noise is drawn: if `y` is passed; if `shape` is not declared; if a
+            row is not a pair of a user and an item within it; if a sparse array stores
+            zeros; or if parameters contradict each other.
         """
         if y is not None:
             raise ValueError(
-                "ImplicitCompletion takes no y: choices have no values. Pass the rows "
-                "that count as a choice as X alone; to use ratings, fit a CPCompletion."
+                "ImplicitCompletion takes no y: choices have no values. Pass X alone, "
+                "with the rows that count as choices, or use CPCompletion for ratings."
             )
-        shape, noise = self._plan()
-        with _same_names_if_refused(self):
-            return self._fit(
-                Choices.of(check_choices(self, X, shape), shape[1]), shape, noise
-            )
+        shape, noise = self._shape_and_noise()
+        with keeping_names_if_refused(self):
+            choices = Choices.of(check_choices(self, X, shape), shape[1])
+            return self._fit(choices, shape, noise)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[ArrayLike]) -> Self:
-        """Fit to choices that come in batches, as from a file that is read in chunks.
+        """Fit to choices that come in batches, such as chunks of a file.
 
-        The same as `fit` to all batches, one below the other, with the same noise.
-        Nothing is drawn before the last batch has been read and checked. What is kept
-        of each is 8 bytes a row.
+        The result, noise included, is that of `fit` on all batches concatenated. Noise
+        is drawn only after the last batch has been read and checked. Until then, each
+        row takes 8 bytes of memory.
 
         Parameters
         ----------
         batches : iterable of X
-            As for `fit`; read once. A pair that comes in several counts once.
+            Each as for `fit`. Iterated over once. A pair in several batches counts
+            once.
 
         Returns
         -------
@@ -232,19 +235,18 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ValueError
             As `fit`.
         """
-        shape, noise = self._plan()
-        with _same_names_if_refused(self):
+        shape, noise = self._shape_and_noise()
+        with keeping_names_if_refused(self):
             return self._fit(choices_of_batches(self, batches, shape), shape, noise)
 
     def _fit(self, choices: Choices, shape: tuple[int, int], noise: NoisySums) -> Self:
-        # Another thread would leave its model under the guarantee of this one.
+        # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
             with self._noise_for(self._guarantee(noise)) as streams:
-                sums = Releases(noise, streams, shape, self._n_largest(shape)).all(
-                    choices
-                )
+                releases = Releases(noise, streams, shape, self._max_items(shape))
+                sums = releases.release(choices)
             on_step()
-            # From here on, nothing that is published touches the choices.
+            # All that is published from here on is post-processing of `sums`.
             model = ItemModel.of(sums)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
@@ -252,7 +254,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     @contextmanager
     def _noise_for(self, guarantee: PrivacyGuarantee) -> Iterator[NoiseStreams | None]:
-        """Streams for the releases, which are recorded; an earlier fit is forgotten."""
+        """Record the guarantee, discard an earlier fit and lend streams for noise."""
         if math.isfinite(self.epsilon):
             with self._release(guarantee, anew=True) as streams:
                 yield streams
@@ -262,15 +264,15 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         self._forget(privacy_guarantee_=guarantee)
 
     def fold_in(self, X: ArrayLike) -> Self:
-        """Learn the choices of users who are new or come back; nothing is released.
+        """Learn the choices of new or returning users; this releases nothing.
 
-        They serve these users' recommendations, stay in this process, and replace older
-        ones of the same users.
+        The choices serve these users' recommendations and stay in this process. They
+        replace all earlier choices of the same users.
 
         Parameters
         ----------
         X : array-like of shape (n_choices, 2), or sparse array of shape `shape_`
-            All choices of these users, as for `fit`.
+            All choices of these users, in the form that `fit` takes.
 
         Returns
         -------
@@ -279,73 +281,73 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As `fit`, of what is passed.
+            As `fit`, for `X`.
         """
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
             keys = check_choices(self, X, fitted.shape, reset=False)
-            own = Choices.of(keys, fitted.shape[1])
-            local = _LocalChoices(fitted.local.choices_of(fitted.shape).replaced(own))
+            new = Choices.of(keys, fitted.shape[1])
+            local = _LocalChoices(fitted.local.choices_of(fitted.shape).replaced(new))
             self._fitted = replace(fitted, local=local)
         return self
 
     def recommend(self, users: ArrayLike, k: int = 10) -> NDArray[np.int64]:
-        """The items with the largest scores, without those that users have chosen.
+        """Recommend the k items with the largest scores that a user has not chosen.
 
         Of items with equal scores, the one with the lower index comes first.
 
         Parameters
         ----------
         users : int or array-like of shape (n_users,)
-            Indices of users; -1 stands for one who is not known, and gets what is
-            popular, as do users without a choice.
+            Indices of users. -1 stands for an unknown user. Unknown users and users
+            without a choice get the most popular items.
         k : int, default=10
-            Number of items.
+            Number of items for each user.
 
         Returns
         -------
         items : ndarray of shape (k,) or (n_users, k)
-            Best first. -1 where there is no further item.
+            Indices of items, best first. -1 if no further item is left.
 
         Raises
         ------
         ValueError
-            If an index is outside of the shape, or `k` is not positive.
+            If an index is outside `shape_`, or `k` is not a positive integer.
         """
         check_is_fitted(self)
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}.")
         check_numeric(users, "users")
-        wanted = np.atleast_1d(users)
-        if wanted.ndim != 1:
+        indices = np.atleast_1d(users)
+        if indices.ndim != 1:
             raise ValueError("users must be an index or a list of indices.")
-        # In which every integer and every fraction stays what it is.
-        pairs = np.full((len(wanted), 2), -1, dtype=np.longdouble)
-        pairs[:, 0] = wanted
+        # A type that rounds no integer and no fraction to another index.
+        pairs = np.full((len(indices), 2), -1, dtype=np.longdouble)
+        pairs[:, 0] = indices
         pairs = check_coordinates(
             checked(check_array, pairs, estimator=self, input_name="users"),
             shape=self.shape_, allow_unknown=True, name="recommend",
         )  # fmt: skip
         fitted = self._fitted
-        own = fitted.choices_of(pairs[:, 0].astype(np.int64))
-        return fitted.model.best(own, int(k)).reshape(*np.shape(users), int(k))
+        choices = fitted.choices_of(pairs[:, 0].astype(np.int64))
+        return fitted.model.best(choices, int(k)).reshape(*np.shape(users), int(k))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Scores of items for users, by which `recommend` ranks.
+        """Predict the scores by which `recommend` ranks items for users.
 
         Parameters
         ----------
         X : array-like of shape (n_pairs, 2)
-            A user and an item in every row, within `shape_`. -1 stands for a user who
-            is not known, or for an item that is not, of which the score is 0.
+            A user and an item in every row, within `shape_`. -1 stands for an unknown
+            user or item. The score of an unknown item is 0.
 
         Returns
         -------
         scores : ndarray of shape (n_pairs,)
-            Comparable between items for the same user. For a user of n choices they
-            are about n times an item's share of all choices, where nothing speaks for
-            or against it. Where `items_` is empty, they are `item_counts_`.
+            Comparable between items for the same user. Without evidence for or against
+            an item, its score for a user with n choices is about n times the item's
+            share of all choices. If `items_` is empty, scores are `item_counts_`.
 
         Raises
         ------
@@ -353,10 +355,10 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             If an index is fractional, below -1 or outside `shape_`.
         """
         check_is_fitted(self)
-        found = check_input(self, X, reset=False)
         pairs = check_coordinates(
-            found, shape=self.shape_, allow_unknown=True, name=type(self).__name__
-        )
+            check_input(self, X, reset=False),
+            shape=self.shape_, allow_unknown=True, name=type(self).__name__,
+        )  # fmt: skip
         users, rows = np.unique(pairs[:, 0].astype(np.int64), return_inverse=True)
         fitted = self._fitted
         return fitted.model.at(fitted.choices_of(users), rows, pairs[:, 1])
@@ -366,12 +368,12 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     @property
     def items_(self) -> NDArray[np.int64]:
-        """Items whose co-occurrences were released."""
+        """Items whose co-occurrences were released, by decreasing noisy count."""
         return self._fitted.model.items
 
     @property
     def item_counts_(self) -> NDArray[np.float64]:
-        """Noisy counts of all items."""
+        """Noisy weighted counts of all items."""
         return self._fitted.model.counts
 
     @property
@@ -381,31 +383,31 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     @property
     def shape_(self) -> tuple[int, int]:
-        """Numbers of users and of items."""
+        """Numbers of possible users and items."""
         return self._fitted.shape
 
-    def _plan(self) -> tuple[tuple[int, int], NoisySums]:
-        """Shape and noise, from parameters alone.
+    def _shape_and_noise(self) -> tuple[tuple[int, int], NoisySums]:
+        """Check the parameters; compute the shape and the noise from them alone.
 
         Raises
         ------
         ValueError
-            If they do not go together.
+            If parameters contradict each other.
         """
         if self.unit == 1:
             raise ValueError(
-                "unit=1 would protect items, but these are ranked: whoever asks for a "
-                "recommendation would learn who chose the ranked items. Put the users, "
-                "who are protected, into mode 0."
+                "unit=1 would protect items, but a recommendation ranks items, so it "
+                "would reveal who chose the ranked items. Put the users to protect "
+                "into mode 0, and leave unit=0."
             )
         if self.unit != 0:
-            raise ValueError(f"unit must be 0, users; got {self.unit}.")
+            raise ValueError(f"unit must be 0 (users), got {self.unit}.")
         if self.shape is None:
             raise ValueError(
                 "`shape` is not declared. Read off the private choices, it would "
                 "reveal the rarest item and the number of users. Pass the public "
-                "shape=(n_users, n_items), or shape=encoder.declared_shape of a "
-                "CoordinateEncoder with categories."
+                "shape=(n_users, n_items), or shape=encoder.declared_shape if a "
+                "CoordinateEncoder declares categories."
             )
         shape = check_shape(self.shape)
         if len(shape) != 2:
@@ -413,19 +415,25 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 f"shape must be (n_users, n_items), got {len(shape)} numbers."
             )
         if shape[1] < 2:
-            raise ValueError("shape declares one item: there is nothing to rank.")
+            raise ValueError(
+                "shape declares one item: there is nothing to rank. Declare the whole "
+                "catalogue."
+            )
         if shape[0] * shape[1] >= 2**63:
-            raise ValueError("shape has more pairs than integers can number.")
-        n_largest = self._n_largest(shape)
+            raise ValueError(
+                "shape has 2^63 pairs of a user and an item, or more: too many to "
+                "number them. Declare fewer users or items."
+            )
         return shape, plan_noise(
-            float(self.epsilon), float(self.delta), shape, n_largest
+            float(self.epsilon), float(self.delta), shape, self._max_items(shape)
         )
 
-    def _n_largest(self, shape: tuple[int, int]) -> int:
-        """Most items whose co-occurrences are released."""
-        if self.max_items > shape[1] and self.max_items != _USUAL_ITEMS:
+    def _max_items(self, shape: tuple[int, int]) -> int:
+        """Largest number of items whose co-occurrences are released."""
+        if self.max_items > shape[1] and self.max_items != _DEFAULT_MAX_ITEMS:
             raise ValueError(
-                f"max_items = {self.max_items}, but shape declares {shape[1]} items."
+                f"max_items = {self.max_items}, but shape declares {shape[1]} items. "
+                f"Lower max_items, or declare the whole catalogue."
             )
         return min(int(self.max_items), shape[1])
 
@@ -438,40 +446,40 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if noise.event is None:
             return PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(), **fields,
-                statement="The choices were used as they are (epsilon = inf).",
+                statement="The choices were used without noise (epsilon = inf).",
             )  # fmt: skip
         return PrivacyGuarantee.of(
             noise.event, delta=float(self.delta), statement=_STATEMENT, **fields
         )
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
-        return self._guarantee(self._plan()[1])
+        return self._guarantee(self._shape_and_noise()[1])
 
     def _unprotected(self) -> list[str]:
         return [
             *super()._unprotected(),
-            "Which users and items there can be (the shape) is public.",
-            "What is recommended to a user follows from the user's own choices too: it "
-            "is for that user alone.",
+            "The shape is public: the possible users and items.",
+            "A user's recommendations also depend on the user's own choices: show them "
+            "to that user only.",
         ]
 
 
 class _LocalChoices:
-    """Choices of users: kept in this process alone.
+    """Users' own choices, which stay in this process.
 
-    Deep copies and pickles are empty, so that nothing of a user leaves with a model.
+    Deep copies and pickles are empty, so that a model carries no user's choices.
 
     Attributes
     ----------
     lost : bool
-        Whether these are a copy, or come out of a pickle, and nobody was told so.
+        Whether a deep copy or a pickle lost the choices and no warning has said so yet.
     """
 
     def __init__(self, choices: Choices | None = None, *, lost: bool = False) -> None:
         self._choices, self.lost = choices, lost
 
     def choices_of(self, shape: tuple[int, int]) -> Choices:
-        """All there are."""
+        """All choices of all users; none if they were lost."""
         if self._choices is None:
             return Choices.of(np.empty(0, dtype=np.int64), shape[1])
         return self._choices
@@ -484,22 +492,22 @@ class _LocalChoices:
 
 
 def _choices_left_behind() -> _LocalChoices:
-    """What a pickle and a copy of `_LocalChoices` become."""
+    """Make the empty object that stands in pickles and deep copies."""
     return _LocalChoices(lost=True)
 
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """What a fit leaves: a model of what was released, and users' own choices."""
+    """Result of a fit: the model, computed from releases, and users' own choices."""
 
     model: ItemModel
     shape: tuple[int, int]
     local: _LocalChoices
 
     def choices_of(self, users: NDArray[np.int64]) -> Choices:
-        """Own choices of some users; none of one who is not known.
+        """Own choices of some users; an unknown user has none.
 
-        Warns once where they did not travel with the model.
+        Warns once if the model was deep-copied or pickled, which loses the choices.
         """
         if self.local.lost and np.any(users >= 0):
             self.local.lost = False
@@ -511,19 +519,3 @@ class _Fitted:
                 stacklevel=3,
             )
         return self.local.choices_of(self.shape).of_users(users)
-
-
-@contextmanager
-def _same_names_if_refused(estimator: Any) -> Iterator[None]:
-    """Names of features stay those of an earlier fit, unless a new one succeeds."""
-    names, own = ("n_features_in_", "feature_names_in_"), vars(estimator)
-    before, fitted = {n: own[n] for n in names if n in own}, own.get("_fitted")
-    try:
-        yield
-    finally:
-        own = vars(estimator)
-        # Once a release has been admitted, the earlier fit is forgotten.
-        if fitted is not None and own.get("_fitted") is fitted:
-            for name in names:
-                own.pop(name, None)
-            own.update(before)

@@ -22,48 +22,48 @@ def make_ranking_scorer(
     *,
     random_state: int = 0,
 ) -> "RankingScorer":
-    """Scorer of recommendations: how many held-out items are among the first k.
+    """Make a scorer that counts how many held-out items are recommended.
 
-    Of each test user's items, a share is the user's history, which is folded in; the
-    model recommends `k` items that are not in the history, and the others that the user
-    chose should be among them. The score is the mean over users who have such others.
+    The scorer folds in a share of each test user's items (the history) and lets the
+    model recommend `k` items that are not in the history. The user's other items should
+    be among them. The score is the mean over users who have other items.
 
-    For users who are held out as a whole, as by `UserHoldout`, keep `history` above 0.
-    For items held out of every user, as by `ItemHoldout`, pass ``history=0``: the model
+    If whole users are held out, as by `UserHoldout`, keep `history` above 0. If some
+    items of every user are held out, as by `ItemHoldout`, pass ``history=0``: the model
     knows the users from its fit.
 
     Parameters
     ----------
     metric : {"recall", "ndcg"}, default="recall"
-        "recall" is the share of a user's held-out items among the first `k`. "ndcg" is
-        the sum of 1 / log2(1 + place) over those found, divided by the largest that so
-        many items can reach within `k`.
+        "recall" is the share of a user's held-out items that are among the first `k`.
+        "ndcg" is the sum of 1 / log2(1 + place) over those items, divided by the
+        largest sum that so many held-out items can reach within `k`.
     k : int, default=20
-        How many items are recommended.
+        Number of items to recommend.
     history : float, default=0.8
-        Share of each user's items that is folded in, at least 0 and below 1; rounded to
-        whole items.
+        Share of each user's items to fold in, at least 0 and below 1, rounded to whole
+        items.
     random_state : int, default=0
-        Which items these are.
+        Seed for the choice of these items.
 
     Returns
     -------
     scorer : callable
-        Takes a fitted estimator, or a pipeline that ends with one, X, and y where the
-        estimator has values. It leaves the estimator as it is. Where no user has an
+        Takes a fitted completion (or a pipeline that ends with one), X and, if the
+        completion has values, y. It does not change the completion. If no user has an
         item to find, the score is NaN.
 
     Raises
     ------
     ValueError
-        If a parameter is none of these.
+        If a parameter is out of range.
 
     Notes
     -----
-    Of items with equal scores, the model recommends the one with the lower index first.
-    For ratings, every rated item counts as chosen. A completion that protects entries
-    has no `fold_in`; score it with ``history=0``. The scorer is not private: scores are
-    computed from raw choices.
+    Of items with equal predictions, the model recommends the one with the lower index
+    first. If the data are ratings, every rated item counts as chosen. A completion that
+    protects entries has no `fold_in`; score it with ``history=0``. The scorer is not
+    private: it computes scores from raw choices.
 
     Examples
     --------

@@ -16,10 +16,11 @@ def make_fold_in_scorer(
     history: float = 0.8,
     random_state: int = 0,
 ) -> Callable[[Any, ArrayLike, ArrayLike], float]:
-    """Make a scorer that tests completions which protect units on held-out units.
+    """Make a scorer that tests a completion on held-out units, such as users.
 
-    The scorer folds in a random share of the held-out units' entries (their history)
-    and scores the predictions of the other entries. If whole units are held out, as by
+    The scorer is for completions that protect units (``unit=0``, for example). It folds
+    in a random share of the held-out units' entries (their history) and scores the
+    predictions of the other entries. If whole units are held out, as by
     ``GridSearchCV(..., cv=GroupKFold(), scoring=make_fold_in_scorer())`` and
     ``groups=X[:, 0]``, the score is what a new unit can expect. The scorer is not
     private: it computes scores from raw values.

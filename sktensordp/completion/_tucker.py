@@ -27,9 +27,11 @@ _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 class TuckerCompletion(BaseCompletion):
     """Differentially private tensor completion by biases and a Tucker decomposition.
 
-    A Tucker decomposition has a factor for each mode, and a core with the weight of
-    every combination of their columns. Each mode may have its own rank: a small one for
-    time bins, a larger one for users and items.
+    $task
+
+    A Tucker decomposition also has a core, with the weight of every combination of the
+    factors' columns. Each mode may have its own rank: a small one for time bins, a
+    larger one for users and items.
 
     $summary
 

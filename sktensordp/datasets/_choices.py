@@ -14,10 +14,10 @@ Synthetic choices
 
 {n_choices} choices of {n_items} items by {n_users} users.
 
-Users and items belong to {n_groups} groups. A share of {affinity:g} of what a user
-chooses comes from the items of the user's own group, the rest from all. Activity of the
-users and popularity of the items follow power laws with exponents {user_exponent:g} and
-{item_exponent:g}. No real person is involved.
+Users and items belong to {n_groups} groups. A user's choice comes from the items of the
+user's own group with probability {affinity:g}, otherwise from all items. The activity
+of users and the popularity of items follow power laws with exponents {user_exponent:g}
+and {item_exponent:g}. No real person is involved.
 """
 # Users whose choices are drawn at once.
 _BLOCK = 256
@@ -36,29 +36,29 @@ def make_choices(
 ) -> Bunch:
     """Generate choices of items by users who belong to groups.
 
-    Every user and every item belongs to a group. A user chooses distinct items, each
-    from those of the user's own group with probability `affinity`, otherwise from all,
-    by their popularity, which follows a power law. How many items a user chooses
-    follows another.
+    Every user and every item belongs to a group. A user chooses distinct items: each
+    from the user's own group with probability `affinity`, otherwise from all items, and
+    in proportion to popularity. The popularity of items follows a power law, and so
+    does the number of choices of a user.
 
     Parameters
     ----------
     n_users : int, default=600
-        Number of users. Each chooses at least one item, as long as there are enough
-        choices.
+        Number of users. Each chooses at least one item if there are enough choices.
     n_items : int, default=2000
-        Number of items. An item may not be chosen by anybody.
+        Number of items. Some may be chosen by nobody.
     n_choices : int, default=60_000
         Number of choices, at most ``n_users * n_items // 2``.
     n_groups : int, default=8
         Number of groups, at most `n_items`.
     affinity : float, default=0.7
-        In [0, 1]. With 0, what users choose does not depend on their groups.
+        Probability, in [0, 1], of drawing a choice from the user's own group instead of
+        all items. With 0, choices do not depend on the groups.
     user_exponent : float, default=0.7
-        The user in place `j` by activity, from 0, has weight
-        ``(j + 1) ** -user_exponent``.
+        The `k`-th most active user, counted from 0, has weight
+        ``(k + 1) ** -user_exponent``. With 0, all users are equally active.
     item_exponent : float, default=0.8
-        The same for the popularity of the items.
+        The same for the popularity of items.
     random_state : int, RandomState instance or None, default=None
         Seed of the generation. Pass an int for the same choices at every call.
 
@@ -80,11 +80,16 @@ def make_choices(
         DESCR : str
             A description of the data.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
     See Also
     --------
     make_ratings : Choices with values.
-    fetch_movielens : Real ratings; every rated item is a choice with
-        ``as_choices=True``.
+    fetch_movielens : Real ratings; with ``as_choices=True``, every rated item is a
+        choice.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def make_low_rank_tensor(
         for no noise.
     scaled : bool, default=True
         Whether to map the noise-free tensor to the range [0, 1], by its smallest and
-        largest entry. This adds a constant, so the rank can exceed `rank` by one.
+        largest entry. This adds a constant, so its ranks can exceed `rank` by one.
     random_state : int, RandomState instance or None, default=None
         Seed of the generation. Pass an int for the same tensor at every call.
 

@@ -32,7 +32,7 @@ _TIMEOUT = 60  # seconds
 # Errors that zipfile raises, depending on which bytes of an archive are damaged.
 _UNREADABLE = (OSError, EOFError, LookupError, RuntimeError, BadZipFile, zlib.error)
 _NOT_VERIFIED = "{} fails the verification: expected {}, found {}."
-_COUNTS = "{} users, {} items and {} ratings, all on the scale"
+_COUNTS = "{} users, {} items and {} ratings"
 
 
 def fetch_movielens(
@@ -80,7 +80,7 @@ def fetch_movielens(
 
         data : ndarray or DataFrame of shape (n_ratings, 3), dtype int64
             User id, item id and time (seconds since 1970) of each rating, as in the
-            file and in its order.
+            file and in its order. With ``as_choices=True``, without the time.
         target : ndarray or Series of shape (n_ratings,), dtype float64
             Value of each rating, in stars.
         levels : ndarray of shape (n_levels,)
@@ -244,7 +244,8 @@ def _read_unpacked(
             verified = counts == edition.counts and on_scale
         if verified:
             return edition, data, target
-        expected.append(edition.ratings_checksum or _COUNTS.format(*edition.counts))
+        all_on_scale = f"{_COUNTS.format(*edition.counts)}, all on the scale"
+        expected.append(edition.ratings_checksum or all_on_scale)
     actual = f"{checksum}, {_COUNTS.format(*counts)}"
     raise OSError(_NOT_VERIFIED.format(path, " or ".join(expected), actual))
 

@@ -25,7 +25,8 @@ class TaskAwareEncoder(LinearEncoder):
     """Encode what a task needs, randomise only that, and decode.
 
     One call of `transform` or `privatize` is epsilon-differentially private for each
-    sample, whatever numbers it holds and whoever it belongs to. An encoder maps the
+    sample, whatever numbers it holds and whoever it belongs to ((epsilon, delta) for
+    ``mechanism="gaussian"``; not for ``calibration="published"``). An encoder maps the
     sample to a few numbers, the code, which is then clipped and gets noise. The encoder
     spends the code's range where the task's output varies most. A decoder estimates the
     sample from the noisy code, with the least task loss. `fit` learns both from public

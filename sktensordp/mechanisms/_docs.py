@@ -46,10 +46,11 @@ tensor_shape : tuple of int, default=None
 
 _CALIBRATION = """\
 calibration : {"sound", "published"}, default="sound"
-    "sound" is exact for noise along the axes. For noise along other directions, its
-    mu (see `gaussian_mu`) is within a factor pi/2 of the exact one. "published" takes
-    the variances of [1]_: its claim is true, but the noise is far larger than the
-    claim needs. The guarantee then states the true epsilon beside the claimed one."""
+    "sound" is exact for noise along the axes. For noise along other directions, it
+    uses an upper bound of mu (see `gaussian_mu`); with modes of up to 600 indices it
+    aims at the semidefinite bound, which is within a factor sqrt(pi/2). "published"
+    takes the variances of [1]_: its claim is true, but the noise is far larger than
+    the claim needs. The guarantee then states the true epsilon beside the claim."""
 
 _RANDOM_STATE = """\
 random_state : int or None, default=None

@@ -44,8 +44,9 @@ class MatrixVariateGaussian(NoiseMechanism):
     $tensor_shape
     calibration : {"sound", "published"}, default="sound"
         "sound" scales the covariances by the exact guarantee of Gaussian noise. If the
-        domain is a box and a covariance is not diagonal, the mu that it uses (see
-        `gaussian_mu`) is within a factor pi/2 of the exact one. "published" scales them
+        domain is a box and a covariance is not diagonal, it uses an upper bound of mu
+        (see `gaussian_mu`); with modes of up to 600 indices it aims at the semidefinite
+        bound, which is within a factor sqrt(pi/2). "published" scales them
         by the bound of [1]_, Theorem 3: its claim is true, but the noise is far larger
         than the claim needs. The guarantee then states the true epsilon beside the
         claimed one. "published" needs `bounds` or `norm_bound`.

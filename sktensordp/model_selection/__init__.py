@@ -1,4 +1,4 @@
-"""Errors to expect before any budget is spent, private search, and splitters."""
+"""Expected errors before any budget is spent, private search, and splitters."""
 
 from ._expected_error import ExpectedError, epsilon_needed, expected_error
 from ._holdout import ItemHoldout, UserHoldout

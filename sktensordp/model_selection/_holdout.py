@@ -45,12 +45,12 @@ class _Holdout:
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield the rows of training and test parts.
+        """Yield the numbers of the training and the test rows, split by split.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            A user and an item in the first two columns: indices or ids.
+            Users in the first column and items in the second, as indices or ids.
         y, groups : object
             Ignored.
 
@@ -69,23 +69,23 @@ class _Holdout:
 
 
 class ItemHoldout(_Holdout):
-    """Hold out a share of every user's items.
+    """Split rows so that a share of every user's items is held out.
 
-    The model learns of all users, and is asked for what they chose besides: score it by
-    ``make_ranking_scorer(history=0)``.
+    The model is fitted to all users, and must find the other items that they chose:
+    score it by ``make_ranking_scorer(history=0)``.
 
     Parameters
     ----------
     test_size : float, default=0.2
         Share of each user's items, rounded to whole items.
     n_splits : int, default=1
-        How often to split anew.
+        Number of splits, each drawn anew.
     random_state : int, RandomState instance or None, default=None
-        Which items these are.
+        Seed for the choice of the items.
 
     Notes
     -----
-    Rows of the same user and item are one item, and stay together.
+    Rows with the same user and item count as one item, and stay together.
 
     Examples
     --------
@@ -102,20 +102,20 @@ class ItemHoldout(_Holdout):
 
 
 class UserHoldout(_Holdout):
-    """Hold out some users, with everything they chose.
+    """Split rows so that some users are held out, with everything they chose.
 
-    The model learns nothing of them before a part of what they chose is folded in, as
-    ``make_ranking_scorer()`` does.
+    The fit learns nothing about these users. Score it by ``make_ranking_scorer()``,
+    which folds in some of their choices and tests the others.
 
     Parameters
     ----------
     test_size : float, default=0.2
-        Share of the users, rounded to whole users; at least one is held out and one
-        left, where there are two.
+        Share of the users, rounded to whole users. If there are two or more, at least
+        one is held out and at least one is not.
     n_splits : int, default=1
-        How often to split anew.
+        Number of splits, each drawn anew.
     random_state : int, RandomState instance or None, default=None
-        Which users these are.
+        Seed for the choice of the users.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _numbered(X: Any) -> NDArray[np.int64]:
     else:
         columns = list(np.asarray(X).T[:2]) if np.ndim(X) == 2 else []
     if len(columns) != 2:
-        raise ValueError("X must have a user and an item in its first two columns.")
+        raise ValueError("X must have users and items in its first two columns.")
     return np.column_stack([
         np.unique(column, return_inverse=True)[1] for column in columns
     ]).astype(np.int64)  # fmt: skip

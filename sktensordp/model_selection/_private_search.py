@@ -96,9 +96,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         epsilons (delta is 0), all tries together cost at most 2 + `eta` times the
         epsilon of one try. If that epsilon is large, they cost less: at most a constant
         more than one try, and the constant grows slowly with `n_iter`. The cost of
-        "poisson" depends on its mean and on the total variation distance between one
-        try on neighbouring data sets; it is lower if one try reveals very little. With
-        "poisson" the search may try nothing; it then takes the estimator unchanged.
+        "poisson" depends on its mean and on the total variation distance between the
+        results of one try on neighbouring data sets; it is lower if one try reveals
+        very little. With "poisson" the search may try nothing; it then takes the
+        estimator unchanged.
     eta : float, default=0.0
         Parameter of the truncated negative binomial distribution, in [0, 1]. 0 is the
         logarithmic distribution, which often tries only one candidate. 1 is the
@@ -159,7 +160,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     Raises
     ------
     ValueError
-        In `fit`, which says why; before any noise is drawn, with one exception.
+        In `fit`, for the reasons listed there.
 
     Notes
     -----
@@ -281,13 +282,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ------
         ValueError
             Before any noise is drawn: if epsilon or delta is searched, if the splits
-            may depend on values, if the score is not a mean over rows of a known range,
-            if the guarantee of a fit is not known, if a step learns from raw X, if
-            metadata would reach a step before the noise, if `groups` and `cv` do not
-            match, or if a candidate would have another guarantee than the estimator.
-            (With distributions, or more than 1000 combinations of lists, some
-            candidates are checked only when they are drawn: before they are fitted, but
-            after budgets have recorded the search.)
+            may depend on values, if the score is not a mean over rows or has no
+            declared range, if the guarantee of a fit is not known, if a step learns
+            from raw X, if metadata would reach a step before the noise, if `groups` and
+            `cv` do not match, or if a candidate would have another guarantee than the
+            estimator. (With distributions, or more than 1000 combinations of lists,
+            some candidates are checked only when they are drawn: before they are
+            fitted, but after budgets have recorded the search.)
         """
         _refuse_choices(self.estimator)
         if y is None:
@@ -646,10 +647,10 @@ def _refuse_choices(estimator: Any) -> None:
     if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
         raise ValueError(
             "PrivateSearchCV cannot search ImplicitCompletion: it scores predictions "
-            "of values, row by row, and choices have none. There is little to search: "
-            "how many items take part follows from noisy counts in each fit. Choose "
-            "epsilon beforehand; where you may read the data, compare by GridSearchCV "
-            "with make_ranking_scorer."
+            "of values, row by row, and choices have no values. There is little to "
+            "search: each fit chooses the number of items by noisy counts. Choose "
+            "epsilon beforehand. If you may read the data, compare candidates by "
+            "GridSearchCV with make_ranking_scorer."
         )
 
 

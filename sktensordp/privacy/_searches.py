@@ -348,7 +348,8 @@ def _repeated(name: str, release: Release, counts: _RecordCounts) -> Release:
     if release.in_pass and counts.passes_per_score is None:
         why = (
             "It is not known how often a scoring function transforms the samples. Make "
-            "it with make_scorer, or pass the name of a scorer."
+            "it with make_scorer, or pass the name of a scorer. To score the last step "
+            "on raw samples, transform once and search on the released samples."
         )
     else:
         why = (

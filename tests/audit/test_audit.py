@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 from sktensordp.audit import (
     AuditReport,
@@ -172,6 +173,11 @@ def test_release_may_be_chosen():
     )
     assert report.epsilon_lower <= 0.1
     assert report.claimed == 0.1
+
+
+def test_an_estimator_without_random_state_is_refused():
+    with pytest.raises(ValueError, match="or use audit_mechanism"):
+        audit_estimator(StandardScaler(), [[0.0]], [[1.0]])
 
 
 def test_one_run_with_many_canaries():

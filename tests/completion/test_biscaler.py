@@ -215,7 +215,7 @@ def test_raw_statistics_are_no_guarantee():
 
 
 def test_a_range_read_off_the_values_voids_the_guarantee():
-    with pytest.warns(PrivacyLeakWarning, match="read off the values"):
+    with pytest.warns(PrivacyLeakWarning, match="read off the private values"):
         model = make(value_bounds=None).fit(X, Y)
     assert model.privacy_guarantee_.epsilon == math.inf
     assert model.privacy_guarantee_.claimed == (1.0, 0.0)

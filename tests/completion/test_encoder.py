@@ -64,7 +64,7 @@ def test_calendar_bins(freq, moments, bins):
         ({"freq": "fortnight"}, [["a", 1]], "'freq' parameter"),
         ({"freq": "D"}, [["a", "noon"]], "must hold times"),
         ({"freq": "D"}, [["a"]], r"1 feature\(s\)"),
-        ({}, np.array([["a", 1], [2, 1]], dtype=object), "uniformly strings or numb"),
+        ({}, np.array([["a", 1], [2, 1]], dtype=object), "all strings or all numb"),
         ({"freq": "D"}, np.array([["a", None]], dtype=object), "times|NaN|missing"),
         ({"time_bins": 2}, [[1.0, np.nan]], "NaN"),
         ({}, np.array([["a", 1], [None, 2]], dtype=object), "missing"),

@@ -115,7 +115,7 @@ REFUSED = {
     "too few": (private(cv=GroupKFold(11)), {"groups": GROUPS}, "number of groups"),
     "unknown number": (private(cv=LeaveOneGroupOut()), {"groups": GROUPS}, "cv must"),
     "no step": (private(), {"sample_weight": Y}, "as in `ridge__sample_weight`"),
-    "not taken": (private(), {"ridge__weight": Y}, "no step takes .*ridge__weight"),
+    "not taken": (private(), {"ridge__weight": Y}, "No step takes .*ridge__weight"),
     "before noise": (
         private(), {"laplacemechanism__weight": Y}, "follow a noise mechanism"
     ),

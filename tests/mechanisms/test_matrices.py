@@ -283,7 +283,7 @@ OF_UTILITY = {"have 2": [1, 2, 3], "weights": [1, -1], "zero": [0, 0], "fini": [
 OF_TURNS = {"orthogonal": np.ones((2, 2)), "shape": np.eye(3), "None or": "axes"}
 OF_COVARIANCE = {"definite": [[1, 2], [2, 1]], "symm": SKEW, r"\(2, 2\)": np.eye(3)}
 OF_WORKLOAD = {
-    "about 5 cells, but X has 6": np.ones((2, 5)), "about 4": [np.ones((2, 2))] * 2,
+    "covers 5 cells, but X has 6": np.ones((2, 5)), "covers 4": [np.ones((2, 2))] * 2,
     "be finite": np.full((2, 6), NAN), "not zero": np.zeros((2, 6)),
 }  # fmt: skip
 BAD = [

@@ -368,7 +368,7 @@ BAD = [
         {"keep_probability": 0.5, "scale": 100.0},
         {"keep_probability": 0.01, "noise": "geometric"},
     ]),
-    ({"epsilon": 0.1, "keep_probability": 0.0, "scale": math.inf}, "not be debiased"),
+    ({"epsilon": 0.1, "keep_probability": 0.0, "scale": math.inf}, "cannot be removed"),
     ({"epsilon": 1e-15, "delta": 1e-9}, "too small to be represented"),
     ({"n_levels": 1}, "n_levels"), ({"n_levels": 2000}, "at most 1024"),
     ({"noise": "cauchy"}, "noise"),

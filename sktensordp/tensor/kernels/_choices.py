@@ -1,8 +1,8 @@
-"""Compiled sums of users' centred choices, in integers. Importing this imports numba.
+"""Compiled integer sums of users' centred choices. Importing this imports numba.
 
-Sums of integers are the same in any order. Where one goes beyond 64 bits, what is kept
-of it is its residue, and the matrix that is assembled from residues is exact as long as
-it fits itself.
+Sums of integers do not depend on their order. A sum that exceeds 64 bits keeps its
+residue modulo 2^64. The matrix assembled from residues is exact if its own cells fit 64
+bits.
 """
 
 import numpy as np
@@ -29,29 +29,31 @@ def centred_sums(
 ) -> None:
     """Add the weighted choices of some users to three sums.
 
-    Of a user with n choices x, let Y = unit x - n shares. The user's weight C is
-    ``scale`` over the length of the upper triangle of Y Y' / unit^2, or over `least`
-    where that is larger, rounded down.
+    For a user with n choices x, let Y = unit x - n shares. The user's weight C is
+    `scale` divided by the length of the upper triangle of Y Y' / unit^2, or by `least`
+    if that is larger, and rounded down.
 
     Parameters
     ----------
     first, last : int
-        The users.
+        First user, and one past the last.
     starts : ndarray of shape (n_users + 1,), int64
-        Choices of user u are items[starts[u]:starts[u + 1]].
+        User u chose items[starts[u]:starts[u + 1]].
     items : ndarray of shape (n_choices,), int
-        Distinct for every user, in any order.
+        Chosen items, distinct within every user, in any order.
     shares : ndarray of shape (n_items,), int64
-        From 0 to `unit`, about which they add up to.
+        Expected share of each item, in units of 1 / `unit`; they add up to about
+        `unit`.
     unit : int
         A power of two, up to 2^14.
     scale, least : float
+        Numerator and smallest denominator of a weight.
     products : ndarray of shape (n_items, n_items), int64
-        Added to: C x x', every pair of items once, at either of its two places.
+        C x x' is added, each pair of items once, in either of its two cells.
     sums : ndarray of shape (n_items,), int64
-        Added to: C n x.
+        C n x is added.
     total : ndarray of shape (1,), int64
-        Added to: C n^2.
+        C n^2 is added.
     """
     squares, fourth = 0, 0
     for p in shares:
@@ -62,18 +64,18 @@ def centred_sums(
         n = end - start
         if n == 0:
             continue
-        own, own_fourth, powers = 0, 0, 0.0
+        chosen_share, chosen_fourth, powers = 0, 0, 0.0
         for e in range(start, end):
             p = shares[items[e]]
-            own += p
-            own_fourth += p * p * p * p
-            far = float(unit - n * p)
-            powers += far * far * far * far
-        length = float(n * unit * unit - 2 * n * unit * own + n * n * squares)
+            chosen_share += p
+            chosen_fourth += p * p * p * p
+            centred = float(unit - n * p)
+            powers += centred * centred * centred * centred
+        square = float(n * unit * unit - 2 * n * unit * chosen_share + n * n * squares)
         n_float = float(n)
-        powers += n_float * n_float * n_float * n_float * float(fourth - own_fourth)
-        norm = np.sqrt((length * length + powers) / 2) / (float(unit) * float(unit))
-        weight = np.int64(np.floor(scale / max(norm, least)))
+        powers += n_float * n_float * n_float * n_float * float(fourth - chosen_fourth)
+        length = np.sqrt((square * square + powers) / 2) / (float(unit) * float(unit))
+        weight = np.int64(np.floor(scale / max(length, least)))
         total[0] += weight * n * n
         for e in range(start, end):
             i = items[e]
@@ -92,14 +94,14 @@ def assemble(
     high: NDArray[np.int64],
     low: NDArray[np.int64],
 ) -> None:
-    """Add the sum of C Y Y' of some users, from their three sums, which become zero.
+    """Assemble the sum of C Y Y' from three sums, add it, and clear the three sums.
 
     Parameters
     ----------
     products, sums, total, shares, unit
         As in `centred_sums`.
     high, low : ndarray of shape (n_items (n_items + 1) / 2,), int64
-        Added to: the upper triangle, row by row, as high 2^32 + low.
+        The upper triangle is added, row by row, as high 2^32 + low.
     """
     p = 0
     for i in range(sums.size):
