@@ -11,8 +11,8 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
 
 1. Totals: each user adds 1 and the logarithm of n_u, the number of the user's choices.
    From these follow the number of users and n_typ, a typical number of choices.
-2. Counts: each user adds w_u for every chosen item, with w_u^2 max(n_u, n_typ / 20) =
-   s.
+2. Counts: each user adds w_u for every chosen item, where
+   w_u^2 max(n_u, n_typ / 20) = s.
 3. Co-occurrences of the m items with the largest noisy counts: each user adds the upper
    triangle of c_u y_u y_u'. Here y_u is x_u less n_u q, n_u counts only these items, q
    are their shares of the noisy counts, and c_u = sqrt(s) / max(|upper triangle|, a
@@ -20,6 +20,7 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
    place.
 
 The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
+Below, I is the number of items, and M is `max_items`, the largest m.
 
 **Proof.** In each release a user adds one vector, a function of the user's own choices
 and of earlier releases.

@@ -1,4 +1,4 @@
-"""Scores of what is put on top: items ranked for users, beside those they chose."""
+"""Scores of recommendations: how many held-out items are ranked on top."""
 
 import copy
 from numbers import Integral
@@ -90,7 +90,7 @@ def make_ranking_scorer(
 
 
 class RankingScorer:
-    """A scorer that processes can be sent; see `make_ranking_scorer`."""
+    """A scorer that can be pickled; see `make_ranking_scorer`."""
 
     def __init__(self, metric: str, k: int, history: float, random_state: int) -> None:
         self._metric, self._k = metric, k
@@ -112,7 +112,7 @@ class RankingScorer:
             X, values = entries_from_sparse(X)
             y = values if hasattr(model, "fit_randomized") else y
         where = np.asarray(X)[:, :2]
-        # Whom and what the model does not know, it cannot be asked for.
+        # The model has no answer for unknown users and items.
         known = np.flatnonzero(np.all(where >= 0, axis=1))
         where = where[known].astype(np.int64)
         if not len(where):
@@ -120,9 +120,9 @@ class RankingScorer:
         in_history = history_of(where, self._history, self._random_state)
         if np.any(in_history):
             rows = known[in_history]
-            of_rows = () if y is None else (safe_indexing(y, rows),)
-            # A copy has users of its own, and shares what was released.
-            model = copy.copy(model).fold_in(np.asarray(X)[rows], *of_rows)
+            values_of_rows = () if y is None else (safe_indexing(y, rows),)
+            # A shallow copy shares the releases; folding in leaves the original alone.
+            model = copy.copy(model).fold_in(np.asarray(X)[rows], *values_of_rows)
         pairs = np.unique(where[~in_history], axis=0)
         users = np.unique(pairs[:, 0])
         if not len(users):
@@ -134,30 +134,31 @@ class RankingScorer:
 def history_of(
     where: NDArray[np.int64], share: float, random_state: int
 ) -> NDArray[np.bool_]:
-    """Which rows are history: a share of each user's distinct items, drawn at random.
+    """Choose a share of each user's distinct items at random, as the user's history.
 
     Parameters
     ----------
     where : ndarray of shape (n, 2), int
         User and item of every row.
     share : float
-        Rounded to whole items.
+        Share of each user's items, rounded to whole items.
     random_state : int
+        Seed.
 
     Returns
     -------
-    chosen : ndarray of shape (n,), bool
-        Rows of a pair that is there twice go the same way.
+    in_history : ndarray of shape (n,), bool
+        True for rows in the history. All rows of one pair get the same value.
     """
-    pairs, of_row = np.unique(where, axis=0, return_inverse=True)
-    drawn = np.random.default_rng(random_state).random(len(pairs))
-    order = np.lexsort((drawn, pairs[:, 0]))
+    pairs, pair_of_row = np.unique(where, axis=0, return_inverse=True)
+    random_keys = np.random.default_rng(random_state).random(len(pairs))
+    order = np.lexsort((random_keys, pairs[:, 0]))
     first = np.flatnonzero(np.append(True, np.diff(pairs[order, 0]) != 0))
     sizes = np.diff(np.append(first, len(pairs)))
     place = np.arange(len(pairs)) - np.repeat(first, sizes)
-    chosen = np.empty(len(pairs), dtype=bool)
-    chosen[order] = place < np.repeat(np.rint(share * sizes), sizes)
-    return chosen[np.ravel(of_row)]
+    in_history = np.empty(len(pairs), dtype=bool)
+    in_history[order] = place < np.repeat(np.rint(share * sizes), sizes)
+    return in_history[np.ravel(pair_of_row)]
 
 
 def ranking_scores(
@@ -166,27 +167,28 @@ def ranking_scores(
     users: NDArray[np.int64],
     pairs: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Score of every user.
+    """Score each user's recommendations.
 
     Parameters
     ----------
     metric : {"recall", "ndcg"}
     recommended : ndarray of shape (n_users, k)
-        Best first; -1 for none.
+        Items, best first; -1 where no item was left.
     users : ndarray of shape (n_users,)
-        Ascending.
+        Users of the rows of `recommended`, ascending.
     pairs : ndarray of shape (n, 2)
-        Distinct users and items that should be found; of every user at least one.
+        Distinct pairs of a user and an item to find, at least one for every user.
 
     Returns
     -------
     scores : ndarray of shape (n_users,)
     """
     n_items = 1 + max(int(pairs[:, 1].max()), int(recommended.max()))
-    wanted = np.searchsorted(users, pairs[:, 0]) * n_items + pairs[:, 1]
-    asked = np.arange(len(users))[:, np.newaxis] * n_items + recommended
-    hits = np.isin(asked, wanted) & (recommended >= 0)
-    sizes = np.bincount(np.searchsorted(users, pairs[:, 0]), minlength=len(users))
+    rows = np.searchsorted(users, pairs[:, 0])
+    held_out_keys = rows * n_items + pairs[:, 1]
+    keys = np.arange(len(users))[:, np.newaxis] * n_items + recommended
+    hits = np.isin(keys, held_out_keys) & (recommended >= 0)
+    sizes = np.bincount(rows, minlength=len(users))
     if metric == "recall":
         return hits.sum(axis=1) / sizes
     gains = 1 / np.log2(np.arange(2, recommended.shape[1] + 2))

@@ -19,8 +19,8 @@ user's own group with probability {affinity:g}, otherwise from all items. The ac
 of users and the popularity of items follow power laws with exponents {user_exponent:g}
 and {item_exponent:g}. No real person is involved.
 """
-# Users whose choices are drawn at once.
-_BLOCK = 256
+# Number of users whose choices are drawn at once.
+_CHUNK = 256
 
 
 def make_choices(
@@ -60,21 +60,21 @@ def make_choices(
     item_exponent : float, default=0.8
         The same for the popularity of items.
     random_state : int, RandomState instance or None, default=None
-        Seed of the generation. Pass an int for the same choices at every call.
+        Seed. Pass an int to get the same choices at every call.
 
     Returns
     -------
     choices : :class:`~sklearn.utils.Bunch`
-        Dictionary-like object, with the following attributes.
+        Dictionary-like object with these attributes.
 
         data : ndarray of shape (n_choices, 2), dtype int64
             The user and the item of each choice, in random order.
         shape : tuple of int
             ``(n_users, n_items)``.
         user_groups : ndarray of shape (n_users,)
-            The group of every user.
+            The group of each user.
         item_groups : ndarray of shape (n_items,)
-            The group of every item.
+            The group of each item.
         feature_names : list of str
             The names of the columns of `data`.
         DESCR : str
@@ -104,8 +104,8 @@ def make_choices(
         ("n_choices", n_choices, 1),
         ("n_groups", n_groups, 1),
     ):
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not whole or value < least:
+        is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+        if not is_integer or value < least:
             raise ValueError(
                 f"{name} must be an integer of at least {least}, got {value!r}."
             )
@@ -115,7 +115,9 @@ def make_choices(
         ("item_exponent", item_exponent, np.inf),
     ):
         if not isinstance(number, Real) or not 0 <= number <= most or number == np.inf:
-            raise ValueError(f"{name} must be from 0 to {most:g}, got {number!r}.")
+            raise ValueError(
+                f"{name} must be a finite number from 0 to {most:g}, got {number!r}."
+            )
     n_users, n_items, n_choices = int(n_users), int(n_items), int(n_choices)
     if n_choices > max(n_users * n_items // 2, 1):
         raise ValueError(
@@ -132,18 +134,18 @@ def make_choices(
     popularity /= popularity.sum()
     weights = np.empty((n_groups, n_items))
     for group in range(n_groups):
-        own = np.where(item_groups == group, popularity, 0.0)
-        weights[group] = affinity * own / own.sum() + (1 - affinity) * popularity
+        within = np.where(item_groups == group, popularity, 0.0)
+        weights[group] = affinity * within / within.sum() + (1 - affinity) * popularity
     with np.errstate(divide="ignore"):
         logs = np.log(weights)
     data = np.empty((n_choices, 2), dtype=np.int64)
     data[:, 0] = np.repeat(np.arange(n_users), sizes)
     ends = np.append(0, np.cumsum(sizes))
-    for start in range(0, n_users, _BLOCK):
-        users = np.arange(start, min(start + _BLOCK, n_users))
-        # The largest sums with Gumbel variables are a draw without replacement.
-        drawn = logs[user_groups[users]] + rng.gumbel(size=(len(users), n_items))
-        order = np.argsort(-drawn, axis=1)
+    for start in range(0, n_users, _CHUNK):
+        users = np.arange(start, min(start + _CHUNK, n_users))
+        # Gumbel's trick: the largest perturbed logs are a draw without replacement.
+        perturbed = logs[user_groups[users]] + rng.gumbel(size=(len(users), n_items))
+        order = np.argsort(-perturbed, axis=1)
         for user, best in zip(users, order, strict=True):
             data[ends[user] : ends[user + 1], 1] = best[: sizes[user]]
     return Bunch(
@@ -167,7 +169,7 @@ def _sizes(
     exponent: float,
     rng: np.random.RandomState,
 ) -> NDArray[np.int64]:
-    """How many items every user chooses: power-law, at least one, at most all."""
+    """Numbers of choices: power-law, at most all items, at least one if possible."""
     weights = (rng.permutation(n_users) + 1.0) ** -exponent
     least = int(n_choices >= n_users)
     sizes = np.full(n_users, least, dtype=np.int64)
@@ -177,8 +179,9 @@ def _sizes(
         share = np.where(free, weights, 0.0)
         share = np.floor(left * share / share.sum()).astype(np.int64)
         if not share.any():
-            one_more = np.flatnonzero(free)[np.argsort(-weights[free])[:left]]
-            sizes[one_more] += 1
+            # Less than one choice for each: give one to those with the largest weights.
+            most_active = np.flatnonzero(free)[np.argsort(-weights[free])[:left]]
+            sizes[most_active] += 1
         sizes = np.minimum(sizes + share, n_items)
         left = n_choices - sizes.sum()
     return sizes

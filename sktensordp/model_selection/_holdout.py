@@ -1,4 +1,4 @@
-"""Splits for recommendations: some items of every user, or some users as a whole."""
+"""Splits for recommendations: hold out some items of every user, or whole users."""
 
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -14,7 +14,7 @@ __all__ = ["ItemHoldout", "UserHoldout"]
 
 
 class _Holdout:
-    """A splitter of rows whose first two columns are a user and an item."""
+    """Base of splitters of rows whose first two columns are a user and an item."""
 
     def __init__(
         self,
@@ -23,10 +23,10 @@ class _Holdout:
         n_splits: int = 1,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
+        is_integer = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
         if not isinstance(test_size, Real) or not 0 < test_size < 1:
             raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}.")
-        if not whole or n_splits < 1:
+        if not is_integer or n_splits < 1:
             raise ValueError(f"n_splits must be a positive integer, got {n_splits!r}.")
         self.test_size: float = test_size
         self.n_splits: int = n_splits
@@ -58,7 +58,7 @@ class _Holdout:
         ------
         train, test : ndarray of int
         """
-        where = _numbered(X)
+        where = _as_indices(X)
         rng = check_random_state(self.random_state)
         for _ in range(self.n_splits):
             held_out = self._held_out(where, int(rng.randint(2**31 - 1)))
@@ -129,14 +129,15 @@ class UserHoldout(_Holdout):
 
     def _held_out(self, where: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
         n_users = int(where[:, 0].max(initial=-1)) + 1
-        n_out = min(max(round(float(self.test_size) * n_users), 1), max(n_users - 1, 0))
-        out = np.zeros(n_users, dtype=bool)
-        out[np.random.default_rng(seed).permutation(n_users)[:n_out]] = True
-        return out[where[:, 0]]
+        size = round(float(self.test_size) * n_users)
+        size = min(max(size, 1), max(n_users - 1, 0))
+        held_out = np.zeros(n_users, dtype=bool)
+        held_out[np.random.default_rng(seed).permutation(n_users)[:size]] = True
+        return held_out[where[:, 0]]
 
 
-def _numbered(X: Any) -> NDArray[np.int64]:
-    """Users and items of the rows, numbered from 0."""
+def _as_indices(X: Any) -> NDArray[np.int64]:
+    """Number the users and the items of the rows from 0."""
     if hasattr(X, "iloc"):
         columns = [np.asarray(X.iloc[:, k]) for k in range(min(X.shape[1], 2))]
     else:

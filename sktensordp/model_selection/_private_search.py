@@ -643,7 +643,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
 
 def _refuse_choices(estimator: Any) -> None:
-    """Refuse a completion without values, from which no private score follows."""
+    """Refuse ImplicitCompletion: a private score needs predictions of values."""
     if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
         raise ValueError(
             "PrivateSearchCV cannot search ImplicitCompletion: it scores predictions "

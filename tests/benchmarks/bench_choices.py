@@ -1,20 +1,21 @@
-"""Recommendations from choices, beside other libraries without privacy; one run.
+"""Compare recommendations from choices with other libraries, which have no privacy.
 
     python tests/benchmarks/bench_choices.py [--small] [--no-peers]
         [--environments FOLDER] [--data-home FOLDER] [--ratings FILE]
 
-Every rating of MovieLens latest-small counts as a choice, a fifth of each user's items
-is held out, and every library recommends 20 items to every user from the rest, in the
-same splits: median seconds of training, Recall@20 and NDCG@20. This library is fitted
-with everything of a user protected, at several epsilons (delta 1e-5), and without
-noise; `implicit` and LensKit have no noise. Their models run with the libraries'
-defaults and with a few other settings, in environments of their own, made as in
-examples/audit_other_libraries.py, and may use THREADS threads. With `--small` the
-choices are synthetic. `--ratings` takes a file of comma-separated users and items in
-the place of MovieLens.
+Every rating of MovieLens latest-small counts as a choice. A fifth of each user's items
+is held out. Every library learns from the rest, on the same splits, and recommends 20
+items to every user. The table shows median seconds of training, Recall@20 and NDCG@20.
 
-The last table is of scale: seconds and peak memory of a fit to synthetic choices in
-batches of a million, each in a process of its own.
+This library protects everything of each user, at several epsilons (delta 1e-5), and is
+also fitted without noise. `implicit` and LensKit add no noise. Their models run with
+their defaults and with a few other settings, in separate environments, made as in
+examples/audit_other_libraries.py. They may use THREADS threads. With `--small`, the
+choices are synthetic. `--ratings` takes a file of comma-separated users and items
+instead of MovieLens.
+
+The last table is about scale: seconds and peak memory of a fit to synthetic choices in
+batches of a million. Each fit runs in a separate process.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from time import perf_counter
 
 import numpy as np
 
-# What a worker needs of this library it imports itself: other environments lack it.
+# Workers import this library in their functions: other environments lack it.
 
 THREADS, K = 2, 20
 SCALE = [(6_000, 3_700, 1_000_000), (138_000, 27_000, 20_000_000)]
@@ -67,7 +68,7 @@ def ours(train, shape, setting):
     model = ImplicitCompletion(
         epsilon=float(setting["epsilon"]), delta=1e-5, shape=shape, random_state=0
     )
-    # At every epsilon, the loops over choices are compiled then.
+    # Without noise, a fit compiles all loops over choices.
     ImplicitCompletion(epsilon=float("inf"), shape=shape).fit(train[:50])
     return lambda: model.fit(train), lambda: model.recommend(np.arange(shape[0]), K)
 
@@ -77,12 +78,12 @@ def of_implicit(train, shape, setting):
 
     options = dict(setting)
     name = options.pop("model")
-    module = {"Cosine": "nearest_neighbours", "Alternating": "als", "Bayesian": "bpr"}
-    where = next(m for begin, m in module.items() if name.startswith(begin))
-    kind = getattr(__import__(f"implicit.{where}", fromlist=[name]), name)
-    if where != "nearest_neighbours":
+    modules = {"Cosine": "nearest_neighbours", "Alternating": "als", "Bayesian": "bpr"}
+    module = next(m for begin, m in modules.items() if name.startswith(begin))
+    model_class = getattr(__import__(f"implicit.{module}", fromlist=[name]), name)
+    if module != "nearest_neighbours":
         options |= {"random_state": 0, "num_threads": THREADS}
-    model = kind(**options)
+    model = model_class(**options)
     data = csr_matrix((np.ones(len(train), np.float32), tuple(train.T)), shape=shape)
 
     def recommend():
@@ -99,23 +100,24 @@ def of_lenskit(train, shape, setting):
 
     options = dict(setting)
     name = options.pop("model")
-    kind = next(getattr(m, name) for m in (als, basic, knn) if hasattr(m, name))
-    model = kind(**options)
+    module = next(m for m in (als, basic, knn) if hasattr(m, name))
+    model = getattr(module, name)(**options)
     frame = pd.DataFrame(train, columns=["user_id", "item_id"])
     data = from_interactions_df(frame)
     personal = name != "PopScorer"
 
     def recommend():
         items = ItemList(item_ids=np.arange(shape[1]))
-        found = np.full((shape[0], K), -1)
-        for user, own in frame.groupby("user_id")["item_id"]:
-            query = RecQuery(user_id=user, user_items=ItemList(item_ids=own.to_numpy()))
-            asked = {"query": query} if personal else {}
-            scores = np.array(model(**asked, items=items).scores(), dtype=float)
+        recommended = np.full((shape[0], K), -1)
+        for user, chosen in frame.groupby("user_id")["item_id"]:
+            chosen = chosen.to_numpy()
+            query = RecQuery(user_id=user, user_items=ItemList(item_ids=chosen))
+            inputs = {"query": query} if personal else {}
+            scores = np.array(model(**inputs, items=items).scores(), dtype=float)
             scores = np.nan_to_num(scores, nan=-np.inf)
-            scores[own] = -np.inf
-            found[user] = np.argsort(-scores, kind="stable")[:K]
-        return found
+            scores[chosen] = -np.inf
+            recommended[user] = np.argsort(-scores, kind="stable")[:K]
+        return recommended
 
     return lambda: model.train(data, TrainingOptions(rng=0)), recommend
 
@@ -124,13 +126,13 @@ MODELS = {OURS: ours, "implicit": of_implicit, "lenskit": of_lenskit}
 
 
 def work(request):
-    """Train all models of a library on one split; print seconds, keep what they put."""
+    """Train a library's models on one split; print seconds, store recommendations."""
     request = json.loads(request)
     stored = np.load(request["file"])
     train, shape = stored["train"], tuple(stored["shape"].tolist())
     for number, setting in enumerate(SETTINGS[request["library"]]):
         make = MODELS[request["library"]]
-        # So that no compilation is timed.
+        # Compiles before the clock starts.
         make(train[::10], shape, setting)[0]()
         fit, recommend = make(train, shape, setting)
         start = perf_counter()
@@ -141,7 +143,7 @@ def work(request):
 
 
 def work_at_scale(request):
-    """Seconds and peak memory of one fit in batches."""
+    """Print seconds and peak memory of one fit in batches."""
     import resource
 
     from sktensordp.completion import ImplicitCompletion
@@ -158,21 +160,21 @@ def work_at_scale(request):
 
 
 def run(python, *arguments, blas_threads=THREADS):
-    """Lines of a worker, in a process of its own."""
+    """Run a worker in a separate process and return the numbers that it prints."""
     threads = {f"{of}_NUM_THREADS": str(THREADS) for of in ("OMP", "NUMBA", "LK")}
     threads |= {f"{of}_NUM_THREADS": str(blas_threads) for of in ("OPENBLAS", "MKL")}
     command = [str(python), __file__, *arguments]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | threads, check=True
     )
-    # Libraries print, too.
+    # Other lines are the libraries' own output.
     return [
         json.loads(line) for line in done.stdout.split() if line[0] in "[0123456789"
     ]
 
 
 def load(arguments):
-    """Distinct pairs of user and item, and the shape."""
+    """Return the data's name, distinct pairs of a user and an item, and the shape."""
     from sktensordp.datasets import fetch_movielens, make_choices
 
     if arguments.small:
@@ -203,7 +205,7 @@ def compare(arguments, folder):
         where = (arguments.environments or folder).absolute()
         for library, packages in REQUIREMENTS.items():
             pythons[library] = audit.environment(where, library, packages)
-    found = {}
+    results = {}
     for number, (train, test) in enumerate(splits.split(pairs)):
         path = folder / f"{number}.npz"
         np.savez(path, train=pairs[train], shape=shape)
@@ -211,7 +213,7 @@ def compare(arguments, folder):
         users = np.unique(held_out[:, 0])
         for library, python in pythons.items():
             request = json.dumps({"library": library, "file": str(path)})
-            # As implicit asks for.
+            # implicit asks for one BLAS thread.
             blas = 1 if library == "implicit" else THREADS
             lines = run(python, "--worker", request, blas_threads=blas)
             for k, seconds in enumerate(lines):
@@ -220,12 +222,12 @@ def compare(arguments, folder):
                     float(np.mean(ranking_scores(metric, top, users, held_out)))
                     for metric in ("recall", "ndcg")
                 ]
-                found.setdefault((library, k), []).append((seconds, *scores))
+                results.setdefault((library, k), []).append((seconds, *scores))
     print(
         f"\n{name}: {len(pairs):,} choices of {shape[1]:,} items by {shape[0]:,} users"
     )
     print(f"{'':74s}{'seconds':>9s}{'Recall@20':>11s}{'NDCG@20':>9s}")
-    for (library, k), rows in found.items():
+    for (library, k), rows in results.items():
         seconds, recall, ndcg = zip(*rows, strict=True)
         options = ", ".join(f"{o}={v}" for o, v in SETTINGS[library][k].items())
         print(
@@ -250,10 +252,10 @@ def print_scale(sizes, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data-home", help="where MovieLens is")
+    parser.add_argument("--data-home", help="folder of MovieLens")
     parser.add_argument("--ratings", metavar="FILE", help="your choices (csv)")
-    parser.add_argument("--environments", type=Path, help="where the environments are")
-    parser.add_argument("--no-peers", action="store_true", help="this library alone")
+    parser.add_argument("--environments", type=Path, help="folder of the environments")
+    parser.add_argument("--no-peers", action="store_true", help="only this library")
     parser.add_argument("--small", action="store_true", help="a quick smoke run")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--scale-worker", help=argparse.SUPPRESS)

@@ -1,7 +1,7 @@
-"""Choices: what is released, what it guarantees, and what users are told.
+"""`ImplicitCompletion`: its releases, their guarantee, and what each user sees.
 
-Neighbours are compared along a trajectory: the noisy sums of one run are given to the
-other, so that all that is released later is the same function of earlier releases.
+Tests of neighbouring data sets replay the noisy sums of one run in the other, so that
+later releases are the same function of earlier ones in both.
 """
 
 import copy
@@ -40,15 +40,15 @@ FREE = math.inf
 
 
 def choices(n_users=60, n_items=30, seed=0):
-    """Distinct pairs, of users with few and with many choices; some have none."""
+    """Distinct pairs of users with many choices, with few, and with none."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, n_items + 1)
     rows = []
     for user in range(n_users):
         size = min(int(rng.pareto(1.0) * 4), n_items)
-        own = rng.choice(n_items, size, replace=False, p=weights / weights.sum())
-        rows += [(user, item) for item in own]
-    # One who chose everything, and one a single item.
+        chosen = rng.choice(n_items, size, replace=False, p=weights / weights.sum())
+        rows += [(user, item) for item in chosen]
+    # One user chose everything, another a single item.
     rows += [(n_users - 1, item) for item in range(n_items)]
     return np.unique(np.array([*rows, (n_users - 2, 0)]), axis=0)
 
@@ -66,21 +66,21 @@ def released(model):
 
 
 def assert_same(model, other):
-    for one, two in zip(released(model), released(other), strict=True):
-        assert_array_equal(one, two)
+    for value, other_value in zip(released(model), released(other), strict=True):
+        assert_array_equal(value, other_value)
 
 
 def as_matrix(where=X, shape=SHAPE):
-    found = np.zeros(shape)
-    found[tuple(where.T)] = 1
-    return found
+    matrix = np.zeros(shape)
+    matrix[tuple(where.T)] = 1
+    return matrix
 
 
 # --- without noise -------------------------------------------------------------------
 
 
 def reference(where=X, shape=SHAPE, rank=50):
-    """The same steps on a dense matrix, in floating point."""
+    """Do the same steps on a dense matrix, in floating point."""
     x = as_matrix(where, shape)
     x = x[x.any(axis=1)]
     n = x.sum(axis=1)
@@ -123,8 +123,8 @@ def test_without_noise_it_is_the_dense_reference():
     n = x[:, items].sum(axis=1, keepdims=True)
     scores = np.maximum(n, 1) * q + (x[:, items] - n * q) @ similarity
     everywhere = np.argwhere(np.ones(SHAPE))
-    found = model.predict(everywhere).reshape(SHAPE)[:, items]
-    assert_allclose(found, scores, atol=1e-3)
+    predicted = model.predict(everywhere).reshape(SHAPE)[:, items]
+    assert_allclose(predicted, scores, atol=1e-3)
 
 
 def test_without_noise_nothing_is_drawn_and_nothing_protected(streams):
@@ -138,17 +138,17 @@ def test_without_noise_nothing_is_drawn_and_nothing_protected(streams):
 
 
 def big_integers(chosen, shares, scale, least):
-    """The sum of C Y Y' in Python's integers, and every user's length."""
+    """Return the sum of C Y Y' in Python's integers, and each user's length and C."""
     unit, m = 2**14, len(shares)
     total = np.zeros((m, m), dtype=object)
     lengths = []
     P = np.array([int(p) for p in shares], dtype=object)
     for u in range(len(chosen.users)):
-        own = chosen.items[chosen.starts[u] : chosen.starts[u + 1]]
-        if not len(own):
+        items = chosen.items[chosen.starts[u] : chosen.starts[u + 1]]
+        if not len(items):
             continue
-        Y = -len(own) * P
-        Y[own] += unit
+        Y = -len(items) * P
+        Y[items] += unit
         square, fourth = sum(Y**2), sum(Y**4)
         length = math.sqrt((square * square + fourth) / 2) / unit**2
         C = math.floor(scale / max(length, least))
@@ -159,7 +159,7 @@ def big_integers(chosen, shares, scale, least):
 
 
 def extremes(m):
-    """Users who are as different as can be from the shares, and as alike."""
+    """Users whose choices are as far as possible from the shares, and as near."""
     rng = np.random.default_rng(m)
     rows = [np.arange(m), np.array([0]), np.array([m - 1]), np.arange(m // 2 + 1)]
     rows += [rng.permutation(m)[: rng.integers(1, m + 1)] for _ in range(20)]
@@ -201,7 +201,7 @@ def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, le
     upper = expected[np.triu_indices(m)].tolist()
     for block in (1, 5, 10**6):
         assert assembled(chosen, shares, scale, least, block) == upper
-    # In units of 2^-48; to the last digit.
+    # Exactly, in units of 2^-48.
     assert max(length for length, _ in lengths) <= 2**96
     assert max(C for _, C in lengths) > 0
 
@@ -214,13 +214,13 @@ def test_two_limbs_are_rounded_to_the_nearest_step(shift):
     whole += [k * 2 ** (shift - 1) for k in range(-5, 6)]
     high = np.array([n >> 32 for n in whole])
     low = np.array([n & 0xFFFFFFFF for n in whole])
-    # As several blocks leave them.
+    # Sums of several blocks overflow the low limb.
     high, low = high - 3, low + 3 * 2**32
-    found = _cooccurrence._rounded(high, low, shift)
-    assert found.tolist() == [(n + 2 ** (shift - 1)) >> shift for n in whole]
+    rounded = _cooccurrence._rounded(high, low, shift)
+    assert rounded.tolist() == [(n + 2 ** (shift - 1)) >> shift for n in whole]
 
 
-def test_many_blocks_of_users_are_one(monkeypatch):
+def test_the_size_of_blocks_of_users_changes_no_bit(monkeypatch):
     model = make().fit(X)
     for block in (1, 7):
         monkeypatch.setattr(_cooccurrence, "_BLOCK", block)
@@ -238,18 +238,18 @@ def test_order_repetition_and_batches_change_no_bit():
     assert_same(make().fit(shuffled), model)
     assert_same(make().fit_batches(iter([shuffled[:50], shuffled[50:]])), model)
     assert_same(make().fit_batches([X[5:], X[:9], X[:0]]), model)
-    own = sparse.coo_array((np.full(len(X), 7.5), tuple(X.T)), shape=SHAPE)
-    for kind in (own, own.tocsr(), own.tocsc(), sparse.coo_matrix(own)):
-        assert_same(make().fit(kind), model)
-    assert_same(make().fit(pydata.COO.from_scipy_sparse(own)), model)
-    assert_same(make().fit(own.astype(bool)), model)
-    assert_same(make().fit_batches([own, X[:3]]), model)
+    coo = sparse.coo_array((np.full(len(X), 7.5), tuple(X.T)), shape=SHAPE)
+    for array in (coo, coo.tocsr(), coo.tocsc(), sparse.coo_matrix(coo)):
+        assert_same(make().fit(array), model)
+    assert_same(make().fit(pydata.COO.from_scipy_sparse(coo)), model)
+    assert_same(make().fit(coo.astype(bool)), model)
+    assert_same(make().fit_batches([coo, X[:3]]), model)
     assert_same(make().fit(X.astype(float)), model)
     assert_same(make().fit(X.tolist()), model)
     assert_same(make().fit(pd.DataFrame(X, columns=["user", "item"])), model)
 
 
-def test_answers_depend_on_no_one_who_asks_at_the_same_time():
+def test_answers_do_not_depend_on_the_other_users_of_a_call():
     model = make().fit(X)
     everybody = model.recommend(np.arange(60), 30)
     rng = np.random.default_rng(0)
@@ -259,16 +259,16 @@ def test_answers_depend_on_no_one_who_asks_at_the_same_time():
     for user in range(60):
         alone = model.predict([[user, item] for item in range(30)])
         order = np.argsort(-alone, kind="stable")
-        own = X[X[:, 0] == user, 1]
-        left = [item for item in order if item not in own]
-        assert_array_equal(everybody[user], left + [-1] * len(own))
+        chosen = X[X[:, 0] == user, 1]
+        left = [item for item in order if item not in chosen]
+        assert_array_equal(everybody[user], left + [-1] * len(chosen))
 
 
 def test_threads_change_no_bit():
-    model, found = make().fit(X), []
+    model, others = make().fit(X), []
 
     def fit():
-        found.append(make().fit(X))
+        others.append(make().fit(X))
 
     threads = [threading.Thread(target=fit) for _ in range(4)]
     for thread in threads:
@@ -278,8 +278,8 @@ def test_threads_change_no_bit():
     for n_threads in (1, 2):
         with threadpool_limits(n_threads):
             fit()
-    assert len(found) == 6
-    for other in found:
+    assert len(others) == 6
+    for other in others:
         assert_same(other, model)
 
 
@@ -292,9 +292,9 @@ def test_ids_through_an_encoder():
     pipeline = make_pipeline(encoder, make(shape=encoder.declared_shape)).fit(frame)
     model = make().fit(X)
     assert_same(pipeline[-1], model)
-    found = recommend_ids(pipeline, ["u3", "nobody"], k=4)
-    assert found[0].tolist() == [items[i] for i in model.recommend(3, 4)]
-    assert found[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
+    ids = recommend_ids(pipeline, ["u3", "nobody"], k=4)
+    assert ids[0].tolist() == [items[i] for i in model.recommend(3, 4)]
+    assert ids[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
     report = privacy_of(pipeline)
     assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
 
@@ -303,11 +303,11 @@ def test_ids_through_an_encoder():
 
 
 def run(where, follow=None, **params):
-    with recorded(follow) as found:
-        found.model = make(**params).fit(where)
+    with recorded(follow) as record:
+        record.model = make(**params).fit(where)
     if follow is not None:
-        assert len(found.exact) == len(follow.exact)
-    return found
+        assert len(record.exact) == len(follow.exact)
+    return record
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 20.0, 300.0])
@@ -322,7 +322,7 @@ def test_one_user_moves_all_releases_by_what_is_accounted_for(epsilon):
         moved = start.flat - other.flat
         longest = max(longest, np.linalg.norm(moved.astype(float)) * start.step)
     assert 0.9 < longest <= bound
-    # What the rounding of sums costs, and no more.
+    # Rounding the sums costs this much, and no more.
     assert bound < 1.01 if epsilon > 1 else bound < 1.1
 
 
@@ -353,33 +353,33 @@ def test_shares_above_the_budget_are_refused(monkeypatch):
 
 
 def test_few_choices_give_popularity_with_the_whole_budget():
-    found = run(X, epsilon=0.01, delta=0.01)
-    model = found.model
+    record = run(X, epsilon=0.01, delta=0.01)
+    model = record.model
     assert model.items_.shape == (0,)
     assert model.similarity_.shape == (0, 0)
-    # Both releases are of counts, and the answer to everybody is the better of the two.
-    assert [len(r[0]) for r in found.exact] == [2, 30, 30]
+    # Both releases after the totals are counts; the model uses their weighted mean.
+    assert [len(r[0]) for r in record.exact] == [2, 30, 30]
     order = np.argsort(-model.item_counts_, kind="stable")
     assert_array_equal(model.recommend(-1, 30), order)
     noise = model.item_counts_ - make(epsilon=FREE).fit(X).item_counts_
-    assert np.std(noise) == pytest.approx(found.sigma / math.sqrt(0.98), rel=0.5)
+    assert np.std(noise) == pytest.approx(record.sigma / math.sqrt(0.98), rel=0.5)
 
 
 def test_noise_has_the_standard_deviation_that_is_accounted_for():
-    """At most one such run in a million is further off."""
+    """A correct sampler fails this with probability of about 1e-6."""
     plain = run(X, epsilon=20.0).exact
     residuals = []
     for seed in range(20):
-        found = run(X, epsilon=20.0, random_state=seed)
-        counts = found.exact[1][0], found.outputs[1][0]
-        residuals.append(counts[1] - counts[0] * found.step)
-        assert len(found.exact) == len(plain)
-    residuals = np.concatenate(residuals) / found.sigma
+        record = run(X, epsilon=20.0, random_state=seed)
+        exact, noisy = record.exact[1][0], record.outputs[1][0]
+        residuals.append(noisy - exact * record.step)
+        assert len(record.exact) == len(plain)
+    residuals = np.concatenate(residuals) / record.sigma
     assert abs(np.mean(residuals**2) - 1) < 5 * math.sqrt(2 / residuals.size)
     assert abs(np.mean(residuals)) < 5 / math.sqrt(residuals.size)
 
 
-def test_budgets_are_asked_before_anything_is_drawn(streams):
+def test_budgets_are_charged_before_noise_is_drawn(streams):
     with PrivacyBudget(20.1, 2e-3) as budget:
         model = make().fit(X)
         drawn = len(streams)
@@ -394,7 +394,7 @@ def test_budgets_are_asked_before_anything_is_drawn(streams):
     assert 19 < budget.spent.epsilon < 20
 
 
-def test_every_fit_has_a_key_of_its_own(streams):
+def test_no_two_fits_share_a_key(streams):
     model = make().fit(X)
     first = released(model)
     assert not np.array_equal(model.fit(X).item_counts_, first[1])
@@ -416,14 +416,14 @@ PAIRS = np.argwhere(np.ones((1, 30)))
 
 
 def answers(model, asking):
-    own = X[X[:, 0] == asking]
+    choices_of_user = X[X[:, 0] == asking]
     PAIRS[:, 0] = asking
     yield "predict", model.predict(PAIRS)
     yield "recommend", model.recommend([asking], 30)
     yield "attributes", np.concatenate([np.ravel(a) for a in released(model)])
     yield "guarantee", repr(model.privacy_guarantee_)
     if asking >= 0:
-        again = copy.copy(model).fold_in(own)
+        again = copy.copy(model).fold_in(choices_of_user)
         yield "fold_in", again.recommend([asking], 30)
 
 
@@ -437,13 +437,13 @@ def test_no_answer_depends_on_another_user():
         for asking in (-1, *range(60)):
             if asking == OTHER:
                 continue
-            for (name, one), (_, two) in zip(
+            for (name, answer), (_, other_answer) in zip(
                 answers(start.model, asking), answers(other.model, asking), strict=True
             ):
-                assert_array_equal(one, two, err_msg=f"{name} for {asking}")
+                assert_array_equal(answer, other_answer, err_msg=f"{name} for {asking}")
 
 
-def test_every_public_method_is_asked():
+def test_every_public_method_is_covered():
     asked = {"predict", "recommend", "fold_in"}
     others = {
         "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
@@ -464,7 +464,7 @@ def test_nothing_of_a_user_leaves_with_copies_and_pickles():
         other = leave(model)
         with pytest.warns(UserWarning, match="call fold_in"):
             anonymous = other.recommend(np.arange(60), 5)
-        # Once.
+        # The second call does not warn.
         assert_array_equal(other.recommend(np.arange(60), 5), anonymous)
         assert_array_equal(anonymous, np.tile(model.recommend(-1, 5), (60, 1)))
         assert_array_equal(other.fold_in(X).recommend(np.arange(60), 5), known)
@@ -475,13 +475,13 @@ def test_nothing_of_a_user_leaves_with_copies_and_pickles():
     assert not clone(model).__sklearn_is_fitted__()
 
 
-def test_a_copy_does_not_see_what_is_folded_in():
+def test_folding_into_a_shallow_copy_leaves_the_original_alone():
     model = make().fit(X)
     other = copy.copy(model).fold_in([[0, 1], [0, 2]])
     assert set(model.recommend(0, 30)) != set(other.recommend(0, 30))
 
 
-def test_fold_in_replaces_what_a_user_had_and_touches_no_other():
+def test_fold_in_replaces_all_choices_of_its_users_only():
     model = make().fit(X)
     before = model.recommend(np.arange(60), 30)
     model.fold_in([[5, 4], [58, 7], [5, 6], [5, 4]])
@@ -492,7 +492,7 @@ def test_fold_in_replaces_what_a_user_had_and_touches_no_other():
     assert_array_equal(after[others], before[others])
 
 
-def test_whoever_is_not_known_is_recommended_what_is_popular():
+def test_unknown_users_get_popular_items():
     model = make(epsilon=FREE).fit(X[X[:, 0] != 10])
     assert_array_equal(model.recommend(10, 5), model.recommend(-1, 5))
     assert_array_equal(model.recommend(-1, 5), np.argsort(-model.item_counts_)[:5])
@@ -519,7 +519,7 @@ EVERYTHING = np.argwhere(np.ones(SHAPE))
      EVERYTHING[EVERYTHING[:, 0] == 9], EVERYTHING[EVERYTHING[:, 1] < 2]],
     ids=["nobody", "one choice", "all alike", "one item", "one user", "two items"],
 )  # fmt: skip
-def test_whatever_choices_are_together_is_fitted(where, epsilon):
+def test_any_set_of_choices_is_fitted(where, epsilon):
     model = make(epsilon=epsilon).fit(where)
     assert np.all(np.isfinite(model.item_counts_))
     assert np.all(np.isfinite(model.similarity_))
@@ -560,7 +560,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_malformed_input_is_refused_before_anything_is_drawn(which):
+def test_malformed_input_is_refused_before_noise_is_drawn(which):
     params, data, message = WRONG[which]
     with refused(message, secret=("ann", "0.5")):
         make(**params).fit(*data)
@@ -582,12 +582,12 @@ def test_a_refused_fit_leaves_the_earlier_one():
     assert not hasattr(model.fit(X), "feature_names_in_")
 
 
-def test_the_default_stands_for_a_small_catalogue():
+def test_the_default_of_max_items_fits_a_small_catalogue():
     assert_same(make().fit(X), make(max_items=30).fit(X))
     assert len(make(max_items=5, epsilon=FREE).fit(X).items_) == 5
 
 
-def test_questions_that_have_no_answer_are_refused():
+def test_malformed_queries_are_refused():
     model = make().fit(X)
     for users, k in (([60], 3), ([-2], 3), ([[1]], 3), (["a"], 3), (1, 0), (1, True)):
         with pytest.raises(ValueError, match=r".") as e:
@@ -601,8 +601,8 @@ def test_questions_that_have_no_answer_are_refused():
 # --- how good it is ------------------------------------------------------------------
 
 
-def test_with_noise_it_beats_what_is_popular():
-    """And where co-occurrences say nothing, it is hardly worse."""
+def test_with_noise_it_beats_popularity():
+    """And it is hardly worse if co-occurrences carry no information."""
     from sktensordp.completion import make_ranking_scorer
     from sktensordp.datasets import make_choices
     from sktensordp.model_selection import ItemHoldout
@@ -611,13 +611,13 @@ def test_with_noise_it_beats_what_is_popular():
     for affinity, least in ((0.7, 1.15), (0.0, 0.94)):
         data = make_choices(3000, 400, 60_000, affinity=affinity, random_state=0)
         ((train, test),) = cv.split(data.data)
-        found = {}
+        models = {}
         for epsilon in (4.0, 0.02):
             model = make(epsilon=epsilon, shape=data.shape, delta=1e-5)
-            found[epsilon] = model.fit(data.data[train])
-        assert len(found[4.0].items_) > 40
+            models[epsilon] = model.fit(data.data[train])
+        assert len(models[4.0].items_) > 40
         popular = make(epsilon=FREE, shape=data.shape, max_items=1)
         popular = scorer(popular.fit(data.data[train]), data.data[test])
-        assert scorer(found[4.0], data.data[test]) > least * popular
-        # Nothing is left of so small a budget, and nothing is made of noise.
-        assert len(found[0.02].items_) == 0
+        assert scorer(models[4.0], data.data[test]) > least * popular
+        # At so small a budget the model does not learn from noise.
+        assert len(models[0.02].items_) == 0

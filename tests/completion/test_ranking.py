@@ -1,4 +1,4 @@
-"""Scores of recommendations, and splits for them."""
+"""Scores of recommendations, and the splits that they need."""
 
 import copy
 import math
@@ -36,12 +36,12 @@ class Fixed:
         return self
 
     def recommend(self, users, k):
-        found = []
+        rows = []
         for user in users:
-            own = set(self.known[self.known[:, 0] == user, 1])
-            left = [item for item in self.items if item not in own][:k]
-            found.append(left + [-1] * (k - len(left)))
-        return np.array(found)
+            history = set(self.known[self.known[:, 0] == user, 1])
+            left = [item for item in self.items if item not in history][:k]
+            rows.append(left + [-1] * (k - len(left)))
+        return np.array(rows)
 
 
 def test_recall_and_ndcg_by_hand():
@@ -53,15 +53,15 @@ def test_recall_and_ndcg_by_hand():
     ndcg = make_ranking_scorer("ndcg", k=3, history=0)(model, pairs)
     expected = ((gains[0] + gains[2]) / gains.sum() + gains[1] / gains[0] + 0) / 3
     assert ndcg == pytest.approx(expected)
-    # Only so many fit into k.
-    one = make_ranking_scorer("ndcg", k=1, history=0)(model, pairs[:3])
-    assert one == 1.0
+    # With more held-out items than k, the first k can still be perfect.
+    ndcg = make_ranking_scorer("ndcg", k=1, history=0)(model, pairs[:3])
+    assert ndcg == 1.0
 
 
 def test_the_history_is_folded_in_and_left_out():
     pairs = np.array([[u, i] for u in range(50) for i in range(10)])
     model = Fixed(list(range(10)))
-    # Whatever is not in the history is all there is to recommend.
+    # k is as large as the catalogue, so that all other items are recommended.
     for share in (0.0, 0.3, 0.8):
         assert make_ranking_scorer("recall", k=10, history=share)(model, pairs) == 1.0
     assert not len(model.known)
@@ -77,12 +77,12 @@ def test_the_history_is_folded_in_and_left_out():
     assert len(np.unique(seen[0], axis=0)) == 400
 
 
-def test_who_has_nothing_to_find_does_not_count():
+def test_users_without_an_item_to_find_do_not_count():
     pairs = np.array([[0, 0], [1, 1], [1, 2], [1, 3], [1, 4], [1, 5]])
     assert make_ranking_scorer(k=6, history=0.8)(Fixed([1, 2, 3, 4, 5]), pairs) == 1.0
     assert math.isnan(make_ranking_scorer()(Fixed([1]), pairs[:1]))
     assert math.isnan(make_ranking_scorer()(Fixed([1]), pairs[:0]))
-    # Unknown ids cannot be asked for.
+    # Unknown users and items are left out.
     assert math.isnan(make_ranking_scorer(history=0)(Fixed([1]), [[-1, 1], [2, -1]]))
 
 
@@ -92,9 +92,9 @@ def test_a_model_of_groups_beats_popularity():
         (UserHoldout(random_state=0), 0.8), (ItemHoldout(random_state=0), 0.0),
     ):  # fmt: skip
         scorer = make_ranking_scorer("recall", k=5, history=history)
-        found = cross_val_score(model, X, cv=cv, scoring=scorer)[0]
+        score = cross_val_score(model, X, cv=cv, scoring=scorer)[0]
         popular = clone(model).set_params(epsilon=0.02, delta=0.1, random_state=0)
-        assert found > 1.3 * cross_val_score(popular, X, cv=cv, scoring=scorer)[0]
+        assert score > 1.3 * cross_val_score(popular, X, cv=cv, scoring=scorer)[0]
 
 
 def test_the_scorer_leaves_the_model_as_it_is():
@@ -103,8 +103,8 @@ def test_the_scorer_leaves_the_model_as_it_is():
     scorer = make_ranking_scorer()
     assert scorer(model, X) == scorer(model, X)
     assert_array_equal(model.recommend(np.arange(200), 40), before)
-    own = sparse.coo_array((np.ones(len(X)), tuple(X.T)), shape=DATA.shape)
-    assert scorer(model, own) == scorer(model, X)
+    stored = sparse.coo_array((np.ones(len(X)), tuple(X.T)), shape=DATA.shape)
+    assert scorer(model, stored) == scorer(model, X)
     assert "make_ranking_scorer('recall', k=20" in repr(scorer)
     assert scorer(model, X) == copy.deepcopy(scorer)(model, X)
 
@@ -113,8 +113,8 @@ def test_searches_and_several_scores():
     model = ImplicitCompletion(shape=DATA.shape, delta=1e-3, random_state=0)
     scoring = {name: make_ranking_scorer(name, k=5) for name in ("recall", "ndcg")}
     cv = UserHoldout(0.3, n_splits=2, random_state=1)
-    found = cross_validate(model, X, cv=cv, scoring=scoring)
-    assert found["test_recall"].shape == found["test_ndcg"].shape == (2,)
+    scores = cross_validate(model, X, cv=cv, scoring=scoring)
+    assert scores["test_recall"].shape == scores["test_ndcg"].shape == (2,)
     search = GridSearchCV(
         model, {"epsilon": [0.1, 50.0]}, cv=cv, scoring=scoring["recall"]
     )
@@ -129,12 +129,12 @@ def test_ids_in_a_pipeline():
     scorer = make_ranking_scorer(k=5)
     pipeline = make_pipeline(encoder, model)
     cv = UserHoldout(random_state=0)
-    one = cross_val_score(pipeline, frame, cv=cv, scoring=scorer)
-    assert one[0] > 0.1
+    scores = cross_val_score(pipeline, frame, cv=cv, scoring=scorer)
+    assert scores[0] > 0.1
 
 
 @pytest.mark.parametrize("unit", [0, "entry"])
-def test_ratings_too(unit):
+def test_ratings_are_scored_as_choices(unit):
     ratings = make_ratings(80, 30, 1200, random_state=0)
     model = CPCompletion(
         2, epsilon=20.0, unit=unit, levels=ratings.levels, shape=ratings.shape,
@@ -144,8 +144,8 @@ def test_ratings_too(unit):
     if unit == 0:
         cv, history = UserHoldout(random_state=0), 0.5
     scorer = make_ranking_scorer("ndcg", k=10, history=history)
-    found = cross_val_score(model, ratings.data, ratings.target, cv=cv, scoring=scorer)
-    assert 0 < found[0] < 1
+    scores = cross_val_score(model, ratings.data, ratings.target, cv=cv, scoring=scorer)
+    assert 0 < scores[0] < 1
 
 
 def test_every_user_keeps_items_and_pairs_stay_together():
@@ -154,7 +154,7 @@ def test_every_user_keeps_items_and_pairs_stay_together():
         cv = ItemHoldout(0.2, random_state=seed)
         ((train, test),) = cv.split(rows)
         assert_array_equal(np.sort(np.append(train, test)), np.arange(len(rows)))
-        pairs = [set(map(tuple, rows[part].tolist())) for part in (train, test)]
+        pairs = [set(map(tuple, rows[numbers].tolist())) for numbers in (train, test)]
         assert not pairs[0] & pairs[1]
         sizes = np.bincount(X[:, 0])
         held_out = np.bincount([user for user, _ in pairs[1]], minlength=200)
@@ -163,12 +163,12 @@ def test_every_user_keeps_items_and_pairs_stay_together():
 
 def test_users_are_held_out_as_a_whole():
     ((train, test),) = UserHoldout(0.25, random_state=0).split(X)
-    users = [set(X[part, 0]) for part in (train, test)]
+    users = [set(X[rows, 0]) for rows in (train, test)]
     assert not users[0] & users[1]
     assert len(users[1]) == round(0.25 * len(np.unique(X[:, 0])))
-    one = np.array([[4, 1], [4, 2], [7, 1]])
+    two_users = np.array([[4, 1], [4, 2], [7, 1]])
     for size in (0.01, 0.99):
-        ((train, test),) = UserHoldout(size, random_state=0).split(one)
+        ((train, test),) = UserHoldout(size, random_state=0).split(two_users)
         assert len(train)
         assert len(test)
 
@@ -178,8 +178,8 @@ def test_splits_repeat_with_their_seed_and_take_ids(splitter):
     cv = splitter(0.3, n_splits=3, random_state=5)
     assert cv.get_n_splits() == 3
     first, again = list(cv.split(X)), list(cv.split(X))
-    for one, two in zip(first, again, strict=True):
-        assert_array_equal(one[1], two[1])
+    for (_, test), (_, test_again) in zip(first, again, strict=True):
+        assert_array_equal(test, test_again)
     assert not np.array_equal(first[0][1], first[1][1])
     frame = pd.DataFrame({"user": X[:, 0].astype(str), "item": X[:, 1]})
     assert len(next(splitter(0.3, random_state=0).split(frame))[1])
@@ -200,7 +200,7 @@ def test_wrong_parameters_are_refused(options):
         make_ranking_scorer(**options)
 
 
-def test_a_private_search_says_why_not():
+def test_a_private_search_of_choices_is_refused():
     model = ImplicitCompletion(shape=DATA.shape)
     for estimator in (model, make_pipeline(CoordinateEncoder(), model)):
         search = PrivateSearchCV(estimator, {"max_items": [20, 40]})

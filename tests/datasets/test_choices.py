@@ -23,10 +23,10 @@ def test_groups_are_planted():
     for affinity in (0.0, 0.7, 1.0):
         choices = make_choices(400, 2000, 8000, affinity=affinity, random_state=1)
         users, items = choices.data.T
-        own = np.mean(choices.user_groups[users] == choices.item_groups[items])
-        # Of a group of eight; those who choose much run out of their own.
+        same_group = np.mean(choices.user_groups[users] == choices.item_groups[items])
+        # There are eight groups. Active users run out of items of their own group.
         expected = affinity + (1 - affinity) / 8
-        assert expected - 0.15 < own < expected + 0.03
+        assert expected - 0.15 < same_group < expected + 0.03
 
 
 def test_popularity_and_activity_are_skewed():
@@ -37,9 +37,9 @@ def test_popularity_and_activity_are_skewed():
 
 
 def test_a_seed_repeats():
-    one, other = (make_choices(20, 30, 200, random_state=3).data for _ in range(2))
-    assert_array_equal(one, other)
-    assert not np.array_equal(one, make_choices(20, 30, 200, random_state=4).data)
+    first, again = (make_choices(20, 30, 200, random_state=3).data for _ in range(2))
+    assert_array_equal(first, again)
+    assert not np.array_equal(first, make_choices(20, 30, 200, random_state=4).data)
 
 
 @pytest.mark.parametrize("size", [(1, 2, 1), (3, 2, 3), (9, 4, 18), (5, 40, 3)])
@@ -53,6 +53,6 @@ def test_small_sizes(size):
     [{"n_users": 0}, {"n_choices": True}, {"n_groups": 2001}, {"affinity": 1.5},
      {"user_exponent": -1}, {"item_exponent": np.inf}, {"n_choices": 600_001}],
 )  # fmt: skip
-def test_wrong_parameters(options):
+def test_wrong_parameters_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         make_choices(**options)

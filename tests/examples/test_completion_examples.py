@@ -83,6 +83,8 @@ def test_recommend_from_choices(run, ratings_file):
     assert abs(small[1] - small[3]) < 0.1
     assert large[1] > large[3] - 0.05
     assert "(epsilon = 20, delta = 1e-05)-differential privacy for every" in printed
+    with pytest.raises(SystemExit):
+        run("recommend_from_choices.py", "--typo", 1)
 
 
 def test_simulation_study(run):

@@ -9,7 +9,7 @@ from tests import EXAMPLES
 
 SCRIPTS = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py"))]
 # Examples outside papers/ that are commands, too.
-COMMANDS = {"complete_ratings.py", "user_privacy.py"}
+COMMANDS = {"complete_ratings.py", "recommend_from_choices.py", "user_privacy.py"}
 
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=str)
 
