@@ -29,9 +29,10 @@ from sktensordp.completion import (
     recommend_ids,
 )
 from sktensordp.completion._choices import Choices
+from sktensordp.completion._cooccurrence import plan_noise
 from sktensordp.completion._item_model import best_of
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget, privacy_of
+from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 
@@ -621,3 +622,13 @@ def test_with_noise_it_beats_popularity():
         assert scorer(models[4.0], data.data[test]) > least * popular
         # At so small a budget the model does not learn from noise.
         assert len(models[0.02].items_) == 0
+
+
+def test_noise_pays_for_rounding_the_co_occurrences():
+    """One user moves each of the cells by up to a step more than the proof's vectors."""
+    n_items = 600
+    noise = plan_noise(1.0, 1e-6, (1000, n_items), n_items)
+    rounding = noise.lattice.step * np.sqrt(n_items * (n_items + 1) / 2)
+    assert rounding > 1e-3
+    least = gaussian_sigma(1.0, 1e-6) * (1 + rounding)
+    assert least <= np.sqrt(noise.noise_variance) < 1.001 * least
