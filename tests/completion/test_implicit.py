@@ -625,7 +625,7 @@ def test_with_noise_it_beats_popularity():
 
 
 def test_noise_pays_for_rounding_the_co_occurrences():
-    """One user moves each of the cells by up to a step more than the proof's vectors."""
+    """One user moves each cell by up to a step more than the proof's vectors."""
     n_items = 600
     noise = plan_noise(1.0, 1e-6, (1000, n_items), n_items)
     rounding = noise.lattice.step * np.sqrt(n_items * (n_items + 1) / 2)
