@@ -264,7 +264,7 @@ def check_levels(levels: ArrayLike) -> tuple[float, ...]:
     scale = np.asarray(levels, dtype=float)
     if scale.ndim != 1 or scale.size < 2 or not np.all(np.isfinite(scale)):
         raise ValueError("levels must be a list of at least two finite numbers.")
-    if np.any(np.diff(scale) <= 0):
+    if np.any(scale[1:] <= scale[:-1]):
         raise ValueError("levels must be strictly ascending.")
     _check_magnitude(scale, "levels")
     return tuple(scale.tolist())
@@ -282,8 +282,9 @@ def range_of(values: ArrayLike) -> tuple[float, float]:
 
 def _check_magnitude(numbers: ArrayLike, name: str) -> None:
     """Refuse numbers so large or close that powers overflow or vanish in a fit."""
-    largest, least_gap = np.max(np.abs(numbers)), np.min(np.diff(numbers))
-    if largest > _LARGEST_VALUE or least_gap < 1 / _LARGEST_VALUE:
+    # In this order: the gap of larger numbers may overflow.
+    is_large = np.max(np.abs(numbers)) > _LARGEST_VALUE
+    if is_large or np.min(np.diff(numbers)) < 1 / _LARGEST_VALUE:
         raise ValueError(
             f"{name} must be at most {_LARGEST_VALUE:g} in magnitude and at least "
             f"{1 / _LARGEST_VALUE:g} apart."
