@@ -423,8 +423,8 @@ def test_had_times_with_a_time_zone(zone):
 @pytest.mark.filterwarnings("ignore:Neither value_bounds nor levels")
 def test_had_values_whose_differences_overflow():
     huge = [1.7e308, 1e308, -1.7e308]
-    for options in ({}, {"value_bounds": (-1.7e308, 1.7e308)}, {"levels": huge[::-1]}):
-        with pytest.raises(ValueError, match="at most 1e\\+50"):
+    for options in ({}, {"levels": huge[::-1]}):
+        with pytest.raises(ValueError, match="at most 1e.50"):
             CPCompletion(0, max_iter=1, **options).fit([[0, 0], [1, 0], [0, 1]], huge)
 
 
