@@ -76,13 +76,16 @@ def ask(site, tmp_path):
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
         def answer(page, width):
-            (site / "asked.html").write_text(ASKED.format(page=page, width=width))
+            # A name of its own, or the browser may take the frame from its cache.
+            asked = f"asked_{width}.html"
+            (site / asked).write_text(ASKED.format(page=page, width=width))
             flags = [
                 "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
                 "--disable-background-networking", "--window-size=1600,900",
-                "--virtual-time-budget=8000", f"--user-data-dir={tmp_path}",
+                "--virtual-time-budget=8000",
+                f"--user-data-dir={tmp_path / str(width)}",
             ]  # fmt: skip
-            address = f"http://127.0.0.1:{server.server_port}/asked.html"
+            address = f"http://127.0.0.1:{server.server_port}/{asked}"
             finished = subprocess.run(
                 [browser, *flags, "--dump-dom", address],
                 capture_output=True,
