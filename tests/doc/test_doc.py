@@ -22,11 +22,18 @@ from tests.support.scripts import load_script
 def site(tmp_path_factory):
     """The built documentation; the gallery's examples are shown, and not run."""
     pytest.importorskip("sphinx_gallery")
+    # A build writes into its sources: each process of the tests takes a copy.
+    source, made = tmp_path_factory.mktemp("source"), ("auto_examples", "modules")
+    for name in ("doc", "examples"):
+        ignored = shutil.ignore_patterns(*made, "_build", "__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for page in ROOT.glob("*.md"):
+        shutil.copy(page, source)
     folder = tmp_path_factory.mktemp("site")
     trees = tmp_path_factory.mktemp("trees")
     command = "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0"
     finished = subprocess.run(
-        [sys.executable, *command, "-d", trees, ROOT / "doc", folder],
+        [sys.executable, *command, "-d", trees, source / "doc", folder],
         capture_output=True,
         text=True,
         env={**os.environ, "MPLBACKEND": "Agg", "PYTHONWARNINGS": "default"},
