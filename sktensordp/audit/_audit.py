@@ -56,9 +56,10 @@ def audit_mechanism(
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(x)`` returns one output: an array-like of numbers, always of the
-        same size. With `batched`, ``mechanism(x, n)`` returns n outputs along the
-        first axis.
+        ``mechanism(x)`` gets an input as you passed it and returns one output: an
+        array-like of finite numbers, always of the same size. With `batched`,
+        ``mechanism(x, n)`` gets an input as an array of floats and returns n outputs
+        along the first axis.
     x, x_neighbour : array-like
         Two inputs that are neighbours in the sense of the claim.
     epsilon : float, default=None
@@ -93,8 +94,8 @@ def audit_mechanism(
     Raises
     ------
     ValueError
-        If a parameter is out of range, if outputs differ in size, or if
-        `early_stopping` has no claim to refute.
+        If a parameter is out of range, if outputs differ in size or are not finite
+        numbers, or if `early_stopping` has no claim to refute.
 
     Notes
     -----
@@ -445,14 +446,29 @@ def _outputs(
                 f"`mechanism` returned {len(runs)} rows for a batch of {n_trials} "
                 f"outputs; it must return one row per output."
             )
-        return runs.reshape(n_trials, -1)
+        return _checked(runs.reshape(n_trials, -1))
     rows = [_numbers(mechanism(x)) for _ in range(n_trials)]
     if len({row.size for row in rows}) > 1:
         raise ValueError(
             "The outputs of `mechanism` differ in size from run to run; all must have "
             "the same size."
         )
-    return np.stack(rows)
+    return _checked(np.stack(rows))
+
+
+def _checked(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The outputs, refused if they hold no numbers or some that are not finite."""
+    if not runs.shape[1]:
+        raise ValueError(
+            "The outputs of `mechanism` hold no numbers. Return numbers, and a number "
+            "for each category, such as 1 for yes and 0 for no."
+        )
+    if not np.isfinite(runs).all():
+        raise ValueError(
+            "Some outputs of `mechanism` are NaN or infinite. Return a number in their "
+            "place that is no other output, such as -1000 for no answer."
+        )
+    return runs
 
 
 def _numbers(value: Any) -> NDArray[np.float64]:
