@@ -107,10 +107,10 @@ def audit_mechanism(
     later event depends on earlier counts, since it needs no more than this property of
     each p-value given the earlier outputs (Bauer and Köhne 1994). With
     `early_stopping`, the looks after a quarter, half and all of the runs refute the
-    truth with probability at most alpha / 4, alpha / 4 and alpha / 2; two looks, with
-    alpha / 2 each. Whenever the
-    audit stops, it reports the bound of that look, so the sum of the three limits the
-    probability that the bound is above the truth.
+    truth with probability at most alpha / 4, alpha / 4 and alpha / 2; if there are only
+    two looks, with alpha / 2 each. Whenever the audit stops, it reports the bound of
+    that look, so the sum over all looks limits the probability that the bound is above
+    the truth.
 
     References
     ----------
