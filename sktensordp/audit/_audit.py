@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,8 @@ def audit_mechanism(
     ValueError
         If a parameter is out of range, if outputs differ in size or are not finite
         numbers, or if `early_stopping` has no claim to refute.
+    TypeError
+        If `mechanism` is not callable, or `n_trials` is not an integer.
 
     Notes
     -----
@@ -133,6 +136,11 @@ def audit_mechanism(
     True
     """
     _check(epsilon, delta, n_trials, confidence)
+    if not callable(mechanism):
+        raise TypeError(
+            "mechanism must be a function that takes an input and returns an output. "
+            "To audit an estimator, call audit_estimator."
+        )
     if early_stopping and epsilon is None:
         raise ValueError("early_stopping needs a claim to refute. Pass `epsilon`.")
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
@@ -516,5 +524,7 @@ def _check(
         raise ValueError(f"delta must be in [0, 1), got {delta}.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}.")
+    if not isinstance(n_trials, Integral):
+        raise TypeError(f"n_trials must be an integer, got {n_trials!r}.")
     if n_trials < 40:
         raise ValueError(f"n_trials must be at least 40, got {n_trials}.")

@@ -305,6 +305,18 @@ def test_wrong_parameters(options):
         audit_mechanism(lambda x: x, [0.0], [1.0], **{"n_trials": 50, **options})
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "n_trials", "match"),
+    [
+        (CPCompletion(), 50, "call audit_estimator"),
+        (lambda x: x, 1e4, r"n_trials must be an integer, got 10000\.0"),
+    ],
+)
+def test_wrong_types(mechanism, n_trials, match):
+    with pytest.raises(TypeError, match=match):
+        audit_mechanism(mechanism, [0.0], [1.0], n_trials=n_trials)
+
+
 @pytest.mark.parametrize("output", ["yes", None, []])
 def test_outputs_without_numbers_are_refused(output):
     with pytest.raises(ValueError, match=r"hold no numbers\. Return numbers"):
