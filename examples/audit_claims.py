@@ -37,7 +37,7 @@ def laplace_mechanism(rng):
 
 # %%
 # Floating-point noise that is added to a floating-point value has the right
-# distribution, but its low-order bits betray the value.
+# distribution, but its low-order bits reveal the value.
 
 
 def naive_laplace(rng):
@@ -162,7 +162,7 @@ for name, report in reports.items():
 # %%
 # The audit refutes all eight false claims. It does not refute the true one, whose bound
 # stays below its epsilon. With 20,000 calls, no audit can prove more than about 8, so
-# the truth behind a bound near 8 may be far worse.
+# where a bound is near 8, the true epsilon may be far larger.
 
 AuditDisplay(reports).plot()
 plt.show()

@@ -194,7 +194,7 @@ for name, message in inbox.items():
 
 # %%
 # The table of probabilities is public. The lowest and the highest rating give quite
-# different symbols, yet never so different that a symbol gives a rating away: no symbol
+# different symbols, yet never so different that a symbol reveals a rating: no symbol
 # is more than e^epsilon times as likely under one rating as under another.
 
 client = CPCompletion(rank, epsilon=epsilon, levels=levels).client()
@@ -274,9 +274,8 @@ except ValueError as error:
 #
 # The table has the film with the most ratings, and (1, 1e-6)-differential privacy of a
 # rating against the server: the epsilon of a message, and the standard error of the
-# mean that its noise alone causes, in stars. The noise of a message is that of the
-# level with the most. The last row is a server that sees all ratings and adds Gaussian
-# noise to their mean.
+# mean that its noise alone causes, in stars, for the rating that gets the most noise.
+# The last row is a server that sees all ratings and adds Gaussian noise to their mean.
 
 film = np.bincount(X[:, 1]).argmax()
 raters = int(np.sum(X[:, 1] == film))

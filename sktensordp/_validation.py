@@ -32,7 +32,7 @@ _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
 _TIMES = np.datetime64, np.timedelta64
 # Names of data frame columns that hold values and not coordinates.
-_VALUE_COLUMNS = ("rating", "score", "value")
+_VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 
@@ -104,14 +104,15 @@ def check_coordinates(
     if shape is not None:
         if len(shape) != coordinates.shape[1]:
             raise ValueError(
-                f"X has {coordinates.shape[1]} columns, but the tensor has "
-                f"{len(shape)} modes."
+                f"X has {coordinates.shape[1]} columns, but shape has {len(shape)} "
+                f"modes. Every mode needs one column of coordinates."
             )
         for mode, size in enumerate(shape):
             if np.any(coordinates[:, mode] >= size):
                 raise ValueError(
                     f"Some coordinates of mode {mode} are outside the tensor: "
-                    f"they must be below {size}."
+                    f"they must be below {size}. Leave these rows out, or declare a "
+                    f"larger shape."
                 )
     return coordinates
 

@@ -347,7 +347,7 @@ plt.show()
 # to 0.91.
 #
 # **The published baselines mislead.** The two theorems keep far less epsilon than they
-# claim, so their noise drowns the model. The per-entry baseline costs a record an
+# claim, so their noise hides the model. The per-entry baseline costs a record an
 # epsilon of 8 to 255 in one round alone, in columns that allow 0.5 to 8 for all rounds.
 # In the paper IDN is ahead of i.i.d. noise in all cases; nothing here confirms that.
 #

@@ -1,10 +1,10 @@
 """Which of these claims is true?
 ==============================
 
-Five papers propose mechanisms for tensors and state how private they are; the published
-code of a sixth completes ratings. Here each mechanism runs at a claimed epsilon of 1,
-once as published and once as it should be calibrated. Beside each claim stand the true
-guarantee and what an audit proves from the outputs alone.
+Five papers propose mechanisms for tensors and state how private they are. So does the
+code published with a sixth, which completes ratings. Here each mechanism runs at a
+claimed epsilon of 1, once as published and once as it should be calibrated. Beside each
+claim stand the true guarantee and what an audit proves from the outputs alone.
 
 The papers are Yang, Xiang, Chen, Li and Li on tensors, and Yang, Xiang, Yu, Wang, Guo,
 Li and Li on matrices (Gaussian noise with directions); Yuan, Tang, Huang and Wang

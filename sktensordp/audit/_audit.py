@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,10 @@ def audit_mechanism(
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(x)`` returns one output: an array-like of numbers, always of the
-        same size. With `batched`, ``mechanism(x, n)`` returns n outputs along the
-        first axis.
+        ``mechanism(x)`` gets an input as you passed it and returns one output: an
+        array-like of finite numbers, always of the same size. With `batched`,
+        ``mechanism(x, n)`` gets an input as an array of floats and returns n outputs
+        along the first axis.
     x, x_neighbour : array-like
         Two inputs that are neighbours in the sense of the claim.
     epsilon : float, default=None
@@ -93,8 +95,10 @@ def audit_mechanism(
     Raises
     ------
     ValueError
-        If a parameter is out of range, if outputs differ in size, or if
-        `early_stopping` has no claim to refute.
+        If a parameter is out of range, if outputs differ in size or are not finite
+        numbers, or if `early_stopping` has no claim to refute.
+    TypeError
+        If `mechanism` is not callable, or `n_trials` is not an integer.
 
     Notes
     -----
@@ -106,10 +110,10 @@ def audit_mechanism(
     later event depends on earlier counts, since it needs no more than this property of
     each p-value given the earlier outputs (Bauer and Köhne 1994). With
     `early_stopping`, the looks after a quarter, half and all of the runs refute the
-    truth with probability at most alpha / 4, alpha / 4 and alpha / 2; two looks, with
-    alpha / 2 each. Whenever the
-    audit stops, it reports the bound of that look, so the sum of the three limits the
-    probability that the bound is above the truth.
+    truth with probability at most alpha / 4, alpha / 4 and alpha / 2; if there are only
+    two looks, with alpha / 2 each. Whenever the audit stops, it reports the bound of
+    that look, so the sum over all looks limits the probability that the bound is above
+    the truth.
 
     References
     ----------
@@ -132,6 +136,11 @@ def audit_mechanism(
     True
     """
     _check(epsilon, delta, n_trials, confidence)
+    if not callable(mechanism):
+        raise TypeError(
+            "mechanism must be a function that takes an input and returns an output. "
+            "To audit an estimator, call audit_estimator."
+        )
     if early_stopping and epsilon is None:
         raise ValueError("early_stopping needs a claim to refute. Pass `epsilon`.")
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
@@ -445,14 +454,29 @@ def _outputs(
                 f"`mechanism` returned {len(runs)} rows for a batch of {n_trials} "
                 f"outputs; it must return one row per output."
             )
-        return runs.reshape(n_trials, -1)
+        return _checked(runs.reshape(n_trials, -1))
     rows = [_numbers(mechanism(x)) for _ in range(n_trials)]
     if len({row.size for row in rows}) > 1:
         raise ValueError(
             "The outputs of `mechanism` differ in size from run to run; all must have "
             "the same size."
         )
-    return np.stack(rows)
+    return _checked(np.stack(rows))
+
+
+def _checked(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The outputs, refused if they hold no numbers or some that are not finite."""
+    if not runs.shape[1]:
+        raise ValueError(
+            "The outputs of `mechanism` hold no numbers. Return numbers, and a number "
+            "for each category, such as 1 for yes and 0 for no."
+        )
+    if not np.isfinite(runs).all():
+        raise ValueError(
+            "Some outputs of `mechanism` are NaN or infinite. Return a number in their "
+            "place that is no other output, such as -1000 for no answer."
+        )
+    return runs
 
 
 def _numbers(value: Any) -> NDArray[np.float64]:
@@ -500,5 +524,7 @@ def _check(
         raise ValueError(f"delta must be in [0, 1), got {delta}.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}.")
+    if not isinstance(n_trials, Integral):
+        raise TypeError(f"n_trials must be an integer, got {n_trials!r}.")
     if n_trials < 40:
         raise ValueError(f"n_trials must be at least 40, got {n_trials}.")

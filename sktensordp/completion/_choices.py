@@ -15,7 +15,7 @@ from ._sparse import entries_from_sparse, is_sparse
 __all__ = ["Choices", "check_choices", "choices_of_batches"]
 
 # Names of columns that hold values, which choices do not have.
-_VALUE_COLUMNS = ("rating", "score", "value")
+_VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
 
 
 @dataclass(frozen=True, eq=False)

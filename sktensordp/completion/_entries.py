@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from .._dask import is_dask, named_columns
+from .._dask import is_dask, loaded, named_columns
 from .._validation import (
     as_numpy,
     check_columns,
@@ -209,6 +209,7 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
 def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return `X`, or `X` and `y`, as arrays of finite numbers."""
     check_columns(X)
+    (X,) = loaded(X)  # as pandas, a Dask frame keeps the names of its columns
     if is_sparse(X):
         raise TypeError(
             "X is sparse, but coordinates are expected. Convert it first: "

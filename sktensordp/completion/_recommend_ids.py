@@ -54,7 +54,8 @@ def recommend_ids(
     steps = model.steps if isinstance(model, Pipeline) else []
     if len(steps) != 2 or not isinstance(steps[0][1], CoordinateEncoder):
         raise ValueError(
-            "model must be a fitted Pipeline of a CoordinateEncoder and a completion."
+            "model must be a fitted Pipeline of a CoordinateEncoder and a completion. "
+            "From a search over such pipelines, pass search.best_estimator_."
         )
     encoder, completion = (step for _, step in steps)
     if np.ndim(ids) != 1:

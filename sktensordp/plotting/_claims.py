@@ -33,6 +33,10 @@ def by_label(
     """Guarantees by label; a single one gets the label "guarantee"."""
     if isinstance(guarantee, PrivacyGuarantee):
         return {"guarantee": guarantee}
+    if not isinstance(guarantee, Mapping):
+        raise TypeError(
+            "guarantee must be a guarantee, or a dict of guarantees by label."
+        )
     return dict(guarantee)
 
 

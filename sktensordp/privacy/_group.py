@@ -29,7 +29,10 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
     from .accounting._curves import event_epsilon
     from .accounting._events import GroupDpEvent, has_shuffle
 
-    size = operator.index(size)
+    try:
+        size = operator.index(size)
+    except TypeError:
+        raise TypeError(f"size must be an integer, got {size!r}.") from None
     if not 1 <= size < 2**31:
         raise ValueError(f"size must be from 1 to 2**31 - 1, got {size}.")
     relation, size_of_one = split_relation(guarantee.relation)

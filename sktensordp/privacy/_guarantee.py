@@ -376,7 +376,7 @@ class PrivacyGuarantee:
         return for_group(self, size, local=local, delta=delta)
 
     def advantage(self) -> float:
-        """Most by which an attacker's true positives can exceed the false positives.
+        """Largest true positive rate of an attacker minus the false positive rate.
 
         The attacker knows all the rest of the data, and tests a suspicion about the
         unit: that the data are these, and not those of a given neighbour. Whatever the

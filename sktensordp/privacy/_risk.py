@@ -3,9 +3,9 @@
 The attacker knows two neighbouring data sets, sees a release about one of them, and
 guesses which one it is: the one that the attacker suspects, or the other one. A test is
 described by its false positive rate (FPR) and its true positive rate (TPR). With
-delta(e), the delta at epsilon e in the worse order of the two data sets,
+delta(t), the delta at epsilon t in the worse order of the two data sets,
 
-    TPR <= e^e FPR + delta(e),    1 - FPR <= e^e (1 - TPR) + delta(e)    for all e >= 0,
+    TPR <= e^t FPR + delta(t),    1 - FPR <= e^t (1 - TPR) + delta(t)    for all t >= 0,
 
 and some test, or two of them mixed at random, comes as close to the least of these
 bounds as one likes (Dong, Roth and Su 2022, Proposition 2.13). All numbers here follow

@@ -305,6 +305,34 @@ def test_wrong_parameters(options):
         audit_mechanism(lambda x: x, [0.0], [1.0], **{"n_trials": 50, **options})
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "n_trials", "match"),
+    [
+        (CPCompletion(), 50, "call audit_estimator"),
+        (lambda x: x, 1e4, r"n_trials must be an integer, got 10000\.0"),
+    ],
+)
+def test_wrong_types(mechanism, n_trials, match):
+    with pytest.raises(TypeError, match=match):
+        audit_mechanism(mechanism, [0.0], [1.0], n_trials=n_trials)
+
+
+@pytest.mark.parametrize("output", ["yes", None, []])
+def test_outputs_without_numbers_are_refused(output):
+    with pytest.raises(ValueError, match=r"hold no numbers\. Return numbers"):
+        audit_mechanism(lambda x: output, 0, 1, n_trials=50)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("missing", [math.nan, math.inf])
+def test_outputs_that_are_not_finite_are_refused(missing, batched):
+    def sometimes(x, n=1):
+        return np.where(np.arange(n) == n - 1, missing, x)[:, np.newaxis]
+
+    with pytest.raises(ValueError, match=r"NaN or infinite\. Return a number"):
+        audit_mechanism(sometimes, 0.0, 1.0, n_trials=50, batched=batched)
+
+
 def test_outputs_of_changing_size_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="size from run to run"):

@@ -111,7 +111,7 @@ def test_forgot_y_and_the_values_do_not_decide(ratings):
 def test_passed_the_ratings_among_the_coordinates(ratings):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(ratings.data, columns=["user", "item"])
-    for name in ("rating", "Score", " VALUE"):
+    for name in ("rating", "Score", " VALUE", "stars"):
         frame[name] = ratings.target.astype(int)
         line = rf"fit\(X\.drop\(columns=\[{re.escape(repr(name))}\]\), X\["
         for model in (CPCompletion(levels=ratings.levels), CoordinateEncoder()):
@@ -150,6 +150,20 @@ def test_weighted_the_ratings(ratings):
         CPCompletion(levels=ratings.levels).fit(
             ratings.data, ratings.target, sample_weight=weights
         )
+
+
+def test_declared_too_small_a_tensor_or_too_many_modes(ratings):
+    with pytest.raises(ValueError, match="Leave these rows out, or declare a larger"):
+        protecting_users(ratings, shape=(5, 5)).fit(ratings.data, ratings.target)
+    with pytest.raises(
+        ValueError, match=r"2 columns, but shape has 3 modes\. Every mode"
+    ):
+        protecting_users(ratings, shape=(40, 30, 2)).fit(ratings.data, ratings.target)
+
+
+def test_protected_users_without_a_delta(ratings):
+    with pytest.raises(ValueError, match="Pass delta, such as 1e-6"):
+        protecting_users(ratings, delta=0.0).fit(ratings.data, ratings.target)
 
 
 def test_passed_an_array_of_another_library(ratings):
@@ -356,7 +370,7 @@ def test_recommended_by_ids():
     assert sorted(found[1].tolist()) == ["Brazil", "Heat", "Up"]
     titles = {"Brazil": "Brazil (1985)", "Heat": "Heat (1995)", "Up": "Up (2009)"}
     assert [titles.get(i) for i in found[0]] == ["Brazil (1985)", None, None]
-    with pytest.raises(ValueError, match="Pipeline of a CoordinateEncoder"):
+    with pytest.raises(ValueError, match=r"CoordinateEncoder.*best_estimator_"):
         recommend_ids(model[-1], ["ann"])
     with pytest.raises(ValueError, match="list of ids"):
         recommend_ids(model, "ann")
@@ -450,3 +464,7 @@ def test_fitted_a_dask_frame():
     model = CPCompletion(2, levels=ratings.levels, random_state=0)
     model.fit(lazy[["user", "item"]], lazy["stars"])
     assert model.feature_names_in_.tolist() == ["user", "item"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predicted = model.predict(lazy[["user", "item"]])
+    assert_array_equal(predicted, model.predict(frame[["user", "item"]]))

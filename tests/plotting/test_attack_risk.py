@@ -101,6 +101,12 @@ def test_estimators_by_name():
     assert list(single.tprs) == ["LaplaceMechanism"]
 
 
+@pytest.mark.parametrize("wrong", [3, [pure(1.0)]])
+def test_only_guarantees_are_drawn(wrong):
+    with pytest.raises(TypeError, match="a dict of guarantees by label"):
+        AttackRiskDisplay.from_guarantee(wrong)
+
+
 def test_unknown_kinds_are_refused():
     display = AttackRiskDisplay([0.0, 1.0], {"a": [0.1, 1.0]}, [0.5], {"a": [0.6]})
     with pytest.raises(ValueError, match="kind must be 'tpr' or 'accuracy'"):

@@ -172,7 +172,7 @@ def plan_gaussian_sums(
     if math.isinf(epsilon):
         return NoisySums()
     if delta == 0:
-        raise ValueError("Gaussian noise needs delta > 0.")
+        raise ValueError("Gaussian noise needs delta > 0. Pass delta, such as 1e-6.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
     lattice: Any = gaussian_lattice(sigma, n_cells, within, delta)
     if lattice.step < _smallest_step(n_entries):
