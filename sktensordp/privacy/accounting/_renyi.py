@@ -95,7 +95,7 @@ def _projection_renyi(event: ProjectionDpEvent, order: float) -> float:
 
 
 def _log1p_gap(x: float) -> float:
-    """x - log(1 + x), which is at least 0, to nearly all digits."""
+    """How far log(1 + x) is below x, to nearly all digits."""
     if abs(x) > 0.05:
         return x - math.log1p(x)
     return x * x * math.fsum((-x) ** i / (i + 2) for i in range(12))
