@@ -304,6 +304,13 @@ def test_no_two_draws_of_a_fit_share_a_stream(perturbation, biases, monkeypatch)
     assert len(blocks) > len(parts)
 
 
+def test_nor_do_the_blocks_of_row_sums(monkeypatch):
+    monkeypatch.setattr(_sums, "_BLOCK", 4)
+    with drawing() as opened, quick():
+        make("CP", 3, perturbation="sums").fit(WHERE[3], np.zeros(5))
+    assert len(set(opened)) == len(opened) > 1
+
+
 @pytest.mark.parametrize("perturbation", ["input", "gradient", "output"])
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning")
 def test_nor_do_those_of_the_published_algorithms(perturbation):

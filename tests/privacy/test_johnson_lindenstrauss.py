@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sktensordp.privacy.accounting._events import ProjectionDpEvent
 from sktensordp.privacy.accounting._projections import (
     _log_mass,
     projection_delta,
     projection_tau,
 )
+from sktensordp.privacy.accounting._renyi import event_renyi
 
 RELATIVE = 1e-9
 # Epsilons in units of tau sqrt(r / 2), where the log-likelihood ratio spreads.
@@ -53,6 +55,26 @@ def test_delta_at_many_digits(r, tau):
     for epsilon in [s * unit for s in SPREADS] + [0.3, 4.0, 100.0, 800.0]:
         check(epsilon, r, tau)
         check(-min(epsilon, 50.0), r, tau)
+
+
+@pytest.mark.parametrize("order", [1 + 1e-7, 1.02, 2.0, 30.0, 1e4, 2e5])
+@pytest.mark.parametrize("tau", [1e-9, 1e-6, 1e-4, 0.049, 0.051, 0.3, 5.0])
+def test_renyi_divergence_at_many_digits(tau, order):
+    """Never below the true one, where the two terms of the formula nearly cancel."""
+    ours = event_renyi(ProjectionDpEvent(7, tau), order)
+    with mpmath.workdps(80):
+        variance, a, divergences = 1 + mpmath.mpf(tau), mpmath.mpf(order), []
+        for above, below in ((variance, mpmath.mpf(1)), (mpmath.mpf(1), variance)):
+            mixed = a * below + (1 - a) * above
+            if mixed <= 0:
+                assert ours == math.inf
+                return
+            divergences.append(
+                mpmath.log(below / above) / 2
+                + mpmath.log(below / mixed) / (2 * (a - 1))
+            )
+        exact = 7 * max(divergences)
+        assert exact <= ours <= exact * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("r", [1, 4, 35, 1001])

@@ -611,3 +611,20 @@ def test_a_moment_that_noise_made_indefinite_is_no_obstacle(signs):
         sums, weights, moment, noise, residual, centre, own, covariance
     ):
         assert np.all(np.isfinite(part))
+
+
+def test_entries_at_one_place_are_in_the_same_order_however_they_came():
+    where = np.zeros((3, 2), dtype=np.int64)
+    values = np.array([0.1, -0.7, 0.3])
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        assert_array_equal(UnitEntries(where, values[order]).values, np.sort(values))
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 1e200])
+def test_a_vector_of_no_finite_length_adds_nothing(bad):
+    starts, places = np.array([0, 1, 2]), np.arange(2)
+    sums, scales = np.zeros((2, 1)), np.empty(2)
+    contributions = np.array([[bad], [0.5]])
+    bounded_sums(starts, places, places, contributions, 1.0, 1.0, 2.0**-4, sums, scales)
+    assert_array_equal(sums[:, 0], [0.0, 8.0])
+    assert_array_equal(scales, [0.0, 1.0])

@@ -82,18 +82,23 @@ def _sampled_renyi(rate: float, mu: float, order: float) -> float:
 def _projection_renyi(event: ProjectionDpEvent, order: float) -> float:
     """Of centred normal draws with variances 1 and 1 + tau, in the worse direction.
 
-    Gil, Alajaji and Linder (2013), Table 2.
+    Gil, Alajaji and Linder (2013), Table 2: with r = s_a^2 / s_b^2 - 1 for standard
+    deviations s_a and s_b, it is -(k log(1 + r) + log(1 - k r)) / (2 k), k = order - 1.
     """
-    divergences = []
-    for above, below in ((1 + event.tau, 1.0), (1.0, 1 + event.tau)):
-        mixed = order * below + (1 - order) * above
-        if not mixed > 0:
+    k, divergences = order - 1, []
+    for r in (event.tau, -event.tau / (1 + event.tau)):
+        if not k * r < 1:
             return math.inf
-        # ln(s_b / s_a) + ln(s_b^2 / s*^2) / (2 (order - 1)), s standard deviations.
-        divergences.append(
-            math.log(below / above) / 2 + math.log(below / mixed) / (2 * (order - 1))
-        )
-    return event.n_projections * max(divergences)
+        # The terms linear in r cancel, and the rest has one sign.
+        divergences.append((k * _log1p_gap(r) + _log1p_gap(-k * r)) / (2 * k))
+    return event.n_projections * max(divergences) * (1 + 1e-13)
+
+
+def _log1p_gap(x: float) -> float:
+    """How far log(1 + x) is below x, to nearly all digits."""
+    if abs(x) > 0.05:
+        return x - math.log1p(x)
+    return x * x * math.fsum((-x) ** i / (i + 2) for i in range(12))
 
 
 @lru_cache(maxsize=256)
