@@ -542,7 +542,8 @@ class PrivacyGuarantee:
         -----
         If a message is one symbol of a table with at most 16 rows (randomised response
         for one entry), the bound is the privacy blanket of Balle, Bell, Gascón and
-        Nissim (2019), for the worst pair of rows. For every other randomizer it is that
+        Nissim (2019), for the worst pair of rows; if only two messages are possible, it
+        is exact for up to 256 people. For every other randomizer it is that
         of Feldman, McMillan and Talwar (2021, Theorem 3.2), which knows its epsilon
         alone. With a delta of its own, delta_0 at epsilon_0, it adds about
         2 n_messages e^-epsilon_0 delta_0 to delta. ``doc/shuffling.md`` has the proofs.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["shuffled", "shuffled_event"]
 
 _BLANKET = "Balle, Bell, Gascón and Nissim (2019), Lemmas 5.1 to 5.3"
+_BITS = "the theorem for two messages in doc/shuffling.md"
 _CLONES = "Feldman, McMillan and Talwar (2021), Theorem 3.2"
 _APPROXIMATE = "Dwork and Roth (2014), Lemma 3.17"
 # Shuffling that saves less than this share of epsilon is refused.
@@ -96,7 +97,7 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
             f"{shown(guarantee.epsilon)}, a message needs a delta of at most "
             f"{needed:.1g}. Pass more noise, or a mechanism with delta = 0."
         )
-    sources = [_BLANKET if curve.pairs else _CLONES]
+    sources = [_BITS if curve.bits else _BLANKET if curve.pairs else _CLONES]
     sources += [] if is_pure else [_APPROXIMATE]
     return type(guarantee)(
         event=event,

@@ -34,8 +34,10 @@ from sktensordp.privacy.accounting._events import (
     TableDpEvent,
 )
 from sktensordp.privacy.accounting._renyi import event_renyi
+from sktensordp.privacy.accounting._shuffled_bits import ShuffledBits
 from sktensordp.privacy.accounting._shuffling import (
     BlanketPair,
+    ShuffledCurve,
     blanket_divergence,
     delta_of_clones,
 )
@@ -137,8 +139,7 @@ def test_no_delta_is_below_the_exact_one(k, weight, n):
     [(k, w, s) for k in (3, 4) for w in (1.6, 3) for s in SHARES],
 )
 def test_kary_response_is_tight(k, weight, share):
-    # At n = 8, the epsilon of the blanket is at most 4% above the exact one. (For
-    # k = 2 it is not: see test_binary_response_is_exact_near_the_local_epsilon.)
+    # At n = 8, the epsilon of the blanket is at most 4% above the exact one.
     if k == 4 and share not in (0.4, 0.8):
         pytest.skip("three dimensions of counts take long")
     rows, epsilon0 = integers(k, weight), math.log(weight)
@@ -150,17 +151,87 @@ def test_kary_response_is_tight(k, weight, share):
 
 
 @pytest.mark.parametrize("weight", [1.6, 3, 8])
-@pytest.mark.parametrize("n", [2, 3, 8])
-def test_binary_response_is_exact_near_the_local_epsilon(weight, n):
-    # p = 2 / (e^epsilon0 + 1), the blanket of two rows. The adversary of the theorem
-    # also sees whose message comes from the blanket, which helps at small epsilons
-    # only: there, the exact delta is smaller.
+@pytest.mark.parametrize("n", [2, 3, 8, 12])
+def test_binary_response_is_exact(weight, n):
     rows, epsilon0 = integers(2, weight), math.log(weight)
     compared = crowd(rows, n, ((0, 1),))
-    for epsilon in (0.8 * epsilon0, 0.9 * epsilon0):
-        exact = exact_delta(compared, epsilon)
-        stated = event_delta(ShuffledDpEvent(TableDpEvent(rows), n), epsilon)
+    shuffled = ShuffledDpEvent(TableDpEvent(rows), n)
+    for share in (0.02, *SHARES):
+        exact = exact_delta(compared, share * epsilon0)
+        stated = event_delta(shuffled, share * epsilon0)
         assert exact * (1 - ROUNDING) <= stated <= exact * (1 + 1e-6)
+    # The blanket of two rows, with 2 / (e^epsilon0 + 1) of all messages, is exact near
+    # the epsilon of a message. Its adversary also sees whose message comes from the
+    # blanket, which helps at smaller epsilons.
+    pair = BlanketPair(*_as_pair(rows, 0, 1))
+    for share, most in ((0.9, 1e-6), (0.2, math.inf)):
+        exact = exact_delta(compared, share * epsilon0)
+        blanket = blanket_divergence(pair, n, share * epsilon0)
+        assert exact * (1 - ROUNDING) <= blanket <= exact * (1 + most)
+
+
+def bits_of_all_mixes(p, n, epsilons):
+    """Exact deltas of binary response that tells the truth with probability p.
+
+    One row for each j from 0 to n - 1: j of the other people hold 1.
+    """
+    own, deltas = np.array([1 - p, p]), []
+    factors = np.exp(epsilons)[:, np.newaxis]
+    for j in range(n):
+        ones = binom.pmf(np.arange(j + 1), j, p)
+        others = np.convolve(ones, binom.pmf(np.arange(n - j), n - 1 - j, 1 - p))
+        first, second = np.convolve(others, own), np.convolve(others, own[::-1])
+        deltas.append(np.maximum(first - factors * second, 0).sum(axis=1))
+    return np.array(deltas)
+
+
+@pytest.mark.parametrize("weight", [1.6, 8, 300])
+@pytest.mark.parametrize("n", [40, 256, 600])
+def test_bits_of_many_people(weight, n):
+    rows, p = integers(2, weight), weight / (weight + 1)
+    shuffled, epsilon0 = ShuffledDpEvent(TableDpEvent(rows), n), math.log(weight)
+    epsilons = np.array([0.02, 0.05, 0.1, 0.2, 0.5]) * epsilon0
+    deltas = bits_of_all_mixes(p, n, epsilons)
+    exact = deltas.max(axis=0)
+    stated = np.array([event_delta(shuffled, e) for e in epsilons.tolist()])
+    assert np.all(stated >= exact * (1 - 1e-9))
+    # All numbers of others who hold 1 are tried among up to 256 people. Among 600, two
+    # people are left out of each range of these numbers.
+    fewer = exact if n <= 256 else bits_of_all_mixes(p, n - 2, epsilons).max(axis=0)
+    assert np.all(stated <= fewer * (1 + 1e-6) + 1e-30)
+    # To try people who all hold the same would not do.
+    assert np.any(exact > np.maximum(deltas[0], deltas[-1]) * (1 + 1e-6))
+
+
+def test_people_left_out_of_very_many(monkeypatch):
+    # What holds for those whom the bound uses holds for all, and so does the blanket.
+    module = "sktensordp.privacy.accounting._shuffled_bits"
+    monkeypatch.setattr(f"{module}._MOST_VARIANCE", 20.0)
+    bits = ShuffledBits((4 / 9, 4 / 9), 900)
+    assert bits.n_counted == 82
+    few = ShuffledBits((4 / 9, 4 / 9), 82)
+    stated = event_delta(ShuffledDpEvent(TableDpEvent(((5, 4), (4, 5))), 900), 0.02)
+    assert stated < bits.delta(0.02) == few.delta(0.02)
+
+
+BITS = {
+    "unequal": ((9, 1), (4, 6)),
+    "three values": ((9, 1), (4, 6), (7, 3)),
+    "nearly certain": ((999, 1), (1, 999)),
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_messages_of_two_kinds(name, n):
+    rows = BITS[name]
+    compared = crowd(rows, n)
+    event = ShuffledDpEvent(TableDpEvent(rows), n)
+    epsilon0 = event_epsilon(TableDpEvent(rows), 0.0)
+    for share in (0.0, 0.05, *SHARES):
+        exact = exact_delta(compared, share * epsilon0)
+        stated = event_delta(event, share * epsilon0)
+        assert exact * (1 - ROUNDING) <= stated <= exact * (1 + 1e-6) + 1e-14
 
 
 def clones(p, epsilon0, n, epsilon):
@@ -455,9 +526,11 @@ def test_a_sampler_that_is_off_its_table():
     residual = float(np.abs(np.log(true / table)).max())
     pair = BlanketPair(table.min(axis=0), table[0], table[1], residual)
     compared = crowd(tuple(map(tuple, true)), 5, ((0, 1),))
+    curve = ShuffledCurve(5, (pair,), lambda delta: 1.23, lambda epsilon: 1.0)
     for epsilon in (0.0, 0.3, 0.8, 1.0, 1.2):
         exact = exact_delta(compared, epsilon)
         assert 0 < exact * (1 - ROUNDING) <= blanket_divergence(pair, 5, epsilon)
+        assert exact * (1 - ROUNDING) <= curve.bits.delta(epsilon)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ in place of x' have at e^epsilon a hockey-stick divergence of at most
 where X_i is (r(y) - e^epsilon r'(y)) / b(y) with probability b(y) for every message y,
 and 0 otherwise.
 
-For a table, b is the least probability of each message over all rows. For any
+For a table, b is the least probability of each message over all rows. (If it has two
+messages, `_shuffled_bits` has a better theorem, which is used in place of this one
+unless people are too many.) For any
 randomizer of pure epsilon0, messages carry one of two labels, with b = e^-epsilon0 / 2
 for each, and r and r' as for binary response. If delta0 > 0, what the messages differ
 by from such a randomizer is added to delta.
@@ -47,6 +49,7 @@ from ._events import (
     SamplerResidualDpEvent,
     TableDpEvent,
 )
+from ._shuffled_bits import ShuffledBits
 
 __all__ = [
     "BlanketPair",
@@ -302,6 +305,15 @@ class ShuffledCurve:
     delta_of_message: Callable[[float], float]
 
     @cached_property
+    def bits(self) -> ShuffledBits | None:
+        """The curve of messages of two kinds; None if there may be more."""
+        if not self.pairs or len(self.pairs[0].blanket) != 2:
+            return None
+        residual = self.pairs[0].residual + _PROBABILITY_ERROR
+        zero, one = (self.pairs[0].blanket * math.exp(-residual)).tolist()
+        return ShuffledBits((zero, one), self.n_messages)
+
+    @cached_property
     def pure_epsilon(self) -> float:
         """Epsilon at delta = 0: that of one message."""
         return self.epsilon_of_message(0.0)
@@ -370,6 +382,10 @@ class ShuffledCurve:
         local = min(1.0, self.delta_of_message(epsilon))
         if local == 0:
             return 0.0
+        if self.bits is not None:
+            local = min(local, self.bits.delta(epsilon))
+            if self.bits.n_counted == self.n_messages:
+                return local
         if self.pairs:
             return min(local, _largest_divergence(self.pairs, self.n_messages, epsilon))
         return min(local, self._bound_of_any(epsilon))
