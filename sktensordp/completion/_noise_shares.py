@@ -8,7 +8,7 @@ know, have added their shares to every sum that anybody sees.
 
 Noise is counted in whole steps of a lattice. A share is a discrete Gaussian variate:
 an integer n has probability proportional to exp(-n^2 / (2 s^2)). Two facts about it are
-proved in doc/completion_proofs.md, each up to a factor of at most e^rho on every
+proved in doc/users.md, each up to a factor of at most e^rho on every
 probability, where rho < 3e-137 if s^2 / 2 >= `_ROUNDING`:
 
 1. The sum of such variates with s^2 = a and s^2 = b is one with s^2 = a + b.

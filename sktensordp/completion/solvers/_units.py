@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["UnitPerturbation", "unit_guarantee"]
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
+_SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
 _RANDOMIZED = {
     "sums": "Counts and sums of residuals of all rows of the other modes",
     "statistics": (
@@ -95,13 +96,17 @@ def unit_guarantee(
         "unit's contribution bounded. A unit's own row is computed from these releases "
         "and its own entries; show it to that unit only (joint differential privacy)."
     )
-    if asked_for is not None:
-        statement += " Fewer parties added noise than was planned."
+    if shares is not None and asked_for is None:
+        statement += (
+            f" It has to be true that every sum that anybody sees contains the noise "
+            f"of at least {shares.n_honest} of the {shares.n_parties} parties, and "
+            "that nobody else knows this noise."
+        )
     elif shares is not None:
         statement += (
-            f" It has to be true that at least {shares.n_honest} of the "
-            f"{shares.n_parties} parties, whose noise nobody else knows, are in every "
-            "sum that anybody sees."
+            " Fewer parties answered than was planned. It has to be true that others "
+            f"know the noise of at most {shares.n_colluders} of those that answered, "
+            "and that who answers does not depend on what was released."
         )
     if name == "sums":
         statement += " The sums determine biases alone; rank is not used."
@@ -115,7 +120,8 @@ def unit_guarantee(
         )
     return PrivacyGuarantee.of(
         event, delta=delta, unit=unit, relation="add-or-remove",
-        statement=statement, source=_SOURCE, claimed=claimed,
+        statement=statement, source=_SOURCE + (_SHARES_SOURCE if shares else ""),
+        claimed=claimed,
     )  # fmt: skip
 
 
