@@ -206,7 +206,8 @@ def fit_with_shares(what, aggregation):
 
 
 print(f"{'':36}{'fewest':>8}{'epsilon':>9}{'RMSE':>8}")
-shared = fit_with_shares("shares: all six shops answer", SecureAggregation())
+with_noise = SecureAggregation()
+shared = fit_with_shares("shares: all six shops answer", with_noise)
 fit_with_shares(
     "shares: one shop is away at a time",
     SecureAggregation(lambda name, number: names[number % 6] != name),
@@ -231,13 +232,15 @@ plt.show()
 # What goes over the wire
 # -----------------------
 # A request is the released part of the model, and an answer has one number for each
-# sum. Neither grows with the number of customers, except for a few bits.
+# sum. Neither grows with the number of customers, except for a few bits. With noise in
+# shares, answers are hardly longer, because the noise is small beside the sums.
 
 n_requests = len(everybody.answering)
 print(
-    f"{n_requests} requests; each shop sends {everybody.n_bits / 8 / 1024:.0f} KiB in "
+    f"{n_requests} requests; each shop sends {everybody.n_bits / 8 / 1024:.1f} KiB in "
     f"all, for {len(X):,} ratings of {shape[0]:,} customers"
 )
+print(f"with noise in shares: {with_noise.n_bits / 8 / 1024:.1f} KiB")
 print(f"the model that shops load: {len(pickle.dumps(model)) / 1024:.0f} KiB")
 
 # %%

@@ -44,7 +44,7 @@ _ROUNDED_UP = 1 + 1e-9
 # A sum of noise is further from 0, in standard deviations, with probability e^-799.
 _FARTHEST = 40
 # Sums of more bits would not be exact in floating point.
-_MOST_BITS = 52
+_MOST_BITS = 53
 _BLOCK = 2**16
 
 

@@ -16,6 +16,7 @@ Sums of whole steps are integers. Modulo a power of two above their range they k
 their value, so that a protocol of secure aggregation can add them.
 """
 
+import hashlib
 import operator
 import pickle
 import threading
@@ -25,7 +26,6 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NoReturn, Self
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
@@ -375,9 +375,9 @@ class _AskedUnits:
 
 def _hash_of(request: SumRequest) -> str:
     """A hash that a request keeps when it is sent."""
-    # Of arrays, joblib hashes the layout, which may change in the first pickle only.
-    found: str = joblib.hash(pickle.loads(pickle.dumps(request)), hash_name="sha1")
-    return found
+    # The layout of arrays, and what is one object, may change in the first pickle only.
+    sent = pickle.loads(pickle.dumps(request))
+    return hashlib.sha256(pickle.dumps(sent)).hexdigest()
 
 
 def _mask(n_bits: int) -> np.uint64:

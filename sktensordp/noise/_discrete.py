@@ -118,9 +118,9 @@ def discrete_gaussian(
 ) -> NDArray[np.int64]:
     """Integers n with probability proportional to exp(-n^2 / (2 scale^2)).
 
-    A discrete Laplace variate y of rate 1 / scale is accepted with probability
-    exp(-(|y| - scale)^2 / (2 scale^2)). With | |y| - scale | = j scale + w for integers
-    j >= 0 and 0 <= w <= scale, and x = w / scale, this is
+    A discrete Laplace variate of rate 1 / scale, with absolute value y, is accepted
+    with probability exp(-(y - scale)^2 / (2 scale^2)). Let j be the integer part of
+    abs(y - scale) / scale and x the rest. The probability is then
     exp(-1/2)^(j^2) exp(-x)^j exp(-x^2 / 2).
 
     Parameters

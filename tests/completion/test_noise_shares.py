@@ -319,12 +319,12 @@ def test_the_server_draws_no_noise_and_knows_how_much_there_is():
 
 
 def test_sums_do_not_wrap_around():
-    shares = NoiseShares(40, n_dropouts=38)
+    shares = NoiseShares(12, n_dropouts=10)
     everybody = parties_of(model(epsilon=0.1), shares)
     sums = Sums(everybody)
     aggregated(sums, shares, epsilon=0.1)
     # All of these parties add the noise that two would have to add.
-    noise, spread = everybody[0]._noise, math.sqrt(40)
+    noise, spread = everybody[0]._noise, math.sqrt(12)
     for request, answers in zip(sums.requests, sums.answers, strict=True):
         total = sum(signed(a, request.n_bits) for a in answers)
         whole = signed(np.sum(answers, axis=0), request.n_bits)
