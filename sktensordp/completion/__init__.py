@@ -4,6 +4,7 @@ from ._biscaler import BiScaler
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
+from ._noise_shares import NoiseShares
 from ._ranking_scorer import make_ranking_scorer
 from ._recommend_ids import recommend_ids
 from ._scoring import make_fold_in_scorer
@@ -15,6 +16,7 @@ __all__ = [
     "CPCompletion",
     "CoordinateEncoder",
     "ImplicitCompletion",
+    "NoiseShares",
     "TuckerCompletion",
     "entries_from_sparse",
     "make_fold_in_scorer",

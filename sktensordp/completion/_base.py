@@ -53,6 +53,7 @@ from ._entries import (
 )
 from ._expected import error_by_epsilon
 from ._fitted import Domain, Fitted, FittedToUnits, keeping_names_if_refused
+from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party import PartySums, SumRequest, UnitParty, party_of
 from ._problem import Problem, side_features
 from ._sparse import is_sparse
@@ -243,13 +244,22 @@ class BaseCompletion(
             return self._fit(entries_of_batches(self, batches, self._declared_shape()))
 
     def _fit(
-        self, entries: Any, *, streaming: bool = False, received: bool = False
+        self,
+        entries: Any,
+        *,
+        streaming: bool = False,
+        received: bool = False,
+        shared_noise: SharedNoise | None = None,
     ) -> Self:
-        """Fit to entries; if `received`, clients have randomised their values."""
+        """Fit to entries.
+
+        If `received`, clients have randomised their values. With `shared_noise`,
+        parties add noise to their sums.
+        """
         problem = self._problem(entries)
         solver = choose_solver(
             problem, self.perturbation, unit=self._unit, calibration=self.calibration,
-            streaming=streaming,
+            streaming=streaming, shared_noise=shared_noise,
         )  # fmt: skip
         self._warn_of_parameters(solver)
         if self._unit is not None and entries.is_distributed:
@@ -258,7 +268,8 @@ class BaseCompletion(
         progress = self._progress("sweep", solver.n_sweeps)
         # Locked, or another thread might store its model under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
-            with self._noise_for(solver, received) as noise:
+            is_noisy = received or shared_noise is not None
+            with self._noise_for(solver, is_noisy) as noise:
                 released = solver.release(entries.values, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
@@ -267,18 +278,18 @@ class BaseCompletion(
 
     @contextmanager
     def _noise_for(
-        self, solver: Solver, received: bool
+        self, solver: Solver, is_noisy: bool
     ) -> Iterator[NoiseStreams | None]:
         """Record the solver's release and yield its streams, or None if it draws none.
 
         In the second case, an earlier fit is forgotten at the end, unless this one was
-        refused.
+        refused. If what the solver gets `is_noisy`, it was recorded elsewhere.
         """
-        if not received and (math.isfinite(self.epsilon) or solver.starts_at_random):
+        if not is_noisy and (math.isfinite(self.epsilon) or solver.starts_at_random):
             with self._release(solver.guarantee, anew=True) as noise:
                 yield noise
             return
-        if not received:
+        if not is_noisy:
             self._record(solver.guarantee)
         yield None
         self._forget(privacy_guarantee_=solver.guarantee)
@@ -293,9 +304,8 @@ class BaseCompletion(
     ) -> None:
         """Store the result of the fit, in one assignment."""
         perturbation, guarantee = outcome.perturbation or solver.name, solver.guarantee
-        if perturbation != solver.name:
-            # The solver made this choice from released values.
-            guarantee = self.privacy_guarantee_ = solver.guarantee_of(perturbation)
+        if outcome.guarantee is not None:
+            guarantee = self.privacy_guarantee_ = outcome.guarantee
         randomizer = problem.values
         kept: dict[str, Any] = {
             "model": outcome.model,
@@ -309,7 +319,8 @@ class BaseCompletion(
             "n_iter": outcome.n_iter,
             "residual_variance": outcome.residual_variance,
             "is_dense": entries.is_dense,
-            "was_received": received or isinstance(entries, PartySums),
+            "was_received": received
+            or (isinstance(entries, PartySums) and entries.noise is None),
             "n_uses": 1,
             "single": guarantee,
         }
@@ -573,12 +584,21 @@ class BaseCompletion(
         return True
 
     @available_if(_has_party)
-    def party(self, X: ArrayLike, y: ArrayLike) -> UnitParty:
+    def party(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        noise_shares: NoiseShares | None = None,
+        random_state: int | None = None,
+    ) -> UnitParty:
         """Make a party, which holds units' entries and answers with sums over them.
 
         With `fit_aggregated`, several parties fit one model without showing each other
         or a server the entries of any unit. Each party makes its own object, from the
-        public parameters that all parties and the server share.
+        public parameters that all parties and the server share. With `noise_shares`,
+        each adds its share of the noise to every answer, so that no server sees an
+        exact sum.
 
         Parameters
         ----------
@@ -587,6 +607,13 @@ class BaseCompletion(
             (0, n_modes) for a party without units, which must answer too.
         y : array-like of shape (n_observed,)
             Their values, finite.
+        noise_shares : NoiseShares, default=None
+            How many parties share the noise. All parties and the server must declare
+            the same. None for exact answers, to which the server adds noise.
+        random_state : int or None, default=None
+            Seed of this party's share of the noise. An int is for tests and papers
+            only. Parties with the same seed draw the same noise, so give each another
+            one.
 
         Returns
         -------
@@ -598,43 +625,73 @@ class BaseCompletion(
         ------
         ValueError
             If `shape`, or the range of the values, is not declared; if a coordinate is
-            outside the shape or a value is not finite.
+            outside the shape or a value is not finite; or if noise cannot be divided
+            among so many parties.
         """
         self._validate_params()
         shape = self._check_declared_for_parties()
         unit: Any = self._unit
-        values = self._randomizer()
-        return party_of(X, y, values, shape, unit, type(self).__name__)
+        values, solver = self._randomizer(), None
+        if noise_shares is not None:
+            solver = self._solver_for_shares(shape, noise_shares)
+        party = party_of(
+            X, y, values, shape, unit, type(self).__name__,
+            noise=None if solver is None else solver.shared_noise,
+            guarantee=None if solver is None else solver.guarantee,
+            random_state=random_state,
+        )  # fmt: skip
+        return self._passed_on(party)
 
     @available_if(_has_party)
     @fit_context(prefer_skip_nested_validation=True)
-    def fit_aggregated(self, ask: Callable[[SumRequest], ArrayLike]) -> Self:
+    def fit_aggregated(
+        self,
+        ask: Callable[[SumRequest], ArrayLike | tuple[ArrayLike, int]],
+        *,
+        noise_shares: NoiseShares | None = None,
+    ) -> Self:
         """Fit the model to sums over the units of several parties.
 
         In every release, `ask` sends a request to all parties, has a protocol of secure
-        aggregation add their answers, and returns the sum. This process, the server,
-        adds the noise, once. If all parties answer, the released factors are those of
-        `fit` on the entries of all parties, to the last bit for an int as random state.
+        aggregation add their answers, and returns the sum. The fitted model knows no
+        unit: send its pickle to the parties, who call `fold_in` for their units.
 
-        **Guarantee.** That of `fit`, for one unit of one party, against everybody but
-        the server: parties, and all who get the model or a request. It does not hold
+        **Guarantee without noise_shares.** This process, the server, adds the noise,
+        once. If all parties answer, the released factors are those of `fit` on the
+        entries of all parties, to the last bit for an int as random state. The
+        guarantee is that of `fit`, for one unit of one party, against everybody but the
+        server: parties, and all who get the model or a request. It does not hold
         against the server, which sees exact sums over all parties; secure aggregation
-        hides from it what a single party contributed. No two parties may have the same
-        unit: it would be protected at each of them separately, so that their guarantees
-        compose.
+        hides from it what a single party contributed. A party that drops out of a
+        release contributes nothing to it. That costs accuracy and no budget.
 
-        A party that drops out of a release contributes nothing to it. That costs
-        accuracy and no budget, as long as it does not depend on the party's entries
-        whether it answers. A party that deviates from the protocol can spoil the model,
-        but not the protection of other parties' units. The fitted model knows no unit:
-        send its pickle to the parties, who call `fold_in` for their units.
+        **Guarantee with noise_shares.** Each party has added its share of the noise
+        before its answer leaves it. The server adds none, and sees noisy sums only. The
+        guarantee is that of `fit`, for one unit of one party, against everybody, the
+        server included. It holds if every sum that anybody sees contains the answers
+        of at least ``noise_shares.n_honest`` parties whose noise the adversary does not
+        know, if there is one such sum for each request, and if the server sends the
+        requests of this method. If `ask` reports fewer answers than
+        ``n_parties - n_dropouts``, the fit goes on, and `privacy_guarantee_` states the
+        larger epsilon that holds if the numbers of answers do not depend on what was
+        released. Budgets count the release at the parties, in `answer`, and not here.
+
+        In both cases, no two parties may have the same unit: it would be protected at
+        each of them separately, so that their guarantees compose. Whether a party
+        answers must not depend on its entries. A party that deviates from the protocol
+        can spoil the model; with `noise_shares` it counts as a colluder.
 
         Parameters
         ----------
         ask : callable
             Maps a request to the sum of the answers of its parties, an array of
-            integers of shape (request.n_numbers,), modulo ``2**request.n_bits``. A
-            request can be pickled. It holds released values alone, so it is public.
+            integers of shape (request.n_numbers,), modulo ``2**request.n_bits``. With
+            `noise_shares`, it returns a tuple of this sum and the number of parties
+            whose answers are in it. A request can be pickled. It holds released values
+            alone, so it is public.
+        noise_shares : NoiseShares, default=None
+            How many parties share the noise, as they have declared to `party`. None if
+            their answers are exact.
 
         Returns
         -------
@@ -644,21 +701,47 @@ class BaseCompletion(
         ------
         ValueError
             Before the release is recorded: if `shape` or the range of the values is not
-            declared, or epsilon is infinite, so that sums would not be integers.
-            Afterwards: if `ask` does not return the right number of integers.
+            declared, if epsilon is infinite, so that sums would not be integers, or if
+            noise cannot be divided among so many parties. Afterwards: if `ask` does not
+            return the right number of integers, or a number of answers from 1 to
+            `n_parties`.
         """
         shape = self._check_declared_for_parties()
+        self._check_finite_for_parties()
+        unit: Any = self._unit
+        estimator: Any = self
+        noise = None
+        if noise_shares is not None:
+            noise = self._solver_for_shares(shape, noise_shares).shared_noise
+        with keeping_names_if_refused(self):
+            vars(estimator).pop("feature_names_in_", None)
+            self.n_features_in_ = len(shape)
+            return self._fit(PartySums(ask, shape, unit, noise), shared_noise=noise)
+
+    def _solver_for_shares(
+        self, shape: tuple[int, ...], noise_shares: NoiseShares
+    ) -> Any:
+        """The solver of an aggregated fit with noise in shares, from parameters."""
+        if not isinstance(noise_shares, NoiseShares):
+            raise TypeError(
+                f"noise_shares must be a NoiseShares or None, got {noise_shares!r}."
+            )
+        self._check_finite_for_parties()
+        unit: Any = self._unit
+        nobody: Any = PartySums(None, shape, unit)
+        solver: Any = choose_solver(
+            self._problem(nobody), self.perturbation, unit=unit,
+            calibration=self.calibration, streaming=False,
+        )  # fmt: skip
+        noise = plan_shared_noise(solver.noise, noise_shares)
+        return replace(solver, shared_noise=noise)
+
+    def _check_finite_for_parties(self) -> None:
         if math.isinf(self.epsilon):
             raise ValueError(
                 "Sums without noise are not integers, so parties cannot add them: set "
                 "a finite epsilon."
             )
-        unit: Any = self._unit
-        estimator: Any = self
-        with keeping_names_if_refused(self):
-            vars(estimator).pop("feature_names_in_", None)
-            self.n_features_in_ = len(shape)
-            return self._fit(PartySums(ask, shape, unit))
 
     def _check_declared_for_parties(self) -> tuple[int, ...]:
         """The declared shape; raise if it or the range is not declared."""

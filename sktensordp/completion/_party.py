@@ -3,26 +3,39 @@
 Guarantee. Two data sets are neighbours if one of the parties has all entries of one
 unit in one of them and none in the other. In every release, each unit of a party that
 answers contributes one vector, a function of its own entries and of earlier releases,
-of whole steps of a lattice, and no longer than the share of the release. The server
-adds Gaussian noise to the sum, once. So the proof of ``solvers/_units.py`` holds for
-everything that the server publishes, whichever parties answer. It holds against nobody
-who sees the sums before noise is added: not against the server.
+of whole steps of a lattice, and no longer than the share of the release. So the proof
+of ``solvers/_units.py`` holds for the noisy sums, whichever parties answer. Noise is
+added in one of two ways:
+
+- by the server, once, to the sum of exact answers. The guarantee then holds against
+  nobody who sees the sums before: not against the server.
+- by the parties, each of which adds its share to its answer (``_noise_shares.py``).
+  The guarantee then holds against everybody, as long as enough honest parties answer.
 
 Sums of whole steps are integers. Modulo a power of two above their range they keep
 their value, so that a protocol of secure aggregation can add them.
 """
 
+import hashlib
+import operator
+import pickle
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Self
+from numbers import Integral
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
+from .._random import NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked
+from ..base import PrivateEstimatorMixin
+from ..privacy import PrivacyGuarantee
 from ..tensor._unit_entries import UnitEntries
+from ._noise_shares import NoiseShares, SharedNoise
 from ._unit_rows import LocalRows
 from ._values import EntryRandomizer
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
@@ -44,6 +57,8 @@ class SumRequest:
         Answers are integers modulo ``2**n_bits``, above the range of all sums.
     contribute : Contributions
     empty : tuple of BoundedSums
+    noise_shares : NoiseShares or None
+        What the server takes the parties to have declared.
     """
 
     fit: str
@@ -51,6 +66,7 @@ class SumRequest:
     n_bits: int
     contribute: Contributions
     empty: tuple[BoundedSums, ...]
+    noise_shares: NoiseShares | None = None
 
     @property
     def n_numbers(self) -> int:
@@ -63,7 +79,7 @@ class SumRequest:
         return sum(of_block.share for of_block in self.empty)
 
 
-class UnitParty:
+class UnitParty(PrivateEstimatorMixin):
     """Answers a server with sums over its own units, as integers for one fit.
 
     Get one from a completion's `party` method. It holds entries, so it cannot be copied
@@ -73,6 +89,18 @@ class UnitParty:
     ----------
     entries : UnitEntries
         All entries of the party's units.
+    noise : SharedNoise or None
+        Noise of which the party adds its share; None for exact answers.
+    guarantee : PrivacyGuarantee or None
+        Of all noisy answers together; None for exact answers.
+    random_state : int or None, default=None
+        Seed of the noise. None draws from the operating system's entropy, as a real
+        release must. An int is for tests and papers.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Of all noisy answers together; there is none for exact answers.
 
     Examples
     --------
@@ -84,17 +112,38 @@ class UnitParty:
     (3, 2)
     """
 
-    def __init__(self, entries: UnitEntries) -> None:
-        self._entries = entries
+    _released_by = "answer"
+
+    def __init__(
+        self,
+        entries: UnitEntries,
+        noise: SharedNoise | None = None,
+        guarantee: PrivacyGuarantee | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self._entries, self._noise = entries, noise
+        self.random_state = random_state
+        if guarantee is not None:
+            self.privacy_guarantee_ = guarantee
         self._fit: str | None = None
+        self._streams: NoiseStreams | None = None
+        # By number of the request: its share, its hash, and the answer.
         self._shares: dict[int, float] = {}
+        self._hashes: dict[int, str] = {}
+        self._answers: dict[int, NDArray[np.uint64]] = {}
+        self._lock = threading.Lock()
 
     def answer(self, request: SumRequest) -> NDArray[np.uint64]:
         """Sum the contributions of the party's units to one release.
 
-        The answer is exact: no noise is added, so show it to nobody. Pass it to a
-        secure aggregation, which reveals only the sum over all parties. A party without
-        units answers too, with zeros.
+        Without `noise_shares`, the answer is exact: show it to nobody, and pass it to a
+        secure aggregation, which reveals only the sum over all parties. With
+        `noise_shares`, the answer contains this party's share of the noise. Alone, it
+        protects less than the sum over all parties does, so pass it to a secure
+        aggregation, too. A party without units answers as well, with zeros and noise.
+
+        Budgets that are open at the first noisy answer record the guarantee of all
+        answers of the fit, before noise is drawn.
 
         Parameters
         ----------
@@ -108,29 +157,83 @@ class UnitParty:
         Raises
         ------
         ValueError
-            If the request belongs to another fit than the first one, if its sums have
-            no lattice, or if the units would contribute more than the budget.
+            If the request belongs to another fit than the first one, if another request
+            with this number was answered, if its sums have no lattice or another one
+            than this party's parameters give, if the server takes the noise to be
+            divided in another way, or if the units would contribute more than the
+            budget.
+        BudgetExceededError
+            If an open budget does not admit the guarantee of the fit.
         """
+        with self._lock:
+            return self._answer(request).copy()
+
+    def _answer(self, request: SumRequest) -> NDArray[np.uint64]:
+        number = operator.index(request.number)
+        if not 0 <= number < 2**32:
+            raise ValueError("The number of the request is out of range.")
         if self._fit not in (None, request.fit):
             raise ValueError(
                 "This party has answered another fit. Each fit is a release of its "
                 "own: count it, and make another party for it."
             )
+        found = _hash_of(request)
+        if self._hashes.get(number, found) != found:
+            raise ValueError(
+                f"This party has answered another request with the number {number}. It "
+                "answers one request of each number."
+            )
+        if number not in self._answers:
+            self._check(request)
+            shares = {**self._shares, number: request.share}
+            if sum(shares.values()) > 1 + 1e-9:
+                raise ValueError(
+                    "The server asks for more than the budget allows: the shares of "
+                    "its requests add up to more than 1."
+                )
+            self._begin()
+            # Before noise is drawn, so that no other request ever gets this noise.
+            self._fit, self._hashes[number] = request.fit, found
+            self._shares = shares
+            self._answers[number] = self._new_answer(request)
+        return self._answers[number]
+
+    def _check(self, request: SumRequest) -> None:
+        """Refuse a request that does not fit this party's own parameters."""
         if not all(of_block.has_steps for of_block in request.empty):
             raise ValueError(
                 "Sums without noise are not integers; the server must set a finite "
                 "epsilon."
             )
-        shares = {**self._shares, request.number: request.share}
-        if sum(shares.values()) > 1 + 1e-9:
+        if not all(of_block.is_bounded for of_block in request.empty):
+            raise ValueError("The bounds and the shares of a request must be positive.")
+        noise = self._noise
+        own = None if noise is None else noise.shares
+        if request.noise_shares != own:
             raise ValueError(
-                "The server asks for more than the budget allows: the shares of its "
-                "requests add up to more than 1."
+                "Server and parties must declare the same noise_shares. The server: "
+                f"{request.noise_shares}; this party: {own}."
             )
-        self._fit, self._shares = request.fit, shares
+        if noise and any(of_block.step != noise.step for of_block in request.empty):
+            raise ValueError(
+                "The step of the server's lattice is not that of this party's. Server "
+                "and parties must make their models with the same parameters."
+            )
+
+    def _begin(self) -> None:
+        """Record the release of all answers before the first noise is drawn."""
+        if self._noise is not None and self._streams is None:
+            self._record(self.privacy_guarantee_)
+            self._streams = NoiseStreams(self.random_state, 0)
+
+    def _new_answer(self, request: SumRequest) -> NDArray[np.uint64]:
         steps = steps_of(self._entries, request.contribute, request.empty)
-        integers = np.concatenate([of_block.ravel() for of_block in steps])
-        return integers.astype(np.int64).astype(np.uint64) & _mask(request.n_bits)
+        sums = np.concatenate([of_block.ravel() for of_block in steps])
+        integers = sums.astype(np.int64)
+        if self._noise is not None and self._streams is not None:
+            streams = self._streams.step(request.number)
+            integers += self._noise.draw(integers.size, streams)
+        return integers.astype(np.uint64) & _mask(request.n_bits)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -148,8 +251,12 @@ def party_of(
     shape: tuple[int, ...],
     unit: int,
     name: str,
+    **noise: Any,
 ) -> UnitParty:
-    """Check the entries of a party's units, of which there may be none."""
+    """Check the entries of a party's units, of which there may be none.
+
+    Further arguments are those of `UnitParty`.
+    """
     check_numeric(X, "X")
     check_numeric(y, "y")
     options = {"ensure_min_samples": 0, "dtype": "numeric"}
@@ -163,7 +270,8 @@ def party_of(
     if len(where) != len(own):
         raise ValueError(f"X has {len(where)} entries, but y has {len(own)}.")
     others = [mode for mode in range(len(shape)) if mode != unit]
-    return UnitParty(UnitEntries(where[:, [unit, *others]], values.centred(own)))
+    entries = UnitEntries(where[:, [unit, *others]], values.centred(own))
+    return UnitParty(entries, **noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,16 +280,20 @@ class PartySums:
 
     Attributes
     ----------
-    ask : callable
-        Maps a `SumRequest` to the sum of the parties' answers.
+    ask : callable or None
+        Maps a `SumRequest` to the sum of the parties' answers, with their number if
+        they contain noise. None if nobody will be asked.
     shape : tuple of int
     unit : int
         The mode of the units in the shape.
+    noise : SharedNoise or None
+        Noise that the answers contain.
     """
 
-    ask: Callable[[SumRequest], ArrayLike]
+    ask: Callable[[SumRequest], Any] | None
     shape: tuple[int, ...]
     unit: int
+    noise: SharedNoise | None = None
 
     is_dense, is_distributed, n_entries = False, True, 0
 
@@ -193,11 +305,11 @@ class PartySums:
     def without_values(self, order: Sequence[int]) -> "PartySums":
         """The same with the modes in another order; see `Entries`."""
         shape = tuple(self.shape[mode] for mode in order)
-        return PartySums(self.ask, shape, list(order).index(self.unit))
+        return PartySums(self.ask, shape, list(order).index(self.unit), self.noise)
 
     def by_unit(self, _: EntryRandomizer) -> "_AskedUnits":
         """The units, elsewhere, for the releases of one fit."""
-        return _AskedUnits(self.ask, self.shape[self.unit])
+        return _AskedUnits(self.ask, self.shape[self.unit], self.noise)
 
     def rows_of_units(self, _: EntryRandomizer) -> LocalRows:
         """No rows: parties compute those of their units."""
@@ -207,28 +319,65 @@ class PartySums:
 class _AskedUnits:
     """Units of parties, which are asked for their sums; see `Units`."""
 
-    def __init__(self, ask: Callable[[SumRequest], ArrayLike], n_units: int) -> None:
-        self._ask, self._n_units = ask, n_units
+    def __init__(self, ask: Any, n_units: int, noise: SharedNoise | None) -> None:
+        self._ask, self._n_units, self._noise = ask, n_units, noise
         self._fit, self._n_asked = uuid.uuid4().hex, 0
 
     def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
         """Add what the parties answer to sums."""
-        n_bits = max(of_block.n_bits(self._n_units) for of_block in sums)
-        request = SumRequest(
-            self._fit, self._n_asked, n_bits, contribute, tuple(s.empty() for s in sums)
+        noise = self._noise
+        n_bits = max(
+            noise.n_bits(of_block.largest(self._n_units))
+            if noise
+            else of_block.n_bits(self._n_units)
+            for of_block in sums
         )
+        request = SumRequest(
+            self._fit, self._n_asked, n_bits, contribute,
+            tuple(of_block.empty() for of_block in sums),
+            noise_shares=None if noise is None else noise.shares,
+        )  # fmt: skip
         self._n_asked += 1
-        integers = np.asarray(self._ask(request))
+        integers, n_answers = self._answers(request)
+        signed = _signed(integers.astype(np.uint64), n_bits)
+        ends = np.cumsum([of_block.steps.size for of_block in sums])[:-1]
+        for of_block, steps in zip(sums, np.split(signed, ends), strict=True):
+            of_block.steps += steps.reshape(of_block.steps.shape)
+            of_block.n_answers = n_answers
+
+    def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
+        """The sum of the parties' answers and, if they contain noise, their number."""
+        found, n_answers = self._ask(request), None
+        if self._noise is not None:
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise ValueError(
+                    "With noise_shares, ask must return a tuple: the sum, and the "
+                    "number of parties whose answers are in it."
+                )
+            found, n_answers = found
+            n_parties = self._noise.shares.n_parties
+            is_whole = isinstance(n_answers, Integral) and n_answers is not True
+            if not (is_whole and 1 <= n_answers <= n_parties):
+                raise ValueError(
+                    f"The number of answers to release {request.number} must be an "
+                    f"integer from 1 to n_parties = {n_parties}, got {n_answers!r}."
+                )
+            n_answers = int(n_answers)
+        integers = np.asarray(found)
         if integers.dtype.kind not in "iu" or integers.shape != (request.n_numbers,):
             raise ValueError(
                 f"ask must return {request.n_numbers} integers for release "
                 f"{request.number}, the sum of the parties' answers; got shape "
                 f"{integers.shape} and type {integers.dtype}."
             )
-        signed = _signed(integers.astype(np.uint64), n_bits)
-        ends = np.cumsum([of_block.steps.size for of_block in sums])[:-1]
-        for of_block, steps in zip(sums, np.split(signed, ends), strict=True):
-            of_block.steps += steps.reshape(of_block.steps.shape)
+        return integers, n_answers
+
+
+def _hash_of(request: SumRequest) -> str:
+    """A hash that a request keeps when it is sent."""
+    # The layout of arrays, and what is one object, may change in the first pickle only.
+    sent = pickle.loads(pickle.dumps(request))
+    return hashlib.sha256(pickle.dumps(sent)).hexdigest()
 
 
 def _mask(n_bits: int) -> np.uint64:

@@ -8,6 +8,7 @@ step, and discrete distributions are sampled exactly from random bits.
 from ._discrete import (
     bernoulli,
     categorical,
+    discrete_gaussian,
     discrete_laplace,
     discrete_laplace_variance,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "LaplaceLattice",
     "bernoulli",
     "categorical",
+    "discrete_gaussian",
     "discrete_laplace",
     "discrete_laplace_variance",
     "gaussian_lattice",

@@ -1,8 +1,9 @@
 """Exact samplers of discrete distributions, from random words by integer arithmetic.
 
-The discrete Laplace sampler follows Canonne, Kamath and Steinke, "The discrete Gaussian
-for differential privacy" (2020), Algorithms 1 and 2. It works on a whole array: every
-rejection step runs on the elements that are still undecided.
+The samplers of discrete Laplace and discrete Gaussian noise follow Canonne, Kamath and
+Steinke, "The discrete Gaussian for differential privacy" (2020), Algorithms 1 to 3.
+They work on a whole array: every rejection step runs on the elements that are still
+undecided.
 """
 
 import math
@@ -11,7 +12,13 @@ import operator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bernoulli", "categorical", "discrete_laplace", "discrete_laplace_variance"]
+__all__ = [
+    "bernoulli",
+    "categorical",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "discrete_laplace_variance",
+]
 
 _MAX_DENOMINATOR = 2**50
 
@@ -104,6 +111,90 @@ def discrete_laplace(
         undecided[kept[valid]] = False
         missing = missing[undecided]
     return noise
+
+
+def discrete_gaussian(
+    bits: np.random.BitGenerator, scale: int, size: int
+) -> NDArray[np.int64]:
+    """Integers n with probability proportional to exp(-n^2 / (2 scale^2)).
+
+    A discrete Laplace variate of rate 1 / scale, with absolute value y, is accepted
+    with probability exp(-(y - scale)^2 / (2 scale^2)). Let j be the integer part of
+    abs(y - scale) / scale and x the rest. The probability is then
+    exp(-1/2)^(j^2) exp(-x)^j exp(-x^2 / 2).
+
+    Parameters
+    ----------
+    bits : bit generator
+        Supplies 64-bit words (``random_raw``).
+    scale : int
+        In [1, 2**50). The standard deviation of the noise is at most `scale`.
+    size : int
+        Number of integers to draw.
+
+    Returns
+    -------
+    noise : ndarray of shape (size,), int64
+
+    Raises
+    ------
+    ValueError
+        If `scale` is out of range.
+    """
+    scale = operator.index(scale)
+    if not 1 <= scale < _MAX_DENOMINATOR:
+        raise ValueError("The scale of the noise is out of range.")
+    noise = np.empty(size, dtype=np.int64)
+    missing = np.arange(size)
+    while missing.size:
+        candidates = discrete_laplace(bits, 1, scale, missing.size)
+        times, rest = np.divmod(np.abs(np.abs(candidates) - scale), scale)
+        rest = rest.astype(np.uint64)
+        one = np.ones(missing.size, dtype=np.uint64)
+        accepted = np.arange(missing.size)
+        accepted = _all_succeed(bits, accepted, times**2, one, 2)
+        accepted = _all_succeed(bits, accepted, times, rest, scale)
+        accepted = accepted[_bernoulli_exp_half_square(bits, rest[accepted], scale)]
+        noise[missing[accepted]] = candidates[accepted]
+        missing = np.delete(missing, accepted)
+    return noise
+
+
+def _all_succeed(
+    bits: np.random.BitGenerator,
+    places: NDArray[np.intp],
+    times: NDArray[np.int64],
+    numerators: NDArray[np.uint64],
+    denominator: int,
+) -> NDArray[np.intp]:
+    """Keep places with probability exp(-times * numerators / denominator) each."""
+    n_done, running, kept = 0, places, []
+    while running.size:
+        is_done = times[running] == n_done
+        kept.append(running[is_done])
+        running = running[~is_done]
+        running = running[_bernoulli_exp(bits, numerators[running], denominator)]
+        n_done += 1
+    return np.sort(np.concatenate([places[:0], *kept]))
+
+
+def _bernoulli_exp_half_square(
+    bits: np.random.BitGenerator, numerators: NDArray[np.uint64], denominator: int
+) -> NDArray[np.bool_]:
+    """Bernoulli(exp(-x^2 / 2)) for 0 <= x = numerators / denominator <= 1.
+
+    As `_bernoulli_exp`. Bernoulli(x^2 / (2 k)) is two draws, which do not overflow.
+    """
+    successes = np.zeros(numerators.size, dtype=np.int64)
+    running = np.arange(numerators.size)
+    k = 1
+    while running.size:
+        for bound in (denominator, 2 * denominator * k):
+            draws = _uniform_below(bits, bound, running.size)
+            running = running[draws < numerators[running]]
+        successes[running] += 1
+        k += 1
+    return successes % 2 == 0
 
 
 def discrete_laplace_variance(rate: float) -> float:

@@ -275,7 +275,7 @@ def test_a_party_serves_one_fit_within_the_budget():
         greedy.answer(more[-1])
     noiseless = model().party(*of_party(0))
     for of_block in request.empty:
-        of_block._step = 0.0
+        of_block.step = 0.0
     with pytest.raises(ValueError, match="not integers"):
         noiseless.answer(request)
 

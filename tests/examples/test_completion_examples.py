@@ -189,15 +189,25 @@ def test_federated_users(run_cells):
     printed = run_cells("federated_users.py")
     rows = re.findall(r"^(.+?) {2,}(\d) +(\d\S*) +(\d\.\d{3})$", printed, re.M)
     error = {name: float(value) for name, *_, value in rows}
-    assert [int(fewest) for _, fewest, *_ in rows] == [6, 4, 4, 1]
-    # Nothing is spent for dropouts.
-    assert {float(spent) for _, _, spent, _ in rows} == {run_cells.names.epsilon}
+    assert [int(fewest) for _, fewest, *_ in rows] == [6, 4, 4, 1, 6, 5, 4]
+    # Nothing is spent for dropouts that were planned.
+    spent = [float(spent) for _, _, spent, _ in rows]
+    assert set(spent[:-1]) == {run_cells.names.epsilon}
+    assert 1.05 < spent[-1] < 1.2
+    assert "spent by each shop: 1 1 1 1 1 1" in printed
     everybody = error["all six shops answer"]
     assert everybody < error["only Aarhus ever answers"] - 0.02
     assert error["Basel and Cork drop out on the way"] < everybody + 0.03
     assert run_cells.names.errors["no noise"] < everybody
+    # More noise, as two of the shops are not relied on.
+    shared = error["shares: all six shops answer"]
+    assert everybody < shared < everybody + 0.02
+    assert error["shares: one shop is away at a time"] < shared + 0.02
     assert "all ratings in one place: True" in printed
-    assert "server that added the noise" in " ".join(printed.split())
+    text = " ".join(printed.split())
+    assert "server that added the noise" in text
+    assert "noise of at least 4 of the 6 parties" in text
+    assert "Fewer parties answered than was planned" in text
 
 
 ROW = re.compile(

@@ -9,10 +9,12 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 
 from sktensordp.noise import (
     _discrete,
     categorical,
+    discrete_gaussian,
     discrete_laplace,
     discrete_laplace_variance,
 )
@@ -185,6 +187,97 @@ class TestDiscreteLaplace:
         assert_allclose(discrete_laplace_variance(rate), expected, rtol=1e-10)
         tiny = rate / 1e6
         assert_allclose(discrete_laplace_variance(tiny / 20), 800 / tiny**2, rtol=1e-10)
+
+
+def gaussian_cells(scale):
+    """Integers that part the line into cells, and their discrete Gaussian masses.
+
+    Summed over all integers for small scales. For large ones, the mass up to n is that
+    of a normal variate up to n + 1/2, with an error below 1e-7.
+    """
+    edges = np.unique(np.floor(scale * np.linspace(-3.5, 3.5, 29)).astype(np.int64))
+    if scale > 1000:
+        below = norm.cdf((edges + 0.5) / scale)
+    else:
+        n = np.arange(-40 * scale, 40 * scale + 1)
+        masses = np.exp(-0.5 * (n / scale) ** 2)
+        below = np.array([masses[n <= edge].sum() for edge in edges]) / masses.sum()
+    return edges, np.diff(np.concatenate([[0.0], below, [1.0]]))
+
+
+class TestDiscreteGaussian:
+    @pytest.mark.parametrize("scale", [1, 2, 3, 7, 1000, 2**20 + 7, 2**40])
+    def test_law(self, scale, stream, chi_square):
+        # False-alarm rate 1e-6 each.
+        def p_value(noise):
+            edges, masses = gaussian_cells(scale)
+            cell = np.searchsorted(edges, noise)
+            return chi_square(np.bincount(cell, minlength=len(masses)), masses)
+
+        noise = discrete_gaussian(stream(11), scale, N)
+        assert noise.dtype == np.int64
+        assert noise.shape == (N,)
+        assert p_value(noise) > ALPHA
+        if scale > 10:
+            other = discrete_gaussian(stream(11), scale - scale // 20, N)
+            assert p_value(other) < ALPHA
+
+    def test_no_mass_is_missing_at_small_scales(self, stream, chi_square):
+        # Single integers, at a false-alarm rate of 1e-6. Half the scale, or a variate
+        # that is rounded to the nearest integer, is noticed.
+        n = np.arange(-5, 6)
+        masses = np.exp(-(n**2) / 2.0)
+        noise = discrete_gaussian(stream(12), 1, N)
+        assert np.abs(noise).max() <= 5
+        counts = np.bincount(noise + 5, minlength=11)
+        assert chi_square(counts, masses / masses.sum()) > ALPHA
+        rounded = norm.cdf(n + 0.5) - norm.cdf(n - 0.5)
+        assert chi_square(counts, rounded / rounded.sum()) < ALPHA
+
+    @pytest.mark.parametrize(
+        ("numerator", "denominator"), [(u, t) for t in (1, 2, 3) for u in range(t + 1)]
+    )
+    def test_every_path_of_half_a_square(self, numerator, denominator, monkeypatch):
+        # As for `_bernoulli_exp`: all sequences of the first draws, each once.
+        depth = 3
+        bounds = [b for k in (1, 2, 3) for b in (denominator, 2 * denominator * k)]
+        total = math.prod(bounds)
+        path, running, asked = np.arange(total), np.arange(total), []
+
+        def all_draws(bits, bound, size):
+            nonlocal running
+            assert size == len(running)
+            asked.append(bound)
+            if len(asked) > 2 * depth:
+                draws = np.full(size, bound - 1)
+            else:
+                draws = path[running] // math.prod(bounds[: len(asked) - 1]) % bound
+            running = running[draws < numerator]
+            return draws.astype(np.uint64)
+
+        monkeypatch.setattr(_discrete, "_uniform_below", all_draws)
+        heads = _discrete._bernoulli_exp_half_square(
+            None, np.full(total, numerator, dtype=np.uint64), denominator
+        )
+        assert asked[: 2 * depth] == bounds[: len(asked)]
+        square, whole = numerator**2, 2 * denominator**2
+        expected = sum(
+            (-1) ** j * square**j * total // (whole**j * math.factorial(j))
+            for j in range(depth + 1)
+        )
+        assert heads.sum() == expected
+
+    def test_neighbours_are_independent(self, stream):
+        # False-alarm rate 1e-6 per lag: rejection does not reorder the elements.
+        noise = discrete_gaussian(stream(13), 50, N) / 50
+        for lag in (1, 2, 1000):
+            correlation = np.mean(noise[lag:] * noise[:-lag])
+            assert abs(correlation) < Z_ALPHA / math.sqrt(N - lag)
+
+    @pytest.mark.parametrize("scale", [0, -3, 2**50, 2**60])
+    def test_scales_out_of_range(self, scale, scripted):
+        with pytest.raises(ValueError, match="out of range"):
+            discrete_gaussian(scripted([]), scale, 10)
 
 
 WEIGHTS = {

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from ...privacy import PrivacyGuarantee
+from .._noise_shares import SharedNoise
 from .._problem import Problem
 from .._values import EntryRandomizer, entry_guarantee
 from ._auto import choose_perturbation
@@ -33,6 +34,7 @@ def choose_solver(
     unit: int | None,
     calibration: str,
     streaming: bool,
+    shared_noise: SharedNoise | None = None,
 ) -> Solver:
     """The solver that randomises and fits a problem.
 
@@ -47,6 +49,8 @@ def choose_solver(
     streaming : bool
         Whether more entries will come, or the values were randomised elsewhere. Then
         "auto" is "input".
+    shared_noise : SharedNoise, default=None
+        Noise that parties add; None if the solver does.
 
     Returns
     -------
@@ -58,7 +62,7 @@ def choose_solver(
         If the solver does not support the problem.
     """
     if unit is not None:
-        return UnitPerturbation(problem, unit, perturbation)
+        return UnitPerturbation(problem, unit, perturbation, shared_noise)
     if calibration == "published":
         return PublishedPerturbation(problem, perturbation)
     if perturbation == "auto":

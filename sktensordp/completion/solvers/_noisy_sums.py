@@ -77,6 +77,11 @@ class NoisySums:
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
 
+    @property
+    def step(self) -> float:
+        """Step of the lattice; 0 for no noise."""
+        return 0.0 if self.lattice is None else self.lattice.step
+
     def release(
         self, blocks: Iterable[BlockSums], streams: Any
     ) -> list[NDArray[np.float64]]:

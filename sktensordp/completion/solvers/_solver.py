@@ -28,6 +28,8 @@ class Outcome:
         Variance of the values around the model, if the solver estimates it.
     perturbation : str, default=None
         The perturbation that was applied, if the solver chose it during the release.
+    guarantee : PrivacyGuarantee, default=None
+        Guarantee of all releases together, if the release decided something of it.
     """
 
     model: Any
@@ -35,6 +37,7 @@ class Outcome:
     n_iter: int
     residual_variance: float | None = None
     perturbation: str | None = None
+    guarantee: PrivacyGuarantee | None = None
 
 
 class Solver:
@@ -72,10 +75,6 @@ class Solver:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of all releases together."""
-        raise NotImplementedError
-
-    def guarantee_of(self, name: str) -> PrivacyGuarantee:
-        """Guarantee of all releases together, after the solver chose `name`."""
         raise NotImplementedError
 
     def release(self, values: Any, streams: Any, on_sweep: OnSweep) -> Any:

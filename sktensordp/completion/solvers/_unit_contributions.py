@@ -58,13 +58,21 @@ class BoundedSums:
         Share of the squared budget.
     step : float
         Step of the noise lattice; 0 for no noise.
+
+    Attributes
+    ----------
+    steps : ndarray of shape `shape`
+        The sums; numbers of steps if there is noise.
+    n_answers : int or None
+        Number of parties whose noise the sums contain already; None before noise.
     """
 
     def __init__(
         self, shape: tuple[int, int], bound: float, share: float, step: float
     ) -> None:
-        self.share, self.steps = share, np.zeros(shape)
-        self._bound, self._step = bound, step
+        self.share, self.step, self.steps = share, step, np.zeros(shape)
+        self.n_answers: int | None = None
+        self._bound = bound
 
     @property
     def unit(self) -> float:
@@ -74,24 +82,32 @@ class BoundedSums:
     @property
     def total(self) -> NDArray[np.float64]:
         """The sums as they enter a release."""
-        return self.steps * self._step if self._step else self.steps
+        return self.steps * self.step if self.step else self.steps
 
     @property
     def has_steps(self) -> bool:
         """Whether there is noise, so that contributions are whole steps."""
-        return self._step > 0
+        return self.step > 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether vectors are scaled to a finite bound and a finite share."""
+        return 0 < self._bound < math.inf and 0 < self.share < math.inf
+
+    def largest(self, n_units: int) -> float:
+        """Bound on the steps of any sum over this many units."""
+        return n_units * math.sqrt(self.share) / self.step
 
     def n_bits(self, n_units: int) -> int:
         """Number of bits that hold the steps of any sum over this many units."""
-        largest = n_units * math.sqrt(self.share) / self._step
-        return 1 + math.ceil(math.log2(_ROUNDED_UP * largest + 1))
+        return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))
 
     def empty(self) -> "BoundedSums":
         """The same sums before anything was added."""
-        return BoundedSums(self.steps.shape, self._bound, self.share, self._step)
+        return BoundedSums(self.steps.shape, self._bound, self.share, self.step)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BoundedSums, (self.steps.shape, self._bound, self.share, self._step)
+        return BoundedSums, (self.steps.shape, self._bound, self.share, self.step)
 
     def add(
         self,
@@ -112,7 +128,7 @@ class BoundedSums:
         scales = np.empty(len(starts) - 1)
         bounded_sums(
             starts, order, index, np.ascontiguousarray(contributions), self._bound,
-            math.sqrt(self.share), self._step, self.steps, scales,
+            math.sqrt(self.share), self.step, self.steps, scales,
         )  # fmt: skip
         return scales
 

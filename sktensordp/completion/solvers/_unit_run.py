@@ -36,6 +36,7 @@ from ...tensor._shared_rows import (
     row_information,
     rows_from_information,
 )
+from .._noise_shares import SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
 from ._noisy_sums import NoisySums
@@ -111,17 +112,26 @@ class UnitReleases:
 
     Parameters
     ----------
-    noise : NoisySums
+    noise : NoisySums or SharedNoise
         Noise for vectors of length one.
     streams : NoiseStreams or None
-        None for no noise.
+        None if no noise is drawn here.
+
+    Attributes
+    ----------
+    sigma : float
+        Standard deviation of the noise, as planned.
+    growth : float
+        Factor on mu^2 of all releases: more than 1 if parties whose noise was planned
+        did not answer.
     """
 
-    def __init__(self, noise: NoisySums, streams: NoiseStreams | None) -> None:
+    def __init__(
+        self, noise: NoisySums | SharedNoise, streams: NoiseStreams | None
+    ) -> None:
         self._noise, self._streams = noise, streams
-        self._step = 0.0 if noise.lattice is None else noise.lattice.step
         self._used, self._n_releases = 0.0, 0
-        self.sigma = math.sqrt(noise.noise_variance)
+        self.sigma, self.growth = math.sqrt(noise.noise_variance), 1.0
 
     @property
     def left(self) -> float:
@@ -130,7 +140,7 @@ class UnitReleases:
 
     def sums(self, shape: tuple[int, int], bound: float, share: float) -> BoundedSums:
         """Empty sums for a release."""
-        return BoundedSums(shape, bound, share, self._step)
+        return BoundedSums(shape, bound, share, self._noise.step)
 
     def release(self, *sums: BoundedSums) -> list[tuple[NDArray[np.float64], float]]:
         """Noisy sums of one release, and the standard deviations of their noise."""
@@ -141,9 +151,18 @@ class UnitReleases:
         self._n_releases += 1
         noisy = self._noise.randomize([s.total for s in sums], streams)
         return [
-            (steps * s.unit, self.sigma * s.unit)
+            (steps * s.unit, self._sigma(s) * s.unit)
             for steps, s in zip(noisy, sums, strict=True)
         ]
+
+    def _sigma(self, sums: BoundedSums) -> float:
+        """Standard deviation of the noise in sums; missing shares of it are noted."""
+        if not isinstance(self._noise, SharedNoise):
+            return self.sigma
+        if sums.n_answers is None:
+            raise RuntimeError("Nobody has added noise to these sums.")
+        self.growth += sums.share * (self._noise.growth(sums.n_answers) - 1)
+        return self._noise.sigma(sums.n_answers)
 
 
 def release_totals(entries: Units, releases: UnitReleases) -> UnitTotals:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor._unit_entries import UnitEntries
+from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
 from .._values import rounded
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["UnitPerturbation", "unit_guarantee"]
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
+_SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
 _RANDOMIZED = {
     "sums": "Counts and sums of residuals of all rows of the other modes",
     "statistics": (
@@ -56,6 +58,8 @@ def unit_guarantee(
     delta: float,
     levels: tuple[float, ...] | None = None,
     void_for: float | None = None,
+    shares: NoiseShares | None = None,
+    asked_for: tuple[float, float] | None = None,
 ) -> PrivacyGuarantee:
     """Guarantee of releases that protect everything of a unit.
 
@@ -73,6 +77,10 @@ def unit_guarantee(
     void_for : float, default=None
         The requested epsilon, if the range of the values or the shape was read off
         the data. Then no finite epsilon holds.
+    shares : NoiseShares, default=None
+        The shares in which parties added the noise; None if it was added at once.
+    asked_for : tuple of (float, float), default=None
+        The requested epsilon and delta, if fewer parties answered than was planned.
 
     Returns
     -------
@@ -80,12 +88,26 @@ def unit_guarantee(
     """
     from dp_accounting import dp_event
 
-    claimed = None
+    claimed, noise = asked_for, "Gaussian noise"
+    if shares is not None:
+        noise = "discrete Gaussian noise, in shares by the parties"
     statement = (
-        f"{rounded(levels)}{_RANDOMIZED[name]} were given Gaussian noise, with each "
+        f"{rounded(levels)}{_RANDOMIZED[name]} were given {noise}, with each "
         "unit's contribution bounded. A unit's own row is computed from these releases "
         "and its own entries; show it to that unit only (joint differential privacy)."
     )
+    if shares is not None and asked_for is None:
+        statement += (
+            f" It has to be true that every sum that anybody sees contains the noise "
+            f"of at least {shares.n_honest} of the {shares.n_parties} parties, and "
+            "that nobody else knows this noise."
+        )
+    elif shares is not None:
+        statement += (
+            " Fewer parties answered than was planned. It has to be true that others "
+            f"know the noise of at most {shares.n_colluders} of those that answered, "
+            "and that who answers does not depend on what was released."
+        )
     if name == "sums":
         statement += " The sums determine biases alone; rank is not used."
     if isinstance(event, dp_event.NonPrivateDpEvent):
@@ -98,7 +120,8 @@ def unit_guarantee(
         )
     return PrivacyGuarantee.of(
         event, delta=delta, unit=unit, relation="add-or-remove",
-        statement=statement, source=_SOURCE, claimed=claimed,
+        statement=statement, source=_SOURCE + (_SHARES_SOURCE if shares else ""),
+        claimed=claimed,
     )  # fmt: skip
 
 
@@ -113,11 +136,14 @@ class UnitPerturbation(Solver):
         The mode of the units in the tensor.
     perturbation : {"auto", "sums", "statistics"}
         "auto" chooses by noisy counts, as part of the release.
+    shared_noise : SharedNoise, default=None
+        Noise that parties add; None if it is added here.
     """
 
     problem: Problem
     unit: int
     perturbation: str
+    shared_noise: SharedNoise | None = None
 
     def __post_init__(self) -> None:
         if self.problem.smooth_modes:
@@ -137,8 +163,13 @@ class UnitPerturbation(Solver):
         return max(BIAS_PASSES, 1 + FACTOR_PASSES * bool(self.problem.form))
 
     @cached_property
-    def noise(self) -> NoisySums:
+    def noise(self) -> NoisySums | SharedNoise:
         """Noise for vectors of length one."""
+        return self.shared_noise or self.planned_noise
+
+    @cached_property
+    def planned_noise(self) -> NoisySums:
+        """Noise for vectors of length one, if it is added here."""
         problem = self.problem
         rows, size = sum(problem.shape[1:]), len(problem.shape)
         blocks = problem.form.blocks(problem.shape)[1:]
@@ -155,16 +186,26 @@ class UnitPerturbation(Solver):
         """Guarantee of all releases together."""
         return self.guarantee_of(self.name)
 
-    def guarantee_of(self, name: str) -> PrivacyGuarantee:
-        """Guarantee of all releases together, after the solver chose `name`."""
-        problem = self.problem
+    def guarantee_of(self, name: str, growth: float = 1.0) -> PrivacyGuarantee:
+        """Guarantee of all releases together.
+
+        Parameters
+        ----------
+        name : {"sums", "statistics"}
+            What the solver chose.
+        growth : float, default=1.0
+            Factor on the planned mu^2; see `UnitReleases`.
+        """
+        problem, shared = self.problem, self.shared_noise
         if math.isinf(problem.epsilon):
             event = problem.values.guarantee.event
             return unit_guarantee(event, self.unit, name, delta=0.0)
         return unit_guarantee(
-            self.noise.event, self.unit, name, delta=problem.delta,
-            levels=problem.values.levels,
+            shared.event(growth) if shared else self.planned_noise.event,
+            self.unit, name, delta=problem.delta, levels=problem.values.levels,
             void_for=None if problem.declared else float(problem.epsilon),
+            shares=None if shared is None else shared.shares,
+            asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
         )  # fmt: skip
 
     def entries(self, values: Any) -> Units:
@@ -179,8 +220,8 @@ class UnitPerturbation(Solver):
         values: Any,
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
-    ) -> tuple[SharedModel, str, int]:
-        """Return the model without the rows of units, and the perturbation."""
+    ) -> tuple[SharedModel, str, int, float]:
+        """Return the model without units' rows, the perturbation, passes and growth."""
         problem, entries = self.problem, self.entries(values)
         releases = UnitReleases(self.noise, streams)
         totals = release_totals(entries, releases)
@@ -191,12 +232,15 @@ class UnitPerturbation(Solver):
         if may_choose and name == "statistics" and not run.factors_pay():
             name = "sums"
         n_iter = run.passes(name, on_sweep)
-        return run.model, name, n_iter
+        return run.model, name, n_iter, releases.growth
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
-        model, name, n_iter = released
+        model, name, n_iter, growth = released
         problem = self.problem
         offset = sum(problem.values.bounds) / 2 + problem.scale * model.offset
         model = replace(model, unit=self.unit)
-        return Outcome(model, offset, n_iter, perturbation=name)
+        guarantee = self.guarantee_of(name, growth)
+        return Outcome(
+            model, offset, n_iter, perturbation=name, guarantee=guarantee
+        )  # fmt: skip

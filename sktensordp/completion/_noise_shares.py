@@ -1,0 +1,229 @@
+"""Gaussian noise in shares: each of several parties adds a part, and nobody all of it.
+
+Guarantee. Two data sets are neighbours if one of them has all entries of one unit of
+one party, and the other has none of them. Everything that anybody sees of a fit (the
+sums that the server gets, its requests, the model) is (epsilon, delta)-differentially
+private for them, if at least `n_honest` parties, whose noise the adversary does not
+know, have added their shares to every sum that anybody sees.
+
+Noise is counted in whole steps of a lattice. A share is a discrete Gaussian variate:
+an integer n has probability proportional to exp(-n^2 / (2 s^2)). Two facts about it are
+proved in doc/users.md, each up to a factor of at most e^rho on every
+probability, where rho < 3e-137 if s^2 / 2 >= `_ROUNDING`:
+
+1. The sum of such variates with s^2 = a and s^2 = b is one with s^2 = a + b.
+2. A variate with s^2 = v is a Gaussian of variance v - `_ROUNDING`, rounded to an
+   integer at random. The rounding does not see how much of its argument is noise.
+
+So the sum of m shares is post-processing of Gaussian noise of variance
+m s^2 - `_ROUNDING`, up to e^(m rho) in every coordinate. Composition of the releases is
+that of ``solvers/_units.py``.
+"""
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noise import discrete_gaussian
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+__all__ = ["NoiseShares", "SharedNoise", "plan_shared_noise"]
+
+# Variance of the random rounding, in squared steps, and a bound on rho.
+_ROUNDING, _RHO = 16, 3e-137
+# A coarser share would be rounded up by more than a thousandth, and break the bound.
+_LEAST_SCALE = 2**10
+# Covers the rounding error of contributions, and that of the accounting.
+_ROUNDED_UP = 1 + 1e-9
+# A sum of noise is further from 0, in standard deviations, with probability e^-799.
+_FARTHEST = 40
+# Sums of more bits would not be exact in floating point.
+_MOST_BITS = 53
+_BLOCK = 2**16
+
+
+@dataclass(frozen=True)
+class NoiseShares:
+    """How many parties share the noise of an aggregated fit, and how many may fail.
+
+    All parties and the server declare the same numbers: parties in
+    `CPCompletion.party`, the server in `CPCompletion.fit_aggregated`. Each party adds
+    noise of the variance that a trusted server would add, divided by `n_honest`.
+
+    Parameters
+    ----------
+    n_parties : int
+        Number of parties, P.
+    n_dropouts : int, default=0
+        Largest number of parties, d, that do not answer a request. Set the threshold of
+        the secure aggregation to P - d, so that it reveals no sum of fewer answers.
+    n_colluders : int, default=0
+        Largest number of parties, a, whose noise the adversary knows. Parties that
+        deviate from the protocol count as colluders.
+
+    Raises
+    ------
+    TypeError
+        If a number is not an integer.
+    ValueError
+        If a number is negative, or if P - d - a is below 1.
+
+    Examples
+    --------
+    >>> from sktensordp.completion import NoiseShares
+    >>> NoiseShares(20, n_dropouts=3, n_colluders=2).n_honest
+    15
+    """
+
+    n_parties: int
+    n_dropouts: int = 0
+    n_colluders: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("n_parties", "n_dropouts", "n_colluders"):
+            number = getattr(self, name)
+            if isinstance(number, bool):
+                raise TypeError(f"{name} must be an integer, got {number!r}.")
+            try:
+                object.__setattr__(self, name, operator.index(number))
+            except TypeError:
+                raise TypeError(f"{name} must be an integer, got {number!r}.") from None
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {number}.")
+        if self.n_honest < 1:
+            raise ValueError(
+                f"n_parties - n_dropouts - n_colluders must be at least 1, or no noise "
+                f"protects a sum; got {self.n_parties} - {self.n_dropouts} - "
+                f"{self.n_colluders}."
+            )
+
+    @property
+    def n_honest(self) -> int:
+        """Least number of parties whose noise protects a sum: P - d - a."""
+        return self.n_parties - self.n_dropouts - self.n_colluders
+
+
+@dataclass(frozen=True)
+class SharedNoise:
+    """Noise of which each party adds a share; see `NoisySums`.
+
+    Attributes
+    ----------
+    shares : NoiseShares
+    step : float
+        Step of the lattice.
+    scale : int
+        s of the discrete Gaussian that a party adds to each sum, in steps.
+    n_cells : int
+        Number of sums in all releases together.
+    """
+
+    shares: NoiseShares
+    step: float
+    scale: int
+    n_cells: int
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in a sum if all parties answer."""
+        return self.sigma(self.shares.n_parties) ** 2
+
+    def sigma(self, n_answers: int) -> float:
+        """Standard deviation of the noise in the sum of so many answers."""
+        return self.step * self.scale * math.sqrt(n_answers)
+
+    def n_bits(self, largest: float) -> int:
+        """Number of bits of sums whose exact values have at most so many steps."""
+        noise = _FARTHEST * self.scale * math.sqrt(self.shares.n_parties)
+        n_bits = 1 + math.ceil(math.log2(_ROUNDED_UP * (largest + noise) + 1))
+        if n_bits > _MOST_BITS:
+            raise ValueError(
+                f"The noise of {self.shares.n_parties} parties is too large to be "
+                "added exactly. Let fewer of them drop out or collude."
+            )
+        return n_bits
+
+    def growth(self, n_answers: int) -> float:
+        """Factor on mu^2 of a release if only so many parties answer; at least 1.
+
+        All colluders may have answered. The party of a protected unit has added its
+        share wherever it has added the unit's contribution.
+        """
+        n_honest = max(n_answers - self.shares.n_colluders, 1)
+        planned, found = self._variance(self.shares.n_honest), self._variance(n_honest)
+        return max(planned / found, 1.0)
+
+    def event(self, growth: float = 1.0) -> "DpEvent":
+        """Event of all releases, where their mu^2 is so many times the planned one."""
+        from dp_accounting import dp_event
+
+        from ..privacy.accounting._events import SamplerResidualDpEvent
+
+        spread = self.step * math.sqrt(self._variance(self.shares.n_honest) / growth)
+        residual = self.n_cells * self.shares.n_honest * _RHO
+        noise = dp_event.GaussianDpEvent(noise_multiplier=spread / _ROUNDED_UP)
+        distance = SamplerResidualDpEvent(residual, 0.0)
+        return dp_event.ComposedDpEvent([noise, distance])
+
+    def draw(self, size: int, streams: Any) -> NDArray[np.int64]:
+        """One party's noise for the sums of a release, in steps.
+
+        Parameters
+        ----------
+        size : int
+        streams : NoiseStreams
+            Streams for this release of this party alone.
+        """
+        noise = np.empty(size, dtype=np.int64)
+        for block, start in enumerate(range(0, size, _BLOCK)):
+            chunk = noise[start : start + _BLOCK]
+            chunk[:] = discrete_gaussian(streams.stream(block), self.scale, len(chunk))
+        return noise
+
+    def randomize(
+        self, sums: list[NDArray[np.float64]], _: Any
+    ) -> list[NDArray[np.float64]]:
+        """The sums as they are: the parties have added the noise."""
+        return sums
+
+    def _variance(self, n_honest: int) -> int:
+        """Variance of the Gaussian behind so many shares, in squared steps."""
+        return n_honest * self.scale**2 - _ROUNDING
+
+
+def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
+    """Divide noise among parties.
+
+    Parameters
+    ----------
+    noise : NoisySums
+        Gaussian noise, as one trusted server would add it.
+    shares : NoiseShares
+
+    Returns
+    -------
+    shared : SharedNoise
+        Its mu is at most that of `noise`, and its lattice is the same.
+
+    Raises
+    ------
+    ValueError
+        If there are so many parties that a share would be only a few steps.
+    """
+    lattice = noise.lattice
+    needed = (lattice.sigma / lattice.step) ** 2 + _ROUNDING
+    # The additional step covers the rounding errors of this line.
+    scale = math.ceil(math.sqrt(needed / shares.n_honest)) + 1
+    if scale < _LEAST_SCALE:
+        raise ValueError(
+            f"The noise cannot be divided among {shares.n_honest} parties: a share "
+            f"would be {scale} steps of the lattice, and must be at least "
+            f"{_LEAST_SCALE}. Let fewer parties, with more units each, add noise."
+        )
+    return SharedNoise(shares, float(lattice.step), scale, lattice.n_cells)

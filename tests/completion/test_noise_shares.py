@@ -1,0 +1,569 @@
+"""Noise in shares: what its sums guarantee, and parties that add it.
+
+The divergences here come from sums of masses, without dp-accounting. Statistical tests
+use fixed seeds. A false-alarm rate is the probability, over the seeds, that correct
+noise fails; those of chi-square tests are asymptotic.
+"""
+
+import math
+import pickle
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from sktensordp.completion import CPCompletion, NoiseShares, _noise_shares
+from sktensordp.completion._noise_shares import SharedNoise
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
+from tests.support import divergence
+from tests.support.noise import drawing
+from tests.support.refusing import refused
+
+RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
+NO_UNITS = np.empty((0, 2)), np.empty(0)
+SHARES = NoiseShares(5, n_dropouts=1, n_colluders=1)
+ALPHA = 1e-6
+
+
+def model(rank=0, **options):
+    defaults = {
+        "levels": RATINGS.levels, "epsilon": 4.0, "unit": 0, "shape": (60, 20),
+        "perturbation": "sums",
+    }  # fmt: skip
+    return CPCompletion(rank, **defaults | options)
+
+
+def of_party(number):
+    """Units 0, 3, 6, ... of party 0, and so on; the last two parties have none."""
+    own = RATINGS.data[:, 0] % 3 == number
+    return RATINGS.data[own], RATINGS.target[own]
+
+
+def parties_of(server, shares=SHARES, seeds=None):
+    seeds = seeds or [None] * shares.n_parties
+    return [
+        server.party(*of_party(k), noise_shares=shares, random_state=seed)
+        for k, seed in enumerate(seeds)
+    ]
+
+
+class Sums:
+    """A plain sum in place of secure aggregation; keeps what is asked and answered."""
+
+    def __init__(self, answering, present=lambda number, party: True):
+        self.answering, self.present = answering, present
+        self.requests, self.answers = [], []
+
+    def __call__(self, request):
+        self.requests.append(pickle.loads(pickle.dumps(request)))
+        self.answers.append(
+            [
+                party.answer(request)
+                for number, party in enumerate(self.answering)
+                if self.present(request.number, number)
+            ]
+        )
+        total = np.sum(self.answers[-1], axis=0, dtype=np.uint64)
+        return total % 2**request.n_bits, len(self.answers[-1])
+
+
+def aggregated(sums, shares=SHARES, **options):
+    return model(**options).fit_aggregated(sums, noise_shares=shares)
+
+
+def signed(integers, n_bits):
+    half = 2 ** (n_bits - 1)
+    return (integers.astype(np.int64) + half) % 2**n_bits - half
+
+
+# --- what sums of discrete Gaussian variates are --------------------------------------
+
+
+def theta(variance):
+    """Largest relative deviation of sums of exp(-(k - x)^2 / (2 v)) from a constant."""
+    return 2 * mpmath.nsum(
+        lambda j: mpmath.exp(-2 * mpmath.pi**2 * variance * j**2), [1, mpmath.inf]
+    )
+
+
+def rho(variance):
+    return mpmath.log((1 + theta(variance)) / (1 - theta(variance)))
+
+
+def masses(variance, reach=40):
+    """Of a discrete Gaussian variate, on the integers from -reach to reach."""
+    found = [
+        mpmath.exp(-(mpmath.mpf(n) ** 2) / (2 * variance)) for n in range(reach + 1)
+    ]
+    whole = found[0] + 2 * mpmath.fsum(found[1:])
+    return [found[abs(n)] / whole for n in range(-reach, reach + 1)]
+
+
+def convolved(one, two):
+    """Masses of the sum on the same integers; what is left out is below 1e-100."""
+    reach = len(one) // 2
+    return [
+        mpmath.fsum(
+            one[k] * two[n - k + reach]
+            for k in range(len(one))
+            if 0 <= n - k + reach < len(two)
+        )
+        for n in range(len(one))
+    ]
+
+
+def distance(one, two, reach=8):
+    """Largest absolute logarithm of a ratio of masses in the middle."""
+    middle = len(one) // 2
+    return max(
+        abs(mpmath.log(one[n] / two[n]))
+        for n in range(middle - reach, middle + reach + 1)
+    )
+
+
+def rounded_at_random(variance, rounding):
+    """Masses of a Gaussian variate of this variance that is rounded at random.
+
+    On the integers from -40 to 40, by the trapezoidal rule, whose error for these
+    functions is below 1e-12.
+    """
+    x, n = np.arange(-15, 15, 2.0**-6), np.arange(-40, 41)
+    kernel = np.exp(-((n[:, np.newaxis] - x) ** 2) / (2 * rounding))
+    density = np.exp(-(x**2) / (2 * variance))
+    found = (kernel / kernel.sum(axis=0)) @ density
+    return (found / density.sum()).tolist()
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 0.3), (0.6, 0.3), (1.2, 0.4)])
+def test_the_sum_of_two_variates(a, b):
+    """Fact 1 of the module; the bound is reached within a factor of 3."""
+    found = distance(convolved(masses(a), masses(b)), masses(a + b))
+    bound = rho(a * b / (a + b))
+    assert bound / 3 < found <= bound
+    # At half the variance, the same bound would be wrong.
+    assert (
+        distance(convolved(masses(a / 2), masses(b / 2)), masses((a + b) / 2)) > bound
+    )
+
+
+def test_a_variate_is_a_gaussian_variate_rounded_at_random():
+    """Fact 2 of the module; the bound is reached within a factor of 3."""
+    variance, rounding, expected = 0.25, 0.2, masses(0.25)
+    found = distance(rounded_at_random(variance - rounding, rounding), expected, 3)
+    assert rho(rounding) / 3 < found <= rho(rounding)
+    # Without the variance of the rounding, the two differ by more.
+    other = distance(rounded_at_random(variance, rounding), expected, 3)
+    assert other > rho(rounding)
+
+
+def test_the_bound_on_what_rounding_changes():
+    with mpmath.workdps(300):
+        found = rho(_noise_shares._ROUNDING)
+        assert 0.9 * _noise_shares._RHO < found <= _noise_shares._RHO
+    # Shares are far beyond what both facts need.
+    assert _noise_shares._LEAST_SCALE**2 / 2 > _noise_shares._ROUNDING
+
+
+# --- what is stated, and what holds ---------------------------------------------------
+
+
+def law_of_sum(noise, n_answers, shift):
+    """(losses, masses) of the sum of so many shares, moved by whole steps or not."""
+    n = np.arange(-14 * noise.scale, 14 * noise.scale + 1)
+    share = np.exp(-0.5 * (n / noise.scale) ** 2)
+    total = reduce(np.convolve, [share / share.sum()] * n_answers)
+    total = total[total > 1e-25]
+    return np.log(total[shift:]) - np.log(total[:-shift]), total[shift:]
+
+
+def stated(noise, growth=1.0):
+    return PrivacyGuarantee.of(
+        noise.event(growth), delta=1e-6, unit=0, statement="-", source="-"
+    )
+
+
+def small_noise(n_honest, scale=40, length=100, **missing):
+    """Shares of few steps, for vectors of so many steps."""
+    shares = NoiseShares(n_honest + sum(missing.values()), **missing)
+    return SharedNoise(shares, 1 / length, scale, 10)
+
+
+@pytest.mark.parametrize("n_honest", [1, 2, 4])
+def test_one_release_keeps_what_is_stated(n_honest):
+    noise = small_noise(n_honest)
+    law = law_of_sum(noise, n_honest, 100)
+    halved = law_of_sum(replace(noise, scale=20), n_honest, 100)
+    for epsilon in (0.3, 1.0, 3.0, 6.0):
+        delta = stated(noise).delta_at(epsilon)
+        assert 0.9 * delta < divergence.stick(law, epsilon) <= delta
+        # With half the noise, or one share less, the statement would be wrong.
+        assert divergence.stick(halved, epsilon) > 1.1 * delta
+        if n_honest > 1:
+            fewer = law_of_sum(noise, n_honest - 1, 100)
+            assert divergence.stick(fewer, epsilon) > 1.1 * delta
+
+
+@pytest.mark.parametrize(
+    ("answers", "growth"), [((3, 3), None), ((3, 2), 1), ((1, 2), 2), ((5, 4), None)]
+)
+def test_releases_with_dropouts_keep_what_is_stated(answers, growth):
+    """Two releases of vectors of lengths 0.6 and 0.8: shares 0.36 and 0.64."""
+    noise = small_noise(3, scale=20, n_dropouts=2, length=50)
+    law = divergence.product(
+        law_of_sum(noise, answers[0], 30), law_of_sum(noise, answers[1], 40)
+    )
+    total = 1 + sum(
+        share * (noise.growth(n) - 1)
+        for share, n in zip((0.36, 0.64), answers, strict=True)
+    )
+    assert (total > 1) == (growth is not None)
+    for epsilon in (1.0, 4.0):
+        true, said = divergence.stick(law, epsilon), stated(noise, total)
+        assert true <= said.delta_at(epsilon)
+        if growth is not None:
+            assert true > 0.85 * said.delta_at(epsilon)
+            assert true > 1.1 * stated(noise).delta_at(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("n_dropouts", "n_colluders", "answers", "squared"),
+    [
+        (0, 0, 10, 1), (2, 3, 8, 1), (2, 3, 10, 1), (2, 3, 7, 5 / 4), (2, 3, 4, 5),
+        # The party of the unit has added its own share, whoever else has.
+        (2, 3, 3, 5), (2, 3, 1, 5), (0, 0, 4, 10 / 4), (6, 0, 2, 2),
+    ],
+)  # fmt: skip
+def test_growth_when_more_parties_drop_out(n_dropouts, n_colluders, answers, squared):
+    """mu^2 grows by (P - d - a) / (P - d' - a')."""
+    shares = NoiseShares(10, n_dropouts, n_colluders)
+    noise = SharedNoise(shares, 2.0**-20, 2**19, 100)
+    assert noise.growth(answers) == pytest.approx(squared, rel=1e-9)
+    assert noise.growth(answers) >= squared
+
+
+def multiplier_of(guarantee):
+    return guarantee.event.events[0].noise_multiplier
+
+
+@pytest.mark.parametrize("counts", [(5, 1, 1), (1, 0, 0), (40, 10, 0)])
+def test_the_noise_of_the_least_parties_is_that_of_a_server(counts):
+    shares = NoiseShares(*counts)
+    guarantee = model().party(*NO_UNITS, noise_shares=shares).privacy_guarantee_
+    alone = model().fit(RATINGS.data, RATINGS.target)
+    of_server = multiplier_of(alone.privacy_guarantee_)
+    # Rounded up to whole steps, and no more.
+    assert of_server < multiplier_of(guarantee) < of_server * (1 + 1e-4)
+    assert 0.999 * 4.0 < guarantee.epsilon <= 4.0
+    assert guarantee.unit == 0
+    assert guarantee.relation == "add-or-remove"
+    assert "shares" in guarantee.statement
+
+
+# --- parties --------------------------------------------------------------------------
+
+
+def test_answers_contain_shares_of_discrete_gaussian_noise(chi_square):
+    """Against the exact answers; false-alarm rate 1e-6 for every test."""
+    sums = Sums(parties_of(model(), seeds=range(5)))
+    aggregated(sums)
+    scale = sums.answering[0]._noise.scale
+    exact = [model().party(*of_party(k)) for k in range(5)]
+    noise = []
+    for request, answers in zip(sums.requests, sums.answers, strict=True):
+        asked = replace(request, noise_shares=None)
+        for party, answer in zip(exact, answers, strict=True):
+            difference = answer - party.answer(asked)
+            noise.append(signed(difference, request.n_bits) / scale)
+    assert len(noise) == 5 * 4
+    flat = np.concatenate(noise)
+    assert chi_square(*cells(flat)) > ALPHA
+    assert chi_square(*cells(flat / 2)) < ALPHA
+    # No two parties and no two releases have the same noise.
+    assert len(np.unique(flat)) == flat.size
+
+
+def cells(normal):
+    """Counts in 30 cells of the standard normal distribution, and their masses."""
+    from scipy.stats import norm
+
+    return np.bincount((30 * norm.cdf(normal)).astype(int), minlength=30), [1 / 30] * 30
+
+
+@pytest.fixture
+def chi_square():
+    from tests.noise.conftest import chi_square_p_value
+
+    return chi_square_p_value
+
+
+def test_the_server_draws_no_noise_and_knows_how_much_there_is():
+    answering = parties_of(model())
+    with drawing() as streams:
+        fitted = aggregated(Sums(answering))
+    assert len({key for key, _ in streams}) == 5
+    assert np.all(np.isfinite(fitted.factors_[1]))
+    # At a large epsilon, little noise is left.
+    shares = NoiseShares(3)
+    precise = Sums(parties_of(model(epsilon=100.0), shares))
+    found = aggregated(precise, shares, epsilon=100.0)
+    expected = model(epsilon=math.inf).fit(RATINGS.data, RATINGS.target)
+    X = np.column_stack([np.full(20, -1), np.arange(20)])
+    assert np.abs(found.predict(X) - expected.predict(X)).max() < 0.1
+
+
+def test_sums_do_not_wrap_around():
+    shares = NoiseShares(12, n_dropouts=10)
+    everybody = parties_of(model(epsilon=0.1), shares)
+    sums = Sums(everybody)
+    aggregated(sums, shares, epsilon=0.1)
+    # All of these parties add the noise that two would have to add.
+    noise, spread = everybody[0]._noise, math.sqrt(12)
+    for request, answers in zip(sums.requests, sums.answers, strict=True):
+        total = sum(signed(a, request.n_bits) for a in answers)
+        whole = signed(np.sum(answers, axis=0), request.n_bits)
+        assert_array_equal(total, whole)
+        assert 40 * spread * noise.scale < 2 ** (request.n_bits - 1)
+        assert request.n_bits <= 40
+
+
+def test_what_units_contribute_stays_within_what_is_accounted_for():
+    """The exact sums of neighbours, who are sent the same requests."""
+    sums = Sums(parties_of(model(rank=2, perturbation="statistics")))
+    aggregated(sums, rank=2, perturbation="statistics")
+    exact = model(rank=2, perturbation="statistics")
+    X, y = of_party(0)
+    whole, noise = exact.party(X, y), sums.answering[0]._noise
+    requests = [replace(request, noise_shares=None) for request in sums.requests]
+    answers = [signed(whole.answer(r), r.n_bits) for r in requests]
+    mu = 1 / multiplier_of(sums.answering[0].privacy_guarantee_)
+    spread = noise.step * noise.scale * math.sqrt(SHARES.n_honest)
+    found = []
+    for unit in np.unique(X[:, 0])[:6]:
+        rest = exact.party(X[X[:, 0] != unit], y[X[:, 0] != unit])
+        moved = [
+            signed(rest.answer(r), r.n_bits) - a
+            for r, a in zip(requests, answers, strict=True)
+        ]
+        length = noise.step * np.linalg.norm(np.concatenate(moved).astype(float))
+        found.append(length / spread / mu)
+    assert 0.6 < max(found) <= 1
+    # Half the noise would not do.
+    assert 2 * max(found) > 1.2
+
+
+def test_a_party_answers_one_request_of_each_number():
+    first, second = parties_of(model())[:2]
+    sums = Sums([first])
+    aggregated(sums)
+    for request, (answer,) in zip(sums.requests, sums.answers, strict=True):
+        again = pickle.loads(pickle.dumps(request))
+        assert_array_equal(first.answer(again), answer)
+        assert_array_equal(second.answer(request), second.answer(again))
+    last = sums.requests[-1]
+    exact = model().party(*of_party(0))
+    exact.answer(replace(last, noise_shares=None))
+    for party, known in ((first, last), (exact, replace(last, noise_shares=None))):
+        for other in (
+            replace(known, n_bits=known.n_bits + 1),
+            replace(known, empty=tuple(s.empty() for s in known.empty)[:0]),
+            replace(known, contribute=sums.requests[0].contribute),
+        ):
+            with pytest.raises(ValueError, match="answered another request"):
+                party.answer(other)
+    # What the party returned is the caller's to change.
+    first.answer(last)[:] = 0
+    assert_array_equal(first.answer(last), sums.answers[-1][0])
+
+
+def test_threads_cannot_get_two_answers_with_one_noise():
+    sums = Sums(parties_of(model())[:1])
+    aggregated(sums)
+    request = sums.requests[0]
+    others = [replace(request, n_bits=request.n_bits + k) for k in range(8)]
+    (party,) = parties_of(model())[:1]
+    answered, start = [], threading.Barrier(8)
+
+    def ask(one):
+        start.wait()
+        with suppress(ValueError):
+            answered.append(party.answer(one))
+
+    threads = [threading.Thread(target=ask, args=(one,)) for one in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answered) == 1
+
+
+def test_an_interrupted_answer_is_no_chance_to_ask_something_else(monkeypatch):
+    sums = Sums(parties_of(model())[:1])
+    aggregated(sums)
+    request = sums.requests[0]
+    (party,) = parties_of(model())[:1]
+    with monkeypatch.context() as patched:
+        patched.setattr(SharedNoise, "draw", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            party.answer(request)
+    with pytest.raises(ValueError, match="answered another request"):
+        party.answer(replace(request, n_bits=request.n_bits + 1))
+    assert_array_equal(party.answer(request), party.answer(request))
+
+
+def test_parties_decide_how_much_noise_they_add():
+    sums = Sums(parties_of(model())[:1])
+    aggregated(sums)
+    request = sums.requests[0]
+    more = NoiseShares(500)
+    for party, asked in (
+        (model().party(*of_party(0), noise_shares=more), request),
+        (model().party(*of_party(0)), request),
+        (parties_of(model())[0], replace(request, noise_shares=None)),
+        (parties_of(model())[0], replace(request, noise_shares=more)),
+    ):
+        with refused("must declare the same noise_shares"):
+            party.answer(asked)
+    with refused("step of the server's lattice"):
+        model(epsilon=0.4).party(*of_party(0), noise_shares=SHARES).answer(request)
+    for wrong in ({"share": -1.0}, {"share": math.nan}, {"_bound": math.nan}):
+        asked = pickle.loads(pickle.dumps(request))
+        for name, value in wrong.items():
+            setattr(asked.empty[0], name, value)
+        with refused("must be positive"):
+            parties_of(model())[0].answer(asked)
+    # Without a refusal, nothing is remembered.
+    with refused("out of range"):
+        parties_of(model())[0].answer(replace(request, number=-1))
+
+
+def test_budgets_record_the_release_at_each_party_once():
+    server, answering = model(), parties_of(model())
+    with PrivacyBudget(4.0, delta=1e-6) as at_server:
+        request = Sums([])
+        with pytest.raises(ValueError, match="number of answers"):
+            server.fit_aggregated(request, noise_shares=SHARES)
+    assert at_server.spent is None
+    sums = Sums(answering)
+    budgets = [PrivacyBudget(4.0, delta=1e-6) for _ in answering]
+
+    def ask(request):
+        found = []
+        for party, budget in zip(answering, budgets, strict=True):
+            with budget:
+                found.append(party.answer(request))
+        return np.sum(found, axis=0) % 2**request.n_bits, len(found)
+
+    server.fit_aggregated(ask, noise_shares=SHARES)
+    for budget, party in zip(budgets, answering, strict=True):
+        assert budget.spent.epsilon == pytest.approx(4.0, abs=1e-3)
+        assert budget.spent.epsilon == party.privacy_guarantee_.epsilon
+    # A new party for the same units is another release.
+    with budgets[0], drawing() as streams, pytest.raises(BudgetExceededError):
+        Sums(parties_of(model()))(next(iter(requests_of(sums, server))))
+    assert not streams
+
+
+def requests_of(sums, server):
+    sums.answering = parties_of(server)
+    server.fit_aggregated(sums, noise_shares=SHARES)
+    return sums.requests
+
+
+def test_the_guarantee_says_how_many_parties_it_needs():
+    planned = aggregated(Sums(parties_of(model())))
+    text = str(planned.privacy_guarantee_)
+    assert "noise of at least 3 of the 5 parties" in text
+    assert planned.privacy_guarantee_.claimed is None
+    assert "exact sums" not in str(privacy_of(planned))
+    allowed = aggregated(Sums(parties_of(model()), lambda _, party: party != 2))
+    assert allowed.privacy_guarantee_ == planned.privacy_guarantee_
+
+
+def test_the_guarantee_grows_if_more_parties_drop_out():
+    planned = aggregated(Sums(parties_of(model()))).privacy_guarantee_
+    always = Sums(parties_of(model()), lambda _, party: party < 2)
+    found = aggregated(always).privacy_guarantee_
+    # One of two is a colluder: the noise of one is left where three were planned.
+    ratio = multiplier_of(planned) / multiplier_of(found)
+    assert ratio == pytest.approx(math.sqrt(3), rel=1e-9)
+    assert found.epsilon > planned.epsilon * 1.5
+    assert found.claimed == (4.0, 1e-6)
+    assert "Fewer parties answered than was planned" in found.statement
+    assert "noise of at most 1 of those that answered" in found.statement
+    # In one of the releases, its share of the squared budget alone grows.
+    once = Sums(parties_of(model()), lambda number, party: number or party < 2)
+    grown = aggregated(once).privacy_guarantee_
+    ratio = (multiplier_of(planned) / multiplier_of(grown)) ** 2
+    assert ratio == pytest.approx(1 + 2 * once.requests[0].share, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("counts", "error", "message"),
+    [
+        ((3, 2, 1), ValueError, "must be at least 1"),
+        ((0,), ValueError, "must be at least 1"),
+        ((-2, -3), ValueError, "must not be negative"),
+        ((5, -1), ValueError, "n_dropouts must not be negative"),
+        ((5, 0, -1), ValueError, "n_colluders must not be negative"),
+        ((2.5,), TypeError, "n_parties must be an integer"),
+        ((True,), TypeError, "n_parties must be an integer"),
+        ((5, "1"), TypeError, "n_dropouts must be an integer"),
+    ],
+)
+def test_counts_that_make_no_sense(counts, error, message):
+    with pytest.raises(error, match=message):
+        NoiseShares(*counts)
+
+
+@pytest.mark.parametrize("n_answers", [0, 6, -1, 2.0, None, True])
+def test_numbers_of_answers_that_make_no_sense(n_answers):
+    def ask(request):
+        return np.zeros(request.n_numbers, dtype=int), n_answers
+
+    with refused("number of answers to release 0"):
+        aggregated(ask)
+    with refused("ask must return a tuple"):
+        aggregated(lambda request: np.zeros(request.n_numbers, dtype=int))
+
+
+@pytest.mark.parametrize(
+    ("options", "shares", "message"),
+    [
+        ({"epsilon": math.inf}, SHARES, "finite epsilon"),
+        ({}, NoiseShares(10**8), "cannot be divided"),
+        ({"shape": None}, SHARES, "Declare `shape`"),
+        ({"delta": 0.0}, SHARES, "delta > 0"),
+    ],
+)
+def test_noise_that_cannot_be_divided(options, shares, message):
+    with refused(message):
+        model(**options).party(*NO_UNITS, noise_shares=shares)
+    with refused(message):
+        aggregated(lambda request: None, shares, **options)
+
+
+def test_noise_that_has_no_room():
+    noise = model().party(*NO_UNITS, noise_shares=NoiseShares(2))._noise
+    huge = replace(noise, shares=NoiseShares(2**60, n_dropouts=2**60 - 2))
+    with pytest.raises(ValueError, match="too large to be added exactly"):
+        huge.n_bits(1.0)
+
+
+def test_shares_must_be_declared_as_such():
+    with pytest.raises(TypeError, match="noise_shares must be"):
+        model().party(*NO_UNITS, noise_shares=5)
+    with pytest.raises(TypeError, match="noise_shares must be"):
+        model().fit_aggregated(lambda request: None, noise_shares=(5, 1, 1))
+
+
+def test_shares_are_planned_without_data():
+    """The server and all parties come to the same noise, each on its own."""
+    one = model().party(*of_party(0), noise_shares=SHARES)._noise
+    assert one == model().party(*NO_UNITS, noise_shares=SHARES)._noise
