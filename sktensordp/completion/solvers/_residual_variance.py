@@ -74,7 +74,10 @@ def residual_variance(
     is_tucker = isinstance(model, StructuredTucker)
     resume: Any = continue_structured_tucker if is_tucker else continue_structured_cp
     entries = problem.entries(released, offset, 1.0, move, grouped=entries)
-    moved = resume(model, entries, max_iter=_SWEEPS, n_threads=problem.n_threads)
+    options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
+    if not is_tucker:
+        options["noise_floor"] = randomizer.noise_variance
+    moved = resume(model, entries, **options)
     move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
