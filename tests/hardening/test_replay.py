@@ -155,7 +155,11 @@ def least_of(case):
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_no_neighbour_exceeds_what_is_accounted_for(case):
-    found = ratios(case, **({} if case[-1] == "plain" else FEWER))
+    options = {} if case[-1] == "plain" else FEWER
+    if case[0] in ("output", "statistics") and case[-1] == "no biases":
+        # Sums are then of products of factors: few entries come close to the worst.
+        options = {**FEWER, "step": 1}
+    found = ratios(case, **options)
     found = found[~np.isnan(found)]
     assert found.size
     assert np.all(found <= 1 + 1e-9)
