@@ -197,11 +197,14 @@ class DistributedProblem(Problem):
     def entries(
         self,
         released: Sequence[Delayed],
-        offset: float = 0.0,
-        scale: float = 1.0,
+        offset: float,
+        scale: float,
         move: float = 0.0,
+        grouped: Any = None,
     ) -> DistributedEntries:
-        """Entries by shard; see `Problem.entries`."""
+        """Entries by shard, always grouped anew; see `Problem.entries`."""
+        if grouped is not None:
+            grouped.partitions = ()  # So workers may forget them.
         observed, prepare = self.observed, dask.delayed(_entries, pure=False)
         triples = zip(
             observed.coordinates, released, observed.shard_shapes, strict=True

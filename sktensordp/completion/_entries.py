@@ -96,13 +96,22 @@ class Entries:
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
 
-    def with_values(self, values: NDArray[np.floating]) -> SparseEntries | DenseEntries:
-        """Store values at these places, in the form whose sums are fastest."""
+    def with_values(
+        self, values: NDArray[np.floating], signs: NDArray[np.int8]
+    ) -> SparseEntries | DenseEntries:
+        """Store values at these places, in the form whose sums are fastest.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n,)
+        signs : ndarray of shape (n,), int8
+            Signs with which the `rescale` of the result moves the values.
+        """
         if self.where.dtype != bool:
-            return SparseEntries(self.where, values, self.shape)
+            return SparseEntries(self.where, values, self.shape, signs)
         tensor = np.zeros(self.shape, dtype=values.dtype)
         tensor[self.where] = values
-        return DenseEntries(tensor, self.where)
+        return DenseEntries(tensor, self.where, signs)
 
 
 def observed_entries(

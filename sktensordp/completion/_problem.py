@@ -161,7 +161,12 @@ class Problem:
         return self.coordinates[chosen], released[chosen], moved[chosen]
 
     def entries(
-        self, released: Any, offset: float = 0.0, scale: float = 1.0, move: float = 0.0
+        self,
+        released: Any,
+        offset: float,
+        scale: float,
+        move: float = 0.0,
+        grouped: Any = None,
     ) -> Any:
         """Shifted and scaled values at their coordinates, stored for fast sums.
 
@@ -171,23 +176,20 @@ class Problem:
             Randomised values.
         offset, scale : float
             Each value less `offset` is divided by `scale`.
-        move : float
+        move : float, default=0.0
             Added to each value first, with a random sign.
+        grouped : object, default=None
+            What this method returned before for the same values, if it is not needed
+            any more. It is changed and returned, so that no value is grouped twice.
 
         Returns
         -------
         entries : SparseEntries or DenseEntries
         """
-        if move:
-            by = released.dtype.type(move)
-            released = released + by * signs(0, len(released))
-        # In place, then back: no second array of this size.
-        released -= offset
-        released /= scale
-        entries = self.observed.with_values(released)
-        released *= scale
-        released += offset
-        return entries
+        if grouped is None:
+            grouped = self.observed.with_values(released, signs(0, len(released)))
+        grouped.rescale(offset, scale, move)
+        return grouped
 
 
 def signs(first: int, last: int) -> NDArray[np.int8]:

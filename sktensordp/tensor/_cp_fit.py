@@ -36,6 +36,9 @@ _EXTRA_TERMS, _MOST_FIRST_SWEEPS = 2, 30
 # independent, and tries a single start. Fits to fewer entries are fast anyway, and
 # recover an exact decomposition more often with full covariances and several starts.
 _LEAST_INDEPENDENT = 200_000
+# Largest share of noise in the values for which it does so. With more noise,
+# covariances are large, and the error would be up to 0.3 percent larger.
+_MOST_NOISE_INDEPENDENT = 0.5
 # Largest share of noise in the values for which starts are compared, or a Tucker fit
 # starts at a decomposition: beyond, they would be chosen for what they make of noise.
 MOST_NOISE = 0.8
@@ -99,7 +102,7 @@ def fit_structured_cp(
             *cp_columns(n_modes, n_terms, biases, smooth_modes, features),
             n_features=0 if features is None else features.shape[1],
         )
-        fit.independent_columns = entries.n_entries >= _LEAST_INDEPENDENT
+        fit.independent_columns = _is_nearly_independent(entries, floor)
         if in_stages:
             # As long as terms are missing, errors say little about the noise of rows.
             fit.learns_row_noise = False
@@ -110,7 +113,8 @@ def fit_structured_cp(
     fit = started(0)
     n_uncounted, stopped = 0, False
     options: dict[str, Any] = {"noise_floor": floor, "n_threads": n_threads}
-    if in_stages and not fit.independent_columns and floor < MOST_NOISE * fit.noise:
+    is_small = entries.n_entries < _LEAST_INDEPENDENT
+    if in_stages and is_small and floor < MOST_NOISE * fit.noise:
         fits = [fit, *map(started, range(1, N_STARTS))]
         for each in fits:
             each.learn(max_iter=n_first, on_sweep=None, **options)
@@ -126,7 +130,12 @@ def fit_structured_cp(
 
 
 def continue_structured_cp(
-    model: StructuredCP, entries: Entries, *, max_iter: int, n_threads: int = 1
+    model: StructuredCP,
+    entries: Entries,
+    *,
+    max_iter: int,
+    noise_floor: float = 0.0,
+    n_threads: int = 1,
 ) -> StructuredCP:
     """Run further sweeps from a model, without changing its prior or its noise.
 
@@ -138,6 +147,8 @@ def continue_structured_cp(
         Their values are the observations less the offset.
     max_iter : int
         Number of sweeps over the modes.
+    noise_floor : float, default=0.0
+        Known part of the variance of the observations around the model.
     n_threads : int, default=1
 
     Returns
@@ -148,12 +159,23 @@ def continue_structured_cp(
     fit = entries.fit_class(_CPFit)(
         entries, model.fixed, model.prior_mean, model.precision, model.tie
     )
-    fit.independent_columns = entries.n_entries >= _LEAST_INDEPENDENT
+    fit.independent_columns = _is_nearly_independent(entries, noise_floor)
     fit.start(model.means[known], model.covariances[known], model.noise_variance)
     if model.row_weights is not None:
         fit.weigh(model.row_weights[:-1])
     fit.run_sweeps(max_iter, n_threads)
     return fit.model(1.0)
+
+
+def _is_nearly_independent(entries: Entries, noise_floor: float) -> bool:
+    """Whether a fit takes the columns of other modes' rows as independent.
+
+    There must be many entries, with little noise: the variance of the mechanism, which
+    is public, is compared with that of the randomised values.
+    """
+    noise = noise_floor * entries.n_entries
+    is_clear = noise <= _MOST_NOISE_INDEPENDENT * entries.energy
+    return entries.n_entries >= _LEAST_INDEPENDENT and is_clear
 
 
 def entries_noise_floor(

@@ -13,7 +13,7 @@ length P = Q (Q + 1) / 2.
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from ._coordinates import group_by_mode
 
 __all__ = ["DenseEntries", "Entries", "SparseEntries", "array_of"]
 
+# Offset and scale.
+_Units: TypeAlias = tuple[float, float]
 # Largest number of rows whose sums are in memory at a time.
 _BLOCK = 512
 # Cost of solving a row, as a number of entries that take as long to sum.
@@ -50,11 +52,38 @@ class Entries(Protocol):
 
 
 class _LocalEntries:
-    """Mixin of entries in the memory of this process."""
+    """Mixin of entries in the memory of this process.
+
+    Attributes
+    ----------
+    offset, scale : float
+        The values are those of the tensor less `offset`, divided by `scale`.
+    """
+
+    offset, scale = 0.0, 1.0
+    energy: float
 
     def fit_class(self, local: type) -> Any:
         """The class that fits to these entries: the local class itself."""
         return local
+
+    def rescale(self, offset: float, scale: float, move: float = 0.0) -> None:
+        """Change offset and scale, and the values in place; they stay grouped.
+
+        Parameters
+        ----------
+        offset, scale : float
+        move : float, default=0.0
+            Added to each value of the tensor first, with its sign.
+        """
+        units = (self.offset, self.scale), (offset, scale)
+        self.energy = self._rescale(*units, move)
+        self.offset, self.scale = offset, scale
+        vars(self).pop("row_energies", None)
+
+    def _rescale(self, before: _Units, after: _Units, move: float) -> float:
+        """Change the values in place, and return their sum of squares."""
+        raise NotImplementedError
 
 
 class SparseEntries(_LocalEntries):
@@ -66,6 +95,8 @@ class SparseEntries(_LocalEntries):
         Column-major (Fortran) order is fastest.
     values : ndarray of shape (n,), float32 or float64
     shape : tuple of int
+    signs : ndarray of shape (n,), int8, default=None
+        Signs with which `rescale` moves the values, 1 or -1.
     """
 
     def __init__(
@@ -73,20 +104,29 @@ class SparseEntries(_LocalEntries):
         coordinates: NDArray[np.integer],
         values: NDArray[np.floating],
         shape: Sequence[int],
+        signs: NDArray[np.int8] | None = None,
     ) -> None:
         self.shape = tuple(shape)
         self.dtype = values.dtype
         self.n_entries = len(values)
-        self.energy = float(np.sum(values**2, dtype=float))
+        self.energy = _sum_of_squares(values)
         n_modes = len(shape)
         offsets = np.concatenate([[0], np.cumsum(shape)[:-1]]).astype(np.int32)
         self.groups: list[Any] = [None] * n_modes
+        self._positive: list[Any] = [None] * n_modes
         for mode, starts, order in group_by_mode(coordinates, shape):
             others = np.empty((len(values), n_modes - 1), dtype=np.int32)
             for column, other in enumerate(np.delete(np.arange(n_modes), mode)):
                 others[:, column] = coordinates[:, other][order]
                 others[:, column] += offsets[other]
             self.groups[mode] = starts, others, values[order]
+            if signs is not None:
+                self._positive[mode] = np.packbits(signs[order] > 0)
+
+    def _rescale(self, before: _Units, after: _Units, move: float) -> float:
+        for (*_, values), positive in zip(self.groups, self._positive, strict=True):
+            _rescale(values, before, after, move, positive)
+        return _sum_of_squares(values)
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
@@ -183,19 +223,34 @@ class DenseEntries(_LocalEntries):
     values : ndarray of shape (I_1, ..., I_N), float32 or float64
         Zero where nothing was observed.
     mask : ndarray of shape (I_1, ..., I_N), bool
+    signs : ndarray of shape (n,), int8, default=None
+        Signs with which `rescale` moves the observed values, 1 or -1.
     """
 
-    def __init__(self, values: NDArray[np.floating], mask: NDArray[np.bool_]) -> None:
+    def __init__(
+        self,
+        values: NDArray[np.floating],
+        mask: NDArray[np.bool_],
+        signs: NDArray[np.int8] | None = None,
+    ) -> None:
         self.shape = values.shape
         self.dtype = values.dtype
         self.n_entries = int(np.count_nonzero(mask))
-        self.energy = float(np.sum(values**2, dtype=float))
+        self.energy = _sum_of_squares(values)
         self.values = np.ascontiguousarray(values)
         self.mask = np.ascontiguousarray(mask, dtype=values.dtype)
         modes = range(values.ndim)
+        self._positive = None if signs is None else np.packbits(signs > 0)
         self._observed: list[Any] = [
             mask.any(axis=tuple(k for k in modes if k != mode)) for mode in modes
         ]
+
+    def _rescale(self, before: _Units, after: _Units, move: float) -> float:
+        observed = self.mask > 0
+        values = self.values[observed]
+        _rescale(values, before, after, move, self._positive)
+        self.values[observed] = values
+        return _sum_of_squares(values)
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
@@ -242,6 +297,38 @@ class DenseEntries(_LocalEntries):
             own = weights[rows[mode], np.newaxis]
             gram, projection = gram * own, projection * own
         return gram.astype(float), projection.astype(float)
+
+
+def _rescale(
+    values: NDArray[np.floating],
+    before: _Units,
+    after: _Units,
+    move: float,
+    positive: NDArray[np.uint8] | None,
+) -> None:
+    """Change the offset and scale of values in place.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+    before, after : tuple of (float, float)
+        Offset and scale.
+    move : float
+        Added to each value first, with its sign.
+    positive : ndarray of uint8
+        Packed bits: whether the sign is positive. Not read if nothing is moved.
+    """
+    values *= before[1]
+    values += before[0]
+    if move:
+        bits = np.unpackbits(cast("NDArray[np.uint8]", positive), count=len(values))
+        values += np.array([-move, move], values.dtype)[bits]
+    values -= after[0]
+    values /= after[1]
+
+
+def _sum_of_squares(values: NDArray[np.floating]) -> float:
+    return float(np.sum(values**2, dtype=float))
 
 
 def array_of(

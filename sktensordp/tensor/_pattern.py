@@ -58,13 +58,15 @@ def pattern_features(
         for index, size in zip((rows, columns), shape, strict=False)
     ]
 
+    row_numbers, column_numbers = _renumbered(rows), _renumbered(columns)
+
     def decompose(
         n_values: int, at_random: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        row_numbers, column_numbers = _renumbered(rows), _renumbered(columns)
+        numbers = column_numbers
         if at_random:
-            column_numbers = np.random.default_rng(0).permutation(column_numbers)
-        return _decompose(row_numbers, column_numbers, n_values)
+            numbers = np.random.default_rng(0).permutation(numbers)
+        return _decompose(row_numbers, numbers, n_values)
 
     return features_of_pattern(counts, n_components, decompose)
 
@@ -115,7 +117,8 @@ def features_of_pattern(
 
 def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:
     """The indices renumbered without gaps, from 0."""
-    return (np.cumsum(np.bincount(index) > 0) - 1)[index]
+    numbers = np.cumsum(np.bincount(index) > 0) - 1
+    return numbers.astype(np.int32)[index]
 
 
 def _leading_vectors(

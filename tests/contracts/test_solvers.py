@@ -233,28 +233,39 @@ def test_what_is_not_declared_voids_the_guarantee(missing, message, solver):
 # --- what one value or user moves ----------------------------------------------------
 
 
-def neighbours(solver):
-    """Data that differ from (X, Y) by all there is of one entry or user."""
+def with_neighbours(solver):
+    """Data, and those that differ from them by all there is of one entry or user.
+
+    The last user has an entry in every cell, at one end of the range or the other, so
+    that no model predicts them, and all that this user adds is as long as it may be.
+    """
     if solver.unit == "entry":
+        changes = []
         for entry, value in itertools.product(range(0, len(Y), 5), [-1e9, 1e9]):
             changed = Y.copy()
             changed[entry] = value
-            yield X, changed
-    else:
-        for user in range(SHAPE[solver.unit]):
-            rest = X[:, solver.unit] != user
-            yield X[rest], Y[rest]
+            changes.append((X, changed))
+        return (X, Y), changes
+    last = SHAPE[solver.unit] - 1
+    everywhere = np.argwhere(np.ones(SHAPE))
+    own = everywhere[everywhere[:, solver.unit] == last]
+    rest = X[:, solver.unit] != last
+    ends = np.random.default_rng(0).choice([0.0, 1.0], len(own))
+    where, values = np.concatenate([X[rest], own]), np.concatenate([Y[rest], ends])
+    users = where[:, solver.unit]
+    left = (users != user for user in range(SHAPE[solver.unit]))
+    return (where, values), [(where[rest], values[rest]) for rest in left]
 
 
 @in_every_form(SOUND)
 def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, solver):
     factor = 0.0 if form == "CP" else 1.0
     model = make(solver, form)
-    found = largest_ratios(model, (X, Y), neighbours(solver), factor=factor)
+    found = largest_ratios(model, *with_neighbours(solver), factor=factor)
     found = found[~np.isnan(found)]
     assert np.all(found <= 1 + 1e-9)
     # Not much less, or noise is wasted.
-    assert np.all(found > 0.5)
+    assert np.all(found > 0.8)
     # Which is what the guarantee says, of pure or of Gaussian releases at least.
     guarantee = model.fit(X, Y).privacy_guarantee_
     pure, mu = accounted(guarantee)

@@ -94,7 +94,8 @@ def make(perturbation, form, order, unit, extra, epsilon=EPSILON):
 def data_of(order, unit):
     """Data sets by name: values at the ends of the range; within it and beyond.
 
-    One unit has most entries, all of them at the upper end, so that it is clipped.
+    One unit has most entries. They are at the upper end or at the lower one, by cell,
+    so that no model predicts them and the unit is clipped.
     """
     rng = np.random.default_rng(order)
     where = np.column_stack([rng.integers(0, size, 40) for size in SHAPES[order]])
@@ -103,7 +104,8 @@ def data_of(order, unit):
         heavy = where[rng.integers(0, 40, 300)]
         heavy[:, unit] = 2
         where = np.concatenate([where, heavy])
-        extreme = np.concatenate([extreme, np.ones(300)])
+        cells = rng.choice([0.0, 1.0], SHAPES[order])
+        extreme = np.concatenate([extreme, cells[tuple(heavy.T)]])
     return where, {"extreme": extreme, "random": rng.normal(0.5, 0.6, len(where))}
 
 
@@ -148,12 +150,16 @@ def least_of(case):
     if case[0] == "input":
         # Any two values at the ends of the range are the worst.
         return 0.999
-    return 0.7 if case[-1] == "plain" else 0.5
+    return 0.7 if case[3] == "entry" else 0.95
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_no_neighbour_exceeds_what_is_accounted_for(case):
-    found = ratios(case, **({} if case[-1] == "plain" else FEWER))
+    options = {} if case[-1] == "plain" else FEWER
+    if case[0] in ("output", "statistics") and case[-1] == "no biases":
+        # Sums are then of products of factors: few entries come close to the worst.
+        options = {**FEWER, "step": 1}
+    found = ratios(case, **options)
     found = found[~np.isnan(found)]
     assert found.size
     assert np.all(found <= 1 + 1e-9)

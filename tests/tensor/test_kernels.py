@@ -322,3 +322,34 @@ def test_a_long_dense_row_is_summed_accurately_in_single_precision(shape):
     ]
     for found, expected in zip(*sums, strict=True):
         assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rescaled_entries_are_those_of_rescaled_values(dtype):
+    """Whether they are stored as coordinates or as an array."""
+    rng = np.random.default_rng(0)
+    shape, tolerance = (6, 5, 4), 1e-5 if dtype == np.float32 else 1e-12
+    mask = rng.random(shape) < 0.6
+    coordinates = np.argwhere(mask).astype(np.int32)
+    values = rng.normal(3, 1, len(coordinates)).astype(dtype)
+    signs = rng.choice(np.array([-1, 1], np.int8), len(values))
+    tensor = np.zeros(shape, dtype)
+    tensor[mask] = values
+    stored = SparseEntries(coordinates, values, shape, signs)
+    array = DenseEntries(tensor.copy(), mask, signs)
+    for offset, scale, move in [(3.0, 2.0, 0.0), (0.0, 2.0, 0.0), (2.5, 1.0, 0.7)]:
+        expected = (values + move * signs - offset) / scale
+        fresh = SparseEntries(coordinates, expected.astype(dtype), shape)
+        for entries in (stored, array):
+            assert entries.row_energies.shape == (6,)  # Kept until values change.
+            entries.rescale(offset, scale, move)
+            np.testing.assert_allclose(
+                entries.row_energies, fresh.row_energies, rtol=tolerance
+            )
+            assert entries.energy == pytest.approx(fresh.energy, rel=tolerance)
+        for found, wanted in zip(stored.groups, fresh.groups, strict=True):
+            np.testing.assert_array_equal(found[1], wanted[1])
+            np.testing.assert_allclose(found[2], wanted[2], atol=10 * tolerance)
+        dense = np.zeros(shape)
+        dense[mask] = expected
+        np.testing.assert_allclose(array.values, dense, atol=10 * tolerance)

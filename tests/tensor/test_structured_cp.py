@@ -388,3 +388,27 @@ def test_max_cp_rank():
     assert max_cp_rank((2, 3, 4)) == 6
     assert max_cp_rank((1, 7)) == 1
     assert math.prod((20, 20)) == max_cp_rank((20, 20, 20))
+
+
+@pytest.mark.parametrize(("share", "independent"), [(0.0, True), (0.6, False)])
+def test_columns_are_independent_only_with_little_noise(
+    share, independent, monkeypatch
+):
+    """A fit and its continuation decide alike, by the share of known noise."""
+    monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", 0)
+    found = []
+    sweep = _cp_fit._CPFit.sweep
+
+    def seen(fit, *args):
+        found.append(fit.independent_columns)
+        return sweep(fit, *args)
+
+    monkeypatch.setattr(_cp_fit._CPFit, "sweep", seen)
+    coordinates, values, shape = low_rank_problem()
+    entries = SparseEntries(coordinates, values, shape)
+    floor = share * entries.energy / entries.n_entries
+    model = fit_to(entries, rank=2, noise_floor=floor, max_iter=4)
+    n_fit = len(found)
+    _cp_fit.continue_structured_cp(model, entries, max_iter=2, noise_floor=floor)
+    assert len(found) == n_fit + 2
+    assert set(found) == {independent}

@@ -66,22 +66,24 @@ class InputPerturbation(Solver):
         return self.problem.randomized(values, streams)
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """Fit the model to the randomised values, which are overwritten."""
+        """Fit the model to the randomised values."""
         problem = self.problem
         offset = float(np.clip(problem.mean(released), *problem.values.bounds))
-        model, n_iter = self._fit(released, offset, on_sweep)
+        entries = problem.entries(released, offset, problem.scale)
+        model, n_iter = self._fit(entries, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
-            no_offset, n_sweeps = self._fit(released, 0.0, None)
+            entries = problem.entries(released, 0.0, problem.scale, grouped=entries)
+            no_offset, n_sweeps = self._fit(entries, None)
             if no_offset.noise_variance < _CLEARLY_LESS * model.noise_variance:
                 model, n_iter, offset = no_offset, n_sweeps, 0.0
-        residual = residual_variance(problem, model, offset, released)
+        residual = residual_variance(problem, model, offset, released, entries)
         return Outcome(model, offset, n_iter, residual)
 
     def _fit(
-        self, released: Any, offset: float, on_sweep: OnSweep | None
+        self, entries: Any, on_sweep: OnSweep | None
     ) -> tuple[StructuredCP | StructuredTucker, int]:
-        """Fit the values less an offset: the model, and the number of sweeps."""
+        """Fit a model to entries: the model, and the number of sweeps."""
         problem = self.problem
         form: Any = problem.form
         fit: Any = fit_structured_cp
@@ -89,7 +91,7 @@ class InputPerturbation(Solver):
         if self._fits_tucker:
             fit, size = fit_structured_tucker, {"ranks": form.ranks}
         return fit(
-            problem.entries(released, offset, problem.scale),
+            entries,
             **size,
             biases=problem.biases,
             value_scale=problem.scale,

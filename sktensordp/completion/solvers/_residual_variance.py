@@ -39,6 +39,7 @@ def residual_variance(
     model: StructuredCP | StructuredTucker,
     offset: float,
     released: Any,
+    entries: Any,
 ) -> float:
     """Variance of the raw values around the model.
 
@@ -56,6 +57,8 @@ def residual_variance(
     offset : float
     released : object
         Randomised values, in the problem's representation.
+    entries : object
+        The entries that the model was fitted to. They must not be used any more.
 
     Returns
     -------
@@ -70,10 +73,11 @@ def residual_variance(
     move: Any = _MOVE * math.sqrt(model.noise_variance)
     is_tucker = isinstance(model, StructuredTucker)
     resume: Any = continue_structured_tucker if is_tucker else continue_structured_cp
-    moved = resume(
-        model, problem.entries(released, offset, move=move), max_iter=_SWEEPS,
-        n_threads=problem.n_threads,
-    )  # fmt: skip
+    entries = problem.entries(released, offset, 1.0, move, grouped=entries)
+    options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
+    if not is_tucker:
+        options["noise_floor"] = randomizer.noise_variance
+    moved = resume(model, entries, **options)
     move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)

@@ -430,31 +430,34 @@ def model_variance(
     """
     n_columns, n_pairs = means.shape[1], covariances.shape[1]
     square, moment, change = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
+    outer, weight = np.empty(n_pairs), np.empty(n_pairs)
+    p = 0
+    for a in range(n_columns):
+        for b in range(a, n_columns):
+            weight[p] = 1.0 if a == b else 2.0
+            p += 1
     for e in range(rows.shape[0]):
-        square[:] = 1.0
-        moment[:] = 1.0
+        square[:] = weight
+        moment[:] = weight
         change[:] = 0.0
         for m in range(rows.shape[1]):
             mean, covariance = means[rows[e, m]], covariances[rows[e, m]]
-            p = 0
+            begin = 0
             for a in range(n_columns):
-                for b in range(a, n_columns):
-                    outer = np.float64(mean[a]) * mean[b]
-                    change[p] = change[p] * outer + square[p] * covariance[p]
-                    square[p] *= outer
-                    moment[p] *= outer + covariance[p]
-                    p += 1
-        variance[e] = 0.0
-        linear[e] = 0.0
-        p = 0
-        for a in range(n_columns):
-            for b in range(a, n_columns):
-                weight = 1.0 if a == b else 2.0
-                variance[e] += weight * (moment[p] - square[p])
-                linear[e] += weight * change[p]
-                p += 1
-        variance[e] = max(variance[e], 0.0)
-        linear[e] = max(linear[e], 0.0)
+                first = np.float64(mean[a])
+                for k in range(n_columns - a):
+                    outer[begin + k] = first * mean[a + k]
+                begin += n_columns - a
+            for p in range(n_pairs):
+                change[p] = change[p] * outer[p] + square[p] * covariance[p]
+                square[p] *= outer[p]
+                moment[p] *= outer[p] + covariance[p]
+        total, linear_total = 0.0, 0.0
+        for p in range(n_pairs):
+            total += moment[p] - square[p]
+            linear_total += change[p]
+        variance[e] = max(total, 0.0)
+        linear[e] = max(linear_total, 0.0)
 
 
 @compiled
