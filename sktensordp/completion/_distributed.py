@@ -431,7 +431,7 @@ class Observed:
             join = dask.delayed(_joined_units, pure=False)
             sizes = np.split(self.counts[self.mode], self.cuts[1:-1])
             shards = [
-                join(first, of_units, *of_shard)
+                join(first, of_units, values.centred_levels, *of_shard)
                 for first, of_units, of_shard in zip(
                     self.cuts.tolist(), sizes, self._by_shard(pieces), strict=False
                 )
@@ -525,28 +525,29 @@ def _split_units(
     mode: int,
     lengths: list[int],
     values: EntryRandomizer,
-) -> tuple[tuple[NDArray[np.int32], NDArray[np.float64]], ...]:
+) -> tuple[tuple[NDArray[np.int32], NDArray[Any]], ...]:
     """Coordinates, that of the unit first, and values of a partition, by shard."""
     where, raw = coordinates_of(partition, checks), values_of(partition)
     if not len(where) == len(raw) == lengths[number]:
         raise RuntimeError(_CHANGED)
     order, ends = _order(where[:, mode], cuts)
     others = [k for k in range(where.shape[1]) if k != mode]
-    where, own = where[:, [mode, *others]][order], values.centred(raw)[order]
+    where, own = where[:, [mode, *others]][order], values.kept(raw)[order]
     return tuple(zip(np.split(where, ends), np.split(own, ends), strict=True))
 
 
 def _joined_units(
     first: int,
     sizes: NDArray[np.int64],
-    *pieces: tuple[NDArray[np.int32], NDArray[np.float64]],
+    levels: NDArray[np.float64] | None,
+    *pieces: tuple[NDArray[np.int32], NDArray[Any]],
 ) -> UnitEntries:
     """The entries of all units of a shard, each with as many as were counted."""
     where, values = _joined(*pieces)
     found = np.bincount(where[:, 0] - first, minlength=len(sizes))
     if not np.array_equal(found, sizes):
         raise RuntimeError(_CHANGED)
-    return UnitEntries(where, values)
+    return UnitEntries(where, values, levels)
 
 
 def _shard_numbers(

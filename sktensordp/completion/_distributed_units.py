@@ -83,7 +83,7 @@ class DistributedUnits:
 
 
 def _size(entries: UnitEntries) -> tuple[int]:
-    return (len(entries.values),)
+    return (len(entries.others),)
 
 
 def _steps(
