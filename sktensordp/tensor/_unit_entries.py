@@ -51,6 +51,11 @@ class UnitEntries:
         # They are sorted by their row in the first of the other modes.
         self.orders.insert(0, np.arange(len(values)))
 
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, from which Dask expects how long a copy takes."""
+        arrays = self.units, self.starts, self.others, self.values, *self.orders
+        return sum(array.nbytes for array in arrays)
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of entries of every unit."""
