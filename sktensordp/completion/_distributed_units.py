@@ -13,7 +13,7 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
-from ..tensor._distributed import computed, in_memory, tree_sum
+from ..tensor._distributed import PartitionGroups, computed
 from ..tensor._unit_entries import UnitEntries
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
 
@@ -32,16 +32,16 @@ class DistributedUnits:
     """
 
     def __init__(self, partitions: Sequence[Delayed], cuts: NDArray[np.int64]) -> None:
-        self._partitions, self._cuts = in_memory(*partitions), cuts
         # Errors in a partition are raised here, before anything else is done.
-        computed(tree_sum(map(dask.delayed(_size, pure=False), self._partitions)))
+        self._partitions, self._cuts = PartitionGroups(partitions), cuts
 
     def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
         """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
         question = dask.delayed((contribute, tuple(sums)), traverse=False)
         task = dask.delayed(_steps, pure=False)
-        steps = [task(partition, question) for partition in self._partitions]
-        for of_block, total in zip(sums, computed(tree_sum(steps))[0], strict=True):
+        steps = [task(group, question) for group in self._partitions.groups]
+        totals = computed(self._partitions.sum(steps))[0]
+        for of_block, total in zip(sums, totals, strict=True):
             of_block.steps += total
 
     def answers(
@@ -75,30 +75,37 @@ class DistributedUnits:
         places = [np.flatnonzero(numbers == k) for k in asked]
         shared = dask.delayed(fitted, traverse=False)
         task = dask.delayed(_answer, pure=False)
-        answers = [
-            task(self._partitions[k], shared, method, coordinates[rows], *arguments)
-            for k, rows in zip(asked, places, strict=True)
-        ]
+        groups, of_partitions = self._partitions.groups, self._partitions.places()
+        answers = []
+        for k, rows in zip(asked, places, strict=True):
+            group, place = of_partitions[k]
+            answers.append(
+                task(
+                    groups[group], place, shared, method, coordinates[rows], *arguments
+                )
+            )
         yield from zip(places, computed(*answers), strict=True)
 
 
-def _size(entries: UnitEntries) -> tuple[int]:
-    return (len(entries.others),)
-
-
 def _steps(
-    entries: UnitEntries, question: tuple[Contributions, tuple[BoundedSums, ...]]
+    group: list[UnitEntries], question: tuple[Contributions, tuple[BoundedSums, ...]]
 ) -> tuple[NDArray[np.float64], ...]:
-    return steps_of(entries, *question)
+    """Sum the contributions of all units of a group; see `steps_of`."""
+    totals = steps_of(group[0], *question)
+    for entries in group[1:]:
+        for total, steps in zip(totals, steps_of(entries, *question), strict=True):
+            total += steps
+    return totals
 
 
 def _answer(
-    entries: UnitEntries,
+    group: list[UnitEntries],
+    place: int,
     fitted: Any,
     method: str,
     coordinates: NDArray[np.integer],
     *arguments: Any,
 ) -> NDArray[Any]:
     """What the method returns, with the rows of the units that are asked about."""
-    own = entries.of(np.unique(coordinates[:, fitted.unit]))
+    own = group[place].of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *arguments)

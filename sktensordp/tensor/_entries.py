@@ -88,6 +88,10 @@ class SparseEntries(_LocalEntries):
                 others[:, column] += offsets[other]
             self.groups[mode] = starts, others, values[order]
 
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, from which Dask expects how long a copy takes."""
+        return sum(array.nbytes for group in self.groups for array in group)
+
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
         return np.diff(self.groups[mode][0]) > 0

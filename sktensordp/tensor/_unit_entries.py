@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 __all__ = ["UnitEntries"]
 
 # Largest number of entries in a chunk, unless a single unit has more.
-_CHUNK = 2**19
+_CHUNK = 2**16
 
 
 class UnitEntries:
@@ -72,6 +72,11 @@ class UnitEntries:
         # They are sorted by their row in the first of the other modes.
         return [np.arange(len(self.others)), *self._later_orders]
 
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, from which Dask expects how long a copy takes."""
+        arrays = self.units, self.starts, self.others, self._kept, *self._later_orders
+        return sum(array.nbytes for array in arrays)
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of entries of every unit."""
@@ -129,11 +134,6 @@ class UnitEntries:
         chunk._levels = self._levels
         chunk._later_orders = [order[start:end] - start for order in self._later_orders]
         return chunk
-
-    def __sizeof__(self) -> int:
-        # Dask decides by it which worker gets a task.
-        arrays = self.units, self.starts, self.others, self._kept, *self._later_orders
-        return object.__sizeof__(self) + sum(array.nbytes for array in arrays)
 
 
 def _sorted(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
