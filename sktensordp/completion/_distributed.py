@@ -154,23 +154,39 @@ def _coordinates_and_values(partition: Any) -> Sequence[Any]:
     return partition.drop(columns=_VALUE), partition[_VALUE]
 
 
-def _total(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Sum of arrays of counts with different lengths."""
-    total = np.zeros(max(map(len, counts)), dtype=np.int64)
-    for partition_counts in counts:
-        total[: len(partition_counts)] += partition_counts
+def _row_counts(
+    column: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.unsignedinteger]]:
+    """The rows of a mode that a partition has, ascending, and their numbers of entries.
+
+    No larger than the coordinates, however many rows the mode has.
+    """
+    rows, counts = np.unique(column, return_counts=True)
+    return rows, counts.astype(np.min_scalar_type(counts.max(initial=0)))
+
+
+def _total(
+    row_counts: Sequence[tuple[NDArray[np.int32], NDArray[np.unsignedinteger]]],
+) -> NDArray[np.int64]:
+    """Number of entries of every row, in all partitions."""
+    last = max(int(rows[-1]) for rows, _ in row_counts if len(rows))
+    total = np.zeros(last + 1, dtype=np.int64)
+    for rows, counts in row_counts:
+        total[rows] += counts
     return total
 
 
-def _span(counts: NDArray[np.int64]) -> tuple[int, int] | None:
+def _span(
+    row_counts: tuple[NDArray[np.int32], NDArray[np.unsignedinteger]],
+) -> tuple[int, int] | None:
     """First row with an entry, and one past the last; None without entries."""
-    seen = np.flatnonzero(counts)
-    return (int(seen[0]), len(counts)) if len(seen) else None
+    rows, _ = row_counts
+    return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else None
 
 
 def _described(
     partition: Any, _: int, checks: tuple[tuple[int, ...] | None, str]
-) -> tuple[int, list[NDArray[np.int64]], np.dtype, float, float]:
+) -> tuple[int, list[Any], np.dtype, float, float]:
     """Check a partition; return its length, counts, dtype, least and largest value."""
     where, values = coordinates_of(partition, checks), values_of(partition)
     if len(where) != len(values):
@@ -178,7 +194,7 @@ def _described(
             f"A partition of X has {len(where)} entries, but its partition of y has "
             f"{len(values)}."
         )
-    counts = [np.bincount(column) for column in where.T]
+    counts = [_row_counts(column) for column in where.T]
     low, high = (values.min(), values.max()) if len(values) else (math.inf, -math.inf)
     return len(values), counts, values.dtype, float(low), float(high)
 

@@ -15,6 +15,7 @@ factors.
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
