@@ -37,10 +37,11 @@ class DistributedUnits:
 
     def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
         """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
-        question = dask.delayed((contribute, tuple(sums)), traverse=False)
+        # Of a tuple that begins with a function, Dask would send every task a copy.
+        question = dask.delayed((tuple(sums), contribute), traverse=False)
         task = dask.delayed(_steps, pure=False)
         steps = [task(group, question) for group in self._partitions.groups]
-        totals = computed(self._partitions.sum(steps))[0]
+        totals = self._partitions.computed(self._partitions.sum(steps))
         for of_block, total in zip(sums, totals, strict=True):
             of_block.steps += total
 
@@ -88,13 +89,15 @@ class DistributedUnits:
 
 
 def _steps(
-    group: list[UnitEntries], question: tuple[Contributions, tuple[BoundedSums, ...]]
+    group: list[UnitEntries], question: tuple[tuple[BoundedSums, ...], Contributions]
 ) -> tuple[NDArray[np.float64], ...]:
     """Sum the contributions of all units of a group; see `steps_of`."""
-    totals = steps_of(group[0], *question)
+    empty, contribute = question
+    totals = steps_of(group[0], contribute, empty)
     for entries in group[1:]:
-        for total, steps in zip(totals, steps_of(entries, *question), strict=True):
-            total += steps
+        steps = steps_of(entries, contribute, empty)
+        for total, of_partition in zip(totals, steps, strict=True):
+            total += of_partition
     return totals
 
 

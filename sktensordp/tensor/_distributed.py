@@ -8,6 +8,7 @@ arguments, so it gives the same result wherever and however often it runs. Dask 
 where tasks run, and repeats those whose results were lost.
 """
 
+import asyncio
 import copy
 import sys
 import warnings
@@ -39,10 +40,10 @@ __all__ = [
 _BRANCHES = 8
 
 
-def computed(*delayed: Any) -> tuple[Any, ...]:
-    """The results of delayed values, in this process."""
+def computed(*delayed: Any, **options: Any) -> tuple[Any, ...]:
+    """The results of delayed values, in this process; see `dask.compute`."""
     with _large_graphs():
-        return dask.compute(*delayed)
+        return dask.compute(*delayed, **options)
 
 
 def in_memory(*delayed: Any) -> tuple[Any, ...]:
@@ -98,13 +99,16 @@ class PartitionGroups:
     def __init__(self, partitions: Iterable[Any]) -> None:
         partitions = in_memory(*partitions)
         sizes = computed(*map(dask.delayed(sys.getsizeof, pure=False), partitions))
-        client = _client()
+        client, self._options = _client(), {}
         if client is None:
             by_worker = [[[k] for k in range(len(partitions))]]
         else:
+            n_threads = client.nthreads()
+            if _reaches(client, n_threads):
+                self._options["direct"] = True
             holders = client.who_has(list(partitions))
             workers = [next(iter(holders[p.key]), None) for p in partitions]
-            by_worker = grouped(sizes, workers, client.nthreads())
+            by_worker = grouped(sizes, workers, n_threads)
         self._by_worker = by_worker
         self._numbers = [group for groups in by_worker for group in groups]
         collect = dask.delayed(_collected, pure=False)
@@ -127,11 +131,15 @@ class PartitionGroups:
         return [by_group[group][place] for group, place in self.places()]
 
     def sum(self, by_group: Iterable[Any]) -> Any:
-        """The sum of one delayed tuple of each group, first over those of a worker."""
+        """The delayed sum of delayed tuples, one of each group; those of a worker first."""
         terms = iter(by_group)
         return tree_sum(
             tree_sum(next(terms) for _ in groups) for groups in self._by_worker
         )
+
+    def computed(self, delayed: Any) -> Any:
+        """A delayed result in this process: from its worker directly, if possible."""
+        return computed(delayed, **self._options)[0]
 
 
 def _collected(*partitions: Any) -> list[Any]:
@@ -191,6 +199,25 @@ def _client() -> Any:
     """The client of the scheduler in use; None if tasks run in this process."""
     client = getattr(dask.base.get_scheduler(), "__self__", None)
     return client if hasattr(client, "who_has") else None
+
+
+def _reaches(client: Any, workers: Iterable[str]) -> bool:
+    """Whether this process can connect to all workers; not tried if the user says."""
+    if client.direct_to_workers is not None:
+        return False
+    from distributed.comm import connect
+
+    async def reach(address: str) -> None:
+        await (await connect(address, timeout=2, **client.connection_args)).close()
+
+    async def reach_all() -> bool:
+        try:
+            await asyncio.gather(*map(reach, workers))
+        except OSError:
+            return False
+        return True
+
+    return client.sync(reach_all)
 
 
 class DistributedEntries:
@@ -418,7 +445,7 @@ class _DistributedRows(RowFit):
             self.entries.partitions.sum(sums for _, sums in updates),
         )
         self._weightings = None
-        error, *sums = computed(total)[0]
+        error, *sums = self.entries.partitions.computed(total)
         self._error_sums, self._row_sums = sums[:3], sums[3:]
         return error, None
 
@@ -455,7 +482,8 @@ class _DistributedRows(RowFit):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums over the entries of all rows of a mode; see `RowFit.sums`."""
         sums = self._on_groups(_sums, mode, left_out=mode)
-        return computed(self.entries.partitions.sum(sums))[0]
+        partitions = self.entries.partitions
+        return partitions.computed(partitions.sum(sums))
     def _learn_weight_means(self) -> None:
         if self.entries.mode != 0:
             return super()._learn_weight_means()
@@ -507,9 +535,8 @@ class _DistributedTucker(_DistributedRows, _TuckerFit):
     def _core_sums(
         self, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return computed(
-            self.entries.partitions.sum(self._on_groups(_core_sums))
-        )[0]
+        partitions = self.entries.partitions
+        return partitions.computed(partitions.sum(self._on_groups(_core_sums)))
 
 
 def _local_fit(
