@@ -154,23 +154,39 @@ def _coordinates_and_values(partition: Any) -> Sequence[Any]:
     return partition.drop(columns=_VALUE), partition[_VALUE]
 
 
-def _total(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Sum of arrays of counts with different lengths."""
-    total = np.zeros(max(map(len, counts)), dtype=np.int64)
-    for partition_counts in counts:
-        total[: len(partition_counts)] += partition_counts
+def _row_counts(
+    column: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.unsignedinteger]]:
+    """The rows of a mode that a partition has, ascending, and their numbers of entries.
+
+    No larger than the coordinates, however many rows the mode has.
+    """
+    rows, counts = np.unique(column, return_counts=True)
+    return rows, counts.astype(np.min_scalar_type(counts.max(initial=0)))
+
+
+def _total(
+    row_counts: Sequence[tuple[NDArray[np.int32], NDArray[np.unsignedinteger]]],
+) -> NDArray[np.int64]:
+    """Number of entries of every row, in all partitions."""
+    last = max(int(rows[-1]) for rows, _ in row_counts if len(rows))
+    total = np.zeros(last + 1, dtype=np.int64)
+    for rows, counts in row_counts:
+        total[rows] += counts
     return total
 
 
-def _span(counts: NDArray[np.int64]) -> tuple[int, int] | None:
+def _span(
+    row_counts: tuple[NDArray[np.int32], NDArray[np.unsignedinteger]],
+) -> tuple[int, int] | None:
     """First row with an entry, and one past the last; None without entries."""
-    seen = np.flatnonzero(counts)
-    return (int(seen[0]), len(counts)) if len(seen) else None
+    rows, _ = row_counts
+    return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else None
 
 
 def _described(
     partition: Any, _: int, checks: tuple[tuple[int, ...] | None, str]
-) -> tuple[int, list[NDArray[np.int64]], np.dtype, float, float]:
+) -> tuple[int, list[Any], np.dtype, float, float]:
     """Check a partition; return its length, counts, dtype, least and largest value."""
     where, values = coordinates_of(partition, checks), values_of(partition)
     if len(where) != len(values):
@@ -178,7 +194,7 @@ def _described(
             f"A partition of X has {len(where)} entries, but its partition of y has "
             f"{len(values)}."
         )
-    counts = [np.bincount(column) for column in where.T]
+    counts = [_row_counts(column) for column in where.T]
     low, high = (values.min(), values.max()) if len(values) else (math.inf, -math.inf)
     return len(values), counts, values.dtype, float(low), float(high)
 
@@ -431,7 +447,7 @@ class Observed:
             join = dask.delayed(_joined_units, pure=False)
             sizes = np.split(self.counts[self.mode], self.cuts[1:-1])
             shards = [
-                join(first, of_units, *of_shard)
+                join(first, of_units, values.centred_levels, *of_shard)
                 for first, of_units, of_shard in zip(
                     self.cuts.tolist(), sizes, self._by_shard(pieces), strict=False
                 )
@@ -525,28 +541,29 @@ def _split_units(
     mode: int,
     lengths: list[int],
     values: EntryRandomizer,
-) -> tuple[tuple[NDArray[np.int32], NDArray[np.float64]], ...]:
+) -> tuple[tuple[NDArray[np.int32], NDArray[Any]], ...]:
     """Coordinates, that of the unit first, and values of a partition, by shard."""
     where, raw = coordinates_of(partition, checks), values_of(partition)
     if not len(where) == len(raw) == lengths[number]:
         raise RuntimeError(_CHANGED)
     order, ends = _order(where[:, mode], cuts)
     others = [k for k in range(where.shape[1]) if k != mode]
-    where, own = where[:, [mode, *others]][order], values.centred(raw)[order]
+    where, own = where[:, [mode, *others]][order], values.kept(raw)[order]
     return tuple(zip(np.split(where, ends), np.split(own, ends), strict=True))
 
 
 def _joined_units(
     first: int,
     sizes: NDArray[np.int64],
-    *pieces: tuple[NDArray[np.int32], NDArray[np.float64]],
+    levels: NDArray[np.float64] | None,
+    *pieces: tuple[NDArray[np.int32], NDArray[Any]],
 ) -> UnitEntries:
     """The entries of all units of a shard, each with as many as were counted."""
     where, values = _joined(*pieces)
     found = np.bincount(where[:, 0] - first, minlength=len(sizes))
     if not np.array_equal(found, sizes):
         raise RuntimeError(_CHANGED)
-    return UnitEntries(where, values)
+    return UnitEntries(where, values, levels)
 
 
 def _shard_numbers(

@@ -13,7 +13,7 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
-from ..tensor._distributed import computed, in_memory, tree_sum
+from ..tensor._distributed import PartitionGroups, computed
 from ..tensor._unit_entries import UnitEntries
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
 
@@ -32,16 +32,17 @@ class DistributedUnits:
     """
 
     def __init__(self, partitions: Sequence[Delayed], cuts: NDArray[np.int64]) -> None:
-        self._partitions, self._cuts = in_memory(*partitions), cuts
         # Errors in a partition are raised here, before anything else is done.
-        computed(tree_sum(map(dask.delayed(_size, pure=False), self._partitions)))
+        self._partitions, self._cuts = PartitionGroups(partitions), cuts
 
     def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
         """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
-        question = dask.delayed((contribute, tuple(sums)), traverse=False)
+        # Of a tuple that begins with a function, Dask would send every task a copy.
+        question = dask.delayed((tuple(sums), contribute), traverse=False)
         task = dask.delayed(_steps, pure=False)
-        steps = [task(partition, question) for partition in self._partitions]
-        for of_block, total in zip(sums, computed(tree_sum(steps))[0], strict=True):
+        steps = [task(group, question) for group in self._partitions.groups]
+        totals = self._partitions.computed(self._partitions.sum(steps))
+        for of_block, total in zip(sums, totals, strict=True):
             of_block.steps += total
 
     def answers(
@@ -75,30 +76,39 @@ class DistributedUnits:
         places = [np.flatnonzero(numbers == k) for k in asked]
         shared = dask.delayed(fitted, traverse=False)
         task = dask.delayed(_answer, pure=False)
-        answers = [
-            task(self._partitions[k], shared, method, coordinates[rows], *arguments)
-            for k, rows in zip(asked, places, strict=True)
-        ]
+        groups, of_partitions = self._partitions.groups, self._partitions.places()
+        answers = []
+        for k, rows in zip(asked, places, strict=True):
+            group, place = of_partitions[k]
+            answers.append(
+                task(
+                    groups[group], place, shared, method, coordinates[rows], *arguments
+                )
+            )
         yield from zip(places, computed(*answers), strict=True)
 
 
-def _size(entries: UnitEntries) -> tuple[int]:
-    return (len(entries.values),)
-
-
 def _steps(
-    entries: UnitEntries, question: tuple[Contributions, tuple[BoundedSums, ...]]
+    group: list[UnitEntries], question: tuple[tuple[BoundedSums, ...], Contributions]
 ) -> tuple[NDArray[np.float64], ...]:
-    return steps_of(entries, *question)
+    """Sum the contributions of all units of a group; see `steps_of`."""
+    empty, contribute = question
+    totals = steps_of(group[0], contribute, empty)
+    for entries in group[1:]:
+        steps = steps_of(entries, contribute, empty)
+        for total, of_partition in zip(totals, steps, strict=True):
+            total += of_partition
+    return totals
 
 
 def _answer(
-    entries: UnitEntries,
+    group: list[UnitEntries],
+    place: int,
     fitted: Any,
     method: str,
     coordinates: NDArray[np.integer],
     *arguments: Any,
 ) -> NDArray[Any]:
     """What the method returns, with the rows of the units that are asked about."""
-    own = entries.of(np.unique(coordinates[:, fitted.unit]))
+    own = group[place].of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *arguments)

@@ -270,7 +270,8 @@ def party_of(
     if len(where) != len(own):
         raise ValueError(f"X has {len(where)} entries, but y has {len(own)}.")
     others = [mode for mode in range(len(shape)) if mode != unit]
-    entries = UnitEntries(where[:, [unit, *others]], values.centred(own))
+    where = where[:, [unit, *others]]
+    entries = UnitEntries(where, values.kept(own), values.centred_levels)
     return UnitParty(entries, **noise)
 
 

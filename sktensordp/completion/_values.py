@@ -96,6 +96,18 @@ class EntryRandomizer:
         low, high = self.bounds
         return (self.clip(values.astype(float)) - (low + high) / 2) / ((high - low) / 2)
 
+    @property
+    def centred_levels(self) -> NDArray[np.float64] | None:
+        """The levels, in half ranges around the middle; None without levels."""
+        return None if self.levels is None else self.centred(np.array(self.levels))
+
+    def kept(self, values: NDArray[np.floating]) -> NDArray[Any]:
+        """Clip values; return the numbers of their levels, or centre them if none."""
+        if self.levels is None:
+            return self.centred(values)
+        index = self._level_index(np.clip(values.astype(float), *self.bounds))
+        return index.astype(np.min_scalar_type(len(self.levels) - 1))
+
     def taken(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """Check and copy values that clients randomised; without noise, clip them.
 

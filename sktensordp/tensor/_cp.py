@@ -15,6 +15,7 @@ factors.
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -73,7 +74,7 @@ class CPForm:
         regressors : ndarray of shape (n, n_columns of the block)
         """
         others = [k for k in range(len(factors)) if k != block]
-        return math.prod(factors[k][rows[k]] for k in others)
+        return reduce(np.multiply, (factors[k][rows[k]] for k in others))
 
     def moments(
         self,

@@ -8,12 +8,14 @@ arguments, so it gives the same result wherever and however often it runs. Dask 
 where tasks run, and repeats those whose results were lost.
 """
 
+import asyncio
 import copy
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
@@ -22,19 +24,26 @@ from numpy.typing import NDArray
 from ._algebra import diagonal
 from ._cp_fit import _CPFit
 from ._entries import SparseEntries, array_of
-from ._row_fit import RowFit
+from ._row_fit import RowFit, RowWeighting
 from ._tucker_fit import _TuckerFit
 
-__all__ = ["DistributedEntries", "computed", "in_memory", "tree_sum"]
+__all__ = [
+    "DistributedEntries",
+    "PartitionGroups",
+    "computed",
+    "grouped",
+    "in_memory",
+    "tree_sum",
+]
 
 # Number of terms that one task adds.
 _BRANCHES = 8
 
 
-def computed(*delayed: Any) -> tuple[Any, ...]:
-    """The results of delayed values, in this process."""
+def computed(*delayed: Any, **options: Any) -> tuple[Any, ...]:
+    """The results of delayed values, in this process; see `dask.compute`."""
     with _large_graphs():
-        return dask.compute(*delayed)
+        return dask.compute(*delayed, **options)
 
 
 def in_memory(*delayed: Any) -> tuple[Any, ...]:
@@ -69,6 +78,148 @@ def _add(*terms: Iterable[Any]) -> tuple[Any, ...]:
     )
 
 
+class PartitionGroups:
+    """Partitions in groups, about one for every thread of the workers.
+
+    A group is one object on one worker, so a task on a group needs nothing of another
+    worker but its other arguments. If the worker is lost, Dask computes the group again
+    on another one. Without a distributed scheduler, every group is one partition.
+
+    Parameters
+    ----------
+    partitions : iterable of Delayed
+        Computed here and kept in the memory of the workers. Errors are raised here.
+
+    Attributes
+    ----------
+    groups : tuple of Delayed of list
+        The partitions of each group.
+    """
+
+    def __init__(self, partitions: Iterable[Any]) -> None:
+        partitions = in_memory(*partitions)
+        sizes = computed(*map(dask.delayed(sys.getsizeof, pure=False), partitions))
+        client, self._options = _client(), {}
+        if client is None:
+            by_worker = [[[k] for k in range(len(partitions))]]
+        else:
+            n_threads = client.nthreads()
+            if _reaches(client, n_threads):
+                self._options["direct"] = True
+            holders = client.who_has(list(partitions))
+            workers = [next(iter(holders[p.key]), None) for p in partitions]
+            by_worker = grouped(sizes, workers, n_threads)
+        self._by_worker = by_worker
+        self._numbers = [group for groups in by_worker for group in groups]
+        collect = dask.delayed(_collected, pure=False)
+        self.groups = in_memory(
+            *(collect(*(partitions[k] for k in group)) for group in self._numbers)
+        )
+
+    def places(self) -> list[tuple[int, int]]:
+        """For every partition, its group and its place in the group."""
+        pairs = enumerate(self._numbers)
+        places = {k: (g, i) for g, group in pairs for i, k in enumerate(group)}
+        return [places[k] for k in range(len(places))]
+
+    def split(self, by_partition: Sequence[Any]) -> list[list[Any]]:
+        """Bring what belongs to each partition together by group."""
+        return [[by_partition[k] for k in group] for group in self._numbers]
+
+    def by_partition(self, by_group: Sequence[Sequence[Any]]) -> list[Any]:
+        """Undo `split`."""
+        return [by_group[group][place] for group, place in self.places()]
+
+    def sum(self, by_group: Iterable[Any]) -> Any:
+        """The delayed sum of delayed tuples, one of each group; those of a worker first."""
+        terms = iter(by_group)
+        return tree_sum(
+            tree_sum(next(terms) for _ in groups) for groups in self._by_worker
+        )
+
+    def computed(self, delayed: Any) -> Any:
+        """A delayed result in this process: from its worker directly, if possible."""
+        return computed(delayed, **self._options)[0]
+
+
+def _collected(*partitions: Any) -> list[Any]:
+    return list(partitions)
+
+
+def grouped(
+    sizes: Sequence[int], workers: Sequence[Any], n_threads: Mapping[Any, int]
+) -> list[list[list[int]]]:
+    """Group partitions by worker and thread.
+
+    A partition stays on its worker, unless moving it makes the largest group smaller.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Sizes of the partitions.
+    workers : sequence
+        The worker of each partition; others than those of `n_threads` are lost.
+    n_threads : dict
+        Number of threads of each worker.
+
+    Returns
+    -------
+    groups : list by worker of list by thread of list of int
+        Numbers of the partitions, ascending; no list is empty.
+    """
+    threads = [(worker, k) for worker, n in n_threads.items() for k in range(n)]
+    groups: dict[Any, list[int]] = {thread: [] for thread in threads}
+    loads = dict.fromkeys(threads, 0)
+
+    def move(number: int, thread: Any) -> None:
+        groups[thread].append(number)
+        loads[thread] += sizes[number]
+
+    for number in np.argsort(sizes, kind="stable")[::-1].tolist():
+        own = [thread for thread in threads if thread[0] == workers[number]]
+        move(number, min(own or threads, key=loads.__getitem__))
+    while True:
+        least, most = (pick(threads, key=loads.__getitem__) for pick in (min, max))
+        gap = loads[most] - loads[least]
+        smaller = [number for number in groups[most] if 0 < sizes[number] < gap]
+        if not smaller:
+            break
+        number = min(smaller, key=lambda k: abs(2 * sizes[k] - gap))
+        groups[most].remove(number)
+        loads[most] -= sizes[number]
+        move(number, least)
+    by_worker = [
+        [sorted(groups[worker, k]) for k in range(n) if groups[worker, k]]
+        for worker, n in n_threads.items()
+    ]
+    return [of_worker for of_worker in by_worker if of_worker]
+
+
+def _client() -> Any:
+    """The client of the scheduler in use; None if tasks run in this process."""
+    client = getattr(dask.base.get_scheduler(), "__self__", None)
+    return client if hasattr(client, "who_has") else None
+
+
+def _reaches(client: Any, workers: Iterable[str]) -> bool:
+    """Whether this process can connect to all workers; not tried if the user says."""
+    if client.direct_to_workers is not None:
+        return False
+    from distributed.comm import connect
+
+    async def reach(address: str) -> None:
+        await (await connect(address, timeout=2, **client.connection_args)).close()
+
+    async def reach_all() -> bool:
+        try:
+            await asyncio.gather(*map(reach, workers))
+        except OSError:
+            return False
+        return True
+
+    return client.sync(reach_all)
+
+
 class DistributedEntries:
     """Entries of a tensor in partitions.
 
@@ -85,6 +236,10 @@ class DistributedEntries:
         Number of entries of every row.
     dtype : dtype
         Type of the values.
+
+    Attributes
+    ----------
+    partitions : PartitionGroups
     """
 
     def __init__(
@@ -96,14 +251,16 @@ class DistributedEntries:
         counts: Sequence[NDArray[np.integer]],
         dtype: np.dtype,
     ) -> None:
-        self.partitions = in_memory(*partitions)
+        self.partitions = PartitionGroups(partitions)
         self.cuts, self.mode, self.shape = cuts, mode, tuple(shape)
         self.dtype = dtype
         self.n_entries = int(counts[0].sum())
         self._observed = [mode_counts > 0 for mode_counts in counts]
         self.row_counts = counts[0]
         energies = dask.delayed(_row_energies, pure=False)
-        by_partition = computed(*map(energies, self.partitions))
+        by_partition = self.partitions.by_partition(
+            computed(*map(energies, self.partitions.groups))
+        )
         # Partitions have rows of the first mode in turn, or entries of all of them.
         join = np.concatenate if mode == 0 else sum
         self.row_energies = join([*by_partition])
@@ -119,7 +276,9 @@ class DistributedEntries:
 
     def as_array(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The dense tensor, and a mask of its observed entries; see `array_of`."""
-        lists = computed(*map(dask.delayed(_as_list, pure=False), self.partitions))
+        lists = self.partitions.by_partition(
+            computed(*map(dask.delayed(_as_lists, pure=False), self.partitions.groups))
+        )
         for (coordinates, _), first in zip(lists, self.cuts, strict=False):
             coordinates[self.mode] += first
         coordinates = np.concatenate([c for c, _ in lists], axis=1)
@@ -129,7 +288,7 @@ class DistributedEntries:
     def split(self, rows: NDArray[np.floating] | None) -> list[Any]:
         """The rows of the split mode by partition; a list of None if there are none."""
         if rows is None:
-            return [None] * len(self.partitions)
+            return [None] * (len(self.cuts) - 1)
         return np.split(rows, self.cuts[1:-1])
 
     def fit_class(self, local: type) -> Any:
@@ -137,8 +296,14 @@ class DistributedEntries:
         return {_CPFit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
 
 
-def _row_energies(entries: SparseEntries) -> NDArray[np.float64]:
-    return entries.row_energies
+def _row_energies(group: list[SparseEntries]) -> list[NDArray[np.float64]]:
+    return [entries.row_energies for entries in group]
+
+
+def _as_lists(
+    group: list[SparseEntries],
+) -> list[tuple[NDArray[np.int64], NDArray[np.floating]]]:
+    return [_as_list(entries) for entries in group]
 
 
 def _as_list(entries: SparseEntries) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
@@ -148,6 +313,28 @@ def _as_list(entries: SparseEntries) -> tuple[NDArray[np.int64], NDArray[np.floa
     coordinates[0] = np.repeat(np.arange(entries.shape[0]), np.diff(starts))
     coordinates[1:] = others.T - np.cumsum(entries.shape)[:-1, np.newaxis]
     return coordinates, values
+
+
+class _Rows(NamedTuple):
+    """Rows of the split mode in one partition.
+
+    Attributes
+    ----------
+    means, covariances, moments : ndarray or None
+        Their posterior; see `RowFit.posterior`. Before the first update, covariances
+        are None, and so are second moments that the update does not read.
+    weights : ndarray of shape (n_rows,) or None
+        See `RowFit.row_weights`; None if the first mode is not split.
+    stated_weights, errors : ndarray of shape (n_rows,) or None
+        See `RowFit`.
+    """
+
+    means: Any
+    covariances: Any
+    moments: Any
+    weights: Any
+    stated_weights: Any
+    errors: Any = None
 
 
 class _DistributedRows(RowFit):
@@ -161,77 +348,142 @@ class _DistributedRows(RowFit):
 
     local: type
     entries: DistributedEntries
+    # Delayed rows of the split mode, by group; None before they are sent.
+    _local_rows: Any = None
+    # How the weights of split rows, and those stated, are computed before the rows are
+    # updated; None if the weights that they have are kept.
+    _weightings: tuple[RowWeighting, RowWeighting] | None = None
+    # Whether split rows have weights.
+    _is_weighted = False
 
     def start(self, means: Any, covariances: Any, noise: float | None) -> None:
         """Start from a posterior, whose rows of the split mode go to the partitions."""
         super().start(means, covariances, noise)
+        self._local_rows, self._sent_rows = None, {}
+
+    def weigh(self, row_weights: NDArray[np.float64] | None) -> None:
+        """Set the weights of the first mode's rows; see `RowFit.weigh`."""
+        super().weigh(row_weights)
+        if self.entries.mode == 0:
+            self._local_rows = self._weightings = None
+            self._is_weighted = row_weights is not None
+
+    def _send_local_rows(self) -> None:
+        """Send the rows of the split mode to the groups, if they are not there."""
+        if self._local_rows is not None:
+            return
         entries = self.entries
         means, _, moments = self.posterior(entries.mode)
+        weights = self.row_weights, self.stated_weights
         # The first mode is updated before a task reads its second moments.
-        split_moments = entries.split(moments if entries.mode else None)
-        posteriors = zip(entries.split(means), split_moments, strict=True)
-        self._local_rows = [dask.delayed(pair, traverse=False) for pair in posteriors]
+        columns = (
+            (means, None, moments, None, None) if entries.mode
+            else (means, None, None, *weights)
+        )  # fmt: skip
+        by_partition = map(_Rows, *map(entries.split, columns))
+        self._local_rows = [
+            dask.delayed(rows, traverse=False)
+            for rows in entries.partitions.split([*by_partition])
+        ]
 
-    def _shared_state(self, left_out: int | None) -> Any:
-        """The fit without the split mode's rows, as a delayed object for all tasks.
-
-        The rows of the mode `left_out` are not included either.
-        """
+    def _shared_state(self) -> Any:
+        """The fit without any rows, as a delayed object for all tasks."""
         state: Any = object.__new__(self.local)
         vars(state).update(vars(self))
-        del state._local_rows
+        del state._local_rows, state._sent_rows
         if self.entries.mode == 0:
-            state.row_weights = None  # Every task gets those of its rows.
+            state.row_weights = None  # Those of a partition are with its rows.
         state.row_errors = state.stated_weights = state._stacked_weights = None
         state.entries = state.means = state.covariances = state.moments = None
-        state.mode, state.others = self.entries.mode, []
-        for mode in range(len(self.entries.shape)):
-            means, _, moments = self.posterior(mode)
-            n_rows = 0 if mode in (state.mode, left_out) else len(means)
-            # Copies, because later sweeps write to these arrays.
-            state.others.append((means[:n_rows].copy(), moments[:n_rows].copy()))
+        state.mode = self.entries.mode
         return dask.delayed(state, traverse=False)
 
-    def _on_partitions(
+    def _sent(self, mode: int) -> Any:
+        """Means and second moments of a mode's rows, as a delayed pair for all tasks.
+
+        They are sent once after every update of the mode.
+        """
+        if mode not in self._sent_rows:
+            means, _, moments = self.posterior(mode)
+            # Copies, because later sweeps write to these arrays.
+            pair = means.copy(), moments.copy()
+            self._sent_rows[mode] = in_memory(dask.delayed(pair, traverse=False))[0]
+        return self._sent_rows[mode]
+
+    def _on_groups(
         self,
         function: Callable[..., Any],
         *arguments: Any,
         left_out: int | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Delayed ``function(state, entries, rows, *arguments)`` of every partition."""
-        state = self._shared_state(left_out)
+        """Delayed results of a function of every group.
+
+        They are ``function(state, others, group, rows, *arguments)``. The rows of the
+        mode `left_out` are not sent.
+        """
+        self._send_local_rows()
+        state, modes = self._shared_state(), range(len(self.entries.shape))
+        others = [
+            None if mode in (self.entries.mode, left_out) else self._sent(mode)
+            for mode in modes
+        ]
         function = dask.delayed(function, pure=False, **options)
-        split = self.entries.mode == 0
-        weights = self.entries.split(self.row_weights if split else None)
-        partitions = zip(
-            self.entries.partitions, self._local_rows, weights, strict=True
-        )
-        return [function(state, *each, *arguments) for each in partitions]
+        groups = zip(self.entries.partitions.groups, self._local_rows, strict=True)
+        return [function(state, others, *each, *arguments) for each in groups]
 
     def update(
         self, mode: int, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[float, NDArray[np.float64] | None]:
         """Update the posterior of the rows of one mode; see `RowFit.update`."""
         if mode != self.entries.mode:
+            self._sent_rows.pop(mode, None)
             return super().update(mode, pool, n_threads)
-        updates = self._on_partitions(_updated_rows, nout=3)
+        updates = self._on_groups(_updated_rows, self._weightings, nout=2)
         *self._local_rows, total = in_memory(
-            *(rows for rows, _, _ in updates), tree_sum(sums for _, sums, _ in updates)
+            *(rows for rows, _ in updates),
+            self.entries.partitions.sum(sums for _, sums in updates),
         )
-        (error, *self._row_sums), *row_errors = computed(
-            total, *(errors for _, _, errors in updates)
-        )
-        if mode == 0 and self.learns_row_noise:
-            self.row_errors = np.concatenate(row_errors)
+        self._weightings = None
+        error, *sums = self.entries.partitions.computed(total)
+        self._error_sums, self._row_sums = sums[:3], sums[3:]
         return error, None
+
+    def _error(self, mode: int, fitted: NDArray[np.float64]) -> float:
+        """Expected squared error of all entries, weighted; see `RowFit._error`."""
+        if self.entries.mode != 0:
+            return super()._error(mode, fitted)
+        energy, _, _ = self._error_sums
+        return energy + fitted.sum()
+
+    def _unweighted(self, error: float) -> float:
+        """Expected squared error of all entries; see `RowFit._unweighted`."""
+        if self.entries.mode != 0:
+            return super()._unweighted(error)
+        return self._error_sums[1] if self._is_weighted else error
+
+    def _excess_squares(self) -> float:
+        """Sum over rows of what their errors exceed; see `RowFit._excess_squares`."""
+        if self.entries.mode != 0:
+            return super()._excess_squares()
+        # Rows without entries have no error.
+        _, errors, squares = self._error_sums
+        excess = squares - 2 * self.noise * errors
+        return excess + self.noise**2 * self.entries.n_entries
+
+    def _weigh_by_errors(self, fitted: RowWeighting, stated: RowWeighting) -> None:
+        """Compute weights of rows where the rows are; see `RowFit._weigh_by_errors`."""
+        if self.entries.mode != 0:
+            return super()._weigh_by_errors(fitted, stated)
+        self._weightings, self._is_weighted = (fitted, stated), True
 
     def sums(
         self, mode: int, rows: slice
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums over the entries of all rows of a mode; see `RowFit.sums`."""
-        return computed(tree_sum(self._on_partitions(_sums, mode, left_out=mode)))[0]
-
+        sums = self._on_groups(_sums, mode, left_out=mode)
+        partitions = self.entries.partitions
+        return partitions.computed(partitions.sum(sums))
     def _learn_weight_means(self) -> None:
         if self.entries.mode != 0:
             return super()._learn_weight_means()
@@ -250,13 +502,22 @@ class _DistributedRows(RowFit):
         return n_rows, np.maximum(deviation, 0.0), variances
 
     def gather(self) -> None:
-        """Bring the posterior of all rows into this process."""
+        """Bring the posterior of all rows, and their weights, into this process."""
+        if self._local_rows is None:
+            return
+        groups, gathered = self.entries.partitions, dask.delayed(_gathered, pure=False)
+        pairs = zip(groups.groups, self._local_rows, strict=True)
+        by_group = computed(*(gathered(*pair, self._weightings) for pair in pairs))
+        columns = zip(*groups.by_partition(by_group), strict=True)
         arrays = self.posterior(self.entries.mode)[:2]
-        local_rows = computed(*(rows[:2] for rows in self._local_rows))
-        for k, posterior in enumerate(local_rows):
-            rows = slice(*self.entries.cuts[k : k + 2])
-            for target, values in zip(arrays, posterior, strict=True):
-                target[rows] = values
+        *posterior, weights, stated_weights = columns
+        for target, by_partition in zip(arrays, posterior, strict=True):
+            if by_partition[0] is not None:
+                np.concatenate(by_partition, out=target)
+        if weights[0] is not None:
+            self.row_weights = np.concatenate(weights)
+        if stated_weights[0] is not None:
+            self.stated_weights = np.concatenate(stated_weights)
 
     def model(self, scale: float) -> Any:
         """The fitted model, with all rows in this process; see `RowFit.model`."""
@@ -274,74 +535,135 @@ class _DistributedTucker(_DistributedRows, _TuckerFit):
     def _core_sums(
         self, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return computed(tree_sum(self._on_partitions(_core_sums)))[0]
+        partitions = self.entries.partitions
+        return partitions.computed(partitions.sum(self._on_groups(_core_sums)))
 
 
 def _local_fit(
-    state: Any, entries: SparseEntries, rows: Sequence[Any], weights: Any
+    state: Any, others: Sequence[Any], entries: SparseEntries, rows: _Rows
 ) -> Any:
-    """The fit of one partition, from the shared state and the partition's rows.
-
-    `weights` are those of its rows if the first mode is split, and else None.
-    """
+    """The fit of one partition, from what all share and from the partition's rows."""
     fit = copy.copy(state)
     # Copies, because a task must not change its arguments.
-    means, *_, moments = rows
+    means, moments = rows.means, rows.moments
     moments = fit.point_moments(means) if moments is None else moments.copy()
+    # Zeros in place of rows that were left out, since the task does not read them.
     posteriors = [
-        posterior if len(posterior[0]) else _zeros_like(posterior, n)
-        for posterior, n in zip(state.others, entries.shape, strict=True)
+        _zeros_like((means, moments), n) if posterior is None else posterior
+        for posterior, n in zip(others, entries.shape, strict=True)
     ]
     posteriors[fit.mode] = means.copy(), moments
     fit.attach(entries, posteriors)
-    fit.weigh(fit.row_weights if weights is None else weights)
+    fit.weigh(fit.row_weights if rows.weights is None else rows.weights)
     return fit
 
 
 def _zeros_like(
     arrays: Sequence[NDArray[np.floating]], n_rows: int
 ) -> tuple[NDArray[np.floating], ...]:
-    """Zeros in place of rows that were left out, since the task does not read them."""
     return tuple(np.zeros((n_rows, a.shape[1]), a.dtype) for a in arrays)
 
 
-def _updated_rows(
-    state: Any, entries: SparseEntries, rows: Sequence[Any], weights: Any
-) -> tuple[
-    tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
-    tuple[Any, ...],
-    NDArray[np.float64] | None,
-]:
-    """The updated posterior of a partition's rows.
+def _reweighted(
+    rows: _Rows,
+    entries: SparseEntries,
+    weightings: tuple[RowWeighting, RowWeighting] | None,
+) -> _Rows:
+    """Rows with new weights, if there are rules to compute them by."""
+    if weightings is None:
+        return rows
+    fitted, stated = (w.weights(rows.errors, entries.row_counts) for w in weightings)
+    return rows._replace(weights=fitted, stated_weights=stated)
 
-    Then sums to learn the prior from, and the errors of the rows.
+
+def _updated_rows(
+    state: Any,
+    others: Sequence[Any],
+    group: list[SparseEntries],
+    group_rows: list[_Rows],
+    weightings: tuple[RowWeighting, RowWeighting] | None,
+) -> tuple[list[_Rows], tuple[Any, ...]]:
+    """The updated rows of a group's partitions, and sums over them.
+
+    The sums are the expected squared error of the entries (weighted), the sum of their
+    squares (weighted), the errors of the rows and their squares over the numbers of
+    entries (of the first mode), the number of rows that have entries, and sums over
+    these of means, squared means and variances.
     """
-    fit, mode = _local_fit(state, entries, rows, weights), state.mode
-    with fit.threads(1) as pool:
-        error, _ = fit.update(mode, pool, 1)
-    means, covariances, moments = fit.posterior(mode)
-    seen = entries.observed(mode)
-    seen_means = means[seen].astype(float)
-    variances = covariances[:, diagonal(means.shape[1])][seen].astype(float)
-    terms = seen_means, seen_means**2, variances
-    sums = len(seen_means), *(x.sum(axis=0) for x in terms)
-    return (means, covariances, moments), (error, *sums), fit.row_errors
+    updated, sums, mode = [], [], state.mode
+    for entries, before in zip(group, group_rows, strict=True):
+        rows = _reweighted(before, entries, weightings)
+        fit = _local_fit(state, others, entries, rows)
+        with fit.threads(1) as pool:
+            error, _ = fit.update(mode, pool, 1)
+        means, covariances, moments = fit.posterior(mode)
+        updated.append(
+            _Rows(
+                means, covariances, moments, rows.weights, rows.stated_weights,
+                fit.row_errors,
+            )
+        )  # fmt: skip
+        seen = entries.observed(mode)
+        seen_means = means[seen].astype(float)
+        variances = covariances[:, diagonal(means.shape[1])][seen].astype(float)
+        terms = (x.sum(axis=0) for x in (seen_means, seen_means**2, variances))
+        errors = _error_sums(entries, rows.weights, fit.row_errors)
+        sums.append((error, *errors, len(seen_means), *terms))
+    return updated, _add(*sums)
+
+
+def _error_sums(
+    entries: SparseEntries,
+    weights: NDArray[np.float64] | None,
+    errors: NDArray[np.float64] | None,
+) -> tuple[float, float, float]:
+    """Sum of squares of the entries, weighted, and sums of the rows' errors."""
+    energy = entries.energy if weights is None else weights @ entries.row_energies
+    if errors is None:
+        return energy, 0.0, 0.0
+    return energy, errors.sum(), (errors**2 / np.maximum(entries.row_counts, 1)).sum()
+
+
+def _gathered(
+    group: list[SparseEntries],
+    group_rows: list[_Rows],
+    weightings: tuple[RowWeighting, RowWeighting] | None,
+) -> list[tuple[Any, ...]]:
+    """Means, covariances and weights of the rows of a group's partitions."""
+    pairs = zip(group_rows, group, strict=True)
+    gathered = (_reweighted(rows, entries, weightings) for rows, entries in pairs)
+    return [(r.means, r.covariances, r.weights, r.stated_weights) for r in gathered]
 
 
 def _sums(
-    state: Any, entries: SparseEntries, rows: Sequence[Any], weights: Any, mode: int
+    state: Any,
+    others: Sequence[Any],
+    group: list[SparseEntries],
+    group_rows: list[_Rows],
+    mode: int,
 ) -> tuple[NDArray[np.float64], ...]:
-    """Sums over the entries of a partition, for the rows of another mode."""
-    fit = _local_fit(state, entries, rows, weights)
-    with fit.threads(1) as pool:
-        sums = list(fit.map_rows(lambda r: fit.sums(mode, r), mode, pool, 1))
-    return tuple(map(np.concatenate, zip(*sums, strict=True)))
+    """Sums over the entries of a group, for the rows of another mode."""
+    total: Any = None
+    for entries, rows in zip(group, group_rows, strict=True):
+        fit = _local_fit(state, others, entries, rows)
+        with fit.threads(1) as pool:
+            slices = list(fit.map_rows(lambda r: fit.sums(mode, r), mode, pool, 1))
+        sums = tuple(map(np.concatenate, zip(*slices, strict=True)))
+        total = sums if total is None else _add(total, sums)
+    return total
 
 
 def _core_sums(
-    state: Any, entries: SparseEntries, rows: Sequence[Any], weights: Any
+    state: Any,
+    others: Sequence[Any],
+    group: list[SparseEntries],
+    group_rows: list[_Rows],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums over the entries of a partition, for the core."""
-    fit = _local_fit(state, entries, rows, weights)
-    with fit.threads(1) as pool:
-        return fit._core_sums(pool, 1)
+    """Sums over the entries of a group, for the core."""
+    total: Any = None
+    for entries, rows in zip(group, group_rows, strict=True):
+        fit = _local_fit(state, others, entries, rows)
+        with fit.threads(1) as pool:
+            sums = fit._core_sums(pool, 1)
+        total = sums if total is None else _add(total, sums)
+    return total

@@ -128,6 +128,10 @@ class SparseEntries(_LocalEntries):
             _rescale(values, before, after, move, positive)
         return _sum_of_squares(values)
 
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, from which Dask expects how long a copy takes."""
+        return sum(array.nbytes for group in self.groups for array in group)
+
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
         return np.diff(self.groups[mode][0]) > 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,13 @@ from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._entries import Entries, SparseEntries
 
-__all__ = ["N_STARTS", "SWEEPS_BEFORE_LEARNING", "RowFit", "start_rows"]
+__all__ = [
+    "N_STARTS",
+    "SWEEPS_BEFORE_LEARNING",
+    "RowFit",
+    "RowWeighting",
+    "start_rows",
+]
 
 # One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
@@ -39,6 +45,32 @@ _PRECISION_LIMITS = (1e-6, 1e6)
 # residual of a row is at least the last share of the average.
 _SWEEPS_BEFORE_ROW_NOISE, _LEAST_RESIDUAL = 5, 1e-3
 _FIT_STRENGTH, _LEAST_NOISE_STRENGTH, _LEAST_NOISE_SHARE = 100.0, 3.0, 0.05
+
+
+class RowWeighting(NamedTuple):
+    """A rule by which weights of rows follow from their squared errors.
+
+    Attributes
+    ----------
+    noise : float
+        Variance of the entries, averaged over all entries.
+    least : float
+        Smallest variance of a row's entries.
+    strength : float
+        Number of entries that the average counts for.
+    """
+
+    noise: float
+    least: float
+    strength: float
+
+    def weights(
+        self, errors: NDArray[np.float64], counts: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Weights of rows, from their squared errors and numbers of entries."""
+        excess = errors - counts * self.noise
+        variances = self.noise + excess / (counts + self.strength)
+        return self.noise / np.maximum(variances, self.least)
 
 
 class RowFit:
@@ -175,8 +207,7 @@ class RowFit:
                 error, cross = self.sweep(pool, n_threads)
                 self.n_iter += 1
                 self._learn_weight_means()
-                if self.row_weights is not None:
-                    error = self.row_errors.sum()
+                error = self._unweighted(error)
                 self.noise = float(max(error / self.entries.n_entries, noise_floor))
                 if self.learns_row_noise and self.n_iter > before:
                     self._learn_row_noise(noise_floor)
@@ -293,22 +324,43 @@ class RowFit:
         residual = self.noise - noise_floor
         if residual <= _LEAST_RESIDUAL * self.noise:
             return  # What is left is rounding, or noise of the mechanism.
-        counts, ratio = self.entries.row_counts, (self.noise / residual) ** 2
-        excess = self.row_errors - counts * self.noise
+        n_seen, ratio = np.sum(self.entries.row_counts > 0), (self.noise / residual) ** 2
         # Method of moments: how much rows differ, beyond the squares of normal errors.
-        seen = np.maximum(counts, 1)
-        differ = np.sum(excess**2 / seen) - 2 * self.noise**2 * np.sum(counts > 0)
+        differ = self._excess_squares() - 2 * self.noise**2 * n_seen
         total = self.noise**2 * self.entries.n_entries
         strength = 2 * total / max(differ, 1e-6 * total)
         least = noise_floor + _LEAST_NOISE_SHARE * residual
-        weights = [
-            self.noise / np.maximum(self.noise + excess / (counts + a), least)
-            for a in (
-                _FIT_STRENGTH * ratio, max(strength, _LEAST_NOISE_STRENGTH * ratio)
-            )
-        ]  # fmt: skip
-        self.weigh(weights[0])
-        self.stated_weights = weights[1]
+        self._weigh_by_errors(
+            RowWeighting(self.noise, least, _FIT_STRENGTH * ratio),
+            RowWeighting(
+                self.noise, least, max(strength, _LEAST_NOISE_STRENGTH * ratio)
+            ),
+        )
+
+    def _unweighted(self, error: float) -> float:
+        """Expected squared error of all entries, not weighted by row, after a sweep.
+
+        Parameters
+        ----------
+        error : float
+            The weighted error.
+        """
+        return error if self.row_weights is None else self.row_errors.sum()
+
+    def _excess_squares(self) -> float:
+        """Sum over rows of the squares of what their errors exceed `noise` by.
+
+        Each is divided by the row's number of entries.
+        """
+        counts = self.entries.row_counts
+        excess = self.row_errors - counts * self.noise
+        return np.sum(excess**2 / np.maximum(counts, 1))
+
+    def _weigh_by_errors(self, fitted: RowWeighting, stated: RowWeighting) -> None:
+        """Compute weights of rows from their errors, for the fit and for the model."""
+        errors, counts = self.row_errors, self.entries.row_counts
+        self.weigh(fitted.weights(errors, counts))
+        self.stated_weights = stated.weights(errors, counts)
 
     def map_rows(
         self,

@@ -9,20 +9,25 @@ from numpy.typing import NDArray
 __all__ = ["UnitEntries"]
 
 # Largest number of entries in a chunk, unless a single unit has more.
-_CHUNK = 2**19
+_CHUNK = 2**16
 
 
 class UnitEntries:
     """Entries sorted by unit, with an order by row for every other mode.
 
     The entries of a unit are sorted by their coordinates and then by their values, so
-    that the order in which they came does not matter.
+    that the order in which they came does not matter. In a tensor of two modes, an
+    entry takes 5 bytes if the values are numbers of up to 256 levels, and 12 if not;
+    every further mode takes 8 bytes more. A unit takes 12 bytes.
 
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int
         The first column is the unit.
-    values : ndarray of shape (n,), float
+    values : ndarray of shape (n,), float or int
+        With `levels`, the numbers of their levels.
+    levels : ndarray of shape (n_levels,), float, default=None
+        Values that occur, ascending.
 
     Attributes
     ----------
@@ -32,24 +37,45 @@ class UnitEntries:
         The entries of the k-th unit are starts[k] to starts[k + 1].
     others : ndarray of shape (n, n_modes - 1), int
         Coordinates in the other modes.
-    values : ndarray of shape (n,), float
-    orders : list of ndarray of shape (n,), int
-        For every other mode, the positions of the entries, sorted by unit and, within
-        a unit, by their row in that mode.
     """
 
     def __init__(
-        self, coordinates: NDArray[np.integer], values: NDArray[np.floating]
+        self,
+        coordinates: NDArray[np.integer],
+        values: NDArray[Any],
+        levels: NDArray[np.float64] | None = None,
     ) -> None:
-        order = np.lexsort((values, *coordinates.T[::-1]))
-        self.units, starts = np.unique(coordinates[order, 0], return_index=True)
-        self.starts = np.append(starts, len(values))
-        self.others = np.asfortranarray(coordinates[order, 1:])
-        self.values = values[order]
-        numbers = self.numbers
-        self.orders = [np.lexsort((rows, numbers)) for rows in self.others.T[1:]]
+        n = len(values)
+        units, *others, self._kept = _sorted([*coordinates.T, values])
+        is_first = np.ones(n, dtype=bool)
+        is_first[1:] = units[1:] != units[:-1]
+        self.starts = np.append(np.flatnonzero(is_first), n)
+        self.units = units[self.starts[:-1]]
+        self.others = np.stack(others).T
+        self._levels = levels
+        numbers, places = self.numbers, np.int32 if n < 2**31 else np.int64
+        self._later_orders = [
+            np.lexsort((rows, numbers)).astype(places) for rows in others[1:]
+        ]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Values of the entries: an array of shape (n,)."""
+        return self._kept if self._levels is None else self._levels[self._kept]
+
+    @property
+    def orders(self) -> list[NDArray[np.integer]]:
+        """For every other mode, the positions of the entries by unit and then by row.
+
+        Each is an array of shape (n,).
+        """
         # They are sorted by their row in the first of the other modes.
-        self.orders.insert(0, np.arange(len(values)))
+        return [np.arange(len(self.others)), *self._later_orders]
+
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, from which Dask expects how long a copy takes."""
+        arrays = self.units, self.starts, self.others, self._kept, *self._later_orders
+        return sum(array.nbytes for array in arrays)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -68,8 +94,13 @@ class UnitEntries:
 
     def of(self, units: NDArray[np.integer]) -> "UnitEntries":
         """The entries of those of the given units that have any."""
-        own = np.isin(self.units, units)[self.numbers]
-        return UnitEntries(self.coordinates[own], self.values[own])
+        asked = np.flatnonzero(np.isin(self.units, units))
+        sizes = self.sizes[asked]
+        own = np.arange(sizes.sum()) + np.repeat(
+            self.starts[asked] - np.cumsum(sizes) + sizes, sizes
+        )
+        coordinates = np.repeat(self.units[asked], sizes), *self.others[own].T
+        return UnitEntries(np.stack(coordinates).T, self._kept[own], self._levels)
 
     def add_to(self, sums: Sequence[Any], contribute: Callable[..., None]) -> None:
         """Add the contributions of all units to sums, chunk by chunk.
@@ -99,6 +130,36 @@ class UnitEntries:
         start, end = self.starts[first], self.starts[last]
         chunk.units = self.units[first:last]
         chunk.starts = self.starts[first : last + 1] - start
-        chunk.others, chunk.values = self.others[start:end], self.values[start:end]
-        chunk.orders = [order[start:end] - start for order in self.orders]
+        chunk.others, chunk._kept = self.others[start:end], self._kept[start:end]
+        chunk._levels = self._levels
+        chunk._later_orders = [order[start:end] - start for order in self._later_orders]
         return chunk
+
+
+def _sorted(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """The columns with their elements sorted by the first, then by the next, etc.
+
+    Non-negative integers of at most 64 bits together are sorted as one number.
+    """
+    if all(column.dtype.kind in "iu" for column in columns):
+        n_bits = [int(column.max(initial=0)).bit_length() for column in columns]
+        if sum(n_bits) <= 64:
+            return _sorted_integers(columns, n_bits)
+    order = np.lexsort(columns[::-1])
+    return [column[order] for column in columns]
+
+
+def _sorted_integers(
+    columns: list[NDArray[Any]], n_bits: list[int]
+) -> list[NDArray[Any]]:
+    """The columns sorted as numbers, of which every column gives some bits."""
+    numbers = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column, bits in zip(columns, n_bits, strict=True):
+        numbers <<= np.uint64(bits)
+        numbers |= column.astype(np.uint64)
+    numbers.sort()
+    found: list[NDArray[Any]] = []
+    for column, bits in zip(columns[::-1], n_bits[::-1], strict=True):
+        found.append((numbers & np.uint64(2**bits - 1)).astype(column.dtype))
+        numbers >>= np.uint64(bits)
+    return found[::-1]

@@ -1,21 +1,34 @@
 #!/usr/bin/env python3
 """Cost of completions from Dask, beside the fit on one machine.
 
-    python tests/benchmarks/bench_dask.py [--small] [--folder FOLDER]
+    python tests/benchmarks/bench_dask.py [--users] [--small] [--folder FOLDER]
 
-Ratings (user, item, half stars), in no order, are written to Parquet files of a million
-each. CPCompletion is fitted to them at epsilon 4 with ``perturbation="input"`` and
-without the pattern, ``fit_batches`` with two threads on one machine, and on a
-LocalCluster of one and of two workers with a thread each; every fit in processes of its
-own. Printed are the seconds until the first sweep (reading, checks, randomisation,
-bringing together), the mean seconds of a sweep, the largest resident memory of a worker
-and, where there is a cluster, what went over the loopback device in a sweep, beside the
-least that a cluster with so many workers has to send: to every worker the posterior of
-the items, from every worker their sums. Nothing else may use that device meanwhile.
+Ratings (user, item, half stars) are written to Parquet files of a million each.
+CPCompletion is fitted to them at epsilon 4, ``fit_batches`` with two threads on one
+machine, and on a LocalCluster with a thread for each worker; every fit in processes of
+its own. By default, entries are protected, with ``perturbation="input"`` and without
+the pattern, and the files are in no order. With ``--users``, whole users are protected
+(``unit=0``), and files are sorted by user and share none, unless the table says
+"random"; a fit ends after four passes.
+
+Printed are
+
+- seconds until the first pass (reading, checks, bringing together) and the seconds of a
+  pass, the least of three;
+- in a pass, the processor seconds of a worker (the mean of all) and of the process that
+  calls `fit`, which other programs on the machine change less;
+- the largest resident memory of a worker and of the process that calls `fit`;
+- how many bytes all processes wrote to Dask's connections in a pass, beside the least
+  that a cluster with so many workers has to send: the released part of the model to
+  every worker, and one sum from each.
+
+With ``--users``, a model of cost is fitted to some of the cases, and its predictions for
+the others are printed beside what was measured.
 """
 
 import argparse
 import json
+import os
 import platform
 import resource
 import subprocess
@@ -27,7 +40,7 @@ from time import perf_counter
 import numpy as np
 
 FILE = 1_000_000
-SWEEPS = 4
+PASSES = 4
 COLUMNS = ["user", "item"]
 # Entries, users, rank, and on how many workers; None is one machine.
 CASES = [
@@ -37,11 +50,24 @@ CASES = [
     (5_000_000, 200_000, 10, (None, 2)),
 ]
 SMALL = [(2_000_000, 20_000, 5, (None, 1, 2))]
+# Entries, users, the order of the files, on how many workers, and whether the model of
+# cost is fitted to what two workers need.
+USERS = [
+    (2_000_000, 40_000, "sorted", (2,), True),
+    (10_000_000, 200_000, "sorted", (None, 1, 2), True),
+    (10_000_000, 200_000, "random", (2,), False),
+    (10_000_000, 1_000_000, "sorted", (2,), True),
+    (20_000_000, 400_000, "sorted", (2,), True),
+    (20_000_000, 1_000_000, "sorted", (2,), False),
+    (100_000_000, 2_000_000, "sorted", (2,), False),
+]
+SMALL_USERS = [(2_000_000, 40_000, order, (None, 2), True) for order in
+               ("sorted", "random")]  # fmt: skip
 N_ITEMS = 20_000
 
 
-def write(folder, n_entries, n_users):
-    """Files of ratings that do not exist yet."""
+def write(folder, n_entries, n_users, is_sorted=False):
+    """Write files of ratings that do not exist yet, one after the other."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -49,16 +75,22 @@ def write(folder, n_entries, n_users):
     shared = np.random.default_rng(0)
     users, items = shared.normal(size=(n_users, 3)), shared.normal(size=(N_ITEMS, 3))
     popular = shared.zipf(1.3, 10 * N_ITEMS) % N_ITEMS
-    for number in range(n_entries // FILE):
+    n_files = n_entries // FILE
+    for number in range(n_files):
         path = folder / f"{number:04}.parquet"
         if path.exists():
             continue
         rng = np.random.default_rng((1, number))
-        user = rng.integers(0, n_users, FILE, np.int32)
+        first, last = 0, n_users
+        if is_sorted:
+            first, last = (n_users * k // n_files for k in (number, number + 1))
+        user = rng.integers(first, last, FILE, np.int32)
         item = rng.choice(popular, FILE).astype(np.int32)
         # Every index is there, so that shapes are those that were asked for.
         item[:N_ITEMS] = np.arange(N_ITEMS)
-        user[:n_users] = np.arange(n_users)
+        user[: last - first] = np.arange(first, last)
+        if is_sorted:
+            user.sort()
         value = 3.2 + 0.5 * np.einsum("er,er->e", users[user], items[item])
         value = np.clip(np.rint(2 * (value + rng.normal(0, 0.7, FILE))) / 2, 0.5, 5)
         columns = {"user": user, "item": item, "value": value.astype(np.float32)}
@@ -66,10 +98,16 @@ def write(folder, n_entries, n_users):
 
 
 class Clock:
-    """A callback that notes when sweeps end, and what went over the network by then."""
+    """A callback that notes the costs up to the end of every pass, and ends the fit.
 
-    def __init__(self):
-        self.ends = []
+    Parameters
+    ----------
+    costs : callable
+        Costs so far.
+    """
+
+    def __init__(self, costs):
+        self._costs, self.ends = costs, []
 
     def setup(self, estimator, context):
         pass
@@ -81,11 +119,9 @@ class Clock:
         pass
 
     def on_fit_task_end(self, estimator, context, **_):
-        import psutil
-
         if context.task_name == "sweep":
-            sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-            self.ends.append((perf_counter(), sent))
+            self.ends.append((perf_counter(), *self._costs()))
+        return len(self.ends) == PASSES
 
 
 def peak():
@@ -93,23 +129,54 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-def measure(folder, n_entries, rank, n_workers):
+def processor():
+    """Processor seconds of this process."""
+    times = os.times()
+    return times.user + times.system
+
+
+def count_bytes():
+    """From now on, count what this process writes to Dask's connections."""
+    from distributed.comm.tcp import TCP
+
+    write, TCP.n_sent = TCP.write, 0
+
+    async def counted(self, *arguments, **options):
+        n_bytes = await write(self, *arguments, **options)
+        TCP.n_sent += n_bytes
+        return n_bytes
+
+    TCP.write = counted
+
+
+def costs_of_process():
+    """Processor seconds of this process, and MB that it wrote."""
+    from distributed.comm.tcp import TCP
+
+    return processor(), TCP.n_sent / 1e6
+
+
+def measure(folder, n_entries, n_users, rank, n_workers, by_user):
     """One fit, in this process and its workers."""
     from sktensordp.completion import CPCompletion
 
-    clock = Clock()
+    options = {"perturbation": "input", "n_pattern_components": 0, "max_iter": PASSES}
+    if by_user:
+        options = {"perturbation": "statistics", "unit": 0, "delta": 1e-6,
+                   "shape": (n_users, N_ITEMS)}  # fmt: skip
     model = CPCompletion(
-        rank, epsilon=4, levels=np.arange(0.5, 5.5, 0.5), perturbation="input",
-        n_pattern_components=0, max_iter=SWEEPS, random_state=0,
-    ).set_callbacks(clock)  # fmt: skip
+        rank, epsilon=4, levels=np.arange(0.5, 5.5, 0.5), random_state=0, **options
+    )
     files = sorted(folder.glob("*.parquet"))[: n_entries // FILE]
     if n_workers is None:
         import pyarrow.parquet as pq
 
+        clock = Clock(lambda: (0.0, processor(), 0.0))
+        model.set_callbacks(clock)
         tables = (pq.read_table(path).to_pandas() for path in files)
         start = perf_counter()
         model.fit_batches((table[COLUMNS], table["value"]) for table in tables)
-        end, memory = perf_counter(), peak()
+        end, memory = perf_counter(), 0.0
     else:
         import dask.dataframe as dd
         from distributed import Client, LocalCluster
@@ -121,58 +188,138 @@ def measure(folder, n_entries, rank, n_workers):
             ) as cluster,
             Client(cluster) as client,
         ):  # fmt: skip
+            count_bytes()
+            client.run(count_bytes)
+
+            def costs():
+                workers = np.array([*client.run(costs_of_process).values()])
+                here, sent = costs_of_process()
+                return workers[:, 0].mean(), here, workers[:, 1].sum() + sent
+
+            clock = Clock(costs)
+            model.set_callbacks(clock)
             table = dd.read_parquet([str(path) for path in files])
             start = perf_counter()
             model.fit(table[COLUMNS], table["value"])
             end, memory = perf_counter(), max(client.run(peak).values())
-    times, sent = np.array(clock.ends).T
-    q = rank + 2
-    per_row = (q + q * (q + 1) // 2) * (4 + 8)
+    ends = np.array(clock.ends)
+    seconds, worker, here, sent = np.diff(ends, axis=0).min(axis=0)
     return {
-        "before": times[0] - start - np.diff(times).mean(),
-        "sweep": np.diff(times).mean(),
+        "before": ends[0, 0] - start - seconds,
+        "pass": seconds,
         "all": end - start,
+        "worker": worker,
+        "caller": here,
         "memory": memory,
         "here": peak(),
-        "sent": np.diff(sent).mean() / 1e6,
-        "least": (n_workers or 0) * N_ITEMS * per_row / 1e6,
+        "sent": sent,
+        "least": (n_workers or 0) * least(rank, by_user) / 1e6,
     }
+
+
+def least(rank, by_user):
+    """Bytes to a worker and from it in a pass."""
+    if not by_user:
+        q = rank + 2
+        return N_ITEMS * (q + q * (q + 1) // 2) * (4 + 8)
+    # Biases, factors and weights of the items; sums for biases and factors.
+    return N_ITEMS * ((rank + 2) + (rank + 1)) * 8
+
+
+def in_processes(root, n_entries, n_users, rank, n_workers, order):
+    """Measure one fit in processes of its own, and print a row of the table."""
+    folder = root / (f"{n_users}" + f"-{n_entries}" * (order == "sorted"))
+    write(folder, n_entries, n_users, order == "sorted")
+    case = n_entries, n_users, rank, n_workers or 0, order is not None
+    command = [sys.executable, __file__, "--folder", folder, "--case"]
+    finished = subprocess.run(
+        [*command, *(str(int(x)) for x in case)], check=True, stdout=subprocess.PIPE
+    )
+    one = json.loads(finished.stdout.splitlines()[-1])
+    name = "one machine" if n_workers is None else str(n_workers)
+    print(f"{n_entries:9} {n_users:7} {order or '':>6} {rank:4} {name:>11} "
+          f"{one['before']:7.1f} {one['pass']:6.2f} {one['all']:6.0f} "
+          f"{one['worker']:6.2f} {one['caller']:6.2f} {one['memory']:9.0f} "
+          f"{one['here']:7.0f} {one['sent']:7.2f} {one['least']:6.2f}",
+          flush=True)  # fmt: skip
+    return one
+
+
+HEADER = (f"{'entries':>9} {'users':>7} {'files':>6} {'rank':>4} {'workers':>11} "
+          f"{'before':>7} {'pass':>6} {'all':>6} {'worker':>6} {'caller':>6} "
+          f"{'MB worker':>9} {'MB here':>7} {'MB sent':>7} {'least':>6}")  # fmt: skip
+
+
+def compare(measured):
+    """Fit a model of cost to some cases, and print its predictions for all.
+
+    Processor seconds and memory of a worker are a constant, a number for each of its
+    entries and a number for each of its users. What is sent is a constant and a number
+    for each partition.
+
+    Parameters
+    ----------
+    measured : list of (int, int, bool, dict)
+        Entries and users of all workers, whether to fit to the case, and its costs.
+    """
+    sizes = np.array([case[:2] for case in measured]) / 2
+    fitted = np.array([case[2] for case in measured])
+    for name, unit in (("worker", "s"), ("memory", "MB"), ("sent", "MB")):
+        found = np.array([case[3][name] for case in measured])
+        terms = np.column_stack([np.ones(len(sizes)), sizes])
+        if name == "sent":
+            terms = terms[:, :2]
+        # Relative errors count.
+        weights = 1 / found[fitted]
+        solution = np.linalg.lstsq(
+            terms[fitted] * weights[:, np.newaxis], np.ones(fitted.sum())
+        )[0]
+        print(f"{name}: " + " + ".join(
+            f"{value:.3g} {unit} {per}" for value, per in
+            zip(solution, ("", "an entry", "a user"), strict=False)))  # fmt: skip
+        for (n, n_users, in_fit, _), mine, true in zip(
+            measured, terms @ solution, found, strict=True
+        ):
+            print(f"{n:11} {n_users:9} {'fitted' if in_fit else 'predicted':>9} "
+                  f"{mine:9.2f} measured {true:9.2f} "
+                  f"{100 * (mine / true - 1):+6.1f} %")  # fmt: skip
 
 
 def main():
     """Run all cases, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--users", action="store_true", help="protect whole users")
     parser.add_argument("--small", action="store_true", help="2 million ratings alone")
+    parser.add_argument("--most", type=int, help="leave out cases with more ratings")
     parser.add_argument("--folder", type=Path, help="where the files are written")
-    parser.add_argument("--case", nargs=4, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--case", nargs=5, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
-        n_entries, _, rank, n_workers = arguments.case
-        found = measure(arguments.folder, n_entries, rank, n_workers or None)
+        n_entries, n_users, rank, n_workers, by_user = arguments.case
+        order = arguments.folder
+        found = measure(order, n_entries, n_users, rank, n_workers or None, by_user)
         print(json.dumps(found))
         return
     print(f"{platform.machine()}, Python {platform.python_version()}")
-    print(f"{'entries':>9} {'users':>7} {'rank':>4} {'workers':>11} {'before':>7} "
-          f"{'sweep':>6} {'all':>6} {'MB a worker':>11} {'MB here':>7} "
-          f"{'MB sent':>7} {'least':>6}")  # fmt: skip
+    print(HEADER)
+    if arguments.users:
+        cases = SMALL_USERS if arguments.small else USERS
+    else:
+        cases = [(*case[:2], None, case[3], case[2])
+                 for case in (SMALL if arguments.small else CASES)]  # fmt: skip
+    measured = []
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.folder or Path(temporary)
-        for n_entries, n_users, rank, workers in SMALL if arguments.small else CASES:
-            folder = root / f"{n_users}"
-            write(folder, n_entries, n_users)
+        for n_entries, n_users, order, workers, last in cases:
+            if arguments.most and n_entries > arguments.most:
+                continue
+            rank = 5 if arguments.users else last
             for n_workers in workers:
-                case = map(str, (n_entries, n_users, rank, n_workers or 0))
-                command = [sys.executable, __file__, "--folder", folder, "--case"]
-                finished = subprocess.run(
-                    [*command, *case], check=True, stdout=subprocess.PIPE
-                )
-                one = json.loads(finished.stdout.splitlines()[-1])
-                name = "one machine" if n_workers is None else str(n_workers)
-                sent = f"{one['sent']:7.1f} {one['least']:6.1f}" if n_workers else ""
-                print(f"{n_entries:9} {n_users:7} {rank:4} {name:>11} "
-                      f"{one['before']:7.1f} {one['sweep']:6.2f} {one['all']:6.0f} "
-                      f"{one['memory']:11.0f} {one['here']:7.0f} {sent}",
-                      flush=True)  # fmt: skip
+                one = in_processes(root, n_entries, n_users, rank, n_workers, order)
+                if order == "sorted" and n_workers == 2:
+                    measured.append((n_entries, n_users, last, one))
+    if arguments.users and not arguments.small:
+        compare(measured)
 
 
 if __name__ == "__main__":

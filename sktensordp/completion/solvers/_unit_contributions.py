@@ -278,7 +278,8 @@ class BlockContributions:
         weights = self.totals.weights(chunk)[numbers]
         if self.row_weights is not None:
             weights *= self.row_weights[chunk.others[:, block - 1]]
-        contributions = np.concatenate(contributions, axis=1) / self.lengths
+        contributions = np.concatenate(contributions, axis=1)
+        contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
         scales = of_rows.add_entries(chunk, block, contributions)
         weight = _unit_sums(chunk, weights[:, np.newaxis]) * scales[:, np.newaxis]

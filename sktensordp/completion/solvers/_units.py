@@ -213,7 +213,8 @@ class UnitPerturbation(Solver):
         problem = self.problem
         if problem.is_distributed:
             return values.by_unit(problem.values)
-        return UnitEntries(problem.coordinates, problem.values.centred(values))
+        kept = problem.values.kept(values)
+        return UnitEntries(problem.coordinates, kept, problem.values.centred_levels)
 
     def release(
         self,
