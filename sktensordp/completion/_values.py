@@ -99,7 +99,9 @@ class EntryRandomizer:
     @property
     def centred_levels(self) -> NDArray[np.float64] | None:
         """The levels, in half ranges around the middle; None without levels."""
-        return None if self.levels is None else self.centred(np.array(self.levels))
+        if self.levels is None:
+            return None
+        return self.centred(np.array(self.levels)).astype(float, copy=False)
 
     def kept(self, values: NDArray[np.floating]) -> NDArray[Any]:
         """Clip values; return the numbers of their levels, or centre them if none."""

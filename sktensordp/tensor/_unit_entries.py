@@ -46,7 +46,8 @@ class UnitEntries:
         levels: NDArray[np.float64] | None = None,
     ) -> None:
         n = len(values)
-        units, *others, self._kept = _sorted([*coordinates.T, values])
+        arrays: list[NDArray[Any]] = [*coordinates.T, values]
+        units, *others, self._kept = _sorted(arrays)
         is_first = np.ones(n, dtype=bool)
         is_first[1:] = units[1:] != units[:-1]
         self.starts = np.append(np.flatnonzero(is_first), n)

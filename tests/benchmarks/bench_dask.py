@@ -16,7 +16,7 @@ Printed are
 - seconds until the first pass (reading, checks, bringing together) and the seconds of a
   pass, the least of three;
 - in a pass, the processor seconds of a worker (the mean of all) and of the process that
-  calls `fit`, which other programs on the machine change less;
+  calls `fit`, which other programs change less;
 - the largest resident memory of a worker and of the process that calls `fit`;
 - how many bytes all processes wrote to Dask's connections in a pass, beside the least
   that a cluster with so many workers has to send: the released part of the model to

@@ -112,7 +112,7 @@ class BoundedSums:
     def add(
         self,
         starts: NDArray[np.int64],
-        order: NDArray[np.int64],
+        order: NDArray[np.integer],
         index: NDArray[np.integer],
         contributions: NDArray[np.float64],
     ) -> NDArray[np.float64]:
