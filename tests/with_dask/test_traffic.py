@@ -99,8 +99,8 @@ def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkey
             n_workers=n_workers, threads_per_worker=1, processes=False,
             protocol="tcp://", dashboard_address="127.0.0.1:0",
         ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-        client.as_current(),
+        distributed.Client(cluster, set_as_default=False) as own_client,
+        own_client.as_current(),
         dask.config.set(scheduler="distributed"),
     ):  # fmt: skip
         sent = Sent(monkeypatch)
@@ -117,7 +117,7 @@ def test_partitions_stay_where_they_are_unless_that_is_uneven():
     assert grouped([5, 5, 5, 5], "abab", at("ab", 1)) == [[[0, 2]], [[1, 3]]]
     # Moving one of three would not make the largest group smaller.
     assert grouped([5, 5, 5], "aab", at("ab", 1)) == [[[0, 1]], [[2]]]
-    assert grouped([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[1, 2]], [[0, 3]]]
+    assert grouped([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[0, 1]], [[2, 3]]]
     # Two threads; a worker without partitions, and one that is gone.
     assert grouped([8, 4, 4], "aaa", {"a": 2}) == [[[0], [1, 2]]]
     assert grouped([5, 5], "aa", at("ab", 1)) == [[[1]], [[0]]]
@@ -137,11 +137,11 @@ class Killer:
 
     max_propagation_depth = None
 
-    def __init__(self, client, folder, in_sweep, after_sweep):
-        self._client, self._n, self.n_killed = client, 0, 0
+    def __init__(self, workers, folder, in_sweep, after_sweep):
+        self._workers, self._n, self.n_killed = workers, 0, 0
         self._wait, self._waits = folder / "wait", folder / "waits"
         self._in_sweep, self._after_sweep = in_sweep, after_sweep
-        client.run(wait_when_told, str(self._wait), str(self._waits))
+        workers.run(wait_when_told, str(self._wait), str(self._waits))
 
     def setup(self, estimator, context):
         """Nothing to prepare."""
@@ -167,7 +167,7 @@ class Killer:
         self._kill()
 
     def _kill(self):
-        for nanny in self._client.cluster.workers.values():
+        for nanny in self._workers.cluster.workers.values():
             os.kill(nanny.pid, signal.SIGKILL)
             self.n_killed += 1
 
