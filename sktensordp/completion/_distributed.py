@@ -555,7 +555,7 @@ def _split_units(
 def _joined_units(
     first: int,
     sizes: NDArray[np.int64],
-    levels: NDArray[np.float64] | None,
+    levels: NDArray[np.floating] | None,
     *pieces: tuple[NDArray[np.int32], NDArray[Any]],
 ) -> UnitEntries:
     """The entries of all units of a shard, each with as many as were counted."""

@@ -97,7 +97,7 @@ class EntryRandomizer:
         return (self.clip(values.astype(float)) - (low + high) / 2) / ((high - low) / 2)
 
     @property
-    def centred_levels(self) -> NDArray[np.float64] | None:
+    def centred_levels(self) -> NDArray[np.floating] | None:
         """The levels, in half ranges around the middle; None without levels."""
         if self.levels is None:
             return None

@@ -43,11 +43,11 @@ class UnitEntries:
         self,
         coordinates: NDArray[np.integer],
         values: NDArray[Any],
-        levels: NDArray[np.float64] | None = None,
+        levels: NDArray[np.floating] | None = None,
     ) -> None:
         n = len(values)
-        arrays: list[NDArray[Any]] = [*coordinates.T, values]
-        units, *others, self._kept = _sorted(arrays)
+        columns: list[NDArray[Any]] = [*coordinates.T, values]
+        units, *others, self._kept = _sorted(columns)
         is_first = np.ones(n, dtype=bool)
         is_first[1:] = units[1:] != units[:-1]
         self.starts = np.append(np.flatnonzero(is_first), n)
@@ -60,12 +60,12 @@ class UnitEntries:
         ]
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> NDArray[Any]:
         """Values of the entries: an array of shape (n,)."""
         return self._kept if self._levels is None else self._levels[self._kept]
 
     @property
-    def orders(self) -> list[NDArray[np.integer]]:
+    def orders(self) -> list[NDArray[Any]]:
         """For every other mode, the positions of the entries by unit and then by row.
 
         Each is an array of shape (n,).

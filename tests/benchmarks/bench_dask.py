@@ -22,8 +22,8 @@ Printed are
   that a cluster with so many workers has to send: the released part of the model to
   every worker, and one sum from each.
 
-With ``--users``, a model of cost is fitted to some of the cases, and its predictions for
-the others are printed beside what was measured.
+With ``--users``, a model of cost is fitted to some of the cases, and its predictions
+for the others are printed beside what was measured.
 """
 
 import argparse
