@@ -748,3 +748,10 @@ def test_people_in_one_shuffle_are_a_group():
     for several in (local, shuffled.for_group(3)):
         with pytest.raises(ValueError, match="replacing one person's value"):
             several.shuffled(1000)
+
+
+def test_more_messages_than_can_be_counted_are_left_out():
+    many, more = (
+        event_delta(ShuffledDpEvent(PureDpEvent(0.5), n), 1e-6) for n in (10**9, 2**50)
+    )
+    assert 0 < more == many

@@ -62,7 +62,7 @@ from ._pld import (
 from ._projections import ProjectionCurve
 from ._randomized_response import optimal_composition_delta
 from ._selection import SelectionCurve
-from ._shuffling import ShuffledCurve, blanket_pairs
+from ._shuffling import MOST_SHUFFLED, ShuffledCurve, blanket_pairs
 
 __all__ = [
     "compose_events",
@@ -575,7 +575,7 @@ def curve_of(event: DpEvent) -> Any:
         return GroupCurve(partial(event_delta, event.event), event.size)
     if isinstance(event, ShuffledDpEvent):
         return ShuffledCurve(
-            event.n_messages,
+            min(event.n_messages, MOST_SHUFFLED),
             blanket_pairs(event.event),
             partial(event_epsilon, event.event),
             partial(event_delta, event.event),

@@ -52,6 +52,7 @@ from ._events import (
 from ._shuffled_bits import ShuffledBits
 
 __all__ = [
+    "MOST_SHUFFLED",
     "BlanketPair",
     "ShuffledCurve",
     "added_delta",
@@ -68,6 +69,9 @@ _PROBABILITY_ERROR, _FFT_ERROR = 1e-14, 1e-15
 _LEAST_POINTS, _MOST_POINTS, _ADDED_VARIANCE = 2**12, 2**19, 2e-3
 # A table with more rows or messages counts as any epsilon0-randomizer.
 _MOST_ROWS, _MOST_MESSAGES = 16, 256
+# More messages than this are left out, which keeps every bound valid: whoever is left
+# out counts as seen. The sums over all of them would not fit into memory.
+MOST_SHUFFLED = 10**9
 # Where the curve ends: further losses count as infinite.
 _NEGLIGIBLE = 1e-18
 _KNOTS = 250
