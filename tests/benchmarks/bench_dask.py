@@ -220,8 +220,9 @@ def measure(folder, n_entries, n_users, rank, n_workers, by_user):
 def least(rank, by_user):
     """Bytes to a worker and from it in a pass."""
     if not by_user:
+        # With so many entries, means and variances of the items; sums with all pairs.
         q = rank + 2
-        return N_ITEMS * (q + q * (q + 1) // 2) * (4 + 8)
+        return N_ITEMS * (2 * q * 4 + (q + q * (q + 1) // 2) * 8)
     # Biases, factors and weights of the items; sums for biases and factors.
     return N_ITEMS * ((rank + 2) + (rank + 1)) * 8
 
