@@ -10,6 +10,7 @@ where tasks run, and repeats those whose results were lost.
 
 import asyncio
 import copy
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -131,7 +132,7 @@ class PartitionGroups:
         return [by_group[group][place] for group, place in self.places()]
 
     def sum(self, by_group: Iterable[Any]) -> Any:
-        """The delayed sum of delayed tuples, one of each group; those of a worker first."""
+        """The delayed sum of one tuple of each group; those of a worker come first."""
         terms = iter(by_group)
         return tree_sum(
             tree_sum(next(terms) for _ in groups) for groups in self._by_worker
@@ -350,6 +351,8 @@ class _DistributedRows(RowFit):
     entries: DistributedEntries
     # Delayed rows of the split mode, by group; None before they are sent.
     _local_rows: Any = None
+    # Delayed means and second moments of the rows of other modes, by mode.
+    _sent_rows: dict[int, Any]
     # How the weights of split rows, and those stated, are computed before the rows are
     # updated; None if the weights that they have are kept.
     _weightings: tuple[RowWeighting, RowWeighting] | None = None
@@ -484,6 +487,7 @@ class _DistributedRows(RowFit):
         sums = self._on_groups(_sums, mode, left_out=mode)
         partitions = self.entries.partitions
         return partitions.computed(partitions.sum(sums))
+
     def _learn_weight_means(self) -> None:
         if self.entries.mode != 0:
             return super()._learn_weight_means()
@@ -619,9 +623,11 @@ def _error_sums(
 ) -> tuple[float, float, float]:
     """Sum of squares of the entries, weighted, and sums of the rows' errors."""
     energy = entries.energy if weights is None else weights @ entries.row_energies
+    energy = float(energy)
     if errors is None:
         return energy, 0.0, 0.0
-    return energy, errors.sum(), (errors**2 / np.maximum(entries.row_counts, 1)).sum()
+    squares = errors**2 / np.maximum(entries.row_counts, 1)
+    return energy, float(errors.sum()), float(squares.sum())
 
 
 def _gathered(
@@ -647,7 +653,8 @@ def _sums(
     for entries, rows in zip(group, group_rows, strict=True):
         fit = _local_fit(state, others, entries, rows)
         with fit.threads(1) as pool:
-            slices = list(fit.map_rows(lambda r: fit.sums(mode, r), mode, pool, 1))
+            sums_of = functools.partial(fit.sums, mode)
+            slices = list(fit.map_rows(sums_of, mode, pool, 1))
         sums = tuple(map(np.concatenate, zip(*slices, strict=True)))
         total = sums if total is None else _add(total, sums)
     return total

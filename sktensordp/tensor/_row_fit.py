@@ -324,7 +324,8 @@ class RowFit:
         residual = self.noise - noise_floor
         if residual <= _LEAST_RESIDUAL * self.noise:
             return  # What is left is rounding, or noise of the mechanism.
-        n_seen, ratio = np.sum(self.entries.row_counts > 0), (self.noise / residual) ** 2
+        n_seen = np.sum(self.entries.row_counts > 0)
+        ratio = (self.noise / residual) ** 2
         # Method of moments: how much rows differ, beyond the squares of normal errors.
         differ = self._excess_squares() - 2 * self.noise**2 * n_seen
         total = self.noise**2 * self.entries.n_entries

@@ -1,8 +1,8 @@
 """What Dask sends in a sweep, and that nothing is lost when all workers are."""
 
-import itertools
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.tensor import _distributed
+from sktensordp.completion import CPCompletion
 from sktensordp.tensor._distributed import grouped
+from tests.with_dask.test_completion import client  # noqa: F401
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -34,7 +34,7 @@ def in_partitions(n=8):
     return lazy[["user", "item"]], lazy["value"]
 
 
-def model(level, kind=CPCompletion, rank=3):
+def model(level, rank=3):
     options = {"levels": LEVELS, "epsilon": 4.0, "random_state": 3}
     if level == "units":
         options |= {"unit": 0, "shape": SHAPE, "perturbation": "statistics"}
@@ -42,7 +42,7 @@ def model(level, kind=CPCompletion, rank=3):
         options |= {
             "perturbation": "input", "n_pattern_components": 0, "max_iter": 9,
         }  # fmt: skip
-    return kind(rank, **options)
+    return CPCompletion(rank, **options)
 
 
 class Sent:
@@ -88,7 +88,9 @@ def least(level, rank=3):
     return SHAPE[1] * (n_columns + n_columns * (n_columns + 1) // 2) * 12
 
 
-@pytest.mark.parametrize(("n_workers", "most"), [(2, 1.5), (4, 2.0)])
+@pytest.mark.parametrize(
+    ("n_workers", "most"), [(2, 1.5), pytest.param(4, 2.0, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("level", ["entries", "units"])
 def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkeypatch):
     """The workers are threads, but talk through sockets as processes do."""
@@ -97,8 +99,8 @@ def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkey
             n_workers=n_workers, threads_per_worker=1, processes=False,
             protocol="tcp://", dashboard_address="127.0.0.1:0",
         ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-        client.as_current(),
+        distributed.Client(cluster, set_as_default=False) as own_client,
+        own_client.as_current(),
         dask.config.set(scheduler="distributed"),
     ):  # fmt: skip
         sent = Sent(monkeypatch)
@@ -107,3 +109,100 @@ def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkey
     ratios = np.diff(sent.by_sweep) / (n_workers * least(level))
     assert len(ratios) > 3
     assert np.median(ratios) <= most, ratios
+
+
+def test_partitions_stay_where_they_are_unless_that_is_uneven():
+    at = dict.fromkeys
+    # One thread each, and as much on one worker as on the other.
+    assert grouped([5, 5, 5, 5], "abab", at("ab", 1)) == [[[0, 2]], [[1, 3]]]
+    # Moving one of three would not make the largest group smaller.
+    assert grouped([5, 5, 5], "aab", at("ab", 1)) == [[[0, 1]], [[2]]]
+    assert grouped([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[0, 1]], [[2, 3]]]
+    # Two threads; a worker without partitions, and one that is gone.
+    assert grouped([8, 4, 4], "aaa", {"a": 2}) == [[[0], [1, 2]]]
+    assert grouped([5, 5], "aa", at("ab", 1)) == [[[1]], [[0]]]
+    assert grouped([5, 5], "xy", at("ab", 1)) == [[[1]], [[0]]]
+    # Empty partitions, and fewer of them than threads.
+    assert grouped([0, 0, 3], "aab", {"a": 1, "b": 3}) == [[[0, 1]], [[2]]]
+
+
+class Killer:
+    """A callback that kills all workers at once: in a sweep, and after another.
+
+    Parameters
+    ----------
+    folder : Path
+        Where files tell workers to wait in the next sweep, and that one does.
+    """
+
+    max_propagation_depth = None
+
+    def __init__(self, workers, folder, in_sweep, after_sweep):
+        self._workers, self._n, self.n_killed = workers, 0, 0
+        self._wait, self._waits = folder / "wait", folder / "waits"
+        self._in_sweep, self._after_sweep = in_sweep, after_sweep
+        workers.run(wait_when_told, str(self._wait), str(self._waits))
+
+    def setup(self, estimator, context):
+        """Nothing to prepare."""
+
+    def teardown(self, estimator, context):
+        """Nothing to undo."""
+
+    def on_fit_task_begin(self, estimator, context):
+        """The end of the sweep before is early enough."""
+
+    def on_fit_task_end(self, estimator, context):
+        self._n += context.task_name == "sweep"
+        if self._n == self._in_sweep - 1:
+            self._wait.touch()
+            threading.Thread(target=self._kill_waiting, daemon=True).start()
+        if self._n == self._after_sweep:
+            self._kill()
+        return False
+
+    def _kill_waiting(self):
+        while not self._waits.exists():
+            time.sleep(0.01)
+        self._kill()
+
+    def _kill(self):
+        for nanny in self._workers.cluster.workers.values():
+            os.kill(nanny.pid, signal.SIGKILL)
+            self.n_killed += 1
+
+
+def wait_when_told(told, waits):
+    """On a worker that is to be killed: wait in a sweep as soon as a file exists."""
+    from sktensordp.completion.solvers._unit_contributions import BlockContributions
+    from sktensordp.tensor import SparseEntries
+
+    def waiting(function):
+        def wait(*args):
+            while Path(told).exists():
+                Path(waits).touch()
+                time.sleep(0.01)
+            return function(*args)
+
+        return wait
+
+    SparseEntries.sums = waiting(SparseEntries.sums)
+    BlockContributions.__call__ = waiting(BlockContributions.__call__)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["entries", "units"])
+def test_all_workers_are_replaced_at_once(level, client, tmp_path):  # noqa: F811
+    """In a sweep, and between two others: nothing is lost."""
+    table, users = entries(), ["user", "item"]
+    one = model(level).fit(table[users], table["value"])
+    killer = Killer(client, tmp_path, in_sweep=3, after_sweep=6)
+    parts = model(level).set_callbacks(killer)
+    with client.as_current(), dask.config.set(scheduler="distributed"):
+        parts.fit(*in_partitions(5))
+    assert killer.n_killed == 4
+    if level == "units":
+        assert_array_equal(parts.factors_[1], one.factors_[1])
+    for found, expected in zip(parts.factors_, one.factors_, strict=True):
+        if found is not None:
+            assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
