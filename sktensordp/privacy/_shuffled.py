@@ -90,12 +90,14 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
     curve: Any = curve_of(event)
     is_pure = math.isfinite(curve.pure_epsilon)
     if not is_pure and not epsilon < (1 - _LEAST_GAIN) * guarantee.epsilon_at(delta):
+        if delta == 0:
+            raise ValueError("A message has a delta of its own, so pass delta > 0.")
         needed = delta / 2 / added_delta(guarantee.epsilon, event.n_messages, 0.0)
         raise ValueError(
             f"At delta = {exact(delta)}, shuffling {event.n_messages:,} messages gains "
             f"nothing: the delta of all messages adds up. At epsilon = "
             f"{shown(guarantee.epsilon)}, a message needs a delta of at most "
-            f"{needed:.1g}. Pass more noise, or a mechanism with delta = 0."
+            f"{needed:.1g}. Use more noise, or a mechanism with delta = 0."
         )
     sources = [_BITS if curve.bits else _BLANKET if curve.pairs else _CLONES]
     sources += [] if is_pure else [_APPROXIMATE]

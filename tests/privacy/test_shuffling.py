@@ -661,6 +661,8 @@ def test_a_delta_that_adds_up_is_refused():
     message = mechanism.fit(np.zeros((1, 2))).privacy_guarantee_
     with pytest.raises(ValueError, match="a message needs a delta of at most 3e-09"):
         message.shuffled(4, delta=1e-9)
+    with pytest.raises(ValueError, match="has a delta of its own, so pass delta > 0"):
+        message.shuffled(4, delta=0)
 
 
 @pytest.mark.parametrize("mechanism", [LaplaceMechanism, PrivUnit, GaussianMechanism])
