@@ -322,6 +322,24 @@ def test_entries_are_sorted_by_unit_and_by_row(n_modes):
             assert np.all(np.diff(at)[same] > 0)
 
 
+@pytest.mark.parametrize("n_modes", [2, 3])
+@pytest.mark.parametrize("first", [0, 2**58])
+def test_numbers_of_levels_stand_for_their_values(n_modes, first):
+    """Sorted as one integer, or column by column if that has too many bits."""
+    where, _ = entries(n_modes=n_modes)
+    where = where.astype(np.int64) + np.array([first] + [0] * (n_modes - 1))
+    levels = np.array([-1.0, -0.25, 0.5, 1.0])
+    numbers = np.random.default_rng(4).integers(0, 4, len(where)).astype(np.uint8)
+    found = UnitEntries(where, numbers, levels)
+    expected = UnitEntries(where, levels[numbers])
+    some = first + np.array([3, 11, 39])
+    for one, other in ((found, expected), (found.of(some), expected.of(some))):
+        for name in ("units", "starts", "others", "values", "orders"):
+            assert_array_equal(getattr(one, name), getattr(other, name))
+    assert_array_equal(found.of(some).units, some)
+    assert found.__sizeof__() < expected.__sizeof__()
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 60, 499, 10_000])
 def test_chunks_are_parts_of_whole_units(chunk, monkeypatch):
     found = UnitEntries(*entries())
