@@ -137,6 +137,25 @@ def test_the_same_when_columns_are_taken_as_independent(order, monkeypatch):
     assert not np.allclose(full.predict(X), one.predict(X), atol=1e-5)
 
 
+@pytest.mark.parametrize("order", [1, pytest.param(-1, marks=pytest.mark.slow)])
+def test_rows_that_differ_in_their_noise(order):
+    """Their weights are learned where the rows are, from the sixth sweep on."""
+    X, y = entries(order=order)
+    noise = np.random.default_rng(1).normal(size=len(y)) * (X[:, 0] % 3)
+    y = np.clip(np.rint(y + noise), 1, 5)
+    estimator = model(
+        levels=np.arange(1.0, 6.0), epsilon=20.0, perturbation="input", max_iter=6
+    )
+    less = clone(estimator).fit(X, y)
+    one, parts = both(estimator.set_params(max_iter=10), X, y)
+    assert np.abs(one.predict(X) - less.predict(X)).max() > 0.01
+    found = parts.predict(framed(X), return_std=True)
+    expected = one.predict(X, return_std=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    # Without their own noise, all rows would have about the same deviations.
+    assert np.ptp(expected[1]) > 0.1
+
+
 @pytest.mark.parametrize(("kind", "order"), [*zip(KINDS, (1, -1), strict=True)])
 def test_three_modes_of_which_one_is_smooth(kind, order):
     X, y = entries(3, order, np.float32)
