@@ -17,7 +17,8 @@ from tests.with_dask.test_completion import client  # noqa: F401
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
-SHAPE, N_ENTRIES = (300, 4000), 20_000
+# There are more users than items, so that users are divided among workers.
+SHAPE, N_ENTRIES = (4500, 4000), 20_000
 LEVELS = np.arange(1.0, 6.0)
 
 
@@ -34,7 +35,7 @@ def in_partitions(n=8):
     return lazy[["user", "item"]], lazy["value"]
 
 
-def model(level, rank=3):
+def model(level, rank=5):
     options = {"levels": LEVELS, "epsilon": 4.0, "random_state": 3}
     if level == "units":
         options |= {"unit": 0, "shape": SHAPE, "perturbation": "statistics"}
@@ -78,7 +79,7 @@ class Sent:
         return False
 
 
-def least(level, rank=3):
+def least(level, rank=5):
     """Bytes that a worker has to receive and to send in a sweep of two modes."""
     if level == "units":
         # The bias and the factors of an item, and the sums for them.
@@ -108,7 +109,8 @@ def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkey
     # In the first sweep, the users' rows are sent to the workers.
     ratios = np.diff(sent.by_sweep) / (n_workers * least(level))
     assert len(ratios) > 3
-    assert np.median(ratios) <= most, ratios
+    # A worker without a group needs nothing, but most of them have one.
+    assert 0.5 < np.median(ratios) <= most, ratios
 
 
 def test_partitions_stay_where_they_are_unless_that_is_uneven():
@@ -120,7 +122,7 @@ def test_partitions_stay_where_they_are_unless_that_is_uneven():
     assert grouped([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[0, 1]], [[2, 3]]]
     # Two threads; a worker without partitions, and one that is gone.
     assert grouped([8, 4, 4], "aaa", {"a": 2}) == [[[0], [1, 2]]]
-    assert grouped([5, 5], "aa", at("ab", 1)) == [[[1]], [[0]]]
+    assert grouped([5, 5], "aa", at("ab", 1)) == [[[0]], [[1]]]
     assert grouped([5, 5], "xy", at("ab", 1)) == [[[1]], [[0]]]
     # Empty partitions, and fewer of them than threads.
     assert grouped([0, 0, 3], "aab", {"a": 1, "b": 3}) == [[[0, 1]], [[2]]]
