@@ -888,6 +888,27 @@ DRAWN = f"{'':20}randomized = randomizer.randomize(entries.values, noise)\n"
 
 OF_COMPLETION = [
     Fault(
+        "observations in place of a table's outputs do not grow with what is unknown",
+        "tensor/_likelihood.py",
+        "(expected - m) / share[:, np.newaxis]",
+        "(expected - m)",
+        ("tensor/test_likelihood.py",),
+    ),
+    Fault(
+        "the levels of a table are taken to be equally frequent",
+        "tensor/_likelihood.py",
+        "self._weights * ratio",
+        "self._weights",
+        ("tensor/test_likelihood.py",),
+    ),
+    Fault(
+        "the stated noise is that of what replaced the randomised values",
+        "completion/solvers/_residual_variance.py",
+        "        model = _restated(model, known, randomizer.noise_variance, noise)\n",
+        "",
+        ("completion/test_uncertainty.py",),
+    ),
+    Fault(
         "all blocks of values share their noise",
         "completion/_values.py",
         "self._randomize_block(clipped, streams.stream(block))",
