@@ -1299,6 +1299,13 @@ OF_COMPLETION = [
         ("tensor/test_units.py",),
     ),
     Fault(
+        "rows are fitted to the sums of the last pass over users alone",
+        "completion/solvers/_unit_run.py",
+        "if block in self._information:",
+        "if False:",
+        ("completion/test_units.py",),
+    ),
+    Fault(
         'the expected error of "auto" is the best, not that of what it would take',
         "completion/solvers/_unit_expected.py",
         "takes_factors = expectation.factors_pay()",
