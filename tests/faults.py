@@ -1319,6 +1319,27 @@ OF_COMPLETION = [
         "np.rint(factor * total[c] / step)",
         ("tensor/test_units.py",),
     ),
+    Fault(
+        "rows are fitted to the sums of the last pass over users alone",
+        "completion/solvers/_unit_run.py",
+        "if block in self._information:",
+        "if False:",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        'the expected error of "auto" is the best, not that of what it would take',
+        "completion/solvers/_unit_expected.py",
+        "takes_factors = expectation.factors_pay()",
+        "takes_factors = expectation.of_statistics() < expectation.of_sums()",
+        ("model_selection/test_expected_error.py",),
+    ),
+    Fault(
+        "rows are expected to have more entries than cells",
+        "completion/solvers/_unit_expected.py",
+        "n_cells * -np.expm1(-math.exp(log_scale) * weights / n_cells)",
+        "math.exp(log_scale) * weights",
+        ("model_selection/test_expected_error.py",),
+    ),
 ]
 
 OF_SEARCHES = [

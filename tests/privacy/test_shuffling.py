@@ -696,8 +696,11 @@ def shuffler(mechanism, others, rng):
     return release
 
 
-@pytest.mark.parametrize("others", [[0.0] * 19, [1.0] * 9 + [0.0] * 10])
-def test_an_audit_of_a_shuffler_stays_below(others):
+# Over 10 seeds, 0.88 to 0.95 and 0.38 to 0.41 of the stated epsilon.
+@pytest.mark.parametrize(
+    ("others", "seen"), [([0.0] * 19, 0.85), ([1.0] * 9 + [0.0] * 10, 0.35)]
+)
+def test_an_audit_of_a_shuffler_stays_below(others, seen):
     mechanism = TensorRandomizedResponse(2.0, bounds=(0, 1), random_state=0)
     message = mechanism.fit(np.zeros((1, 1))).privacy_guarantee_
     n, delta = len(others) + 1, 0.03
@@ -710,7 +713,7 @@ def test_an_audit_of_a_shuffler_stays_below(others):
     )  # fmt: skip
     assert not report.violated
     # The audit sees much of it, and would not miss ten times as many people.
-    assert 0.3 * stated < report.epsilon_lower <= stated
+    assert seen * stated < report.epsilon_lower <= stated
     assert report.epsilon_lower > message.shuffled(10 * n, delta=delta).epsilon
 
 
