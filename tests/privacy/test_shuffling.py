@@ -640,7 +640,7 @@ def test_guarantees_that_no_theorem_covers_are_refused():
     with pytest.raises(ValueError, match="coordinates are public"):
         ratings.privacy_guarantee_.shuffled(100)
     nothing = HybridMechanism(np.inf, bounds=(0, 1)).fit(X).privacy_guarantee_
-    with pytest.raises(ValueError, match="one message a person"):
+    with pytest.raises(ValueError, match="pass the mechanism a finite epsilon"):
         nothing.shuffled(100)
 
 
