@@ -35,7 +35,8 @@ def by_label(
         return {"guarantee": guarantee}
     if not isinstance(guarantee, Mapping):
         raise TypeError(
-            "guarantee must be a guarantee, or a dict of guarantees by label."
+            "guarantee must be a guarantee, or a dict of guarantees by label. For "
+            "fitted estimators, call from_estimator."
         )
     return dict(guarantee)
 

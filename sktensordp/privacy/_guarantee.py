@@ -416,6 +416,8 @@ class PrivacyGuarantee:
 
         Raises
         ------
+        TypeError
+            If `prior` is not one number.
         ValueError
             If `prior` is not in (0, 1).
 
@@ -453,6 +455,8 @@ class PrivacyGuarantee:
 
         Raises
         ------
+        TypeError
+            If `fpr` is not one number.
         ValueError
             If `fpr` is not in [0, 1].
 
@@ -486,6 +490,8 @@ class PrivacyGuarantee:
 
         Raises
         ------
+        TypeError
+            If an argument is not one number.
         ValueError
             If `prior` is not in (0, 1), or `fpr` not in [0, 1].
 

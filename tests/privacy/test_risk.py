@@ -250,6 +250,16 @@ def test_refuses_priors(prior):
         NOTHING.predictive_values(prior, 0.1)
 
 
+@pytest.mark.parametrize("several", [np.array([0.1, 0.2]), [0.6], "0.6", None])
+def test_numbers_are_taken_one_by_one(several):
+    for ask in (NOTHING.max_accuracy, NOTHING.max_tpr, epsilon_for_accuracy):
+        with pytest.raises(TypeError, match="must be one number, got"):
+            ask(several)
+    for prior, fpr in ((several, 0.1), (0.1, several)):
+        with pytest.raises(TypeError, match="must be one number, got"):
+            NOTHING.predictive_values(prior, fpr)
+
+
 @pytest.mark.parametrize("fpr", [-1e-9, 1.1, math.nan])
 def test_refuses_false_positive_rates(fpr):
     with pytest.raises(ValueError, match=r"fpr must be in \[0, 1\]"):
