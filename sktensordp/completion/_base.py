@@ -705,7 +705,15 @@ class BaseCompletion(
             noise cannot be divided among so many parties. Afterwards: if `ask` does not
             return the right number of integers, or a number of answers from 1 to
             `n_parties`.
+        TypeError
+            If `ask` is not callable, or `noise_shares` is of another type.
         """
+        if not callable(ask):
+            raise TypeError(
+                f"ask must be a function that maps a request to the sum of the "
+                f"parties' answers, got {type(ask).__name__}. If there is one party, "
+                f"pass party.answer."
+            )
         shape = self._check_declared_for_parties()
         self._check_finite_for_parties()
         unit: Any = self._unit
@@ -724,7 +732,8 @@ class BaseCompletion(
         """The solver of an aggregated fit with noise in shares, from parameters."""
         if not isinstance(noise_shares, NoiseShares):
             raise TypeError(
-                f"noise_shares must be a NoiseShares or None, got {noise_shares!r}."
+                f"noise_shares must be a NoiseShares or None, got "
+                f"{type(noise_shares).__name__}."
             )
         self._check_finite_for_parties()
         unit: Any = self._unit

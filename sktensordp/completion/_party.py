@@ -162,9 +162,16 @@ class UnitParty(PrivateEstimatorMixin):
             than this party's parameters give, if the server takes the noise to be
             divided in another way, or if the units would contribute more than the
             budget.
+        TypeError
+            If `request` is not a `SumRequest`.
         BudgetExceededError
             If an open budget does not admit the guarantee of the fit.
         """
+        if not isinstance(request, SumRequest):
+            raise TypeError(
+                f"request must be a SumRequest, which fit_aggregated passes to `ask`; "
+                f"got {type(request).__name__}."
+            )
         with self._lock:
             return self._answer(request).copy()
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from ._numbers import check_number
+
 __all__ = [
     "PredictiveValues", "advantage", "epsilon_for_accuracy", "max_accuracy", "max_tpr",
     "predictive_values",
@@ -47,11 +49,13 @@ class PredictiveValues(NamedTuple):
 
 
 def _check_prior(prior: float) -> None:
+    check_number(prior, "prior")
     if not 0 < prior < 1:
         raise ValueError(f"prior must be in (0, 1), got {prior}.")
 
 
 def _check_fpr(fpr: float) -> None:
+    check_number(fpr, "fpr")
     if not 0 <= fpr <= 1:
         raise ValueError(f"fpr must be in [0, 1], got {fpr}.")
 
@@ -154,6 +158,8 @@ def epsilon_for_accuracy(accuracy: float, delta: float = 0.0) -> float:
     ValueError
         If `accuracy` is not in (0.5, 1), or if `delta` is negative or so large that
         delta alone allows more right guesses.
+    TypeError
+        If one of them is not a number.
 
     See Also
     --------
@@ -177,6 +183,8 @@ def epsilon_for_accuracy(accuracy: float, delta: float = 0.0) -> float:
     >>> round(epsilon_for_accuracy(0.6, delta=0.01), 3)
     0.389
     """
+    check_number(accuracy, "accuracy")
+    check_number(delta, "delta")
     if not 0.5 < accuracy < 1:
         raise ValueError(f"accuracy must be in (0.5, 1), got {accuracy}.")
     if not 0 <= delta < 2 * accuracy - 1:

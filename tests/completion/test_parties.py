@@ -222,6 +222,12 @@ def test_a_sum_that_is_none_is_refused(answer, message):
         model().fit_aggregated(lambda request: answer(request.n_numbers))
 
 
+@pytest.mark.parametrize("ask", [[], None, model().party(*NO_UNITS)])
+def test_ask_must_be_a_function(ask):
+    with pytest.raises(TypeError, match="ask must be a function that maps a request"):
+        model().fit_aggregated(ask)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -278,6 +284,12 @@ def test_a_party_serves_one_fit_within_the_budget():
         of_block.step = 0.0
     with pytest.raises(ValueError, match="not integers"):
         noiseless.answer(request)
+
+
+@pytest.mark.parametrize("wrong", ["hello", None, 3])
+def test_what_is_no_request_gets_no_answer(wrong):
+    with pytest.raises(TypeError, match="request must be a SumRequest"):
+        model().party(*of_party(0)).answer(wrong)
 
 
 def test_a_party_keeps_its_entries():
