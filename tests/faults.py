@@ -1222,6 +1222,13 @@ OF_COMPLETION = [
         ("completion/test_parties.py",),
     ),
     Fault(
+        "a party answers a server with another epsilon",
+        "completion/_party.py",
+        "if differing:",
+        "if False:",
+        ("completion/test_parties.py",),
+    ),
+    Fault(
         "the largest sum of parties has one bit too few",
         "completion/solvers/_unit_contributions.py",
         "return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
@@ -1273,7 +1280,7 @@ OF_COMPLETION = [
     Fault(
         "a party answers a server that counts on other noise",
         "completion/_party.py",
-        "if request.noise_shares != own:",
+        "if request.noise_shares != shares:",
         "if False:",
         ("completion/test_noise_shares.py",),
     ),

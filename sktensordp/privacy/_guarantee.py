@@ -350,9 +350,12 @@ class PrivacyGuarantee:
         local : bool, default=False
             Whether every unit is randomised by itself, as on people's own devices: by
             a mechanism with `bounds` or `norm_bound`, an encoder, or a client. Then
-            `size` messages change, and the guarantee is that of `size` releases. The
-            default holds for every release, but is larger for such messages: with
-            Gaussian noise, mu grows by `size`, and not by its square root.
+            `size` messages change, and the guarantee is that of `size` releases. You
+            vouch for this, since a guarantee does not record it. It does not hold where
+            noise is added to sums, as by a completion with another perturbation than
+            "input". The default holds for every release, but is larger for such
+            messages: with Gaussian noise, mu grows by `size`, and not by its square
+            root.
         delta : float, default=None
             The delta at which to state the epsilon. By default that of this guarantee;
             if no finite epsilon holds there, its delta times

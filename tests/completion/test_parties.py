@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion import CPCompletion, NoiseShares, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
@@ -262,6 +262,35 @@ def test_entries_must_have_units_to_be_added_up_by_party():
 def test_parties_refuse_bad_entries(X, y, message):
     with refused(message):
         model().party(np.array(X), np.array(y))
+
+
+@pytest.mark.parametrize("shares", [None, NoiseShares(4)])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("epsilon", 4.1), ("delta", 2e-6), ("rank", 3), ("biases", False),
+        ("perturbation", "auto"), ("levels", [1, 2, 3, 4, 5, 6]), ("shape", (61, 30)),
+        ("value_bounds", (0, 5)),
+    ],
+)  # fmt: skip
+def test_parties_notice_a_server_with_other_parameters(name, other, shares):
+    """Before they answer anything; the message says what differs."""
+    server, answered = model(**{name: other}), []
+    parts = [model().party(*of_party(k), noise_shares=shares) for k in range(3)]
+
+    def ask(request):
+        answered.extend(party.answer(request) for party in parts)
+
+    message = f"must declare the same parameters.*{name} = "
+    with pytest.raises(ValueError, match=message):
+        server.fit_aggregated(ask, noise_shares=shares)
+    assert not answered
+
+
+def test_parameters_may_be_spelt_in_another_way():
+    server = model(rank=None, levels=np.array(RATINGS.levels), shape=[60, 30])
+    same = model(rank=10, random_state=None)
+    server.fit_aggregated(Sums([same.party(*of_party(k)) for k in range(3)]))
 
 
 def test_a_party_serves_one_fit_within_the_budget():
