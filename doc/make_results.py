@@ -142,6 +142,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", type=Path, metavar="FILE", help="film ratings")
     ratings = parser.parse_args().ratings
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        check=True, cwd=ROOT, text=True, stdout=subprocess.PIPE,
+    ).stdout.strip()  # fmt: skip
     start, parts = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         for title, commands in EXPERIMENTS.items():
@@ -159,8 +163,9 @@ def main():
     minutes = (time.monotonic() - start) / 60
     versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     made = (
-        f"{datetime.date.today()}, in {minutes:.0f} minutes on {os.cpu_count()} cores"
-        f" ({platform.machine()}), with\nPython {platform.python_version()}, {versions}"
+        f"{datetime.date.today()}, at commit {commit}, in {minutes:.0f} minutes on "
+        f"{os.cpu_count()} cores\n({platform.machine()}), with Python "
+        f"{platform.python_version()}, {versions}"
     )
     head = HEAD.format(made=made)
     (ROOT / "doc" / "results.md").write_text("\n".join([head, *parts]))

@@ -23,7 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
-EXTRAS = ("plot", "pandas", "test")
+# Extras that are not installed: gigabytes, and programs that no test runs.
+NOT_INSTALLED = ("peers", "torch")
 LEFT_OUT = ("-m", "not slow")
 HEAD = """# Versions tested with
 
@@ -35,24 +36,47 @@ are left out; `--all` runs them too. This command makes the page:
 python tests/check_supply.py
 ```
 
-Dependencies of dependencies are at their newest in both environments. The extra `torch`
-is in neither.
+Dependencies of dependencies are at their newest in both environments. The extras that
+are installed are {installed}; {left_out} are not.
 """
 
 
 def run(*command):
     command = list(map(str, command))
-    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+    return subprocess.run(
+        command, check=True, cwd=ROOT, text=True, stdout=subprocess.PIPE
+    ).stdout
+
+
+def project():
+    """What pyproject.toml says of the project."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def extras():
+    """The extras that are installed: all but those in NOT_INSTALLED."""
+    all_extras = set(project()["optional-dependencies"])
+    assert all_extras.issuperset(NOT_INSTALLED)
+    return sorted(all_extras.difference(NOT_INSTALLED))
 
 
 def declared():
     """Names of the direct dependencies, with what is declared of their versions."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    listed = list(project["dependencies"])
-    for extra in EXTRAS:
-        listed += project["optional-dependencies"][extra]
-    pairs = (re.match(r"([\w.-]+)\s*(.*)", one).groups() for one in listed)
+    listed = list(project()["dependencies"])
+    for extra in extras():
+        listed += project()["optional-dependencies"][extra]
+    # Extras that share a dependency declare the same of it.
+    pairs = {re.match(r"([\w.-]+)\s*(.*)", one).groups() for one in listed}
+    names = [name.lower() for name, _ in pairs]
+    assert len(set(names)) == len(names), sorted(names)
     return dict(sorted(pairs, key=lambda pair: pair[0].lower()))
+
+
+def head():
+    """The page above its table."""
+    *first, last = (f"`{name}`" for name in extras())
+    left_out = " and ".join(f"`{name}`" for name in NOT_INSTALLED)
+    return HEAD.format(installed=f"{', '.join(first)} and {last}", left_out=left_out)
 
 
 def tested(resolution, folder, left_out):
@@ -63,7 +87,7 @@ def tested(resolution, folder, left_out):
     python = folder / "tested" / "bin" / "python"
     run(folder / "tool" / "bin" / "pip", "install", "--quiet", "uv")
     uv = folder / "tool" / "bin" / "uv", "pip"
-    package = f"{ROOT}[{','.join(EXTRAS)}]"
+    package = f"{ROOT}[{','.join(extras())}]"
     # Compiled as pip does it: what compilers warn of would come in the tests else.
     run(
         *uv, "install", "--quiet", "--compile-bytecode", "--python", python,
@@ -87,14 +111,15 @@ def tested(resolution, folder, left_out):
 
 def main():
     left_out = () if "--all" in sys.argv[1:] else LEFT_OUT
+    commit = run("git", "rev-parse", "--short", "HEAD").strip()
     with tempfile.TemporaryDirectory() as folder:
         results = {
             name: tested(resolution, Path(folder) / name, left_out)
             for name, resolution in RESOLUTIONS.items()
         }
     lines = [
-        HEAD,
-        f"Measured on {datetime.date.today()} with Python "
+        head(),
+        f"Measured on {datetime.date.today()}, at commit {commit}, with Python "
         f"{platform.python_version()} on {platform.system()} {platform.machine()}.\n",
         "| | declared | oldest | newest |",
         "|---|---|---|---|",

@@ -888,6 +888,27 @@ DRAWN = f"{'':20}randomized = randomizer.randomize(entries.values, noise)\n"
 
 OF_COMPLETION = [
     Fault(
+        "observations in place of a table's outputs do not grow with what is unknown",
+        "tensor/_likelihood.py",
+        "(expected - m) / share[:, np.newaxis]",
+        "(expected - m)",
+        ("tensor/test_likelihood.py",),
+    ),
+    Fault(
+        "the levels of a table are taken to be equally frequent",
+        "tensor/_likelihood.py",
+        "self._weights * ratio",
+        "self._weights",
+        ("tensor/test_likelihood.py",),
+    ),
+    Fault(
+        "the stated noise is that of what replaced the randomised values",
+        "completion/solvers/_residual_variance.py",
+        "        model = _restated(model, known, randomizer.noise_variance, noise)\n",
+        "",
+        ("completion/test_uncertainty.py",),
+    ),
+    Fault(
         "all blocks of values share their noise",
         "completion/_values.py",
         "self._randomize_block(clipped, streams.stream(block))",
@@ -1332,6 +1353,27 @@ OF_COMPLETION = [
         "np.trunc(factor * total[c] / step)",
         "np.rint(factor * total[c] / step)",
         ("tensor/test_units.py",),
+    ),
+    Fault(
+        "rows are fitted to the sums of the last pass over users alone",
+        "completion/solvers/_unit_run.py",
+        "if block in self._information:",
+        "if False:",
+        ("completion/test_units.py",),
+    ),
+    Fault(
+        'the expected error of "auto" is the best, not that of what it would take',
+        "completion/solvers/_unit_expected.py",
+        "takes_factors = expectation.factors_pay()",
+        "takes_factors = expectation.of_statistics() < expectation.of_sums()",
+        ("model_selection/test_expected_error.py",),
+    ),
+    Fault(
+        "rows are expected to have more entries than cells",
+        "completion/solvers/_unit_expected.py",
+        "n_cells * -np.expm1(-math.exp(log_scale) * weights / n_cells)",
+        "math.exp(log_scale) * weights",
+        ("model_selection/test_expected_error.py",),
     ),
 ]
 

@@ -49,6 +49,13 @@ def test_what_contributing_names_is_there():
     assert int(number) == len(FAULTS)
 
 
+def test_the_page_of_tested_versions_names_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "doc" / "supply.md").read_text()
+    for extra in project["optional-dependencies"]:
+        assert f"`{extra}`" in page, extra
+
+
 def test_hooks_use_the_tools_of_the_environment():
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     (repository,) = hooks

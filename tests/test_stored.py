@@ -10,6 +10,7 @@ import lzma
 import math
 import pickle
 import re
+import warnings
 from pathlib import Path
 
 import joblib
@@ -46,8 +47,10 @@ def store():
         seeded = {} if case.private == "ids" else {"random_state": 0}
         estimator, output = case.release(**seeded)
         if case.private in ("users", "choices"):
-            # What is stored predicts without users' own rows.
-            output = pickle.loads(pickle.dumps(estimator)).predict(case.data[0])
+            # What is stored predicts without users' own rows, and warns of it.
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "This model was copied or pickled")
+                output = pickle.loads(pickle.dumps(estimator)).predict(case.data[0])
         # Each for itself, so that one that cannot be read hides no other.
         pickled = pickle.dumps(estimator, protocol=4)
         things[case.label] = pickled, described(estimator, output)

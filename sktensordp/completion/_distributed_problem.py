@@ -21,6 +21,7 @@ from ..tensor._distributed import DistributedEntries, computed, in_memory, tree_
 from ..tensor._pattern import features_of_pattern
 from ._distributed import Observed, coordinates_of, values_of
 from ._problem import Problem
+from ._values import EntryRandomizer
 from .solvers._blocks import Block, posterior_of, unit_of
 from .solvers._noisy_sums import NoisySums, row_sums
 from .solvers._residual_variance import MOST_COMPARED
@@ -202,18 +203,19 @@ class DistributedProblem(Problem):
         move: float = 0.0,
         grouped: Any = None,
     ) -> DistributedEntries:
-        """Entries by shard, always grouped anew; see `Problem.entries`."""
-        if grouped is not None:
-            grouped.partitions = ()  # So workers may forget them.
-        observed, prepare = self.observed, dask.delayed(_entries, pure=False)
-        triples = zip(
-            observed.coordinates, released, observed.shard_shapes, strict=True
-        )
-        shards = [prepare(*triple, offset, scale, move) for triple in triples]
-        return DistributedEntries(
-            shards, observed.cuts, observed.mode, self.shape, observed.counts,
-            observed.dtype,
-        )  # fmt: skip
+        """Entries by shard; see `Problem.entries`."""
+        if grouped is None:
+            observed, prepare = self.observed, dask.delayed(_entries, pure=False)
+            triples = zip(
+                observed.coordinates, released, observed.shard_shapes, strict=True
+            )
+            shards = [prepare(*triple, self.values) for triple in triples]
+            grouped = DistributedEntries(
+                shards, observed.cuts, observed.mode, self.shape, observed.counts,
+                observed.dtype,
+            )  # fmt: skip
+        grouped.rescale(offset, scale, move)
+        return grouped
 
 
 def _sum_of(
@@ -235,15 +237,11 @@ def _entries(
     coordinates: tuple[NDArray[np.int32]],
     released: tuple[NDArray[np.floating], NDArray[np.int8]],
     shape: tuple[int, ...],
-    offset: float,
-    scale: float,
-    move: float,
+    randomizer: EntryRandomizer,
 ) -> SparseEntries:
     (where,), (values, tags) = coordinates, released
-    moved = values + values.dtype.type(move) * np.sign(tags) if move else values.copy()
-    moved -= offset
-    moved /= scale
-    return SparseEntries(np.asfortranarray(where), moved, shape)
+    outputs = randomizer.outputs_of(values)
+    return SparseEntries(np.asfortranarray(where), values, shape, tags, outputs)
 
 
 class _Pattern:

@@ -97,7 +97,10 @@ class Entries:
         return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
 
     def with_values(
-        self, values: NDArray[np.floating], signs: NDArray[np.int8]
+        self,
+        values: NDArray[np.floating],
+        signs: NDArray[np.int8],
+        outputs: NDArray[np.uint8] | None = None,
     ) -> SparseEntries | DenseEntries:
         """Store values at these places, in the form whose sums are fastest.
 
@@ -106,12 +109,14 @@ class Entries:
         values : ndarray of shape (n,)
         signs : ndarray of shape (n,), int8
             Signs with which the `rescale` of the result moves the values.
+        outputs : ndarray of shape (n,), uint8, default=None
+            Numbers of the outputs of the table that randomised the values.
         """
         if self.where.dtype != bool:
-            return SparseEntries(self.where, values, self.shape, signs)
+            return SparseEntries(self.where, values, self.shape, signs, outputs)
         tensor = np.zeros(self.shape, dtype=values.dtype)
         tensor[self.where] = values
-        return DenseEntries(tensor, self.where, signs)
+        return DenseEntries(tensor, self.where, signs, outputs)
 
 
 def observed_entries(

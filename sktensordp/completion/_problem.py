@@ -187,7 +187,9 @@ class Problem:
         entries : SparseEntries or DenseEntries
         """
         if grouped is None:
-            grouped = self.observed.with_values(released, signs(0, len(released)))
+            grouped = self.observed.with_values(
+                released, signs(0, len(released)), self.values.outputs_of(released)
+            )
         grouped.rescale(offset, scale, move)
         return grouped
 

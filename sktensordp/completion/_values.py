@@ -21,6 +21,7 @@ from .._sklearn_compat import effective_n_threads
 from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy.calibration._table import level_table
+from ..tensor import TableLikelihood
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -72,12 +73,23 @@ class EntryRandomizer:
     mechanism: Any = None
     levels: tuple[float, ...] | None = None
 
-    @property
-    def mean_variance(self) -> float:
-        """Variance of a randomised value around the value, averaged over the levels."""
-        if self.has_table:
-            return float(np.mean(self.mechanism.level_variances))
-        return self.noise_variance
+    def noise_around(self, variance: float) -> float:
+        """Variance that noise adds to observations of a mean; from public assumptions.
+
+        Outputs of a table are replaced by observations of less variance; see
+        `TableLikelihood`.
+
+        Parameters
+        ----------
+        variance : float
+            Assumed variance of values around their mean.
+        """
+        low, high = self.bounds
+        middle, scale = (low + high) / 2, (high - low) / 2
+        likelihood = self.likelihood(middle, scale)
+        if likelihood is None:
+            return self.noise_variance
+        return scale**2 * likelihood.expected_noise(variance / scale**2)
 
     @property
     def has_table(self) -> bool:
@@ -192,6 +204,30 @@ class EntryRandomizer:
         with ThreadPoolExecutor(effective_n_threads()) as pool:
             list(pool.map(run, range(first // _BLOCK, math.ceil(last / _BLOCK))))
         return noisy
+
+    def outputs_of(self, released: NDArray[np.floating]) -> NDArray[np.uint8] | None:
+        """Numbers of the table's outputs, ascending; None without a table."""
+        if not self.has_table:
+            return None
+        outputs = np.sort(self.mechanism.outputs)
+        numbers = np.searchsorted((outputs[1:] + outputs[:-1]) / 2, released)
+        return numbers.astype(np.uint8)
+
+    def likelihood(self, offset: float, scale: float) -> TableLikelihood | None:
+        """What outputs say about levels less `offset`, divided by `scale`.
+
+        Returns
+        -------
+        likelihood : TableLikelihood or None
+            None without a table.
+        """
+        if not self.has_table:
+            return None
+        table = self.mechanism
+        levels = (np.array(table.levels) - offset) / scale
+        return TableLikelihood(
+            levels, table.probabilities[:, np.argsort(table.outputs)]
+        )
 
     def _randomize_block(
         self, values: NDArray[np.floating], bits: Any

@@ -115,8 +115,8 @@ def expected_error(
     range), are close to those of ratings. If another variance is publicly known,
     declare it by `level_prior`. If `unit` is a mode, a model also gives the number of
     entries of each row. The error is available for the perturbations "input", "sums"
-    and "statistics", and for "auto" as the best of them, with biases and without smooth
-    modes.
+    and "statistics", and for "auto" as that of the one that a fit is expected to
+    choose, with biases and without smooth modes.
 
     Examples
     --------

@@ -84,7 +84,8 @@ def epsilon_before_shuffling(
     if not isinstance(mechanism, NoiseMechanism):
         raise TypeError(
             f"mechanism must be a mechanism with `bounds` or `norm_bound`, such as "
-            f"PrivUnit, got {type(mechanism).__name__}."
+            f"PrivUnit, got {type(mechanism).__name__}. For an encoder, try "
+            f"epsilons and call `shuffled` of its guarantee."
         )
     if not 0 < epsilon <= _LARGEST:
         raise ValueError(f"epsilon must be in (0, {_LARGEST:g}], got {epsilon}.")

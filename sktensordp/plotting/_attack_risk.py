@@ -12,6 +12,7 @@ from ..privacy._numbers import shown
 from ..privacy._risk import max_accuracy
 from ._claims import by_label, difference_notes, guarantees_of, legend_text
 from ._curves import CurvesDisplay
+from ._docs import with_shared_text
 from ._privacy_profile import trade_off
 from ._style import claimed_style, shade, wrapped
 
@@ -31,6 +32,7 @@ _LABELS = {
 }
 
 
+@with_shared_text
 class AttackRiskDisplay(CurvesDisplay):
     """What an attacker can achieve: true positives, or right guesses.
 
@@ -46,18 +48,12 @@ class AttackRiskDisplay(CurvesDisplay):
         Probabilities of the suspicion before the release, increasing.
     accuracies : dict of str to array-like of shape (n_priors,)
         By label, the largest probability of a right guess at each of `priors`.
-    claimed : dict of str to (float, float), default=None
-        Claims that differ from the truth: epsilon and delta, by label. They are drawn
-        thin, dotted and grey with hollow markers, beside the true curve.
-    notes : dict of str to str, default=None
-        Additional text in the legend, by label.
+    $claimed
+    $notes
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the drawing.
-    figure_ : matplotlib Figure
-        Figure of the axes.
+    $axes
     lines_ : list of matplotlib Line2D
         One true curve per label.
     claims_ : dict of str to matplotlib Line2D

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ._docs import with_shared_text
 from ._style import new_axes, shade, wrapped
 
 __all__ = ["AuditDisplay"]
@@ -12,6 +13,7 @@ __all__ = ["AuditDisplay"]
 _BOUND, _VIOLATED, _CLAIMED = "proved lower bound", "above the claim", "claimed"
 
 
+@with_shared_text
 class AuditDisplay:
     """Claimed epsilons and the lower bounds that audits proved.
 
@@ -22,10 +24,7 @@ class AuditDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the drawing.
-    figure_ : matplotlib Figure
-        Figure of the axes.
+    $axes
     bars_ : matplotlib BarContainer
         Bars of the lower bounds.
 

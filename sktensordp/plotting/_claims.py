@@ -36,7 +36,8 @@ def by_label(
         return {"guarantee": guarantee}
     if not isinstance(guarantee, Mapping):
         raise TypeError(
-            "guarantee must be a guarantee, or a dict of guarantees by label."
+            "guarantee must be a guarantee, or a dict of guarantees by label. For "
+            "fitted estimators, call from_estimator."
         )
     if not guarantee:
         raise ValueError("guarantee is an empty dict. Pass at least one guarantee.")

@@ -10,6 +10,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
 from ._claims import check_labels, difference_notes, legend_text, true_epsilons
 from ._curves import CurvesDisplay
+from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
 
 __all__ = ["ExpectedErrorDisplay"]
@@ -17,6 +18,7 @@ __all__ = ["ExpectedErrorDisplay"]
 _ROUNDING = 1e-12
 
 
+@with_shared_text
 class ExpectedErrorDisplay(CurvesDisplay):
     """Expected errors over epsilon, one curve per estimator, and epsilons for a target.
 
@@ -35,15 +37,11 @@ class ExpectedErrorDisplay(CurvesDisplay):
         do not meet it.
     true_epsilons : dict of str to array-like, default=None
         As for `PrivacyUtilityDisplay`: one for every epsilon of a curve.
-    notes : dict of str to str, default=None
-        Additional text in the legend, by label.
+    $notes
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the drawing.
-    figure_ : matplotlib Figure
-        Figure of the axes.
+    $axes
     lines_ : list of matplotlib Line2D
         One per curve.
 

@@ -10,6 +10,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
 from ._claims import by_label, difference_notes, guarantees_of, legend_text
 from ._curves import CurvesDisplay
+from ._docs import with_shared_text
 from ._style import claimed_style, shade, wrapped
 
 __all__ = ["PrivacyProfileDisplay"]
@@ -21,6 +22,7 @@ _LEAST_DELTA = 1e-12
 _NEARLY_ZERO = 1e-300
 
 
+@with_shared_text
 class PrivacyProfileDisplay(CurvesDisplay):
     """Delta over epsilon of guarantees, or errors of tests that tell neighbours apart.
 
@@ -30,18 +32,12 @@ class PrivacyProfileDisplay(CurvesDisplay):
         Increasing, at least 0.
     deltas : dict of str to array-like of shape (n,)
         By label, the true delta at each epsilon.
-    claimed : dict of str to (float, float), default=None
-        Claims that differ from the truth: epsilon and delta, by label. They are drawn
-        thin, dotted and grey with hollow markers, beside the true curve.
-    notes : dict of str to str, default=None
-        Additional text in the legend, by label.
+    $claimed
+    $notes
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the drawing.
-    figure_ : matplotlib Figure
-        Figure of the axes.
+    $axes
     lines_ : list of matplotlib Line2D
         One true curve per label.
     claims_ : dict of str to matplotlib Line2D

@@ -16,6 +16,7 @@ from ._claims import (
     true_epsilons,
 )
 from ._curves import CurvesDisplay
+from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
 
 __all__ = ["PrivacyUtilityDisplay"]
@@ -29,6 +30,7 @@ _METRICS = {
 }
 
 
+@with_shared_text
 class PrivacyUtilityDisplay(CurvesDisplay):
     """Score over epsilon, one curve per method, beside references without privacy.
 
@@ -48,15 +50,11 @@ class PrivacyUtilityDisplay(CurvesDisplay):
     true_epsilons : dict of str to array-like, default=None
         By label, for curves whose epsilons are claimed but not true: the true epsilon
         at each point, infinity if no finite epsilon holds, NaN if it is not known.
-    notes : dict of str to str, default=None
-        Additional text in the legend, by label.
+    $notes
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the drawing.
-    figure_ : matplotlib Figure
-        Figure of the axes.
+    $axes
     lines_ : list of matplotlib ErrorbarContainer
         One per curve.
 

@@ -29,6 +29,8 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
     from .accounting._curves import event_epsilon
     from .accounting._events import GroupDpEvent, has_shuffle
 
+    if isinstance(size, bool):
+        raise TypeError("size must be an integer, got a bool.")
     try:
         size = operator.index(size)
     except TypeError:

@@ -450,6 +450,8 @@ class PrivacyGuarantee:
 
         Raises
         ------
+        TypeError
+            If `prior` is not one number.
         ValueError
             If `prior` is not in (0, 1).
 
@@ -487,6 +489,8 @@ class PrivacyGuarantee:
 
         Raises
         ------
+        TypeError
+            If `fpr` is not one number.
         ValueError
             If `fpr` is not in [0, 1].
 
@@ -520,6 +524,8 @@ class PrivacyGuarantee:
 
         Raises
         ------
+        TypeError
+            If an argument is not one number.
         ValueError
             If `prior` is not in (0, 1), or `fpr` not in [0, 1].
 

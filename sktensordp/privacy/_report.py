@@ -141,7 +141,10 @@ def privacy_of(obj: Any) -> PrivacyReport:
     """
     findings = Findings() if isinstance(obj, type) else collect(obj, Context())
     if not findings.releases:
-        raise TypeError(f"Nothing in this {type(obj).__name__} gives a guarantee.")
+        raise TypeError(
+            f"Nothing in this {type(obj).__name__} gives a guarantee. Pass a fitted "
+            f"estimator of this package, or a pipeline or search that holds one."
+        )
     known = [r.guarantee for r in findings.releases if r.guarantee is not None]
     if not known:
         raise TypeError(findings.releases[0].why)

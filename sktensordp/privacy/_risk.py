@@ -155,11 +155,11 @@ def epsilon_for_accuracy(accuracy: float, delta: float = 0.0) -> float:
 
     Raises
     ------
+    TypeError
+        If an argument is not one number.
     ValueError
         If `accuracy` is not in (0.5, 1), or if `delta` is negative or so large that
         delta alone allows more right guesses.
-    TypeError
-        If one of them is not a number.
 
     See Also
     --------

@@ -63,7 +63,14 @@ def shuffled_event(guarantee: Any, n_messages: int) -> "ShuffledDpEvent":
     if guarantee.relation != "replace-one":
         raise ValueError(
             f"Shuffling needs a guarantee for replacing one person's value, but this "
-            f"one has relation {guarantee.relation!r}."
+            f"one has relation {guarantee.relation!r}. Let each person randomise their "
+            f"own value, by a mechanism with `bounds` or `norm_bound`."
+        )
+    if not guarantee.protects:
+        raise ValueError(
+            "Shuffling needs messages with a finite epsilon of their own, but these "
+            "have none: pass the mechanism a finite epsilon, and declare its domain by "
+            "`bounds` or `norm_bound`."
         )
     if not guarantee.local:
         raise ValueError(
@@ -73,8 +80,6 @@ def shuffled_event(guarantee: Any, n_messages: int) -> "ShuffledDpEvent":
             "Shuffle before you compose: guarantee.shuffled(n_messages).repeated(3), "
             "not guarantee.repeated(3).shuffled(n_messages)."
         )
-    if not guarantee.protects:
-        raise ValueError("Shuffling needs messages with a finite epsilon of their own.")
     return ShuffledDpEvent(guarantee.event, n_messages)
 
 

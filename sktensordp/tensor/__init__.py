@@ -6,6 +6,7 @@ from ._cp import CPForm, StructuredCP, max_cp_rank, point_model
 from ._cp_fit import continue_structured_cp, fit_structured_cp
 from ._descent import descend
 from ._entries import DenseEntries, SparseEntries
+from ._likelihood import TableLikelihood
 from ._pattern import pattern_features
 from ._row_posterior import row_posterior
 from ._sums import fit_biases_to_sums
@@ -23,6 +24,7 @@ __all__ = [
     "SparseEntries",
     "StructuredCP",
     "StructuredTucker",
+    "TableLikelihood",
     "TuckerForm",
     "as_coordinates",
     "check_tucker_size",

@@ -22,9 +22,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ._algebra import diagonal, packed_squares
+from ._algebra import cp_to_dense, diagonal, packed_squares
 from ._cp import StructuredCP, cp_columns
 from ._entries import DenseEntries, Entries, SparseEntries
+from ._likelihood import TableLikelihood
 from ._row_fit import N_STARTS, SWEEPS_BEFORE_LEARNING, RowFit, start_rows
 
 __all__ = ["continue_structured_cp", "entries_noise_floor", "fit_structured_cp"]
@@ -56,6 +57,7 @@ def fit_structured_cp(
     features: NDArray[np.floating] | None = None,
     n_threads: int = 1,
     on_sweep: Callable[[int], Any] | None = None,
+    likelihood: TableLikelihood | None = None,
 ) -> tuple[StructuredCP, int]:
     """Fit biases and CP terms to the observed entries of a tensor.
 
@@ -83,6 +85,9 @@ def fit_structured_cp(
         Threads that share the rows of a sweep.
     on_sweep : callable, default=None
         Called after every sweep with its number; the fit stops if it returns true.
+    likelihood : TableLikelihood, default=None
+        What the values say about their means, if a table has randomised them. It is
+        learned, and the entries are changed.
 
     Returns
     -------
@@ -124,6 +129,8 @@ def fit_structured_cp(
         stopped = fit.learn(max_iter=n_first, on_sweep=on_sweep, **options)
     if in_stages:
         fit = fit.strongest(rank)
+    # Not before: all starts read the same values.
+    fit.likelihood = likelihood
     if not stopped:
         fit.learn(max_iter=n_uncounted + max_iter, on_sweep=on_sweep, **options)
     return fit.model(value_scale), fit.n_iter - n_uncounted
@@ -325,6 +332,22 @@ class _CPFit(RowFit):
             mode, rows.start, rows.stop, self.rows, self.means, self.moments,
             self._stacked_weights,
         )  # fmt: skip
+
+    def fitted_values(self, mode: int, rows: slice) -> NDArray[np.floating]:
+        """Predictions of the entries of some rows; see `RowFit.fitted_values`."""
+        from .kernels._cp import fitted_values
+
+        if isinstance(self.entries, DenseEntries):
+            return cp_to_dense([self.means[r] for r in self.rows])[
+                self.entries.mask > 0
+            ]
+        starts, others, _ = cast("SparseEntries", self.entries).groups[mode]
+        fitted = np.empty(starts[rows.stop] - starts[rows.start], self.means.dtype)
+        fitted_values(
+            rows.start, rows.stop, starts, others, self.means,
+            self.means[self.rows[mode]], fitted,
+        )  # fmt: skip
+        return fitted
 
     def model(self, scale: float) -> StructuredCP:
         """The fitted model, with its values multiplied by `scale`."""

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ._algebra import diagonal
 from ._cp_fit import _CPFit
 from ._entries import SparseEntries, array_of
+from ._likelihood import TableLikelihood
 from ._row_fit import RowFit, RowWeighting
 from ._tucker_fit import _TuckerFit
 
@@ -241,6 +242,10 @@ class DistributedEntries:
     Attributes
     ----------
     partitions : PartitionGroups
+    energy : float
+        Sum of the squared values.
+    row_energies : ndarray of shape (shape[0],) or float
+        That of every row of the first mode; 0 if this mode is split.
     """
 
     def __init__(
@@ -258,14 +263,38 @@ class DistributedEntries:
         self.n_entries = int(counts[0].sum())
         self._observed = [mode_counts > 0 for mode_counts in counts]
         self.row_counts = counts[0]
-        energies = dask.delayed(_row_energies, pure=False)
-        by_partition = self.partitions.by_partition(
-            computed(*map(energies, self.partitions.groups))
-        )
-        # Partitions have rows of the first mode in turn, or entries of all of them.
-        join = np.concatenate if mode == 0 else sum
-        self.row_energies = join([*by_partition])
-        self.energy = float(self.row_energies.sum())
+        self._take(dask.delayed(_with_energies, nout=2, pure=False))
+
+    def rescale(self, offset: float, scale: float, move: float = 0.0) -> None:
+        """Change offset, scale and values; see `SparseEntries.rescale`."""
+        rescaled = dask.delayed(_rescaled, nout=2, pure=False)
+        self._take(lambda group, mode: rescaled(group, mode, offset, scale, move))
+
+    def _take(self, function: Callable[[Any, int], Any]) -> None:
+        """Put the results of a delayed function of every group in their place."""
+        groups = self.partitions.groups
+        self.take(function(group, self.mode) for group in groups)
+
+    def take(self, results: Iterable[Any]) -> tuple[Any, ...]:
+        """Use other groups in place of the present ones.
+
+        Parameters
+        ----------
+        results : iterable of Delayed of (list of SparseEntries, tuple)
+            For every group, entries of the same rows, and what is summed over groups.
+            It begins with the results of `_energies`.
+
+        Returns
+        -------
+        sums : tuple
+            All that follows.
+        """
+        groups, terms = zip(*results, strict=True)
+        *present, total = in_memory(*groups, self.partitions.sum(terms))
+        self.partitions.groups = tuple(present)
+        energy, self.row_energies, *sums = self.partitions.computed(total)
+        self.energy = float(energy)
+        return tuple(sums)
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
@@ -297,8 +326,27 @@ class DistributedEntries:
         return {_CPFit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
 
 
-def _row_energies(group: list[SparseEntries]) -> list[NDArray[np.float64]]:
-    return [entries.row_energies for entries in group]
+def _energies(group: list[SparseEntries], mode: int) -> tuple[Any, ...]:
+    """Sum of squared values, and those of the first mode's rows if it is not split."""
+    energy = sum(entries.energy for entries in group)
+    return energy, sum(entries.row_energies for entries in group) if mode else 0.0
+
+
+def _with_energies(
+    group: list[SparseEntries], mode: int
+) -> tuple[list[SparseEntries], tuple[Any, ...]]:
+    return group, _energies(group, mode)
+
+
+def _rescaled(
+    group: list[SparseEntries], mode: int, offset: float, scale: float, move: float
+) -> tuple[list[SparseEntries], tuple[Any, ...]]:
+    """Copies of a group's entries with another offset and scale, and their energies."""
+    # Copies, because a task must not change its arguments.
+    copies = [entries.with_values_copied() for entries in group]
+    for entries in copies:
+        entries.rescale(offset, scale, move)
+    return copies, _energies(copies, mode)
 
 
 def _as_lists(
@@ -397,6 +445,7 @@ class _DistributedRows(RowFit):
         if self.entries.mode == 0:
             state.row_weights = None  # Those of a partition are with its rows.
         state.row_errors = state.stated_weights = state._stacked_weights = None
+        state.likelihood = None
         state.entries = state.means = state.covariances = state.moments = None
         state.mode = self.entries.mode
         return dask.delayed(state, traverse=False)
@@ -451,6 +500,12 @@ class _DistributedRows(RowFit):
         error, *sums = self.entries.partitions.computed(total)
         self._error_sums, self._row_sums = sums[:3], sums[3:]
         return error, None
+
+    def observed(self, pool: ThreadPoolExecutor, n_threads: int) -> NDArray[np.float64]:
+        """Replace the values in all partitions; see `RowFit.observed`."""
+        results = self._on_groups(_observed, self.likelihood, nout=2)
+        (counts,) = self.entries.take(results)
+        return counts
 
     def _error(self, mode: int, fitted: NDArray[np.float64]) -> float:
         """Expected squared error of all entries, weighted; see `RowFit._error`."""
@@ -578,6 +633,24 @@ def _reweighted(
         return rows
     fitted, stated = (w.weights(rows.errors, entries.row_counts) for w in weightings)
     return rows._replace(weights=fitted, stated_weights=stated)
+
+
+def _observed(
+    state: Any,
+    others: Sequence[Any],
+    group: list[SparseEntries],
+    group_rows: list[_Rows],
+    likelihood: TableLikelihood,
+) -> tuple[list[SparseEntries], tuple[Any, ...]]:
+    """A group's entries with their values replaced, energies, and counts."""
+    counts: Any = 0.0
+    copies = [entries.with_values_copied() for entries in group]
+    for entries, rows in zip(copies, group_rows, strict=True):
+        fit = _local_fit(state, others, entries, rows)
+        fit.likelihood = likelihood
+        with fit.threads(1) as pool:
+            counts = counts + fit.observed(pool, 1)
+    return copies, (*_energies(copies, state.mode), counts)
 
 
 def _updated_rows(

@@ -10,6 +10,7 @@ Symmetric matrices of size Q are packed as upper triangles, row by row, into vec
 length P = Q (Q + 1) / 2.
 """
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ._algebra import diagonal, packed_squares
 from ._coordinates import group_by_mode
+from ._likelihood import TableLikelihood
 
 __all__ = ["DenseEntries", "Entries", "SparseEntries", "array_of"]
 
@@ -62,6 +64,8 @@ class _LocalEntries:
 
     offset, scale = 0.0, 1.0
     energy: float
+    # Modes by whose rows the values are stored.
+    stored_modes: range
 
     def fit_class(self, local: type) -> Any:
         """The class that fits to these entries: the local class itself."""
@@ -85,6 +89,37 @@ class _LocalEntries:
         """Change the values in place, and return their sum of squares."""
         raise NotImplementedError
 
+    def observe(
+        self,
+        mode: int,
+        rows: slice,
+        fitted: NDArray[np.floating],
+        likelihood: TableLikelihood,
+    ) -> NDArray[np.float64]:
+        """Replace values by observations of their means; see `TableLikelihood`.
+
+        Call it for all rows of all `stored_modes`, then `values_changed`.
+
+        Parameters
+        ----------
+        mode : int
+        rows : slice
+            Rows of the mode whose entries are replaced.
+        fitted : ndarray of shape (n,)
+            Predictions of these entries.
+        likelihood : TableLikelihood
+
+        Returns
+        -------
+        counts : ndarray of shape (n_grid, n_outputs)
+            Number of these entries by prediction and output.
+        """
+        raise NotImplementedError
+
+    def values_changed(self) -> None:
+        """Compute sums of squares anew, after `observe`."""
+        raise NotImplementedError
+
 
 class SparseEntries(_LocalEntries):
     """Entries as coordinates, grouped by row once for every mode.
@@ -97,6 +132,9 @@ class SparseEntries(_LocalEntries):
     shape : tuple of int
     signs : ndarray of shape (n,), int8, default=None
         Signs with which `rescale` moves the values, 1 or -1.
+    outputs : ndarray of shape (n,), uint8, default=None
+        Numbers of the outputs of the table that randomised the values, which `observe`
+        reads.
     """
 
     def __init__(
@@ -105,6 +143,7 @@ class SparseEntries(_LocalEntries):
         values: NDArray[np.floating],
         shape: Sequence[int],
         signs: NDArray[np.int8] | None = None,
+        outputs: NDArray[np.uint8] | None = None,
     ) -> None:
         self.shape = tuple(shape)
         self.dtype = values.dtype
@@ -114,6 +153,8 @@ class SparseEntries(_LocalEntries):
         offsets = np.concatenate([[0], np.cumsum(shape)[:-1]]).astype(np.int32)
         self.groups: list[Any] = [None] * n_modes
         self._positive: list[Any] = [None] * n_modes
+        self._outputs: list[Any] = [None] * n_modes
+        self.stored_modes = range(n_modes)
         for mode, starts, order in group_by_mode(coordinates, shape):
             others = np.empty((len(values), n_modes - 1), dtype=np.int32)
             for column, other in enumerate(np.delete(np.arange(n_modes), mode)):
@@ -122,15 +163,54 @@ class SparseEntries(_LocalEntries):
             self.groups[mode] = starts, others, values[order]
             if signs is not None:
                 self._positive[mode] = np.packbits(signs[order] > 0)
+            if outputs is not None:
+                self._outputs[mode] = outputs[order]
 
     def _rescale(self, before: _Units, after: _Units, move: float) -> float:
         for (*_, values), positive in zip(self.groups, self._positive, strict=True):
             _rescale(values, before, after, move, positive)
         return _sum_of_squares(values)
 
+    def observe(
+        self,
+        mode: int,
+        rows: slice,
+        fitted: NDArray[np.floating],
+        likelihood: TableLikelihood,
+    ) -> NDArray[np.float64]:
+        """Replace values by observations of their means; see `_LocalEntries`."""
+        starts, _, values = self.groups[mode]
+        at = slice(starts[rows.start], starts[rows.stop])
+        return likelihood.observe(fitted, self._outputs[mode][at], values[at])
+
+    def values_changed(self) -> None:
+        """Compute sums of squares anew, after `observe`."""
+        self.energy = _sum_of_squares(self.groups[0][2])
+        vars(self).pop("row_energies", None)
+
+    def with_values_copied(self) -> "SparseEntries":
+        """A copy that shares all but the values, which may be changed in place."""
+        copied = copy.copy(self)
+        copied.groups = [(*group[:2], group[2].copy()) for group in self.groups]
+        return copied
+
+    def coordinates(self, mode: int, rows: slice) -> NDArray[np.int64]:
+        """Coordinates of the entries of some rows of a mode, in the order of rows."""
+        starts, others, _ = self.groups[mode]
+        at = slice(starts[rows.start], starts[rows.stop])
+        first = np.delete(np.cumsum([0, *self.shape[:-1]]), mode)
+        where = np.empty((at.stop - at.start, len(self.shape)), dtype=np.int64)
+        where[:, mode] = np.repeat(
+            np.arange(rows.start, rows.stop),
+            np.diff(starts[rows.start : rows.stop + 1]),
+        )
+        where[:, np.arange(len(self.shape)) != mode] = others[at] - first
+        return where
+
     def __sizeof__(self) -> int:
         """Bytes of the arrays, from which Dask expects how long a copy takes."""
-        return sum(array.nbytes for group in self.groups for array in group)
+        arrays = [array for group in self.groups for array in group]
+        return sum(a.nbytes for a in (*arrays, *self._outputs) if a is not None)
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""
@@ -229,13 +309,18 @@ class DenseEntries(_LocalEntries):
     mask : ndarray of shape (I_1, ..., I_N), bool
     signs : ndarray of shape (n,), int8, default=None
         Signs with which `rescale` moves the observed values, 1 or -1.
+    outputs : ndarray of shape (n,), uint8, default=None
+        Numbers of the outputs of the table that randomised the observed values.
     """
+
+    stored_modes = range(1)
 
     def __init__(
         self,
         values: NDArray[np.floating],
         mask: NDArray[np.bool_],
         signs: NDArray[np.int8] | None = None,
+        outputs: NDArray[np.uint8] | None = None,
     ) -> None:
         self.shape = values.shape
         self.dtype = values.dtype
@@ -245,6 +330,7 @@ class DenseEntries(_LocalEntries):
         self.mask = np.ascontiguousarray(mask, dtype=values.dtype)
         modes = range(values.ndim)
         self._positive = None if signs is None else np.packbits(signs > 0)
+        self._outputs = outputs
         self._observed: list[Any] = [
             mask.any(axis=tuple(k for k in modes if k != mode)) for mode in modes
         ]
@@ -255,6 +341,25 @@ class DenseEntries(_LocalEntries):
         _rescale(values, before, after, move, self._positive)
         self.values[observed] = values
         return _sum_of_squares(values)
+
+    def observe(
+        self,
+        mode: int,
+        rows: slice,
+        fitted: NDArray[np.floating],
+        likelihood: TableLikelihood,
+    ) -> NDArray[np.float64]:
+        """Replace all values by observations of their means; see `_LocalEntries`."""
+        values = np.empty_like(fitted)
+        outputs = cast("NDArray[np.uint8]", self._outputs)
+        counts = likelihood.observe(fitted, outputs, values)
+        self.values[self.mask > 0] = values
+        return counts
+
+    def values_changed(self) -> None:
+        """Compute sums of squares anew, after `observe`."""
+        self.energy = _sum_of_squares(self.values)
+        vars(self).pop("row_energies", None)
 
     def observed(self, mode: int) -> NDArray[np.bool_]:
         """Mask of the rows of a mode that have entries: shape (size of the mode,)."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ._algebra import diagonal, packed_squares
 from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._entries import Entries, SparseEntries
+from ._likelihood import TableLikelihood
 
 __all__ = [
     "N_STARTS",
@@ -39,6 +40,9 @@ N_STARTS = len(_START_SCALES)
 # take columns that have hardly left the start for superfluous.
 SWEEPS_BEFORE_LEARNING = 3
 _PRECISION_LIMITS = (1e-6, 1e6)
+# If values were randomised by a table, they are replaced by observations around the
+# predictions after this many sweeps of `learn`; after each one, they change less.
+_OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 # Sweeps before the fit learns noise variances of rows, if the residual is at least this
 # share of the noise. The average counts as much as this number of entries of a row, in
 # the weights of the fit and, at least, in the variances that the model states. The
@@ -101,6 +105,9 @@ class RowFit:
         posterior when these rows were updated last.
     learns_row_noise : bool
         Whether `learn` learns the weights of rows.
+    likelihood : TableLikelihood or None
+        What the values say about their means, if a table has randomised them. `learn`
+        then replaces them; see there.
     earlier_sums : list by mode of (gram, projection) or None
         Sums that stand for earlier observations, added to the sums of every row.
     n_iter : int
@@ -123,6 +130,7 @@ class RowFit:
         self.fixed, self.prior_mean = fixed, prior_mean
         self.precision, self.tie = precision, tie
         self._is_bias, self._weights = is_bias, weights
+        self.likelihood: TableLikelihood | None = None
         self.earlier_sums: Any = None
         self.noise: Any = None
         self.n_iter = 0
@@ -174,6 +182,10 @@ class RowFit:
         """
         raise NotImplementedError
 
+    def fitted_values(self, mode: int, rows: slice) -> NDArray[np.floating]:
+        """Predictions of the entries of some rows of a mode, as they are stored."""
+        raise NotImplementedError
+
     def model(self, scale: float) -> Any:
         """The fitted model, with its values multiplied by `scale`."""
         raise NotImplementedError
@@ -202,21 +214,44 @@ class RowFit:
         """
         n_modes = len(self.entries.shape)
         with self.threads(n_threads) as pool:
-            before = self.n_iter + _SWEEPS_BEFORE_ROW_NOISE
+            first, known = self.n_iter, noise_floor
             while self.n_iter < max_iter:
+                n_sweeps = self.n_iter - first
+                if self.likelihood is not None and n_sweeps in _OBSERVED_AFTER:
+                    self.observe(pool, n_threads)
+                    known = self.likelihood.known_share * self.noise
                 error, cross = self.sweep(pool, n_threads)
                 self.n_iter += 1
                 self._learn_weight_means()
                 error = self._unweighted(error)
-                self.noise = float(max(error / self.entries.n_entries, noise_floor))
-                if self.learns_row_noise and self.n_iter > before:
-                    self._learn_row_noise(noise_floor)
+                self.noise = float(max(error / self.entries.n_entries, known))
+                if self.learns_row_noise and n_sweeps >= _SWEEPS_BEFORE_ROW_NOISE:
+                    self._learn_row_noise(known)
                 if self.n_iter > SWEEPS_BEFORE_LEARNING:
                     for mode in range(n_modes):
                         self.learn_prior(mode, cross[mode])
                 if on_sweep is not None and on_sweep(self.n_iter - 1):
                     return True
         return False
+
+    def observe(self, pool: ThreadPoolExecutor, n_threads: int) -> None:
+        """Replace the values by observations around the present predictions."""
+        cast("TableLikelihood", self.likelihood).learn(self.observed(pool, n_threads))
+
+    def observed(self, pool: ThreadPoolExecutor, n_threads: int) -> NDArray[np.float64]:
+        """Replace the values; return the counts that the likelihood learns from."""
+        entries: Any = self.entries
+        likelihood: Any = self.likelihood
+        counts: Any = 0.0
+        for mode in entries.stored_modes:
+
+            def observe(rows: slice, mode: int = mode) -> NDArray[np.float64]:
+                fitted = self.fitted_values(mode, rows)
+                return entries.observe(mode, rows, fitted, likelihood)
+
+            counts = sum(self.map_rows(observe, mode, pool, n_threads))
+        entries.values_changed()
+        return counts
 
     def gather(self) -> None:
         """Bring the posterior of all rows into this process, if it is elsewhere."""

@@ -391,9 +391,9 @@ class StructuredTucker:
             for m, c in zip(means, self.covariances, strict=True)
         ]
         variance, linear = np.zeros((2, len(coordinates)))
-        for chunk, square in _contracted(core_of_squares(core), moments, coordinates):
+        for chunk, square in contracted(core_of_squares(core), moments, coordinates):
             variance[chunk] = square
-        for chunk, mean in _contracted(core, means, coordinates):
+        for chunk, mean in contracted(core, means, coordinates):
             variance[chunk] -= mean**2
         for mode, covariances in enumerate(self.covariances):
             twice = np.where(np.equal(*np.triu_indices(core.shape[mode])), 1.0, 2.0)
@@ -433,7 +433,7 @@ def _regressors(
         yield chunk, form.regressors(mode, blocks, form.rows(coordinates[chunk]))
 
 
-def _contracted(
+def contracted(
     core: NDArray[np.floating],
     rows: Sequence[NDArray[np.floating]],
     coordinates: NDArray[np.integer],

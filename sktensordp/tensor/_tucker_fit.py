@@ -16,20 +16,22 @@ Otherwise, it is a matrix factorisation of the first two modes, modulated by the
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._algebra import mode_products, packed_squares
 from ._cp_fit import MOST_NOISE, entries_noise_floor
-from ._entries import Entries, SparseEntries
+from ._entries import DenseEntries, Entries, SparseEntries
+from ._likelihood import TableLikelihood
 from ._priors import CORE_PRECISION
 from ._row_fit import RowFit, start_rows
 from ._tucker import (
     StructuredTucker,
     TuckerColumns,
     TuckerForm,
+    contracted,
     core_of_squares,
     unfolded,
 )
@@ -90,6 +92,7 @@ def fit_structured_tucker(
     features: NDArray[np.floating] | None = None,
     n_threads: int = 1,
     on_sweep: Callable[[int], Any] | None = None,
+    likelihood: TableLikelihood | None = None,
 ) -> tuple[StructuredTucker, int]:
     """Fit biases and a Tucker decomposition to the observed entries of a tensor.
 
@@ -100,7 +103,7 @@ def fit_structured_tucker(
     ranks : tuple of int
         Number of factors of every mode; all 0 for biases alone.
     biases, value_scale, noise_floor, max_iter, smooth_modes, features, n_threads, \
-            on_sweep
+            on_sweep, likelihood
         See `fit_structured_cp`.
 
     Returns
@@ -121,6 +124,7 @@ def fit_structured_tucker(
     if any(ranks) and _has_hosvd(entries) and floor < MOST_NOISE * energy:
         fit.start_at_hosvd()
     fit.noise = float(max(energy, floor))
+    fit.likelihood = likelihood
     fit.learn(
         max_iter=max_iter, noise_floor=floor, n_threads=n_threads, on_sweep=on_sweep
     )
@@ -298,6 +302,17 @@ class _TuckerFit(RowFit):
             moment_sums = add(self.entries, mode, chunk, moments, weighted=False)
             mean_sums = add(self.entries, mode, chunk, means, weighted=True)
             yield chunk, moment_sums, mean_sums
+
+    def fitted_values(self, mode: int, rows: slice) -> NDArray[np.floating]:
+        """Predictions of the entries of some rows; see `RowFit.fitted_values`."""
+        core = self.core.astype(self.entries.dtype)
+        if isinstance(self.entries, DenseEntries):
+            return mode_products(core[np.newaxis], self.means)[0][self.entries.mask > 0]
+        where = cast("SparseEntries", self.entries).coordinates(mode, rows)
+        fitted = np.empty(len(where), self.entries.dtype)
+        for chunk, values in contracted(core, self.means, where):
+            fitted[chunk] = values
+        return fitted
 
     def sweep(
         self, pool: ThreadPoolExecutor, n_threads: int

@@ -254,9 +254,9 @@ HEADER = (f"{'entries':>9} {'users':>7} {'files':>6} {'rank':>4} {'workers':>11}
 def compare(measured):
     """Fit a model of cost to some cases, and print its predictions for all.
 
-    Processor seconds and memory of a worker are a constant, a number for each of its
-    entries and a number for each of its users. What is sent is a constant and a number
-    for each partition.
+    Seconds of a pass, and processor seconds and memory of a worker, are a constant, a
+    number for each entry of a worker, and a number for each of its users. What is sent
+    is a constant and a number for each entry, which stands for the partitions.
 
     Parameters
     ----------
@@ -265,7 +265,12 @@ def compare(measured):
     """
     sizes = np.array([case[:2] for case in measured]) / 2
     fitted = np.array([case[2] for case in measured])
-    for name, unit in (("worker", "s"), ("memory", "MB"), ("sent", "MB")):
+    for name, unit in (
+        ("pass", "s"),
+        ("worker", "s"),
+        ("memory", "MB"),
+        ("sent", "MB"),
+    ):
         found = np.array([case[3][name] for case in measured])
         terms = np.column_stack([np.ones(len(sizes)), sizes])
         if name == "sent":

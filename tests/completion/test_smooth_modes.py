@@ -63,19 +63,19 @@ def ratio(seed, epsilon, *, smooth, **params):
 # --- utility ------------------------------------------------------------------------
 
 
-# Over 5 seeds the error with smooth time was 0.72 to 0.91 of that without with epsilon
-# 2, 0.77 to 0.82 with 5, and 0.94 to 0.97 with hardly any noise; there, as rough fits
-# compare several starts, it is 1.01 with seed 2.
+# The error with smooth time was 0.67 to 0.98 of that without with epsilon 2 (6 seeds),
+# 0.75 to 0.78 with 5 (4 seeds), and 0.91 to 0.97 with hardly any noise (8 seeds); there
+# a smooth fit needs more sweeps than a rough one: after 25, it is 0.91 to 1.05.
 @pytest.mark.parametrize(
-    ("epsilon", "most", "seed", "kind"),
+    ("epsilon", "most", "seed", "kind", "max_iter"),
     [
-        (2.0, 0.95, 0, CPCompletion),
-        (5.0, 0.88, 1, TuckerCompletion),
-        (1e3, 1.02, 2, CPCompletion),
+        (2.0, 0.95, 0, CPCompletion, 25),
+        (5.0, 0.82, 1, TuckerCompletion, 25),
+        (1e3, 0.99, 2, CPCompletion, 60),
     ],
 )
-def test_time_that_is_smooth_helps(epsilon, most, seed, kind):
-    assert ratio(seed, epsilon, smooth=True, kind=kind) < most
+def test_time_that_is_smooth_helps(epsilon, most, seed, kind, max_iter):
+    assert ratio(seed, epsilon, smooth=True, kind=kind, max_iter=max_iter) < most
 
 
 # Over 5 seeds: 0.88 to 1.01 with epsilon 2, 0.99 to 1.04 (1.01 on average) with 5, and

@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, train_test_split
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion.solvers._unit_run import UnitRun
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.noise import GaussianLattice
@@ -931,6 +932,38 @@ def test_statistics_are_better_than_sums_for_many_users():
         key: value for key, value in auto.get_params().items() if key != "rank"
     })  # fmt: skip
     assert error_of(tucker, parts) < sums - 0.01
+
+
+class Forgotten(dict):
+    """Never has what it is asked for."""
+
+    def __contains__(self, key):
+        return False
+
+
+def test_rows_are_fitted_to_the_sums_of_all_passes(monkeypatch):
+    """Beside a fit to those of the last pass alone, with the same noise.
+
+    Over 8 seeds, the ratio of the errors was 0.987 to 0.995, 0.990 on average.
+    """
+    ratings, parts = split(2000, 200, 60_000)
+
+    def errors():
+        options = {"rank": 5, "epsilon": 4.0, "perturbation": "statistics"}
+        return [
+            error_of(rated(ratings, random_state=seed, **options), parts)
+            for seed in range(3)
+        ]
+
+    of_all = errors()
+    begin = UnitRun._begin_factors
+
+    def forgetful(run):
+        begin(run)
+        run._information = Forgotten()
+
+    monkeypatch.setattr(UnitRun, "_begin_factors", forgetful)
+    assert np.mean(np.divide(of_all, errors())) < 0.997
 
 
 def test_auto_takes_sums_for_few_users_at_a_small_epsilon():

@@ -68,7 +68,7 @@ def test_there_is_a_largest_epsilon():
 def test_what_is_refused():
     settings = {"epsilon": 1.0, "n_messages": 1000}
     for mechanism in (CPCompletion(), "PrivUnit"):
-        with pytest.raises(TypeError, match="must be a mechanism"):
+        with pytest.raises(TypeError, match=r"must be a mechanism.*For an encoder"):
             epsilon_before_shuffling(mechanism, ZEROS, **settings)
     with pytest.raises(ValueError, match="is not declared"):
         epsilon_before_shuffling(LaplaceMechanism(), ZEROS, **settings)

@@ -103,7 +103,7 @@ def test_estimators_by_name():
 
 @pytest.mark.parametrize("wrong", [3, [pure(1.0)]])
 def test_only_guarantees_are_drawn(wrong):
-    with pytest.raises(TypeError, match="a dict of guarantees by label"):
+    with pytest.raises(TypeError, match="For fitted estimators, call from_estimator"):
         AttackRiskDisplay.from_guarantee(wrong)
 
 

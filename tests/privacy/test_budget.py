@@ -232,7 +232,7 @@ def test_the_life_of_a_budget(keys):
         with pytest.raises(ValueError, match="must be"):
             PrivacyBudget(*bad)
     for bad in ("1",), (None,), ([1.0],), (1, "0"):
-        with pytest.raises(TypeError, match="must be a number, got"):
+        with pytest.raises(TypeError, match="must be one number, got"):
             PrivacyBudget(*bad)
 
 

@@ -369,7 +369,7 @@ def test_refuses_sizes(size):
         pure(1.0).for_group(size)
 
 
-@pytest.mark.parametrize("size", [2.0, "2", None])
+@pytest.mark.parametrize("size", [2.0, "2", None, True])
 def test_sizes_are_integers(size):
     with pytest.raises(TypeError, match="size must be an integer"):
         pure(1.0).for_group(size)

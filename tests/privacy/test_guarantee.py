@@ -100,7 +100,7 @@ def test_refuses_delta(delta):
 )  # fmt: skip
 @pytest.mark.parametrize("text", ["1", [0.5]])
 def test_what_is_no_number_is_refused_by_name(name, call, text):
-    with pytest.raises(TypeError, match=f"^{name} must be a number, got "):
+    with pytest.raises(TypeError, match=f"^{name} must be one number, got "):
         call(guarantee(PURE), text)
 
 

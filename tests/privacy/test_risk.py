@@ -264,7 +264,7 @@ def test_refuses_priors(prior):
 )
 def test_what_is_no_number_is_refused_by_name(name, call, text):
     got = type(text).__name__
-    with pytest.raises(TypeError, match=f"^{name} must be a number, got {got}"):
+    with pytest.raises(TypeError, match=f"^{name} must be one number, got {got}"):
         call(text)
 
 

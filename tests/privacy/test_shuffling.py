@@ -138,12 +138,10 @@ def test_no_delta_is_below_the_exact_one(k, weight, n):
 
 @pytest.mark.parametrize(
     ("k", "weight", "share"),
-    [(k, w, s) for k in (3, 4) for w in (1.6, 3) for s in SHARES],
+    [(k, w, s) for k in (3, 4) for w in (1.6, 3, 8) for s in SHARES],
 )
 def test_kary_response_is_tight(k, weight, share):
     # At n = 8, the epsilon of the blanket is at most 4% above the exact one.
-    if k == 4 and share not in (0.4, 0.8):
-        pytest.skip("three dimensions of counts take long")
     rows, epsilon0 = integers(k, weight), math.log(weight)
     compared = crowd(rows, 8, ((0, 1),))
     epsilon = share * epsilon0
@@ -640,7 +638,7 @@ def test_guarantees_that_no_theorem_covers_are_refused():
     with pytest.raises(ValueError, match="coordinates are public"):
         ratings.privacy_guarantee_.shuffled(100)
     nothing = HybridMechanism(np.inf, bounds=(0, 1)).fit(X).privacy_guarantee_
-    with pytest.raises(ValueError, match="one message a person"):
+    with pytest.raises(ValueError, match="pass the mechanism a finite epsilon"):
         nothing.shuffled(100)
 
 
@@ -696,8 +694,11 @@ def shuffler(mechanism, others, rng):
     return release
 
 
-@pytest.mark.parametrize("others", [[0.0] * 19, [1.0] * 9 + [0.0] * 10])
-def test_an_audit_of_a_shuffler_stays_below(others):
+# Over 10 seeds, 0.88 to 0.95 and 0.38 to 0.41 of the stated epsilon.
+@pytest.mark.parametrize(
+    ("others", "seen"), [([0.0] * 19, 0.85), ([1.0] * 9 + [0.0] * 10, 0.35)]
+)
+def test_an_audit_of_a_shuffler_stays_below(others, seen):
     mechanism = TensorRandomizedResponse(2.0, bounds=(0, 1), random_state=0)
     message = mechanism.fit(np.zeros((1, 1))).privacy_guarantee_
     n, delta = len(others) + 1, 0.03
@@ -710,7 +711,7 @@ def test_an_audit_of_a_shuffler_stays_below(others):
     )  # fmt: skip
     assert not report.violated
     # The audit sees much of it, and would not miss ten times as many people.
-    assert 0.3 * stated < report.epsilon_lower <= stated
+    assert seen * stated < report.epsilon_lower <= stated
     assert report.epsilon_lower > message.shuffled(10 * n, delta=delta).epsilon
 
 

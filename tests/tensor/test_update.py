@@ -26,8 +26,9 @@ def fitted(shape, *, rank=2, biases=True, scale=1.0, dtype=float, **options):
         entries, rank=rank, biases=biases, value_scale=scale, noise_floor=0.0,
         max_iter=20, **options,
     )[0]  # fmt: skip
-    # One variance for all rows, as in the references.
-    return dataclasses.replace(model, row_weights=None)
+    # Clearly unequal variances of rows; that of an unknown row is the average.
+    weights = np.append(np.random.default_rng(3).uniform(0.3, 3, shape[0]), 1.0)
+    return dataclasses.replace(model, row_weights=weights)
 
 
 def touched_rows(model, coordinates):
@@ -46,6 +47,11 @@ def with_known_modes(model, mode):
     return dataclasses.replace(model, covariances=covariances)
 
 
+def entry_variances(model, coordinates):
+    """Noise variances of entries, by their rows of the first mode."""
+    return model.noise_variance / model.row_weights[coordinates[:, 0]]
+
+
 def regression(model, mode, row, coordinates, values, factors):
     """Bayesian linear regression of one row, with its old posterior as the prior."""
     at, free = model.rows[mode].start + row, ~model.fixed[mode]
@@ -54,9 +60,9 @@ def regression(model, mode, row, coordinates, values, factors):
     design = np.prod([factors[m][coordinates[hit, m]] for m in others], axis=0)
     left = values[hit] - design[:, ~free].sum(axis=1)
     old = np.linalg.inv(unpacked(model.covariances[at : at + 1])[0][np.ix_(free, free)])
-    b = design[:, free]
-    covariance = np.linalg.inv(old + b.T @ b / model.noise_variance)
-    shift = old @ model.means[at, free] + b.T @ left / model.noise_variance
+    b, noise = design[:, free], entry_variances(model, coordinates[hit])
+    covariance = np.linalg.inv(old + (b.T / noise) @ b)
+    shift = old @ model.means[at, free] + (b.T / noise) @ left
     return covariance @ shift, covariance
 
 
@@ -89,20 +95,19 @@ def assert_fixed_point(model, updated, coordinates, values, atol):
     )
     before, after = unpacked(model.covariances), unpacked(updated.covariances)
     starts = np.array([r.start for r in model.rows])
-    met = coordinates + starts
+    met, noise = coordinates + starts, entry_variances(model, coordinates)
     for mode, rows in enumerate(touched_rows(model, coordinates)):
         free, held = np.flatnonzero(~model.fixed[mode]), model.fixed[mode]
         others = np.delete(met, mode, axis=1)
-        second = np.prod(moments[others], axis=1)
-        first = values[:, np.newaxis] * np.prod(updated.means[others], axis=1)
+        second = np.prod(moments[others], axis=1) / noise[:, np.newaxis, np.newaxis]
+        first = np.prod(updated.means[others], axis=1) * (values / noise)[:, np.newaxis]
         for row in rows:
             hit = met[:, mode] == row
             gram, right = second[hit].sum(axis=0), first[hit].sum(axis=0)
             old = np.linalg.inv(before[row][np.ix_(free, free)])
-            noise = model.noise_variance
-            covariance = np.linalg.inv(old + gram[np.ix_(free, free)] / noise)
+            covariance = np.linalg.inv(old + gram[np.ix_(free, free)])
             shift = old @ model.means[row, free]
-            shift += (right[free] - gram[free][:, held].sum(axis=1)) / noise
+            shift += right[free] - gram[free][:, held].sum(axis=1)
             assert_allclose(updated.means[row, free], covariance @ shift, atol=atol)
             assert_allclose(after[row][np.ix_(free, free)], covariance, atol=atol)
 

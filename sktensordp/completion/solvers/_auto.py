@@ -210,7 +210,8 @@ class _Expectation:
         """Expected squared error of one solver."""
         scale = self._problem.scale**2
         if solver.name == "input":
-            return self._of_values(solver.problem.values.mean_variance / scale)
+            residual = scale * self._residual
+            return self._of_values(solver.problem.values.noise_around(residual) / scale)
         if solver.name == "sums":
             return self._of_sums(solver.randomizer.noise_variance / scale)
         return self._of_sums(

@@ -1,15 +1,14 @@
 """Input perturbation: every observed value is randomised first."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
-    StructuredCP,
-    StructuredTucker,
+    TableLikelihood,
     TuckerForm,
     check_tucker_size,
     fit_structured_cp,
@@ -24,6 +23,25 @@ __all__ = ["InputPerturbation"]
 # A model without offset is preferred if its residual variance is below this share of
 # that with offset.
 _CLEARLY_LESS = 0.9
+
+
+class _Fit(NamedTuple):
+    """A fitted model, and what it was fitted to.
+
+    Attributes
+    ----------
+    model : StructuredCP or StructuredTucker
+    n_iter : int
+    offset : float
+    entries : SparseEntries, DenseEntries or DistributedEntries
+    likelihood : TableLikelihood or None
+    """
+
+    model: Any
+    n_iter: int
+    offset: float
+    entries: Any
+    likelihood: TableLikelihood | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,28 +87,36 @@ class InputPerturbation(Solver):
         """Fit the model to the randomised values."""
         problem = self.problem
         offset = float(np.clip(problem.mean(released), *problem.values.bounds))
-        entries = problem.entries(released, offset, problem.scale)
-        model, n_iter = self._fit(entries, on_sweep)
+        fit = self._fit(released, offset, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
-            entries = problem.entries(released, 0.0, problem.scale, grouped=entries)
-            no_offset, n_sweeps = self._fit(entries, None)
-            if no_offset.noise_variance < _CLEARLY_LESS * model.noise_variance:
-                model, n_iter, offset = no_offset, n_sweeps, 0.0
-        residual = residual_variance(problem, model, offset, released, entries)
-        return Outcome(model, offset, n_iter, residual)
+            # Entries that were observed anew cannot be used again.
+            grouped = fit.entries if fit.likelihood is None else None
+            other = self._fit(released, 0.0, None, grouped)
+            if other.model.noise_variance < _CLEARLY_LESS * fit.model.noise_variance:
+                fit = other
+        model, residual = residual_variance(
+            problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
+        )
+        return Outcome(model, fit.offset, fit.n_iter, residual)
 
     def _fit(
-        self, entries: Any, on_sweep: OnSweep | None
-    ) -> tuple[StructuredCP | StructuredTucker, int]:
-        """Fit a model to entries: the model, and the number of sweeps."""
+        self,
+        released: Any,
+        offset: float,
+        on_sweep: OnSweep | None,
+        grouped: Any = None,
+    ) -> _Fit:
+        """Fit a model to the randomised values less an offset."""
         problem = self.problem
+        entries = problem.entries(released, offset, problem.scale, grouped=grouped)
+        likelihood = problem.values.likelihood(offset, problem.scale)
         form: Any = problem.form
         fit: Any = fit_structured_cp
         size: dict[str, Any] = {"rank": problem.rank}
         if self._fits_tucker:
             fit, size = fit_structured_tucker, {"ranks": form.ranks}
-        return fit(
+        model, n_iter = fit(
             entries,
             **size,
             biases=problem.biases,
@@ -101,4 +127,6 @@ class InputPerturbation(Solver):
             features=problem.features,
             n_threads=problem.n_threads,
             on_sweep=on_sweep,
+            likelihood=likelihood,
         )
+        return _Fit(model, n_iter, offset, entries, likelihood)

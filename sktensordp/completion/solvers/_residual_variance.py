@@ -5,6 +5,7 @@ leave-one-out prediction. Only randomised values are read, so this is post-proce
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...privacy.calibration._table import LevelTable
 from ...tensor import (
     StructuredCP,
     StructuredTucker,
+    TableLikelihood,
     continue_structured_cp,
     continue_structured_tucker,
 )
@@ -40,7 +42,8 @@ def residual_variance(
     offset: float,
     released: Any,
     entries: Any,
-) -> float:
+    likelihood: TableLikelihood | None = None,
+) -> tuple[StructuredCP | StructuredTucker, float]:
     """Variance of the raw values around the model.
 
     The leave-one-out formula of linear models needs the leverage of each value: its
@@ -59,15 +62,26 @@ def residual_variance(
         Randomised values, in the problem's representation.
     entries : object
         The entries that the model was fitted to. They must not be used any more.
+    likelihood : TableLikelihood, default=None
+        The one that replaced values of `entries`, if any did.
 
     Returns
     -------
+    model : StructuredCP or StructuredTucker
+        The same, but with the variance of the randomised values as its noise.
     variance : float
     """
     randomizer = problem.values
     coordinates, noisy, signs = problem.compared(released, MOST_COMPARED)
     noisy = noisy.astype(float)
     mean = model.predict(coordinates).astype(float)
+    known_share = None if likelihood is None else likelihood.known_share
+    fitted_to, known = noisy - offset, randomizer.noise_variance
+    if likelihood is not None and known_share is not None:
+        outputs: Any = randomizer.outputs_of(noisy)
+        likelihood.observe(mean / problem.scale, outputs, fitted_to)
+        fitted_to *= problem.scale
+        known = known_share * model.noise_variance
     variance, linear = model.variance(coordinates)
     linear = linear * model.weights_of(coordinates)
     move: Any = _MOVE * math.sqrt(model.noise_variance)
@@ -76,13 +90,15 @@ def residual_variance(
     entries = problem.entries(released, offset, 1.0, move, grouped=entries)
     options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
     if not is_tucker:
-        options["noise_floor"] = randomizer.noise_variance
+        options["noise_floor"] = known
     moved = resume(model, entries, **options)
     move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
-    distance, variance = (noisy - offset - mean) / kept, variance / kept
+    # Distances of randomised values from the predictions that leave them out.
+    distance = noisy - offset - fitted_to + (fitted_to - mean) / kept
+    variance = variance / kept
     width = randomizer.bounds[1] - randomizer.bounds[0]
     limits = _SMALLEST * width**2, _LARGEST * width**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
@@ -94,7 +110,34 @@ def residual_variance(
     else:
         scale = math.sqrt(randomizer.noise_variance / 2)
         estimate = _most_likely(scale, distance, variance, limits)
-    return float(np.clip(estimate, *limits))
+    if known_share is not None:
+        noise = np.mean(distance**2) - np.mean(variance)
+        model = _restated(model, known, randomizer.noise_variance, noise)
+    return model, float(np.clip(estimate, *limits))
+
+
+def _restated(
+    model: StructuredCP | StructuredTucker, before: float, known: float, noise: float
+) -> StructuredCP | StructuredTucker:
+    """The model with the noise of randomised values in place of that of others.
+
+    Rows keep their shares of what is not known of the noise.
+
+    Parameters
+    ----------
+    model : StructuredCP or StructuredTucker
+    before : float
+        Known part of the model's noise variance.
+    known, noise : float
+        Known part of the variance of randomised values, and this variance.
+    """
+    noise = float(max(noise, known))
+    if isinstance(model, StructuredTucker) or model.row_weights is None:
+        return replace(model, noise_variance=noise)
+    unknown = model.noise_variance - before
+    share = (model.noise_variance / model.row_weights - before) / unknown
+    weights = noise / (known + (noise - known) * share)
+    return replace(model, noise_variance=noise, row_weights=weights)
 
 
 def _squared_distances(

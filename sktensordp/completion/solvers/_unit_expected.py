@@ -1,9 +1,10 @@
 """Expected error under unit-level protection, from the shape and number of entries.
 
 Coordinates are private here, so the numbers of entries in the rows are assumed: the
-k-th largest number is in proportion to a negative power of k, as in ratings. Values are
-assumed to be sums of terms as in `_auto`, and the recovered shares of the terms follow
-as in `UnitRun.factors_pay`.
+k-th largest number is in proportion to a negative power of k, as in ratings, except
+that a cell has at most one entry. Values are assumed to be sums of terms as in `_auto`,
+and the recovered shares of the terms follow as in `factors_pay`. "auto" is expected to
+choose as it would with these numbers of entries.
 """
 
 import math
@@ -12,16 +13,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from .._problem import Problem
 from ._auto import SHARE_AT_START, assumed_variances
-from ._unit_run import BOUND, FACTOR_PASSES, LEFT, after_drift, planned_shares
+from ._unit_run import (
+    BOUND,
+    FACTOR_PASSES,
+    LEFT,
+    after_drift,
+    factors_pay,
+    planned_shares,
+)
 from ._units import UnitPerturbation
 
 __all__ = ["expected_unit_rmse"]
 
-# The k-th largest number of entries is in proportion to k^-power: powers for units, and
-# for rows of the other modes.
+# Entries fall into the k-th most active row with a probability in proportion to
+# k^-power: powers for units, and for rows of the other modes.
 _UNITS_POWER, _OTHERS_POWER = 0.7, 0.8
 _LEAST_NOISE = 1e-12
 
@@ -37,7 +46,7 @@ def expected_unit_rmse(
         The unit's mode first; its coordinates are not read.
     n_entries : int
     perturbation : {"auto", "sums", "statistics"}
-        "auto" is the one of the others with the least expected error.
+        "auto" is the one of the others that a fit would take.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
@@ -50,22 +59,36 @@ def expected_unit_rmse(
     variances = assumed_variances(problem, 0, variance)
     noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
     activity = [
-        _shares(size, _OTHERS_POWER if mode else _UNITS_POWER)
-        for mode, size in enumerate(problem.shape)
+        _shares(problem.shape, n_entries, mode) for mode in range(len(problem.shape))
     ]
     expectation = _Expectation(problem, variances, noise, n_entries, activity)
-    errors = []
-    if perturbation != "statistics" or not problem.rank:
-        errors.append(expectation.of_sums())
-    if perturbation != "sums" and problem.rank:
-        errors.append(expectation.of_statistics())
-    return problem.scale * math.sqrt(min(errors))
+    takes_factors = problem.rank > 0 and perturbation != "sums"
+    if takes_factors and perturbation == "auto":
+        takes_factors = expectation.factors_pay()
+    error = expectation.of_statistics() if takes_factors else expectation.of_sums()
+    return problem.scale * math.sqrt(error)
 
 
-def _shares(size: int, power: float) -> NDArray[np.float64]:
-    """Each row's share of the entries, for the rows of one mode."""
-    weights = np.arange(1, size + 1.0) ** -power
-    return weights / weights.sum()
+def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.float64]:
+    """Each row's share of the entries, for the rows of one mode.
+
+    Entries are drawn until `n_entries` cells have been met, so that rows with many
+    entries meet some cells again. The shares are those of the cells.
+    """
+    power = _OTHERS_POWER if mode else _UNITS_POWER
+    weights = np.arange(1, shape[mode] + 1.0) ** -power
+    n_cells = math.prod(shape) / shape[mode]
+
+    def numbers(log_scale: float) -> NDArray[np.float64]:
+        """Expected numbers of cells, for a number of entries drawn."""
+        return n_cells * -np.expm1(-math.exp(log_scale) * weights / n_cells)
+
+    if n_entries >= n_cells * shape[mode]:
+        return np.full(shape[mode], 1 / shape[mode])
+    least = math.log(n_entries / weights.sum())
+    most = math.log(40 * n_cells / weights[-1])
+    found = numbers(brentq(lambda log: numbers(log).sum() - n_entries, least, most))
+    return found / found.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +116,24 @@ class _Expectation:
     def unit_sizes(self) -> NDArray[np.float64]:
         """Numbers of entries of the units."""
         return self.n_entries * self.activity[0]
+
+    @property
+    def typical_size(self) -> float:
+        """Geometric mean of the numbers of entries of the units."""
+        return math.exp(np.log(np.maximum(self.unit_sizes, 1.0)).mean())
+
+    @property
+    def unit_weights(self) -> NDArray[np.float64]:
+        """Weights of the units' entries; see `UnitTotals.weights`."""
+        return 1 / np.sqrt(np.maximum(self.unit_sizes, self.typical_size))
+
+    def factors_pay(self) -> bool:
+        """Whether "auto" takes factors."""
+        counts = self.activity[1] * (self.unit_sizes @ self.unit_weights)
+        return factors_pay(
+            self.problem, counts, self.typical_size, sigma=math.sqrt(self.noise),
+            left=LEFT,
+        )  # fmt: skip
 
     def of_sums(self) -> float:
         """Error of biases from noisy sums."""
@@ -143,9 +184,7 @@ class _Expectation:
         moment: float = 1.0,
     ) -> NDArray[np.float64]:
         """What one release tells about the rows of a mode, times their variance."""
-        sizes = self.unit_sizes
-        typical_size = math.exp(np.log(np.maximum(sizes, 1.0)).mean())
-        weights = 1 / np.sqrt(np.maximum(sizes, typical_size))
+        sizes, weights = self.unit_sizes, self.unit_weights
         counts = self.activity[mode] * (sizes @ weights)
         squares = self.activity[mode] * (sizes @ weights**2)
         noise = self.noise * BOUND**2 * (around_model + 0.05) * n_columns / share

@@ -60,6 +60,7 @@ __all__ = [
     "UnitReleases",
     "UnitRun",
     "after_drift",
+    "factors_pay",
     "planned_shares",
     "release_row_counts",
     "release_totals",
@@ -295,48 +296,11 @@ class UnitRun:
         self._information: dict[int, Any] = {}
 
     def factors_pay(self) -> bool:
-        """Whether factors are expected to explain more than their noise costs.
-
-        The expectation uses the noisy counts alone, and the interaction that `_auto`
-        assumes.
-        """
-        left, counts = self._releases.left, self._row_counts.counts[0]
-        form, typical_size = self._problem.form, self._totals.typical_size
-        weight_sums, weight = 0.8 * counts, 1 / math.sqrt(typical_size)
-        term = INTERACTION_VARIANCE / form.rank
-
-        def information(
-            variance: float, squares: float, share: float, moment: float = 1.0
-        ) -> NDArray[np.float64]:
-            """What a release of this share tells about rows, times their variance."""
-            squared_bound = BOUND**2 * (RESIDUAL_VARIANCE + 0.05) * squares
-            noise = self._releases.sigma**2 * squared_bound / share
-            residual = RESIDUAL_VARIANCE * weight_sums * weight
-            # Regressors are released over their lengths.
-            signal = variance * weight_sums**2 * moment
-            return signal / np.maximum(noise + residual, _LEAST_NOISE)
-
-        def recovered_share(known: NDArray[np.float64]) -> float:
-            """Share of the rows' variance that this information recovers."""
-            recovered = known / (1 + known)
-            return float(counts @ recovered / max(float(counts.sum()), 1e-300))
-
-        planned = planned_shares(self._problem, "statistics", left)
-        squares = 1 + form.rank
-        biases = recovered_share(information(BIAS_VARIANCE, 1.0, left))
-        biases_with_factors = recovered_share(information(BIAS_VARIANCE, squares, left))
-        unit_share, known = _SHARE_AT_START, np.zeros(len(counts))
-        for shares in planned[-FACTOR_PASSES:]:
-            told = information(term, squares, shares[1], unit_share)
-            known = after_drift(known) + told
-            item_share = recovered_share(known)
-            unrecovered = INTERACTION_VARIANCE * (1 - item_share * unit_share)
-            around_model = RESIDUAL_VARIANCE + unrecovered
-            of_unit = typical_size * term * item_share / around_model
-            unit_share = of_unit / (1 + of_unit)
-        gain = INTERACTION_VARIANCE * item_share * unit_share
-        # The cost measured in experiments is about half of the expected one.
-        return gain > BIAS_VARIANCE * (biases - biases_with_factors) / 2
+        """Whether factors are expected to explain more than their noise costs."""
+        return factors_pay(
+            self._problem, self._row_counts.counts[0], self._totals.typical_size,
+            sigma=self._releases.sigma, left=self._releases.left,
+        )  # fmt: skip
 
     def passes(self, name: str, on_sweep: OnSweep) -> int:
         """Fit the blocks in turn, in several passes.
@@ -544,6 +508,68 @@ class UnitRun:
         if n_biases:
             biases[block - 1][:-1] = means[:, 0]
         self.model.factors[block - 1] = means[:, n_biases:]
+
+
+def factors_pay(
+    problem: Problem,
+    counts: NDArray[np.float64],
+    typical_size: float,
+    *,
+    sigma: float,
+    left: float,
+) -> bool:
+    """Whether factors are expected to explain more than their noise costs.
+
+    The expectation assumes the interaction that `_auto` does.
+
+    Parameters
+    ----------
+    problem : Problem
+        With biases and factors.
+    counts : ndarray of shape (shape[1],)
+        Of the entries in rows of the second mode, with the weights of their units.
+    typical_size : float
+        Geometric mean of the units' numbers of entries.
+    sigma : float
+        Standard deviation of the noise on vectors of length one.
+    left : float
+        Share of the squared budget that is left.
+    """
+    form, weight_sums = problem.form, 0.8 * counts
+    weight, term = 1 / math.sqrt(typical_size), INTERACTION_VARIANCE / form.rank
+
+    def information(
+        variance: float, squares: float, share: float, moment: float = 1.0
+    ) -> NDArray[np.float64]:
+        """What a release of this share tells about rows, times their variance."""
+        squared_bound = BOUND**2 * (RESIDUAL_VARIANCE + 0.05) * squares
+        noise = sigma**2 * squared_bound / share
+        residual = RESIDUAL_VARIANCE * weight_sums * weight
+        # Regressors are released over their lengths.
+        signal = variance * weight_sums**2 * moment
+        return signal / np.maximum(noise + residual, _LEAST_NOISE)
+
+    def recovered_share(known: NDArray[np.float64]) -> float:
+        """Share of the rows' variance that this information recovers."""
+        recovered = known / (1 + known)
+        return float(counts @ recovered / max(float(counts.sum()), 1e-300))
+
+    planned = planned_shares(problem, "statistics", left)
+    squares = 1 + form.rank
+    biases = recovered_share(information(BIAS_VARIANCE, 1.0, left))
+    biases_with_factors = recovered_share(information(BIAS_VARIANCE, squares, left))
+    unit_share, known = _SHARE_AT_START, np.zeros(len(counts))
+    for shares in planned[-FACTOR_PASSES:]:
+        told = information(term, squares, shares[1], unit_share)
+        known = after_drift(known) + told
+        item_share = recovered_share(known)
+        unrecovered = INTERACTION_VARIANCE * (1 - item_share * unit_share)
+        around_model = RESIDUAL_VARIANCE + unrecovered
+        of_unit = typical_size * term * item_share / around_model
+        unit_share = of_unit / (1 + of_unit)
+    gain = INTERACTION_VARIANCE * item_share * unit_share
+    # The cost measured in experiments is about half of the expected one.
+    return gain > BIAS_VARIANCE * (biases - biases_with_factors) / 2
 
 
 def after_drift(known: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 __all__ = [
     "counting_sort",
+    "fitted_values",
     "mean_sums",
     "model_variance",
     "moment_sums",
+    "observations",
     "sgd_pass",
     "sgd_step",
     "solve_rows",
@@ -244,6 +246,82 @@ def mean_sums(
                 for b in range(a + 1, n_columns):
                     gram[r - first, p + b - a] += product[a, b]
                 p += n_columns - a
+
+
+@compiled
+def fitted_values(
+    first: int,
+    last: int,
+    starts: NDArray[np.integer],
+    others: NDArray[np.integer],
+    means: NDArray[np.floating],
+    own: NDArray[np.floating],
+    fitted: NDArray[np.floating],
+) -> None:
+    """Fitted values of the entries of a mode's rows [first, last).
+
+    Parameters
+    ----------
+    first, last, starts, others, means
+        See `moment_sums`.
+    own : ndarray of shape (n_rows, Q)
+        Means of the rows of the mode.
+    fitted : ndarray of shape (starts[last] - starts[first],)
+        Written.
+    """
+    n_columns, n_others = means.shape[1], others.shape[1]
+    product = np.empty(n_columns, means.dtype)
+    begin = starts[first]
+    for r in range(first, last):
+        for e in range(starts[r], starts[r + 1]):
+            row = means[others[e, 0]]
+            for q in range(n_columns):
+                product[q] = own[r, q] * row[q]
+            for m in range(1, n_others):
+                row = means[others[e, m]]
+                for q in range(n_columns):
+                    product[q] *= row[q]
+            s = means.dtype.type(0)
+            for q in range(n_columns):
+                s += product[q]
+            fitted[e - begin] = s
+
+
+@compiled
+def observations(
+    fitted: NDArray[np.floating],
+    outputs: NDArray[np.integer],
+    low: float,
+    step: float,
+    table: NDArray[np.float64],
+    values: NDArray[np.floating],
+    counts: NDArray[np.float64],
+) -> None:
+    """Replace outputs of a table by observations of their mean, and count them.
+
+    Parameters
+    ----------
+    fitted : ndarray of shape (n,)
+        Predictions.
+    outputs : ndarray of shape (n,), int
+        Numbers of the outputs.
+    low, step : float
+        The least prediction of the grid, and the distance between two.
+    table : ndarray of shape (n_grid, n_outputs)
+    values : ndarray of shape (n,)
+        Written: the observations.
+    counts : ndarray of shape (n_grid, n_outputs)
+        The number of entries is added, by prediction and output.
+    """
+    last = table.shape[0] - 1
+    for e in range(fitted.size):
+        at = min(max((fitted[e] - low) / step, 0.0), last - 1e-9)
+        g = int(at)
+        share = at - g
+        y = outputs[e]
+        values[e] = (1.0 - share) * table[g, y] + share * table[g + 1, y]
+        counts[g, y] += 1.0 - share
+        counts[g + 1, y] += share
 
 
 @compiled

@@ -1,0 +1,145 @@
+"""Values that a public table has randomised, as Gaussian observations of their mean.
+
+A level x is randomised to an output y with probability Q[x, y]. Around a prediction m,
+levels are taken to have probabilities ``p(x | m)`` proportional to ``h(x) exp(t x)``,
+where t is such that their mean is m. The derivative of the log-likelihood of y by m is
+``(E[x | y, m] - m) / V``, and its information about m is ``r / V``, where V is the
+variance of ``p(x | m)`` and r V that of ``E[x | y, m]``. So near m, y says as much
+about the mean as a Gaussian observation ``z = m + (E[x | y, m] - m) / r`` of variance
+V / r. A fit to z in place of y uses all of what y says about m; y itself, of variance
+V plus that of the table, says less (McCullagh and Nelder 1989, "Generalized linear
+models", 2.5, for such working observations).
+
+The weights h are learned by expectation maximisation from counts of outputs by
+prediction. Only released values and predictions are read.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TableLikelihood"]
+
+# Number of predictions for which observations are tabulated. Those in between are
+# interpolated; the least and largest are this share of the range inside of it.
+_N_GRID, _MARGIN = 64, 0.04
+# Steps of expectation maximisation for each set of counts, and of the search for t.
+_LEARNING_STEPS, _NEWTON_STEPS = 3, 25
+_LEAST_WEIGHT = 1e-9
+
+
+class TableLikelihood:
+    """What outputs of a table say about the mean of the level.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (n_levels,)
+        Ascending.
+    channel : ndarray of shape (n_levels, n_outputs)
+        Probabilities of the outputs.
+
+    Attributes
+    ----------
+    known_share : float or None
+        Share of the variance of z that the table causes; None before `learn`.
+    """
+
+    def __init__(
+        self, levels: NDArray[np.float64], channel: NDArray[np.float64]
+    ) -> None:
+        # Levels are scaled to [-1, 1].
+        self._middle, self._half = (levels[0] + levels[-1]) / 2, np.ptp(levels) / 2
+        self._levels = (levels - self._middle) / self._half
+        self._channel = channel
+        self._grid = np.linspace(-1, 1, _N_GRID) * (1 - 2 * _MARGIN)
+        self._tilt = np.zeros(_N_GRID)
+        self._weights = np.full(len(levels), 1 / len(levels))
+        step = self._half * (self._grid[1] - self._grid[0])
+        self._first = float(self._middle + self._half * self._grid[0]), float(step)
+        self.known_share: float | None = None
+        self._tabulate(np.ones(_N_GRID))
+
+    def observe(
+        self,
+        fitted: NDArray[np.floating],
+        outputs: NDArray[np.integer],
+        values: NDArray[np.floating],
+    ) -> NDArray[np.float64]:
+        """Write the observations that replace outputs, given predictions.
+
+        Parameters
+        ----------
+        fitted : ndarray of shape (n,)
+        outputs : ndarray of shape (n,), int
+        values : ndarray of shape (n,)
+            Written.
+
+        Returns
+        -------
+        counts : ndarray of shape (n_grid, n_outputs)
+            Number of entries by prediction and output, for `learn`.
+        """
+        from .kernels._cp import observations
+
+        counts = np.zeros_like(self._table)
+        low, step = self._first
+        observations(fitted, outputs, low, step, self._table, values, counts)
+        return counts
+
+    def expected_noise(self, variance: float) -> float:
+        """Variance that the table adds to observations, before any are learned from.
+
+        Parameters
+        ----------
+        variance : float
+            Assumed variance of levels around predictions, which are taken to be normal
+            and spread over the grid.
+        """
+        squares = (self._half**2 / variance) * self._levels**2
+        self._weights = np.maximum(np.exp(-squares / 2), _LEAST_WEIGHT)
+        known_share = self._tabulate(np.ones(_N_GRID))
+        return variance * known_share / (1 - known_share)
+
+    def _probabilities(self) -> NDArray[np.float64]:
+        """Probabilities of the levels for every prediction of the grid."""
+        x, m = self._levels, self._grid
+        tilt = self._tilt
+        for _ in range(_NEWTON_STEPS):
+            log = np.log(self._weights) + tilt[:, np.newaxis] * x
+            p = np.exp(log - log.max(axis=1, keepdims=True))
+            p /= p.sum(axis=1, keepdims=True)
+            mean = p @ x
+            variance = np.maximum(p @ x**2 - mean**2, 1e-6)
+            tilt = np.clip(tilt + np.clip((m - mean) / variance, -2, 2), -200, 200)
+        self._tilt = tilt
+        return p
+
+    def learn(self, counts: NDArray[np.float64]) -> None:
+        """Learn how levels vary around predictions.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (n_grid, n_outputs)
+            Number of entries by prediction and output.
+        """
+        n = counts.sum(axis=1)
+        for _ in range(_LEARNING_STEPS):
+            p = self._probabilities()
+            met = np.maximum(p @ self._channel, 1e-300)
+            after = p * ((counts / met) @ self._channel.T)
+            ratio = (after.sum(axis=0) + 1e-9) / (n @ p + 1e-9)
+            self._weights = np.maximum(self._weights * ratio, _LEAST_WEIGHT)
+            self._weights /= self._weights.sum()
+        self.known_share = self._tabulate(n)
+
+    def _tabulate(self, n: NDArray[np.float64]) -> float:
+        """Tabulate z for `n` entries at every prediction; return the known share."""
+        x, m = self._levels, self._grid[:, np.newaxis]
+        p = self._probabilities()
+        met = np.maximum(p @ self._channel, 1e-300)
+        expected = (p * x) @ self._channel / met
+        informed = (met * (expected - m) ** 2).sum(axis=1)
+        variance = (p * (x - m) ** 2).sum(axis=1)
+        share = informed / variance
+        observed = m + (expected - m) / share[:, np.newaxis]
+        self._table = self._middle + self._half * observed
+        return float(1 - (n @ variance) / (n @ (variance / share)))
