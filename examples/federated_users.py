@@ -131,25 +131,25 @@ def error_of(model):
 errors = {}
 
 
-def fit(what, aggregation):
+def fit(what, aggregation, noise_shares=None):
     """Fit a model to the shops' sums, and print its error."""
     for shop in shops:
-        shop.join()
-    with PrivacyBudget(epsilon, delta=delta) as budget:
-        model = make_model().fit_aggregated(aggregation.ask)
+        shop.join(noise_shares)
+    ask = aggregation.ask_with_number if noise_shares else aggregation.ask
+    model = make_model().fit_aggregated(ask, noise_shares=noise_shares)
     errors[what] = error_of(model)
-    fewest = min(aggregation.answering)
-    print(f"{what:36}{fewest:8}{budget.spent.epsilon:9.3g}{errors[what]:8.3f}")
+    stated, fewest = model.privacy_guarantee_.epsilon, min(aggregation.answering)
+    print(f"{what:36}{fewest:8}{stated:9.3g}{errors[what]:8.3f}")
     return model
 
 
 # %%
 # The server adds the noise: shops that drop out
 # ----------------------------------------------
-# The columns show the least number of shops that answered a request, the epsilon that
-# the fit spent, and the RMSE of held-out ratings in stars. A shop that drops out in
-# the middle contributes to the sums before, and to none after. That costs accuracy, and
-# no budget: noise is added to every sum in full, whoever answers.
+# The columns show the least number of shops that answered a request, the epsilon of the
+# model, and the RMSE of held-out ratings in stars. A shop that drops out in the middle
+# contributes to the sums before, and to none after. That costs accuracy, and no budget:
+# noise is added to every sum in full, whoever answers.
 
 print(f"{'':36}{'fewest':>8}{'epsilon':>9}{'RMSE':>8}")
 everybody = SecureAggregation()
@@ -191,31 +191,19 @@ print(f"{'no noise':53}{errors['no noise']:8.3f}")
 
 shares = NoiseShares(len(names), n_dropouts=1, n_colluders=1)
 
-
-def fit_with_shares(what, aggregation):
-    """Fit a model to sums with noise in them, and print its error."""
-    for shop in shops:
-        shop.join(shares)
-    model = make_model().fit_aggregated(
-        aggregation.ask_with_number, noise_shares=shares
-    )
-    errors[what] = error_of(model)
-    stated, fewest = model.privacy_guarantee_.epsilon, min(aggregation.answering)
-    print(f"{what:36}{fewest:8}{stated:9.3g}{errors[what]:8.3f}")
-    return model
-
-
 print(f"{'':36}{'fewest':>8}{'epsilon':>9}{'RMSE':>8}")
 with_noise = SecureAggregation()
-shared = fit_with_shares("shares: all six shops answer", with_noise)
-fit_with_shares(
+shared = fit("shares: all six shops answer", with_noise, shares)
+fit(
     "shares: one shop is away at a time",
     SecureAggregation(lambda name, number: names[number % 6] != name),
+    shares,
 )
 print("spent by each shop:", *(f"{shop.budget.spent.epsilon:.3g}" for shop in shops))
-more = fit_with_shares(
+more = fit(
     "shares: Basel and Cork drop out",
     SecureAggregation(lambda name, number: number < 6 or name not in ("Basel", "Cork")),
+    shares,
 )
 
 figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")

@@ -4,7 +4,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "check_shape",
     "check_unmasked",
     "checked",
+    "described",
     "is_complex",
     "range_of",
     "warn_of_two_levels",
@@ -35,6 +36,14 @@ _TIMES = np.datetime64, np.timedelta64
 _VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
+
+
+def described(value: Any) -> str:
+    """A parameter in a message; only its type if it may hold data by mistake."""
+    if isinstance(value, tuple) and all(isinstance(item, Real) for item in value):
+        return repr(value)
+    may_hold_data = hasattr(value, "__len__") and not isinstance(value, str)
+    return type(value).__name__ if may_hold_data else repr(value)
 
 
 def check_columns(X: Any) -> None:
@@ -228,7 +237,7 @@ def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     if len(sizes) < 2 or not all(valid):
         raise ValueError(
             f"shape must hold at least two positive integers below 2**31, "
-            f"got {shape!r}."
+            f"got {described(shape)}."
         )
     return tuple(int(n) for n in sizes)
 

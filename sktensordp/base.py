@@ -12,7 +12,7 @@ from sklearn.callback import CallbackSupportMixin
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import has_callbacks
-from ._validation import check_unmasked
+from ._validation import check_unmasked, described
 from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import open_budgets, process_name, record
 from .privacy.budgets._preauthorized import current_preauthorization
@@ -87,6 +87,19 @@ class EstimatorMixin(CallbackSupportMixin):
 
         yield on_task
         context.call_on_fit_task_end(estimator=self)
+
+    def _validate_params(self: Any) -> None:
+        """Check the parameters without quoting any that may hold data."""
+        above: Any = super()
+        try:
+            above._validate_params()
+            return
+        except ValueError as error:
+            refused, message = type(error), str(error)
+        for value in self.get_params(deep=False).values():
+            message = message.replace(f"Got {value!r} ", f"Got {described(value)} ")
+        # Raised outside the handler, so that the quote does not become the context.
+        raise refused(message)
 
 
 def _check_version(version: str, name: str) -> None:

@@ -933,6 +933,27 @@ OF_COMPLETION = [
         ),
     ),
     Fault(
+        "values off the levels enter sums as they are",
+        "completion/solvers/_sums.py",
+        "clipped = self.values.clip(values.astype(float))",
+        "clipped = values.astype(float)",
+        ("completion/test_sums.py",),
+    ),
+    Fault(
+        "a value beyond the range counts for more steps than the noise is for",
+        "completion/solvers/_sums.py",
+        "return np.clip(steps, 0, self.lattice.n_steps)",
+        "return steps",
+        ("completion/test_sums.py",),
+    ),
+    Fault(
+        "sums of many entries have more steps than floats count",
+        "completion/solvers/_noisy_sums.py",
+        "math.log2(2 * n_entries / _LARGEST_INTEGER)",
+        "math.log2(n_entries / 8 / _LARGEST_INTEGER)",
+        ("completion/test_noisy_sums.py",),
+    ),
+    Fault(
         "the noise of sums is half as large",
         "completion/solvers/_sums.py",
         "streams.stream(block), lattice.numerator,",
@@ -993,6 +1014,13 @@ OF_COMPLETION = [
         "completion/solvers/_blocks.py",
         "return np.clip(residuals / self.clip, -1.0, 1.0)",
         "return residuals / self.clip",
+        ("completion/test_blocks.py",),
+    ),
+    Fault(
+        "weights that rounding lengthens are not cut off",
+        "completion/solvers/_blocks.py",
+        "return weighted / excess[:, np.newaxis]",
+        "return weighted",
         ("completion/test_blocks.py",),
     ),
     Fault(
@@ -1215,10 +1243,17 @@ OF_COMPLETION = [
         ("completion/test_parties.py",),
     ),
     Fault(
-        "sums of parties wrap around within their range",
+        "a party answers a server with another epsilon",
+        "completion/_party.py",
+        "if differing:",
+        "if False:",
+        ("completion/test_parties.py",),
+    ),
+    Fault(
+        "the largest sum of parties has one bit too few",
         "completion/solvers/_unit_contributions.py",
         "return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
-        "return math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1)) - 2",
+        "return math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
         ("completion/test_parties.py",),
     ),
     Fault(
@@ -1266,7 +1301,7 @@ OF_COMPLETION = [
     Fault(
         "a party answers a server that counts on other noise",
         "completion/_party.py",
-        "if request.noise_shares != own:",
+        "if request.noise_shares != shares:",
         "if False:",
         ("completion/test_noise_shares.py",),
     ),
@@ -1406,10 +1441,17 @@ OF_AUDITS = [
         ("audit/test_bounds.py",),
     ),
     Fault(
-        "guesses prove the epsilon of a claim without its delta",
+        "the error of the interval of a rate is not subtracted",
+        "audit/_bounds.py",
+        "return min(1.0, float(np.max(np.sum(chances * tails, axis=1))) + gamma)",
+        "return min(1.0, float(np.max(np.sum(chances * tails, axis=1))))",
+        ("audit/test_bounds.py",),
+    ),
+    Fault(
+        "the delta of a claim weakens the bound from guesses by half as much",
         "audit/_bounds.py",
         "chance + 2 * n_canaries * delta * slack",
-        "chance",
+        "chance + n_canaries * delta * slack",
         ("audit/test_bounds.py",),
     ),
     Fault(

@@ -465,11 +465,11 @@ def _outputs(
 
 
 def _checked(runs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The outputs, refused if they hold no numbers or some that are not finite."""
+    """Check that outputs are not empty, and that all their numbers are finite."""
     if not runs.shape[1]:
         raise ValueError(
-            "The outputs of `mechanism` hold no numbers. Return numbers, and a number "
-            "for each category, such as 1 for yes and 0 for no."
+            "The outputs of `mechanism` contain no numbers. Return at least one; "
+            "encode categories as numbers, such as 1 for yes and 0 for no."
         )
     if not np.isfinite(runs).all():
         raise ValueError(

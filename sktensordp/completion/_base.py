@@ -596,9 +596,15 @@ class BaseCompletion(
 
         With `fit_aggregated`, several parties fit one model without showing each other
         or a server the entries of any unit. Each party makes its own object, from the
-        public parameters that all parties and the server share. With `noise_shares`,
-        each adds its share of the noise to every answer, so that no server sees an
-        exact sum.
+        public parameters that all parties and the server share. It answers no server
+        that declares another epsilon, delta, rank, range, shape or perturbation. With
+        `noise_shares`, each adds its share of the noise to every answer, so that no
+        server sees an exact sum.
+
+        **Trust.** Without `noise_shares`, you trust the server: it sees exact sums over
+        all parties, and must add the noise that it declares. With `noise_shares`, the
+        noise and the bound on a unit's contributions are the party's own, whatever the
+        server declares; for all else see `fit_aggregated`.
 
         Parameters
         ----------
@@ -636,6 +642,7 @@ class BaseCompletion(
             solver = self._solver_for_shares(shape, noise_shares)
         party = party_of(
             X, y, values, shape, unit, type(self).__name__,
+            settings=self._settings_of_parties(shape),
             noise=None if solver is None else solver.shared_noise,
             guarantee=None if solver is None else solver.guarantee,
             random_state=random_state,
@@ -705,7 +712,15 @@ class BaseCompletion(
             noise cannot be divided among so many parties. Afterwards: if `ask` does not
             return the right number of integers, or a number of answers from 1 to
             `n_parties`.
+        TypeError
+            If `ask` is not callable, or `noise_shares` is of another type.
         """
+        if not callable(ask):
+            raise TypeError(
+                f"ask must be a function that maps a request to the sum of the "
+                f"parties' answers, got {type(ask).__name__}. If there is one party, "
+                f"pass party.answer."
+            )
         shape = self._check_declared_for_parties()
         self._check_finite_for_parties()
         unit: Any = self._unit
@@ -716,7 +731,22 @@ class BaseCompletion(
         with keeping_names_if_refused(self):
             vars(estimator).pop("feature_names_in_", None)
             self.n_features_in_ = len(shape)
-            return self._fit(PartySums(ask, shape, unit, noise), shared_noise=noise)
+            settings = self._settings_of_parties(shape)
+            sums = PartySums(ask, shape, unit, noise, settings)
+            return self._fit(sums, shared_noise=noise)
+
+    def _settings_of_parties(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Public parameters on which a guarantee of parties depends, by name."""
+        self._check_rank(shape)
+        values, form = self._randomizer(), self._form(range(len(shape)), shape)
+        return {
+            "estimator": type(self).__name__,
+            "rank": getattr(form, "ranks", form.rank),
+            "epsilon": float(self.epsilon), "delta": float(self.delta),
+            "perturbation": self.perturbation, "biases": bool(self.biases),
+            "unit": self._unit, "shape": shape,
+            "value_bounds": values.bounds, "levels": values.levels,
+        }  # fmt: skip
 
     def _solver_for_shares(
         self, shape: tuple[int, ...], noise_shares: NoiseShares
@@ -724,7 +754,8 @@ class BaseCompletion(
         """The solver of an aggregated fit with noise in shares, from parameters."""
         if not isinstance(noise_shares, NoiseShares):
             raise TypeError(
-                f"noise_shares must be a NoiseShares or None, got {noise_shares!r}."
+                f"noise_shares must be a NoiseShares or None, got "
+                f"{type(noise_shares).__name__}."
             )
         self._check_finite_for_parties()
         unit: Any = self._unit

@@ -22,7 +22,7 @@ import pickle
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NoReturn, Self
 
@@ -59,6 +59,8 @@ class SumRequest:
     empty : tuple of BoundedSums
     noise_shares : NoiseShares or None
         What the server takes the parties to have declared.
+    settings : dict
+        The server's public parameters on which all must agree, by name.
     """
 
     fit: str
@@ -67,6 +69,7 @@ class SumRequest:
     contribute: Contributions
     empty: tuple[BoundedSums, ...]
     noise_shares: NoiseShares | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_numbers(self) -> int:
@@ -89,6 +92,8 @@ class UnitParty(PrivateEstimatorMixin):
     ----------
     entries : UnitEntries
         All entries of the party's units.
+    settings : dict
+        The public parameters on which server and parties must agree, by name.
     noise : SharedNoise or None
         Noise of which the party adds its share; None for exact answers.
     guarantee : PrivacyGuarantee or None
@@ -117,11 +122,12 @@ class UnitParty(PrivateEstimatorMixin):
     def __init__(
         self,
         entries: UnitEntries,
+        settings: dict[str, Any],
         noise: SharedNoise | None = None,
         guarantee: PrivacyGuarantee | None = None,
         random_state: int | None = None,
     ) -> None:
-        self._entries, self._noise = entries, noise
+        self._entries, self._settings, self._noise = entries, settings, noise
         self.random_state = random_state
         if guarantee is not None:
             self.privacy_guarantee_ = guarantee
@@ -158,13 +164,21 @@ class UnitParty(PrivateEstimatorMixin):
         ------
         ValueError
             If the request belongs to another fit than the first one, if another request
-            with this number was answered, if its sums have no lattice or another one
-            than this party's parameters give, if the server takes the noise to be
+            with this number was answered, if the server declares another epsilon, rank
+            or other parameter than this party, if its sums have no lattice or another
+            one than this party's parameters give, if the server takes the noise to be
             divided in another way, or if the units would contribute more than the
             budget.
+        TypeError
+            If `request` is not a `SumRequest`.
         BudgetExceededError
             If an open budget does not admit the guarantee of the fit.
         """
+        if not isinstance(request, SumRequest):
+            raise TypeError(
+                f"request must be a SumRequest, which fit_aggregated passes to `ask`; "
+                f"got {type(request).__name__}."
+            )
         with self._lock:
             return self._answer(request).copy()
 
@@ -200,6 +214,17 @@ class UnitParty(PrivateEstimatorMixin):
 
     def _check(self, request: SumRequest) -> None:
         """Refuse a request that does not fit this party's own parameters."""
+        own, servers = self._settings, request.settings
+        differing = [k for k in {**own, **servers} if own.get(k) != servers.get(k)]
+        if differing:
+            of_both = [
+                ", ".join(f"{name} = {settings.get(name)!r}" for name in differing)
+                for settings in (servers, own)
+            ]
+            raise ValueError(
+                f"Server and parties must declare the same parameters. The server: "
+                f"{of_both[0]}; this party: {of_both[1]}."
+            )
         if not all(of_block.has_steps for of_block in request.empty):
             raise ValueError(
                 "Sums without noise are not integers; the server must set a finite "
@@ -208,11 +233,11 @@ class UnitParty(PrivateEstimatorMixin):
         if not all(of_block.is_bounded for of_block in request.empty):
             raise ValueError("The bounds and the shares of a request must be positive.")
         noise = self._noise
-        own = None if noise is None else noise.shares
-        if request.noise_shares != own:
+        shares = None if noise is None else noise.shares
+        if request.noise_shares != shares:
             raise ValueError(
                 "Server and parties must declare the same noise_shares. The server: "
-                f"{request.noise_shares}; this party: {own}."
+                f"{request.noise_shares}; this party: {shares}."
             )
         if noise and any(of_block.step != noise.step for of_block in request.empty):
             raise ValueError(
@@ -251,7 +276,7 @@ def party_of(
     shape: tuple[int, ...],
     unit: int,
     name: str,
-    **noise: Any,
+    **options: Any,
 ) -> UnitParty:
     """Check the entries of a party's units, of which there may be none.
 
@@ -259,8 +284,9 @@ def party_of(
     """
     check_numeric(X, "X")
     check_numeric(y, "y")
-    options = {"ensure_min_samples": 0, "dtype": "numeric"}
-    rows = checked(check_array, X, input_name="X", **options)
+    rows: Any = checked(
+        check_array, X, input_name="X", ensure_min_samples=0, dtype="numeric"
+    )
     if rows.shape[1] != len(shape):
         raise ValueError(f"X has {rows.shape[1]} columns, but shape is {shape}.")
     where = check_coordinates(rows, shape=shape, name=name)
@@ -272,7 +298,7 @@ def party_of(
     others = [mode for mode in range(len(shape)) if mode != unit]
     where = where[:, [unit, *others]]
     entries = UnitEntries(where, values.kept(own), values.centred_levels)
-    return UnitParty(entries, **noise)
+    return UnitParty(entries, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,12 +315,15 @@ class PartySums:
         The mode of the units in the shape.
     noise : SharedNoise or None
         Noise that the answers contain.
+    settings : dict
+        Public parameters that parties compare with theirs; see `SumRequest`.
     """
 
     ask: Callable[[SumRequest], Any] | None
     shape: tuple[int, ...]
     unit: int
     noise: SharedNoise | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     is_dense, is_distributed, n_entries = False, True, 0
 
@@ -306,11 +335,11 @@ class PartySums:
     def without_values(self, order: Sequence[int]) -> "PartySums":
         """The same with the modes in another order; see `Entries`."""
         shape = tuple(self.shape[mode] for mode in order)
-        return PartySums(self.ask, shape, list(order).index(self.unit), self.noise)
+        return replace(self, shape=shape, unit=list(order).index(self.unit))
 
     def by_unit(self, _: EntryRandomizer) -> "_AskedUnits":
         """The units, elsewhere, for the releases of one fit."""
-        return _AskedUnits(self.ask, self.shape[self.unit], self.noise)
+        return _AskedUnits(self)
 
     def rows_of_units(self, _: EntryRandomizer) -> LocalRows:
         """No rows: parties compute those of their units."""
@@ -320,8 +349,10 @@ class PartySums:
 class _AskedUnits:
     """Units of parties, which are asked for their sums; see `Units`."""
 
-    def __init__(self, ask: Any, n_units: int, noise: SharedNoise | None) -> None:
-        self._ask, self._n_units, self._noise = ask, n_units, noise
+    def __init__(self, sums: PartySums) -> None:
+        self._ask: Any = sums.ask
+        self._n_units, self._noise = sums.shape[sums.unit], sums.noise
+        self._settings = sums.settings
         self._fit, self._n_asked = uuid.uuid4().hex, 0
 
     def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
@@ -337,6 +368,7 @@ class _AskedUnits:
             self._fit, self._n_asked, n_bits, contribute,
             tuple(of_block.empty() for of_block in sums),
             noise_shares=None if noise is None else noise.shares,
+            settings=self._settings,
         )  # fmt: skip
         self._n_asked += 1
         integers, n_answers = self._answers(request)

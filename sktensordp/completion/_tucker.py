@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import Interval
+from .._validation import described
 from ..tensor import TuckerForm
 from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
@@ -155,7 +156,7 @@ class TuckerCompletion(BaseCompletion):
         if ranks.shape != (n_modes,) or ranks.dtype.kind not in "iu":
             raise ValueError(
                 f"rank must be an integer, or one integer for each of the {n_modes} "
-                f"modes, got {self.rank!r}."
+                f"modes, got {described(self.rank)}."
             )
         if np.any(ranks < 0) or (np.any(ranks == 0) and np.any(ranks > 0)):
             raise ValueError(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._dask import check_lazy, extremes, is_dask, named_columns
 from .._sklearn_compat import Interval, fit_context, wants_frame
-from .._validation import check_numeric, checked
+from .._validation import check_numeric, checked, described
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
@@ -213,7 +213,8 @@ class ReleasingTransformer(
         shape = tuple(self.tensor_shape)
         if not shape or not all(isinstance(n, Integral) and int(n) >= 1 for n in shape):
             raise ValueError(
-                f"tensor_shape must hold positive integers, got {self.tensor_shape!r}."
+                f"tensor_shape must hold positive integers, got "
+                f"{described(self.tensor_shape)}."
             )
         shape = tuple(int(n) for n in shape)
         if X.shape[1:] not in (shape, (math.prod(shape),)):

@@ -125,12 +125,10 @@ def discrete_gaussian(
 
     Parameters
     ----------
-    bits : bit generator
-        Supplies 64-bit words (``random_raw``).
+    bits, size
+        As for `discrete_laplace`.
     scale : int
         In [1, 2**50). The standard deviation of the noise is at most `scale`.
-    size : int
-        Number of integers to draw.
 
     Returns
     -------

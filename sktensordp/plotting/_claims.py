@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee, compose, privacy_of
+from ..privacy._guarantee import check_guarantee
 from ..privacy._numbers import shown
 from ..privacy._parts import collect
 from ..privacy._searches import Context
@@ -38,6 +39,10 @@ def by_label(
             "guarantee must be a guarantee, or a dict of guarantees by label. For "
             "fitted estimators, call from_estimator."
         )
+    if not guarantee:
+        raise ValueError("guarantee is an empty dict. Pass at least one guarantee.")
+    for one in guarantee.values():
+        check_guarantee(one)
     return dict(guarantee)
 
 

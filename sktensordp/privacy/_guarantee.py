@@ -10,12 +10,13 @@ from typing import Any, Self
 
 from . import _risk
 from ._group import for_group, group_relation, split_relation
-from ._numbers import exact, shown
+from ._numbers import check_number, exact, shown
 from ._shuffled import shuffled
 
 __all__ = [
     "CALLERS_RELATION",
     "PrivacyGuarantee",
+    "check_guarantee",
     "compose",
     "compose_parallel",
     "sources_of",
@@ -33,6 +34,15 @@ _UNITS = {
     "row": "one row of one sample",
     "cell": "one cell of one histogram",
 }
+
+
+def check_guarantee(guarantee: Any) -> None:
+    """Refuse what is not a guarantee."""
+    if not isinstance(guarantee, PrivacyGuarantee):
+        raise TypeError(
+            f"guarantee must be a PrivacyGuarantee, such as that of a fitted model, "
+            f"model.privacy_guarantee_; got {type(guarantee).__name__}."
+        )
 
 
 def unit_name(unit: str | int) -> str:
@@ -81,6 +91,8 @@ class PrivacyGuarantee:
     ValueError
         If a number is out of range, or if `epsilon` is smaller than the epsilon of
         `event` at `delta`: a guarantee never claims more privacy than it has.
+    TypeError
+        If `epsilon` or `delta` is not a number.
 
     Examples
     --------
@@ -106,6 +118,8 @@ class PrivacyGuarantee:
     local: bool = False
 
     def __post_init__(self) -> None:
+        check_number(self.epsilon, "epsilon")
+        check_number(self.delta, "delta")
         if not self.epsilon >= 0:
             raise ValueError(f"epsilon must be >= 0, got {self.epsilon}.")
         if not 0 <= self.delta < 1:
@@ -152,6 +166,7 @@ class PrivacyGuarantee:
         """
         from .accounting._curves import event_epsilon
 
+        check_number(delta, "delta")
         return cls(
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
         )
@@ -171,6 +186,7 @@ class PrivacyGuarantee:
         """
         from .accounting._curves import event_epsilon
 
+        check_number(delta, "delta")
         if not 0 <= delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {delta}.")
         return event_epsilon(self.event, delta)
@@ -190,6 +206,7 @@ class PrivacyGuarantee:
         """
         from .accounting._curves import event_delta
 
+        check_number(epsilon, "epsilon")
         if not epsilon >= 0:
             raise ValueError(f"epsilon must be >= 0, got {epsilon}.")
         return event_delta(self.event, epsilon)
@@ -214,6 +231,7 @@ class PrivacyGuarantee:
         """
         from .accounting._renyi import event_renyi
 
+        check_number(order, "order")
         if not order > 1:
             raise ValueError(f"order must be > 1, got {order}.")
         return event_renyi(self.event, order)
@@ -258,6 +276,7 @@ class PrivacyGuarantee:
         """
         from dp_accounting import dp_event
 
+        check_number(rate, "rate")
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be in (0, 1], got {rate}.")
         if self.relation not in ("add-or-remove", CALLERS_RELATION):
@@ -288,10 +307,22 @@ class PrivacyGuarantee:
         Returns
         -------
         guarantee : PrivacyGuarantee
+
+        Raises
+        ------
+        TypeError
+            If `count` is not an integer.
+        ValueError
+            If `count` is out of range.
         """
         from dp_accounting import dp_event
 
-        count = operator.index(count)
+        try:
+            count = operator.index(count)
+        except TypeError:
+            raise TypeError(
+                f"count must be an integer, got {type(count).__name__}."
+            ) from None
         if not 1 <= count < 2**63:
             raise ValueError(f"count must be from 1 to 2**63 - 1, got {count}.")
         total = count * self.delta if count * self.delta < 1 else self.delta
@@ -319,9 +350,12 @@ class PrivacyGuarantee:
         local : bool, default=False
             Whether every unit is randomised by itself, as on people's own devices: by
             a mechanism with `bounds` or `norm_bound`, an encoder, or a client. Then
-            `size` messages change, and the guarantee is that of `size` releases. The
-            default holds for every release, but is larger for such messages: with
-            Gaussian noise, mu grows by `size`, and not by its square root.
+            `size` messages change, and the guarantee is that of `size` releases. You
+            vouch for this, since a guarantee does not record it. It does not hold where
+            noise is added to sums, as by a completion with another perturbation than
+            "input". The default holds for every release, but is larger for such
+            messages: with Gaussian noise, mu grows by `size`, and not by its square
+            root.
         delta : float, default=None
             The delta at which to state the epsilon. By default that of this guarantee;
             if no finite epsilon holds there, its delta times
@@ -665,6 +699,8 @@ def compose(
         about different neighbouring inputs do not compose. A query whose sensitivity
         the caller vouches for composes with any relation; the caller then vouches for
         that relation, too.
+    TypeError
+        If something else than a guarantee is given.
 
     Examples
     --------
@@ -763,6 +799,8 @@ def unit_and_relation(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int
     guarantees = list(guarantees)
     if not guarantees:
         raise ValueError("A composition needs at least one guarantee.")
+    for guarantee in guarantees:
+        check_guarantee(guarantee)
     units = {str(g.unit): unit_name(g.unit) for g in guarantees}
     if len(units) > 1:
         raise ValueError(

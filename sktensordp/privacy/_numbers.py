@@ -1,8 +1,15 @@
-"""Numbers in texts, rounded so that no text understates an epsilon."""
+"""Numbers: a check of parameters, and texts that never understate an epsilon."""
 
 import decimal
+from typing import Any
 
-__all__ = ["exact", "shown", "shown_below"]
+__all__ = ["check_number", "exact", "shown", "shown_below"]
+
+
+def check_number(value: Any, name: str) -> None:
+    """Refuse a parameter that is not a single number, without showing it."""
+    if getattr(value, "ndim", 0) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be one number, got {type(value).__name__}.")
 
 
 def shown(value: float) -> str:

@@ -14,11 +14,12 @@ from these lines, and are rounded up.
 
 import math
 from collections.abc import Callable
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+
+from ._numbers import check_number
 
 __all__ = [
     "PredictiveValues", "advantage", "epsilon_for_accuracy", "max_accuracy", "max_tpr",
@@ -47,22 +48,14 @@ class PredictiveValues(NamedTuple):
     negative: float
 
 
-def _check_number(name: str, value: float) -> None:
-    if not isinstance(value, Real):
-        raise TypeError(
-            f"{name} must be one number, got {type(value).__name__}. For several "
-            f"numbers, call once for each."
-        )
-
-
 def _check_prior(prior: float) -> None:
-    _check_number("prior", prior)
+    check_number(prior, "prior")
     if not 0 < prior < 1:
         raise ValueError(f"prior must be in (0, 1), got {prior}.")
 
 
 def _check_fpr(fpr: float) -> None:
-    _check_number("fpr", fpr)
+    check_number(fpr, "fpr")
     if not 0 <= fpr <= 1:
         raise ValueError(f"fpr must be in [0, 1], got {fpr}.")
 
@@ -190,8 +183,8 @@ def epsilon_for_accuracy(accuracy: float, delta: float = 0.0) -> float:
     >>> round(epsilon_for_accuracy(0.6, delta=0.01), 3)
     0.389
     """
-    _check_number("accuracy", accuracy)
-    _check_number("delta", delta)
+    check_number(accuracy, "accuracy")
+    check_number(delta, "delta")
     if not 0.5 < accuracy < 1:
         raise ValueError(f"accuracy must be in (0.5, 1), got {accuracy}.")
     if not 0 <= delta < 2 * accuracy - 1:

@@ -4,7 +4,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-from ._numbers import exact, shown
+from ._numbers import check_number, exact, shown
 
 if TYPE_CHECKING:
     from .accounting._events import ShuffledDpEvent
@@ -88,6 +88,7 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
     from .accounting._curves import curve_of, event_epsilon
     from .accounting._shuffling import added_delta
 
+    check_number(delta, "delta")
     event = shuffled_event(guarantee, n_messages)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1), got {delta}.")

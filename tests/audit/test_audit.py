@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn.preprocessing import StandardScaler
 
 from sktensordp.audit import (
@@ -126,6 +127,30 @@ def test_an_audit_that_may_stop_early_shares_its_error(truth):
             log_likelihood_ratio=lambda y: y[:, 0],
         )  # fmt: skip
         assert report.epsilon_lower == pytest.approx(full.epsilon_lower, rel=0.2)
+
+
+@slow
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_false_alarms_in_three_stages_are_as_rare_as_stated(early_stopping):
+    """200 audits at 50% of randomised response exactly at its claim.
+
+    The looks refute the truth with probability at most 1/8, 1/8 and 1/4, together 1/2.
+    At these rates, each number here is larger with probability below 1e-6.
+    """
+    ends = []
+    for seed in range(200):
+        mechanism = randomized_response(np.random.default_rng(seed), 2.0)
+        report = audit_mechanism(
+            mechanism, [0.0], [1.0], epsilon=2.0, n_trials=800, confidence=0.5,
+            batched=True, early_stopping=early_stopping,
+            log_likelihood_ratio=lambda y: y[:, 0],
+        )  # fmt: skip
+        ends += [report.n_trials] * report.violated
+    shares = {200: 1 / 8, 400: 1 / 8, 800: 1 / 4} if early_stopping else {800: 1 / 2}
+    for n_trials, share in shares.items():
+        assert ends.count(n_trials) <= binom.isf(1e-6, 200, share)
+    # An audit that never found anything would raise no false alarm either.
+    assert 20 < len(ends) <= binom.isf(1e-6, 200, 1 / 2)
 
 
 def test_early_stopping_needs_a_claim():
@@ -326,7 +351,7 @@ def test_wrong_types(mechanism, n_trials, match):
 
 @pytest.mark.parametrize("output", ["yes", None, []])
 def test_outputs_without_numbers_are_refused(output):
-    with pytest.raises(ValueError, match=r"hold no numbers\. Return numbers"):
+    with pytest.raises(ValueError, match=r"contain no numbers\. Return at least"):
         audit_mechanism(lambda x: output, 0, 1, n_trials=50)
 
 

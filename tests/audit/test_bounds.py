@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.special import ndtr
 from scipy.stats import binom, norm
 
 from sktensordp.audit._bounds import (
@@ -97,7 +98,13 @@ def test_extreme_counts(claim, counts):
 def test_a_perfect_separation_proves_what_its_chance_allows(n):
     """Every hit and no false hit: chance (1 - e^-epsilon)^n at the worst rate."""
     found = certified_bound([(n, 0, n)], Pure(0.0), 0.05)
-    assert 0.04 < (1 - math.exp(-found)) ** n <= 0.05
+    # A fiftieth of alpha is the error of the interval of the rate.
+    assert 0.0485 < (1 - math.exp(-found)) ** n <= 0.049
+
+
+@pytest.mark.parametrize("claim", [Pure(0.0), Pure(1e-3), Gaussian()])
+def test_no_counts_are_less_likely_than_a_wrong_interval_of_the_rate(claim):
+    assert _p_value(900, 10, 1000, claim, 0.05)(0.0) == pytest.approx(0.05 / 50)
 
 
 def exceedance_of_stages(claim, truth, rates, sizes, alpha):
@@ -142,18 +149,24 @@ def test_stages_that_depend_on_earlier_ones_keep_the_confidence(claim, truth, ra
     assert exceedance_of_stages(claim, truth, rates, (8, 14), 0.1) <= 0.1
 
 
+def chance_to_reach(needed, weights):
+    """P(sum of w max(z, -1) >= needed) for independent standard normal z."""
+    weight, *others = weights
+    if not others:
+        return np.where(needed <= -weight, 1.0, ndtr(-needed / weight))
+    nodes, shares = np.polynomial.legendre.leggauss(300)
+    z = _LEAST_Z + 5 * (nodes + 1)
+    masses = np.append(5 * shares * norm.pdf(z), norm.cdf(_LEAST_Z))
+    left = np.subtract.outer(needed, weight * np.append(z, _LEAST_Z))
+    return chance_to_reach(left, others) @ masses
+
+
 @pytest.mark.parametrize("alpha", [0.2, 0.05, 1e-4])
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 1.0), (1.0, 2**0.5, 2.0)])
 def test_critical_sum(weights, alpha):
-    """Not below the quantile of the sum, which a million draws estimate; nor loose."""
-    needed = _critical_sum(weights, alpha) / np.linalg.norm(weights)
-    # Without truncation, the sum would be normal.
-    assert norm.isf(alpha) <= needed <= norm.isf(alpha) + 0.05
-    rng = np.random.default_rng(0)
-    z = np.maximum(rng.standard_normal((1_000_000, len(weights))), _LEAST_Z)
-    reached = np.mean(z @ weights >= needed * np.linalg.norm(weights))
-    # Five standard deviations: a false alarm in 3e-7 of the seeds.
-    assert reached <= alpha + 5 * math.sqrt(alpha / 1e6)
+    """Reached with probability at most alpha, and hardly less."""
+    chance = chance_to_reach(_critical_sum(weights, alpha), weights)
+    assert 0.98 * alpha < chance <= alpha
 
 
 def test_stages_prove_almost_as_much_as_their_sum():
@@ -196,6 +209,29 @@ def test_delta_weakens_the_guesses_bound():
     assert bounds[0] > bounds[1] - 1e-3
     assert bounds[1] > bounds[2] > 0
     assert lower_epsilon_of_guesses(50, 100, 100, 0.0, 0.05) == 0
+
+
+@pytest.mark.parametrize(
+    ("correct", "guesses", "n_canaries", "delta"),
+    [(90, 100, 100, 1e-6), (90, 100, 1000, 1e-4), (19, 20, 50, 1e-4)],
+)
+def test_guesses_bound_is_that_of_the_theorem(correct, guesses, n_canaries, delta):
+    """Steinke, Nasr and Jagielski (2023), Theorem 5.2, with exact coefficients."""
+    epsilon = lower_epsilon_of_guesses(correct, guesses, n_canaries, delta, 0.05)
+    right = 1 / (1 + math.exp(-epsilon))
+
+    def chance(low, high):
+        return math.fsum(
+            math.comb(guesses, k) * right**k * (1 - right) ** (guesses - k)
+            for k in range(low, high)
+        )
+
+    least = range(correct)
+    shown_together = max(chance(v, correct) / (correct - v) for v in least)
+    total = chance(correct, guesses + 1) + 2 * n_canaries * delta * shown_together
+    assert total == pytest.approx(0.05, rel=1e-6)
+    # The term in delta matters.
+    assert 2 * n_canaries * delta * shown_together > 1e-5
 
 
 CURVES = [(Gaussian(), 0.5), (Gaussian(), 1.5), (Pure(0.0), 1.0), (Pure(0.01), 1.0)]

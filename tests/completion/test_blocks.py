@@ -122,16 +122,13 @@ def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
     assert shares_used(make(name, rank=3), 2, 0.0).max() > 1.2
 
 
-def test_what_rounding_adds_to_weights_is_cut_off(monkeypatch):
-    """Weights that come out longer than when their lengths were found."""
-    weights = original("weights of a block")
-
-    def longer(block, part):
-        found = weights(block, part)
-        return found * (1.0 if part.stop > len(VALUES) else 1.7)
-
-    monkeypatch.setattr(*POINTS["weights of a block"], longer)
-    assert 0.8 < shares_used(make("statistics", "Tucker", 3), 3, 0.0).max() <= 1
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["CP", "Tucker"])
+def test_what_rounding_adds_to_weights_is_cut_off(name, form, monkeypatch):
+    """Weights that come out longer than the largest that was found."""
+    point, largest = POINTS["bounds of a block"], original("bounds of a block")
+    monkeypatch.setattr(*point, lambda block: largest(block) / 1.7)
+    assert 0.8 < shares_used(make(name, form, 3), 3, 0.0).max() <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -430,8 +430,10 @@ def test_parties_decide_how_much_noise_they_add():
     ):
         with refused("must declare the same noise_shares"):
             party.answer(asked)
+    finer = pickle.loads(pickle.dumps(request))
+    finer.empty[0].step /= 2
     with refused("step of the server's lattice"):
-        model(epsilon=0.4).party(*of_party(0), noise_shares=SHARES).answer(request)
+        parties_of(model())[0].answer(finer)
     for wrong in ({"share": -1.0}, {"share": math.nan}, {"_bound": math.nan}):
         asked = pickle.loads(pickle.dumps(request))
         for name, value in wrong.items():

@@ -73,15 +73,11 @@ def test_a_release_is_whole_steps_and_its_order_does_not_matter(kind):
     assert np.all(one[0] % noise.lattice.step == 0)
 
 
-def plan_of(kind, epsilon, n_releases=3):
+def plan_of(kind, epsilon, n_releases=3, n_entries=100):
+    sizes = {"n_releases": n_releases, "n_changed": 4, "n_entries": n_entries}
     if kind == "laplace":
-        return plan_laplace_sums(
-            epsilon, n_releases=n_releases, n_changed=4, n_entries=100
-        )
-    return plan_gaussian_sums(
-        epsilon, 1e-6, within=epsilon, n_releases=n_releases, n_cells=10**4,
-        n_changed=4, n_entries=100,
-    )  # fmt: skip
+        return plan_laplace_sums(epsilon, **sizes)
+    return plan_gaussian_sums(epsilon, 1e-6, within=epsilon, n_cells=10**4, **sizes)
 
 
 def noise_of(kind, epsilon):
@@ -154,6 +150,19 @@ def test_laplace_plans_keep_their_budget(epsilon, n_releases, n_changed):
     assert spent > Fraction(epsilon) * Fraction(99, 100)
     guarantee = PrivacyGuarantee.of(plan.event, unit="entry", statement="", source="")
     assert float(spent) * (1 - 1e-12) <= guarantee.epsilon <= epsilon
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_sums_of_many_entries_are_exact(kind):
+    """Below 2**53 steps, where floats represent every integer, with room for noise."""
+    steps = []
+    for n_entries in (2**20, 2**30, 2**40):
+        for epsilon in (1.0, 100.0):
+            step = plan_of(kind, epsilon, n_entries=n_entries).lattice.step
+            assert n_entries / step <= 2**51
+            steps.append(step)
+    # Many entries coarsen the lattice, and no more than that needs.
+    assert steps[-1] == 2.0**-11 > steps[0]
 
 
 @pytest.mark.parametrize("step", [0.3, 2.0**-4])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion import CPCompletion, NoiseShares, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
@@ -127,19 +127,19 @@ def test_answers_are_integers_below_the_modulus_that_is_needed():
 
 
 def test_sums_of_all_units_at_their_most_keep_their_value():
-    """Every unit at the corner: the counts of one row, none of which is scaled down."""
-    X = np.column_stack([np.arange(60), np.zeros(60, dtype=int)])
-    y = np.full(60, 5.0)
+    """Every unit adds as much as it may to the count of one row, and to no other."""
+    users = np.repeat(np.arange(60), 40)
+    X, y = np.column_stack([users, np.zeros_like(users)]), np.full(len(users), 5.0)
     server = model(rank=0, perturbation="sums")
-    sums = Sums([server.party(X[:30], y[:30]), server.party(X[30:], y[30:])])
+    sums = Sums([server.party(X[own], y[own]) for own in (users < 30, users >= 30)])
     server.fit_aggregated(sums)
-    # The largest sum nearly fills the bits that are asked for.
+    # With one bit less, the largest sum would wrap around.
     largest = 0.0
     for request, answers in zip(sums.requests, sums.answers, strict=True):
         half = 2 ** (request.n_bits - 1)
         total = sum(answer.astype(float) for answer in answers)
         largest = max(largest, total[total < half].max(initial=0) / half)
-    assert 0.25 < largest < 1
+    assert 0.5 < largest < 1
     one = model(rank=0, perturbation="sums").fit(X, y)
     assert_array_equal(server.factors_[1], one.factors_[1])
 
@@ -222,6 +222,12 @@ def test_a_sum_that_is_none_is_refused(answer, message):
         model().fit_aggregated(lambda request: answer(request.n_numbers))
 
 
+@pytest.mark.parametrize("ask", [[], None, model().party(*NO_UNITS)])
+def test_ask_must_be_a_function(ask):
+    with pytest.raises(TypeError, match="ask must be a function that maps a request"):
+        model().fit_aggregated(ask)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -258,6 +264,35 @@ def test_parties_refuse_bad_entries(X, y, message):
         model().party(np.array(X), np.array(y))
 
 
+@pytest.mark.parametrize("shares", [None, NoiseShares(4)])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("epsilon", 4.1), ("delta", 2e-6), ("rank", 3), ("biases", False),
+        ("perturbation", "auto"), ("levels", [1, 2, 3, 4, 5, 6]), ("shape", (61, 30)),
+        ("value_bounds", (0, 5)),
+    ],
+)  # fmt: skip
+def test_parties_notice_a_server_with_other_parameters(name, other, shares):
+    """Before they answer anything; the message says what differs."""
+    server, answered = model(**{name: other}), []
+    parts = [model().party(*of_party(k), noise_shares=shares) for k in range(3)]
+
+    def ask(request):
+        answered.extend(party.answer(request) for party in parts)
+
+    message = f"must declare the same parameters.*{name} = "
+    with pytest.raises(ValueError, match=message):
+        server.fit_aggregated(ask, noise_shares=shares)
+    assert not answered
+
+
+def test_parameters_may_be_spelt_in_another_way():
+    server = model(rank=None, levels=np.array(RATINGS.levels), shape=[60, 30])
+    same = model(rank=10, random_state=None)
+    server.fit_aggregated(Sums([same.party(*of_party(k)) for k in range(3)]))
+
+
 def test_a_party_serves_one_fit_within_the_budget():
     server = model()
     party = server.party(*of_party(0))
@@ -278,6 +313,12 @@ def test_a_party_serves_one_fit_within_the_budget():
         of_block.step = 0.0
     with pytest.raises(ValueError, match="not integers"):
         noiseless.answer(request)
+
+
+@pytest.mark.parametrize("wrong", ["hello", None, 3])
+def test_what_is_no_request_gets_no_answer(wrong):
+    with pytest.raises(TypeError, match="request must be a SumRequest"):
+        model().party(*of_party(0)).answer(wrong)
 
 
 def test_a_party_keeps_its_entries():

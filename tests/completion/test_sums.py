@@ -2,12 +2,14 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
+from sktensordp.completion.solvers import _sums
 from sktensordp.datasets import make_ratings
 from sktensordp.tensor import fit_biases_to_sums
 from tests.support.replaying import quick, recorded
@@ -54,6 +56,33 @@ def test_one_value_changes_one_sum_of_a_mode_by_the_range(domain, shape):
         assert difference.max() <= lattice.n_steps
     # The bound is reached, so that it is not wasted.
     assert largest >= 0.9 * lattice.n_steps
+
+
+@pytest.mark.parametrize(
+    ("domain", "raw", "kept"),
+    [
+        ("uneven levels", [0.4, 0.6, 2.4, 2.6, -3, 9], [0, 1, 1, 4, 0, 4]),
+        ("levels", [0, 1.4, 1.6, 3.1, 4.6, 9], [1, 1, 2, 3, 5, 5]),
+        ("bounds", [-9, -1, 0, 2.5, 3, 9], [-1, -1, 0, 2.5, 3, 3]),
+    ],
+)
+def test_sums_are_of_clipped_and_rounded_values(domain, raw, kept):
+    where = np.column_stack([np.arange(6) % 3, np.arange(6) % 2])
+    fits = []
+    for values in (raw, kept):
+        with recorded() as found:
+            make(**DOMAINS[domain], shape=(3, 2)).fit(where, np.array(values, float))
+        fits.append(found)
+    np.testing.assert_array_equal(fits[0].flat, fits[1].flat)
+    assert np.any(fits[0].flat > 0)
+
+
+def test_no_value_counts_for_more_steps_than_the_noise_is_for():
+    """Whatever the clip of the values makes of them."""
+    randomizer = SimpleNamespace(clip=lambda values: values)
+    lattice = SimpleNamespace(low=-1.0, step=0.5, n_steps=4)
+    found = _sums._Summands(randomizer, lattice)(np.array([-9.0, -1.0, 0.6, 1.3, 9.0]))
+    np.testing.assert_array_equal(found, [0, 0, 3, 4, 4])
 
 
 def noise_score(n_modes, budget):

@@ -1,6 +1,7 @@
 """Forms of data that were once read as other numbers, or met with an obscure error."""
 
 import math
+import traceback
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget
-from tests.support.every_estimator import ROWS, VALUES, WHERE
+from tests.support.every_estimator import EVERY, ROWS, VALUES, WHERE
 
 MECHANISM = LaplaceMechanism(math.inf, bounds=(-1e18, 1e18)).fit(ROWS)
 MODEL = CPCompletion(0, value_bounds=(0, 1), max_iter=1).fit(WHERE, VALUES)
@@ -60,6 +61,19 @@ MASKED_WHERE = np.ma.array(WHERE, mask=WHERE == 2)
 def test_what_is_masked_is_never_read(call):
     with pytest.raises(ValueError, match="is masked"):
         call()
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_no_message_shows_an_array_that_was_passed_as_a_parameter(case):
+    shown = []
+    for name in case.estimator.get_params(deep=False):
+        for data in (np.full((3, 2), 7310585.25), [7310585.25] * 3):
+            try:
+                case.fresh(**{name: data}).fit(*case.data)
+            except Exception as error:
+                shown += traceback.format_exception(error)
+    assert len(shown) > 3
+    assert "7310585" not in "".join(shown)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,30 @@ class TestBelow:
         assert bits.exhausted
 
 
+def draw_every_path(monkeypatch, bounds, numerator):
+    """Draw all sequences of integers below the bounds, each once, then the largest.
+
+    A path ends where a draw is not below the numerator. Returns a list of the bounds
+    that are asked for.
+    """
+    path, asked = np.arange(math.prod(bounds)), []
+    running = path
+
+    def all_draws(bits, bound, size):
+        nonlocal running
+        assert size == len(running)
+        asked.append(bound)
+        if len(asked) > len(bounds):
+            draws = np.full(size, bound - 1)
+        else:
+            draws = path[running] // math.prod(bounds[: len(asked) - 1]) % bound
+        running = running[draws < numerator]
+        return draws.astype(np.uint64)
+
+    monkeypatch.setattr(_discrete, "_uniform_below", all_draws)
+    return asked
+
+
 class TestBernoulliExp:
     @pytest.mark.parametrize(
         ("numerator", "denominator"),
@@ -97,20 +121,7 @@ class TestBernoulliExp:
         depth = {1: 6, 2: 5, 3: 4}.get(denominator, 3)
         bounds = [denominator * k for k in range(1, depth + 1)]
         total = math.prod(bounds)
-        path, running, asked = np.arange(total), np.arange(total), []
-
-        def all_draws(bits, bound, size):
-            nonlocal running
-            assert size == len(running)
-            asked.append(bound)
-            if len(asked) > depth:
-                return np.full(size, bound - 1, dtype=np.uint64)
-            before = math.prod(bounds[: len(asked) - 1])
-            draws = path[running] // before % bound
-            running = running[draws < numerator]
-            return draws.astype(np.uint64)
-
-        monkeypatch.setattr(_discrete, "_uniform_below", all_draws)
+        asked = draw_every_path(monkeypatch, bounds, numerator)
         heads = _discrete._bernoulli_exp(
             None, np.full(total, numerator, dtype=np.uint64), denominator
         )
@@ -242,20 +253,7 @@ class TestDiscreteGaussian:
         depth = 3
         bounds = [b for k in (1, 2, 3) for b in (denominator, 2 * denominator * k)]
         total = math.prod(bounds)
-        path, running, asked = np.arange(total), np.arange(total), []
-
-        def all_draws(bits, bound, size):
-            nonlocal running
-            assert size == len(running)
-            asked.append(bound)
-            if len(asked) > 2 * depth:
-                draws = np.full(size, bound - 1)
-            else:
-                draws = path[running] // math.prod(bounds[: len(asked) - 1]) % bound
-            running = running[draws < numerator]
-            return draws.astype(np.uint64)
-
-        monkeypatch.setattr(_discrete, "_uniform_below", all_draws)
+        asked = draw_every_path(monkeypatch, bounds, numerator)
         heads = _discrete._bernoulli_exp_half_square(
             None, np.full(total, numerator, dtype=np.uint64), denominator
         )

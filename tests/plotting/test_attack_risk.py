@@ -9,7 +9,7 @@ from dp_accounting import dp_event
 from scipy.stats import norm
 
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.plotting import AttackRiskDisplay
+from sktensordp.plotting import AttackRiskDisplay, PrivacyProfileDisplay
 from sktensordp.plotting._style import shade
 from tests.support.guarantees import guarantee, pure
 
@@ -105,6 +105,16 @@ def test_estimators_by_name():
 def test_only_guarantees_are_drawn(wrong):
     with pytest.raises(TypeError, match="For fitted estimators, call from_estimator"):
         AttackRiskDisplay.from_guarantee(wrong)
+
+
+@pytest.mark.parametrize("draw", [AttackRiskDisplay, PrivacyProfileDisplay])
+def test_dicts_hold_at_least_one_guarantee_and_nothing_else(draw):
+    with pytest.raises(ValueError, match="Pass at least one guarantee"):
+        draw.from_guarantee({})
+    with pytest.raises(ValueError, match="Pass at least one guarantee"):
+        draw.from_estimator({})
+    with pytest.raises(TypeError, match=r"must be a PrivacyGuarantee.*got int"):
+        draw.from_guarantee({"one": pure(1.0), "two": 2})
 
 
 def test_unknown_kinds_are_refused():

@@ -231,6 +231,9 @@ def test_the_life_of_a_budget(keys):
     for bad in (0,), (-1,), (math.nan,), (1, 1.0), (1, -0.1), (1, math.nan):
         with pytest.raises(ValueError, match="must be"):
             PrivacyBudget(*bad)
+    for bad in ("1",), (None,), ([1.0],), (1, "0"):
+        with pytest.raises(TypeError, match="must be one number, got"):
+            PrivacyBudget(*bad)
 
 
 @pytest.mark.parametrize("adaptive", [True, False])

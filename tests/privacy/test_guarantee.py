@@ -81,6 +81,29 @@ def test_refuses_delta(delta):
         guarantee(PURE).epsilon_at(delta)
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("epsilon", lambda one, x: PrivacyGuarantee(
+            epsilon=x, delta=0.0, event=NOTHING, **FIELDS)),
+        ("delta", lambda one, x: PrivacyGuarantee(
+            epsilon=1.0, delta=x, event=NOTHING, **FIELDS)),
+        ("delta", lambda one, x: guarantee(PURE, x)),
+        ("delta", lambda one, x: one.epsilon_at(x)),
+        ("epsilon", lambda one, x: one.delta_at(x)),
+        ("order", lambda one, x: one.renyi_at(x)),
+        ("rate", lambda one, x: one.subsampled(x)),
+        ("delta", lambda one, x: one.for_group(2, delta=x)),
+        ("delta", lambda one, x: one.shuffled(2, delta=x)),
+        ("delta", lambda one, x: compose(one, delta=x)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("text", ["1", [0.5]])
+def test_what_is_no_number_is_refused_by_name(name, call, text):
+    with pytest.raises(TypeError, match=f"^{name} must be one number, got "):
+        call(guarantee(PURE), text)
+
+
 @pytest.mark.parametrize("unit", ["user", "", "Entry", None, 1.5])
 def test_refuses_units(unit):
     with pytest.raises(ValueError, match="unit must be one of"):
@@ -262,6 +285,11 @@ def test_guarantees_that_do_not_go_together():
     for count in (1.0, True, None, "2", a):
         with pytest.raises(TypeError):
             a * count
+    for together in (compose, compose_parallel):
+        with pytest.raises(TypeError, match=r"must be a PrivacyGuarantee.* got int"):
+            together(a, 3)
+    with pytest.raises(TypeError, match="count must be an integer, got str"):
+        a.repeated("2")
 
 
 def test_deltas_that_sum_to_no_delta():

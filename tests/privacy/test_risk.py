@@ -250,14 +250,22 @@ def test_refuses_priors(prior):
         NOTHING.predictive_values(prior, 0.1)
 
 
-@pytest.mark.parametrize("several", [np.array([0.1, 0.2]), [0.6], "0.6", None])
-def test_numbers_are_taken_one_by_one(several):
-    for ask in (NOTHING.max_accuracy, NOTHING.max_tpr, epsilon_for_accuracy):
-        with pytest.raises(TypeError, match="must be one number, got"):
-            ask(several)
-    for prior, fpr in ((several, 0.1), (0.1, several)):
-        with pytest.raises(TypeError, match="must be one number, got"):
-            NOTHING.predictive_values(prior, fpr)
+@pytest.mark.parametrize("text", ["half", None, [0.5], np.array([0.5, 0.6])])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("prior", NOTHING.max_accuracy),
+        ("prior", lambda value: NOTHING.predictive_values(value, 0.1)),
+        ("fpr", lambda value: NOTHING.predictive_values(0.5, value)),
+        ("fpr", NOTHING.max_tpr),
+        ("accuracy", epsilon_for_accuracy),
+        ("delta", lambda value: epsilon_for_accuracy(0.6, value)),
+    ],
+)
+def test_what_is_no_number_is_refused_by_name(name, call, text):
+    got = type(text).__name__
+    with pytest.raises(TypeError, match=f"^{name} must be one number, got {got}"):
+        call(text)
 
 
 @pytest.mark.parametrize("fpr", [-1e-9, 1.1, math.nan])

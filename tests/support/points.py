@@ -21,7 +21,7 @@ __all__ = ["POINTS", "original"]
 POINTS = {
     "lengths of a block": (_blocks.np, "abs"),
     "release of a block": (_blocks.Block, "release"),
-    "weights of a block": (_blocks.Block, "weights"),
+    "bounds of a block": (_blocks.Block, "largest"),
     "release of a descent": (GradientPerturbation, "release"),
     "generator of a start": (_published, "_generator"),
     "spherical rows": (_published, "_spherical"),

@@ -167,10 +167,12 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
         )
 
     def of_sums(randomizer, values, source):
-        lattice = randomizer.lattice
-        steps = np.rint((randomizer.values.clip(values) - lattice.low) / lattice.step)
-        exact = wrong_first * randomizer._sums(steps, np.array).astype(np.int64)
-        sums = exact * lattice.step + lattice.low * randomizer.counts
+        lattice, base = randomizer.lattice, randomizer.lattice.low * randomizer.counts
+        with mock.patch.object(_sums, "discrete_laplace", return_value=0):
+            without_noise = sums_of(randomizer, values, mock.Mock())
+        exact = np.rint((without_noise - base) / lattice.step).astype(np.int64)
+        exact *= wrong_first
+        sums = exact * lattice.step + base
         (noisy,) = release(
             lattice, [exact], [sums], lambda: [sums_of(randomizer, values, source)]
         )

@@ -12,8 +12,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ...exceptions import BudgetExceededError
-from .._guarantee import PrivacyGuarantee, sources_of, unit_and_relation, unit_name
-from .._numbers import exact, shown, shown_below
+from .._guarantee import (
+    PrivacyGuarantee,
+    check_guarantee,
+    sources_of,
+    unit_and_relation,
+    unit_name,
+)
+from .._numbers import check_number, exact, shown, shown_below
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -60,14 +66,6 @@ def _renew_lock() -> None:
 if hasattr(os, "register_at_fork"):
     # A thread of the parent may hold the lock while it forks.
     os.register_at_fork(after_in_child=_renew_lock)
-
-
-def _check_guarantee(guarantee: Any) -> None:
-    if not isinstance(guarantee, PrivacyGuarantee):
-        raise TypeError(
-            f"guarantee must be a PrivacyGuarantee, such as that of a fitted model, "
-            f"model.privacy_guarantee_; got {type(guarantee).__name__}."
-        )
 
 
 def open_budgets() -> bool:
@@ -225,6 +223,8 @@ class PrivacyBudget:
     def __init__(
         self, epsilon: float, delta: float = 0.0, *, adaptive: bool = True
     ) -> None:
+        check_number(epsilon, "epsilon")
+        check_number(delta, "delta")
         if not epsilon > 0:
             raise ValueError(f"epsilon must be > 0, got {epsilon}.")
         if not 0 <= delta < 1:
@@ -291,7 +291,7 @@ class PrivacyBudget:
         TypeError
             If `guarantee` is no `PrivacyGuarantee`.
         """
-        _check_guarantee(guarantee)
+        check_guarantee(guarantee)
         with _LOCK:
             _record((self,), guarantee, name, ())
 
@@ -307,7 +307,7 @@ class PrivacyBudget:
         -------
         admitted : bool
         """
-        _check_guarantee(guarantee)
+        check_guarantee(guarantee)
         with _LOCK:
             return self._admission(guarantee) is not None
 
