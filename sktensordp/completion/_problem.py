@@ -248,7 +248,15 @@ def side_features(
     declared = dict(declared)
     rows = np.zeros((shape[mode], 0))
     if mode in declared:
-        rows = np.asarray(declared.pop(mode), dtype=float)
+        try:
+            rows = np.asarray(declared.pop(mode), dtype=float)
+        except (TypeError, ValueError):
+            # Raised outside of the handler, whose error may show data.
+            rows = np.array(np.nan)
+        if rows.ndim == 0:
+            raise ValueError(
+                f"side_information of mode {mode} must be an array of numbers."
+            )
         if rows.ndim != 2 or len(rows) != shape[mode]:
             raise ValueError(
                 f"side_information of mode {mode} must have shape "
