@@ -25,6 +25,8 @@ _N_GRID, _MARGIN = 64, 0.04
 # Steps of expectation maximisation for each set of counts, and of the search for t.
 _LEARNING_STEPS, _NEWTON_STEPS = 3, 25
 _LEAST_WEIGHT = 1e-9
+# Assumed variance of predictions, in half ranges squared.
+_PREDICTED = 0.07
 
 
 class TableLikelihood:
@@ -91,12 +93,11 @@ class TableLikelihood:
         Parameters
         ----------
         variance : float
-            Assumed variance of levels around predictions, which are taken to be normal
-            and spread over the grid.
+            Assumed variance of levels around predictions. Both are taken to be normal.
         """
         squares = (self._half**2 / variance) * self._levels**2
         self._weights = np.maximum(np.exp(-squares / 2), _LEAST_WEIGHT)
-        known_share = self._tabulate(np.ones(_N_GRID))
+        known_share = self._tabulate(np.exp(-(self._grid**2) / (2 * _PREDICTED)))
         return variance * known_share / (1 - known_share)
 
     def _probabilities(self) -> NDArray[np.float64]:
