@@ -31,8 +31,8 @@ def least(form, n_modes, protected):
     if protected == "users":
         # Biases, factors and weights; sums for biases and factors.
         return 2 * rows * (2 * columns + 1) * 8 / 1e6
-    # A bias for each mode with rows, in which the others have a one.
-    columns = RANK + n_modes
+    # Columns of a bias for each mode, or for two modes, in which the others have a one.
+    columns = RANK + (n_modes if form == "CP" else 2)
     moments = columns * (columns + 1) // 2
     # In single precision, second moments, or variances with a CP form and so many rows.
     sent = moments if form == "Tucker" else columns
