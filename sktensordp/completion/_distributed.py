@@ -59,7 +59,7 @@ def observed_of(
     ----------
     X : dask.dataframe.DataFrame or dask.array.Array of shape (n, n_modes)
     y : dask.dataframe.Series or dask.array.Array of shape (n,)
-        With the same partitions as `X`.
+        With the same partitions as `X`, or with its index and known divisions.
     shape : tuple of int or None
         None takes the smallest shape that holds the coordinates.
     name : str
@@ -92,7 +92,14 @@ def _partitions(X: Any, y: Any) -> Any:
     if not dask.is_dask_collection(y):
         raise ValueError("X is a Dask collection, so y must be one too.")
     if hasattr(X, "assign") and hasattr(y, "to_frame"):
-        return X.assign(**{_VALUE: y})
+        joined = X.assign(**{_VALUE: y})
+        if not (_of_one_frame(X, y) or _aligned(joined, X, y)):
+            raise ValueError(
+                "X and y come from different frames, and Dask cannot tell which value "
+                "belongs to which entry: their indices differ, or their divisions are "
+                "unknown. Take X and y from one frame."
+            )
+        return joined
     coordinates, values = map(_delayed_partitions, (X, y))
     if len(coordinates) != len(values):
         raise ValueError(
@@ -100,6 +107,29 @@ def _partitions(X: Any, y: Any) -> Any:
             f"repartition one like the other."
         )
     return [list(pair) for pair in zip(coordinates, values, strict=True)]
+
+
+def _of_one_frame(X: Any, y: Any) -> bool:
+    """Whether both have the partitions of one frame, row by row."""
+    from dask.dataframe.dask_expr._expr import are_co_aligned
+
+    return are_co_aligned(X.expr, y.expr)
+
+
+def _aligned(joined: Any, X: Any, y: Any) -> bool:
+    """Whether Dask has joined all of two frames by their index, and in one order.
+
+    With unknown divisions, rows are shuffled, in an order that can change each time. If
+    indices differ, values are left out, or coordinates are added.
+    """
+    if not (X.known_divisions and y.known_divisions):
+        return False
+    rows, values = joined.shape[0], joined[_VALUE].count()
+    try:
+        counts = computed(rows, X.shape[0], y.shape[0], values, y.count())
+    except ValueError:  # Indices that occur more than once, in different numbers.
+        return False
+    return len(set(counts[:3])) == len(set(counts[3:])) == 1
 
 
 def _delayed_partitions(collection: Any) -> list[Delayed]:

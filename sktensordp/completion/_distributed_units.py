@@ -13,7 +13,7 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
-from ..tensor._distributed import PartitionGroups, computed
+from ..tensor._distributed import PartitionGroups, by_thread, computed, tree_sum
 from ..tensor._unit_entries import UnitEntries
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
 
@@ -41,7 +41,7 @@ class DistributedUnits:
         question = dask.delayed((tuple(sums), contribute), traverse=False)
         task = dask.delayed(_steps, pure=False)
         steps = [task(group, question) for group in self._partitions.groups]
-        totals = self._partitions.computed(self._partitions.sum(steps))
+        totals = self._partitions.computed(tree_sum(steps))
         for of_block, total in zip(sums, totals, strict=True):
             of_block.steps += total
 
@@ -79,36 +79,47 @@ class DistributedUnits:
         groups, of_partitions = self._partitions.groups, self._partitions.places()
         answers = []
         for k, rows in zip(asked, places, strict=True):
-            group, place = of_partitions[k]
-            answers.append(
-                task(
-                    groups[group], place, shared, method, coordinates[rows], *arguments
-                )
-            )
+            group, *place = of_partitions[k]
+            question = shared, method, coordinates[rows], *arguments
+            answers.append(task(groups[group], place, *question))
         yield from zip(places, computed(*answers), strict=True)
 
 
 def _steps(
-    group: list[UnitEntries], question: tuple[tuple[BoundedSums, ...], Contributions]
+    group: list[list[UnitEntries]],
+    question: tuple[tuple[BoundedSums, ...], Contributions],
 ) -> tuple[NDArray[np.float64], ...]:
     """Sum the contributions of all units of a group; see `steps_of`."""
     empty, contribute = question
-    totals = steps_of(group[0], contribute, empty)
-    for entries in group[1:]:
-        steps = steps_of(entries, contribute, empty)
-        for total, of_partition in zip(totals, steps, strict=True):
-            total += of_partition
+
+    def in_turn(partitions: list[UnitEntries]) -> tuple[NDArray[np.float64], ...]:
+        totals = steps_of(partitions[0], contribute, empty)
+        for entries in partitions[1:]:
+            _add_to(totals, steps_of(entries, contribute, empty))
+        return totals
+
+    totals, *others = by_thread(in_turn, group)
+    for of_thread in others:
+        _add_to(totals, of_thread)
     return totals
 
 
+def _add_to(
+    totals: Sequence[NDArray[np.float64]], terms: Sequence[NDArray[np.float64]]
+) -> None:
+    for total, term in zip(totals, terms, strict=True):
+        total += term
+
+
 def _answer(
-    group: list[UnitEntries],
-    place: int,
+    group: list[list[UnitEntries]],
+    place: tuple[int, int],
     fitted: Any,
     method: str,
     coordinates: NDArray[np.integer],
     *arguments: Any,
 ) -> NDArray[Any]:
     """What the method returns, with the rows of the units that are asked about."""
-    own = group[place].of(np.unique(coordinates[:, fitted.unit]))
+    thread, number = place
+    own = group[thread][number].of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *arguments)

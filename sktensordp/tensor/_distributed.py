@@ -15,8 +15,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeAlias
 
 import dask
 import numpy as np
@@ -32,14 +32,22 @@ from ._tucker_fit import _TuckerFit
 __all__ = [
     "DistributedEntries",
     "PartitionGroups",
+    "by_thread",
     "computed",
     "grouped",
     "in_memory",
     "tree_sum",
 ]
 
+# The partitions of a group by thread.
+_Group: TypeAlias = list[list[SparseEntries]]
 # Number of terms that one task adds.
 _BRANCHES = 8
+# Partitions move only if the group that they go to stays smaller by this share than the
+# largest one was before.
+_LEAST_GAIN = 0.05
+# Seconds after which a fit no longer waits for partitions that move.
+_LONGEST_MOVE = 60
 
 
 def computed(*delayed: Any, **options: Any) -> tuple[Any, ...]:
@@ -81,11 +89,13 @@ def _add(*terms: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class PartitionGroups:
-    """Partitions in groups, about one for every thread of the workers.
+    """Partitions in groups, one for every worker.
 
     A group is one object on one worker, so a task on a group needs nothing of another
     worker but its other arguments. If the worker is lost, Dask computes the group again
-    on another one. Without a distributed scheduler, every group is one partition.
+    on another one. There is one task for each worker, which divides its group among
+    threads: Dask moves groups if a worker has more tasks to run than another. Without a
+    distributed scheduler, every group is one partition.
 
     Parameters
     ----------
@@ -94,8 +104,8 @@ class PartitionGroups:
 
     Attributes
     ----------
-    groups : tuple of Delayed of list
-        The partitions of each group.
+    groups : tuple of Delayed of list of list
+        The partitions of each thread of each group.
     """
 
     def __init__(self, partitions: Iterable[Any]) -> None:
@@ -103,7 +113,7 @@ class PartitionGroups:
         sizes = computed(*map(dask.delayed(sys.getsizeof, pure=False), partitions))
         client, self._options = _client(), {}
         if client is None:
-            by_worker = [[[k] for k in range(len(partitions))]]
+            self._numbers = [[[k]] for k in range(len(partitions))]
         else:
             n_threads = client.nthreads()
             if _reaches(client, n_threads):
@@ -111,49 +121,70 @@ class PartitionGroups:
             holders = client.who_has(list(partitions))
             workers = [next(iter(holders[p.key]), None) for p in partitions]
             by_worker = grouped(sizes, workers, n_threads)
-        self._by_worker = by_worker
-        self._numbers = [group for groups in by_worker for group in groups]
+            _move(partitions, workers, by_worker)
+            self._numbers = [*by_worker.values()]
         collect = dask.delayed(_collected, pure=False)
         self.groups = in_memory(
-            *(collect(*(partitions[k] for k in group)) for group in self._numbers)
+            *(
+                collect([*map(len, group)], *(partitions[k] for k in _joined(group)))
+                for group in self._numbers
+            )
         )
 
-    def places(self) -> list[tuple[int, int]]:
-        """For every partition, its group and its place in the group."""
-        pairs = enumerate(self._numbers)
-        places = {k: (g, i) for g, group in pairs for i, k in enumerate(group)}
-        return [places[k] for k in range(len(places))]
+    def places(self) -> list[tuple[int, int, int]]:
+        """For every partition, its group, its thread and its place among the latter's.
 
-    def split(self, by_partition: Sequence[Any]) -> list[list[Any]]:
-        """Bring what belongs to each partition together by group."""
-        return [[by_partition[k] for k in group] for group in self._numbers]
+        Returns
+        -------
+        places : list of (int, int, int)
+        """
+        places = {
+            number: (group, thread, place)
+            for group, threads in enumerate(self._numbers)
+            for thread, numbers in enumerate(threads)
+            for place, number in enumerate(numbers)
+        }
+        return [places[number] for number in range(len(places))]
 
-    def by_partition(self, by_group: Sequence[Sequence[Any]]) -> list[Any]:
+    def split(self, by_partition: Sequence[Any]) -> list[list[list[Any]]]:
+        """Bring what belongs to each partition together by group and thread."""
+        return [
+            [[by_partition[k] for k in numbers] for numbers in group]
+            for group in self._numbers
+        ]
+
+    def by_partition(self, by_group: Sequence[Sequence[Sequence[Any]]]) -> list[Any]:
         """Undo `split`."""
-        return [by_group[group][place] for group, place in self.places()]
-
-    def sum(self, by_group: Iterable[Any]) -> Any:
-        """The delayed sum of one tuple of each group; those of a worker come first."""
-        terms = iter(by_group)
-        return tree_sum(
-            tree_sum(next(terms) for _ in groups) for groups in self._by_worker
-        )
+        return [by_group[group][thread][k] for group, thread, k in self.places()]
 
     def computed(self, delayed: Any) -> Any:
         """A delayed result in this process: from its worker directly, if possible."""
         return computed(delayed, **self._options)[0]
 
 
-def _collected(*partitions: Any) -> list[Any]:
-    return list(partitions)
+def _collected(lengths: Sequence[int], *partitions: Any) -> list[list[Any]]:
+    """The partitions of a group by thread, each of which has some of them in turn."""
+    rest = iter(partitions)
+    return [[next(rest) for _ in range(length)] for length in lengths]
+
+
+def _joined(lists: Iterable[Iterable[Any]]) -> list[Any]:
+    return [element for each in lists for element in each]
+
+
+def by_thread(function: Callable[..., Any], *groups: Sequence[Any]) -> list[Any]:
+    """Results of a function of the partitions of each thread, computed in threads."""
+    with ThreadPoolExecutor(len(groups[0])) as pool:
+        return list(pool.map(function, *groups))
 
 
 def grouped(
     sizes: Sequence[int], workers: Sequence[Any], n_threads: Mapping[Any, int]
-) -> list[list[list[int]]]:
+) -> dict[Any, list[list[int]]]:
     """Group partitions by worker and thread.
 
-    A partition stays on its worker, unless moving it makes the largest group smaller.
+    A partition stays on its worker, unless moving it makes a group clearly smaller that
+    is the largest.
 
     Parameters
     ----------
@@ -166,7 +197,7 @@ def grouped(
 
     Returns
     -------
-    groups : list by worker of list by thread of list of int
+    groups : dict by worker of list by thread of list of int
         Numbers of the partitions, ascending; no list is empty.
     """
     threads = [(worker, k) for worker, n in n_threads.items() for k in range(n)]
@@ -182,19 +213,48 @@ def grouped(
         move(number, min(own or threads, key=loads.__getitem__))
     while True:
         least, most = (pick(threads, key=loads.__getitem__) for pick in (min, max))
-        gap = loads[most] - loads[least]
-        smaller = [number for number in groups[most] if 0 < sizes[number] < gap]
+        gap, too_little = loads[most] - loads[least], _LEAST_GAIN * loads[most]
+        smaller = [k for k in groups[most] if 0 < sizes[k] <= gap - too_little]
         if not smaller:
             break
         number = min(smaller, key=lambda k: abs(2 * sizes[k] - gap))
         groups[most].remove(number)
         loads[most] -= sizes[number]
         move(number, least)
-    by_worker = [
-        [sorted(groups[worker, k]) for k in range(n) if groups[worker, k]]
+    by_worker = {
+        worker: [sorted(groups[worker, k]) for k in range(n) if groups[worker, k]]
         for worker, n in n_threads.items()
-    ]
-    return [of_worker for of_worker in by_worker if of_worker]
+    }
+    return {worker: own for worker, own in by_worker.items() if own}
+
+
+def _move(
+    partitions: Sequence[Any],
+    workers: Sequence[Any],
+    by_worker: Mapping[Any, Sequence[Sequence[int]]],
+) -> None:
+    """Copy partitions to the workers that are to have them in their groups.
+
+    Dask would compute a group where its partitions are. Then one worker could have two
+    groups and another none, and Dask would copy groups in every sweep. Only tasks that
+    are forgotten afterwards are tied to workers: if all workers are lost, Dask never
+    runs tied tasks again. If copying fails or takes too long, a fit sends more.
+    """
+    from distributed import wait
+
+    copies, nothing = [], dask.delayed(_nothing, pure=False)
+    for worker, group in by_worker.items():
+        moved = [partitions[k] for k in _joined(group) if workers[k] != worker]
+        if moved:
+            with dask.annotate(workers=[worker], allow_other_workers=True):
+                copies.append(nothing(*moved))
+    if copies:
+        with suppress(TimeoutError):
+            wait(in_memory(*copies), timeout=_LONGEST_MOVE)
+
+
+def _nothing(*_: Any) -> None:
+    """Do nothing with arguments, which Dask has brought to one worker."""
 
 
 def _client() -> Any:
@@ -280,7 +340,7 @@ class DistributedEntries:
 
         Parameters
         ----------
-        results : iterable of Delayed of (list of SparseEntries, tuple)
+        results : iterable of Delayed of (list of list of SparseEntries, tuple)
             For every group, entries of the same rows, and what is summed over groups.
             It begins with the results of `_energies`.
 
@@ -290,7 +350,7 @@ class DistributedEntries:
             All that follows.
         """
         groups, terms = zip(*results, strict=True)
-        *present, total = in_memory(*groups, self.partitions.sum(terms))
+        *present, total = in_memory(*groups, tree_sum(terms))
         self.partitions.groups = tuple(present)
         energy, self.row_energies, *sums = self.partitions.computed(total)
         self.energy = float(energy)
@@ -326,33 +386,37 @@ class DistributedEntries:
         return {_CPFit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
 
 
-def _energies(group: list[SparseEntries], mode: int) -> tuple[Any, ...]:
+def _energies(group: _Group, mode: int) -> tuple[Any, ...]:
     """Sum of squared values, and those of the first mode's rows if it is not split."""
-    energy = sum(entries.energy for entries in group)
-    return energy, sum(entries.row_energies for entries in group) if mode else 0.0
+    partitions = _joined(group)
+    energy = sum(entries.energy for entries in partitions)
+    return energy, sum(each.row_energies for each in partitions) if mode else 0.0
 
 
-def _with_energies(
-    group: list[SparseEntries], mode: int
-) -> tuple[list[SparseEntries], tuple[Any, ...]]:
+def _with_energies(group: _Group, mode: int) -> tuple[_Group, tuple[Any, ...]]:
     return group, _energies(group, mode)
 
 
 def _rescaled(
-    group: list[SparseEntries], mode: int, offset: float, scale: float, move: float
-) -> tuple[list[SparseEntries], tuple[Any, ...]]:
+    group: _Group, mode: int, offset: float, scale: float, move: float
+) -> tuple[_Group, tuple[Any, ...]]:
     """Copies of a group's entries with another offset and scale, and their energies."""
-    # Copies, because a task must not change its arguments.
-    copies = [entries.with_values_copied() for entries in group]
-    for entries in copies:
-        entries.rescale(offset, scale, move)
+
+    def in_turn(partitions: list[SparseEntries]) -> list[SparseEntries]:
+        # Copies, because a task must not change its arguments.
+        copies = [entries.with_values_copied() for entries in partitions]
+        for entries in copies:
+            entries.rescale(offset, scale, move)
+        return copies
+
+    copies = by_thread(in_turn, group)
     return copies, _energies(copies, mode)
 
 
 def _as_lists(
-    group: list[SparseEntries],
-) -> list[tuple[NDArray[np.int64], NDArray[np.floating]]]:
-    return [_as_list(entries) for entries in group]
+    group: _Group,
+) -> list[list[tuple[NDArray[np.int64], NDArray[np.floating]]]]:
+    return [[_as_list(entries) for entries in each] for each in group]
 
 
 def _as_list(entries: SparseEntries) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
@@ -384,6 +448,10 @@ class _Rows(NamedTuple):
     weights: Any
     stated_weights: Any
     errors: Any = None
+
+
+# The rows of the split mode in the partitions of a group, by thread.
+_GroupRows: TypeAlias = list[list[_Rows]]
 
 
 class _DistributedRows(RowFit):
@@ -494,7 +562,7 @@ class _DistributedRows(RowFit):
         updates = self._on_groups(_updated_rows, self._weightings, nout=2)
         *self._local_rows, total = in_memory(
             *(rows for rows, _ in updates),
-            self.entries.partitions.sum(sums for _, sums in updates),
+            tree_sum(sums for _, sums in updates),
         )
         self._weightings = None
         error, *sums = self.entries.partitions.computed(total)
@@ -540,8 +608,7 @@ class _DistributedRows(RowFit):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected sums over the entries of all rows of a mode; see `RowFit.sums`."""
         sums = self._on_groups(_sums, mode, left_out=mode)
-        partitions = self.entries.partitions
-        return partitions.computed(partitions.sum(sums))
+        return self.entries.partitions.computed(tree_sum(sums))
 
     def _learn_weight_means(self) -> None:
         if self.entries.mode != 0:
@@ -594,8 +661,8 @@ class _DistributedTucker(_DistributedRows, _TuckerFit):
     def _core_sums(
         self, pool: ThreadPoolExecutor, n_threads: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        partitions = self.entries.partitions
-        return partitions.computed(partitions.sum(self._on_groups(_core_sums)))
+        sums = self._on_groups(_core_sums)
+        return self.entries.partitions.computed(tree_sum(sums))
 
 
 def _local_fit(
@@ -638,28 +705,35 @@ def _reweighted(
 def _observed(
     state: Any,
     others: Sequence[Any],
-    group: list[SparseEntries],
-    group_rows: list[_Rows],
+    group: _Group,
+    group_rows: _GroupRows,
     likelihood: TableLikelihood,
-) -> tuple[list[SparseEntries], tuple[Any, ...]]:
+) -> tuple[_Group, tuple[Any, ...]]:
     """A group's entries with their values replaced, energies, and counts."""
-    counts: Any = 0.0
-    copies = [entries.with_values_copied() for entries in group]
-    for entries, rows in zip(copies, group_rows, strict=True):
-        fit = _local_fit(state, others, entries, rows)
-        fit.likelihood = likelihood
-        with fit.threads(1) as pool:
-            counts = counts + fit.observed(pool, 1)
-    return copies, (*_energies(copies, state.mode), counts)
+
+    def in_turn(
+        partitions: list[SparseEntries], rows: list[_Rows]
+    ) -> tuple[list[SparseEntries], NDArray[np.float64]]:
+        counts: Any = 0.0
+        copies = [entries.with_values_copied() for entries in partitions]
+        for pair in zip(copies, rows, strict=True):
+            fit = _local_fit(state, others, *pair)
+            fit.likelihood = likelihood
+            with fit.threads(1) as pool:
+                counts = counts + fit.observed(pool, 1)
+        return copies, counts
+
+    copies, counts = zip(*by_thread(in_turn, group, group_rows), strict=True)
+    return [*copies], (*_energies([*copies], state.mode), sum(counts))
 
 
 def _updated_rows(
     state: Any,
     others: Sequence[Any],
-    group: list[SparseEntries],
-    group_rows: list[_Rows],
+    group: _Group,
+    group_rows: _GroupRows,
     weightings: tuple[RowWeighting, RowWeighting] | None,
-) -> tuple[list[_Rows], tuple[Any, ...]]:
+) -> tuple[_GroupRows, tuple[Any, ...]]:
     """The updated rows of a group's partitions, and sums over them.
 
     The sums are the expected squared error of the entries (weighted), the sum of their
@@ -667,9 +741,22 @@ def _updated_rows(
     entries (of the first mode), the number of rows that have entries, and sums over
     these of means, squared means and variances.
     """
+    update = functools.partial(_updated_in_turn, state, others, weightings)
+    updated, sums = zip(*by_thread(update, group, group_rows), strict=True)
+    return [*updated], _add(*sums)
+
+
+def _updated_in_turn(
+    state: Any,
+    others: Sequence[Any],
+    weightings: tuple[RowWeighting, RowWeighting] | None,
+    partitions: list[SparseEntries],
+    before: list[_Rows],
+) -> tuple[list[_Rows], tuple[Any, ...]]:
+    """The updated rows of some partitions, and sums over them; see `_updated_rows`."""
     updated, sums, mode = [], [], state.mode
-    for entries, before in zip(group, group_rows, strict=True):
-        rows = _reweighted(before, entries, weightings)
+    for entries, old in zip(partitions, before, strict=True):
+        rows = _reweighted(old, entries, weightings)
         fit = _local_fit(state, others, entries, rows)
         with fit.threads(1) as pool:
             error, _ = fit.update(mode, pool, 1)
@@ -704,46 +791,67 @@ def _error_sums(
 
 
 def _gathered(
-    group: list[SparseEntries],
-    group_rows: list[_Rows],
+    group: _Group,
+    group_rows: _GroupRows,
     weightings: tuple[RowWeighting, RowWeighting] | None,
-) -> list[tuple[Any, ...]]:
+) -> list[list[tuple[Any, ...]]]:
     """Means, covariances and weights of the rows of a group's partitions."""
-    pairs = zip(group_rows, group, strict=True)
-    gathered = (_reweighted(rows, entries, weightings) for rows, entries in pairs)
-    return [(r.means, r.covariances, r.weights, r.stated_weights) for r in gathered]
+    return [
+        [
+            (rows.means, rows.covariances, rows.weights, rows.stated_weights)
+            for rows in (
+                _reweighted(*pair, weightings) for pair in zip(*each, strict=True)
+            )
+        ]
+        for each in zip(group_rows, group, strict=True)
+    ]
 
 
 def _sums(
     state: Any,
     others: Sequence[Any],
-    group: list[SparseEntries],
-    group_rows: list[_Rows],
+    group: _Group,
+    group_rows: _GroupRows,
     mode: int,
 ) -> tuple[NDArray[np.float64], ...]:
     """Sums over the entries of a group, for the rows of another mode."""
-    total: Any = None
-    for entries, rows in zip(group, group_rows, strict=True):
-        fit = _local_fit(state, others, entries, rows)
-        with fit.threads(1) as pool:
-            sums_of = functools.partial(fit.sums, mode)
-            slices = list(fit.map_rows(sums_of, mode, pool, 1))
-        sums = tuple(map(np.concatenate, zip(*slices, strict=True)))
-        total = sums if total is None else _add(total, sums)
-    return total
+    return _total(functools.partial(_mode_sums, mode), state, others, group, group_rows)
 
 
 def _core_sums(
+    state: Any, others: Sequence[Any], group: _Group, group_rows: _GroupRows
+) -> tuple[NDArray[np.float64], ...]:
+    """Sums over the entries of a group, for the core."""
+    return _total(_sums_of_core, state, others, group, group_rows)
+
+
+def _total(
+    sums_of: Callable[[Any], tuple[NDArray[np.float64], ...]],
     state: Any,
     others: Sequence[Any],
-    group: list[SparseEntries],
-    group_rows: list[_Rows],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums over the entries of a group, for the core."""
-    total: Any = None
-    for entries, rows in zip(group, group_rows, strict=True):
-        fit = _local_fit(state, others, entries, rows)
-        with fit.threads(1) as pool:
-            sums = fit._core_sums(pool, 1)
-        total = sums if total is None else _add(total, sums)
-    return total
+    group: _Group,
+    group_rows: _GroupRows,
+) -> tuple[NDArray[np.float64], ...]:
+    """The sum of a function of the fit of every partition of a group."""
+
+    def in_turn(
+        partitions: list[SparseEntries], rows: list[_Rows]
+    ) -> tuple[NDArray[np.float64], ...]:
+        total: Any = None
+        for pair in zip(partitions, rows, strict=True):
+            sums = sums_of(_local_fit(state, others, *pair))
+            total = sums if total is None else _add(total, sums)
+        return total
+
+    return _add(*by_thread(in_turn, group, group_rows))
+
+
+def _mode_sums(mode: int, fit: Any) -> tuple[NDArray[np.float64], ...]:
+    with fit.threads(1) as pool:
+        slices = list(fit.map_rows(functools.partial(fit.sums, mode), mode, pool, 1))
+    return tuple(map(np.concatenate, zip(*slices, strict=True)))
+
+
+def _sums_of_core(fit: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    with fit.threads(1) as pool:
+        return fit._core_sums(pool, 1)

@@ -104,10 +104,12 @@ class Clock:
     ----------
     costs : callable
         Costs so far.
+    n_passes : int, default=PASSES
+        How many the fit may take.
     """
 
-    def __init__(self, costs):
-        self._costs, self.ends = costs, []
+    def __init__(self, costs, n_passes=PASSES):
+        self._costs, self._n_passes, self.ends = costs, n_passes, []
 
     def setup(self, estimator, context):
         pass
@@ -121,7 +123,7 @@ class Clock:
     def on_fit_task_end(self, estimator, context, **_):
         if context.task_name == "sweep":
             self.ends.append((perf_counter(), *self._costs()))
-        return len(self.ends) == PASSES
+        return len(self.ends) == self._n_passes
 
 
 def peak():

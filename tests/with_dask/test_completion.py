@@ -408,6 +408,70 @@ def test_collections_that_do_not_belong_together():
             model().fit(*data)
 
 
+def unknown(data, n=2):
+    """A Dask collection of unknown divisions."""
+    cuts = np.linspace(0, len(data), n + 1).astype(int)
+    parts = [dask.delayed(data[a:b]) for a, b in itertools.pairwise(cuts)]
+    return dask.dataframe.from_delayed(parts, meta=data[:0])
+
+
+OTHER_FRAMES = {
+    "another index": lambda y: from_pandas(y.set_axis(y.index + 5)),
+    "more values": lambda y: from_pandas(pd.concat([y, y], ignore_index=True)),
+    "fewer values": lambda y: from_pandas(y[:-1]),
+    "unknown divisions": unknown,
+    "other partitions, unknown divisions": lambda y: unknown(y, 3),
+}
+
+
+def from_pandas(data, n=2):
+    return dask.dataframe.from_pandas(data, npartitions=n)
+
+
+@pytest.mark.parametrize("name", OTHER_FRAMES)
+def test_values_of_another_frame(name):
+    """Dask leaves out what does not fit together, or shuffles, each time anew."""
+    X, y = entries()
+    estimator = model(perturbation="input", n_pattern_components=0, max_iter=1)
+    with PrivacyBudget(9.0) as budget, refused("come from different frames"):
+        estimator.fit(from_pandas(framed(X)), OTHER_FRAMES[name](pd.Series(y)))
+    assert budget.spent is None
+    assert not hasattr(estimator, "n_iter_")
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_values_of_another_frame_with_the_same_index(n):
+    X, y = entries()
+    estimator = model(perturbation="input", n_pattern_components=0, max_iter=1)
+    one = clone(estimator).fit(X, y)
+    parts = estimator.fit(from_pandas(framed(X)), from_pandas(pd.Series(y), n))
+    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
+    y[3] = np.nan
+    with refused("Some values in y are NaN"):
+        estimator.fit(from_pandas(framed(X)), from_pandas(pd.Series(y), n))
+
+
+@pytest.mark.parametrize("text", [object, "U3"])
+def test_coordinates_that_are_text_are_as_in_memory(text):
+    """Numbers in frames of text are read; arrays of text are refused."""
+    X, y = entries()
+    estimator = model(perturbation="input", n_pattern_components=0, max_iter=1)
+    one = clone(estimator).fit(X, y)
+    if text is object:
+        frame = framed(X.astype(str)).assign(value=y)
+        lazy = from_pandas(frame)
+        estimator.fit(lazy[NAMES[:2]], lazy["value"])
+        np.testing.assert_allclose(
+            estimator.predict(framed(X)), one.predict(X), atol=1e-6
+        )
+        in_memory = clone(estimator).fit(frame[NAMES[:2]], y)
+        np.testing.assert_array_equal(in_memory.predict(framed(X)), one.predict(X))
+        return
+    for as_given in (np.asarray, lambda a: dask.array.from_array(a, chunks=1500)):
+        with refused("numeric"):
+            clone(estimator).fit(*map(as_given, (X.astype(text), y)))
+
+
 def test_a_source_that_changes_is_not_given_the_same_noise_again(tmp_path):
     X, y = entries()
 

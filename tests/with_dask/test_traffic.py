@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -89,21 +90,34 @@ def least(level, rank=5):
     return SHAPE[1] * (n_columns + n_columns * (n_columns + 1) // 2) * 12
 
 
-@pytest.mark.parametrize(
-    ("n_workers", "most"), [(2, 1.5), pytest.param(4, 2.0, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("level", ["entries", "units"])
-def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkeypatch):
-    """The workers are threads, but talk through sockets as processes do."""
+@contextmanager
+def cluster_of_threads(n_workers, threads_per_worker=1):
+    """A client of workers that are threads, and talk through sockets as processes."""
     with (
         distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=False,
-            protocol="tcp://", dashboard_address="127.0.0.1:0",
+            n_workers=n_workers, threads_per_worker=threads_per_worker,
+            processes=False, protocol="tcp://", dashboard_address="127.0.0.1:0",
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as own_client,
         own_client.as_current(),
         dask.config.set(scheduler="distributed"),
     ):  # fmt: skip
+        yield own_client
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "n_threads", "most"),
+    [
+        (2, 1, 1.5),
+        pytest.param(2, 2, 1.5, marks=pytest.mark.slow),
+        pytest.param(4, 1, 2.0, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("level", ["entries", "units"])
+def test_a_sweep_sends_little_more_than_it_has_to(
+    level, n_workers, n_threads, most, monkeypatch
+):
+    with cluster_of_threads(n_workers, n_threads):
         sent = Sent(monkeypatch)
         model(level).set_callbacks(sent).fit(*in_partitions())
     # In the first sweep, the users' rows are sent to the workers.
@@ -114,18 +128,52 @@ def test_a_sweep_sends_little_more_than_it_has_to(level, n_workers, most, monkey
 
 
 def test_partitions_stay_where_they_are_unless_that_is_uneven():
+    def of_worker(sizes, workers, n_threads):
+        return [*grouped(sizes, workers, n_threads).values()]
+
     at = dict.fromkeys
     # One thread each, and as much on one worker as on the other.
-    assert grouped([5, 5, 5, 5], "abab", at("ab", 1)) == [[[0, 2]], [[1, 3]]]
+    assert of_worker([5, 5, 5, 5], "abab", at("ab", 1)) == [[[0, 2]], [[1, 3]]]
     # Moving one of three would not make the largest group smaller.
-    assert grouped([5, 5, 5], "aab", at("ab", 1)) == [[[0, 1]], [[2]]]
-    assert grouped([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[0, 1]], [[2, 3]]]
+    assert of_worker([5, 5, 5], "aab", at("ab", 1)) == [[[0, 1]], [[2]]]
+    assert of_worker([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[0, 1]], [[2, 3]]]
+    # Nor would it make it much smaller, if sizes differ little.
+    sizes = [1000, 1010, 1020, 1030, 1040]
+    found = of_worker(sizes, "abcda", at("abcd", 1))
+    assert found == [[[0, 4]], [[1]], [[2]], [[3]]]
     # Two threads; a worker without partitions, and one that is gone.
-    assert grouped([8, 4, 4], "aaa", {"a": 2}) == [[[0], [1, 2]]]
-    assert grouped([5, 5], "aa", at("ab", 1)) == [[[0]], [[1]]]
-    assert grouped([5, 5], "xy", at("ab", 1)) == [[[1]], [[0]]]
+    assert of_worker([8, 4, 4], "aaa", {"a": 2}) == [[[0], [1, 2]]]
+    assert of_worker([5, 5], "aa", at("ab", 1)) == [[[0]], [[1]]]
+    assert of_worker([5, 5], "xy", at("ab", 1)) == [[[1]], [[0]]]
     # Empty partitions, and fewer of them than threads.
-    assert grouped([0, 0, 3], "aab", {"a": 1, "b": 3}) == [[[0, 1]], [[2]]]
+    assert of_worker([0, 0, 3], "aab", {"a": 1, "b": 3}) == [[[0, 1]], [[2]]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_worker_has_one_group_even_if_it_had_all_partitions(n_threads):
+    """With two groups, Dask would copy them to idle workers again and again."""
+    from sktensordp.tensor._distributed import PartitionGroups
+
+    with cluster_of_threads(4, n_threads) as own_client:
+        n_partitions, (first, *_) = 8 * n_threads, own_client.nthreads()
+        with dask.annotate(workers=[first], allow_other_workers=True):
+            zeros = dask.delayed(np.zeros, pure=False)
+            partitions = [zeros(10_000) for _ in range(n_partitions)]
+        found = PartitionGroups(partitions)
+        distributed.wait(found.groups)
+        workers = own_client.who_has([*found.groups]).values()
+        assert len({worker for worker, *_ in workers}) == 4
+        lengths = own_client.gather(
+            own_client.compute(
+                [dask.delayed(lambda g: [*map(len, g)])(g) for g in found.groups]
+            )
+        )
+        assert lengths == [[2] * n_threads] * 4
+        assert sorted(found.places()) == [
+            (group, thread, place)
+            for group in range(4) for thread in range(n_threads) for place in range(2)
+        ]  # fmt: skip
 
 
 class Killer:
