@@ -494,7 +494,11 @@ def test_a_source_that_changes_is_not_given_the_same_noise_again(tmp_path):
 @pytest.fixture(scope="module")
 def client():
     distributed = pytest.importorskip("distributed")
+    # Some time after a worker was lost, a cluster looks whether it is back, and closes
+    # it for good if not. Then a test may just have killed it again.
+    option = "distributed.deploy.lost-worker-timeout"
     with (
+        dask.config.set({option: "1 hour"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
         ) as cluster,
