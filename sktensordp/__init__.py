@@ -1,3 +1,3 @@
 """Differential privacy for tensors, as scikit-learn estimators."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
