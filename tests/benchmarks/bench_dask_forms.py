@@ -13,7 +13,6 @@ import argparse
 
 import numpy as np
 import pandas as pd
-from bench_dask import Clock, costs_of_process, count_bytes
 
 SHAPE, RANK = (21_000, 20_000, 2_000), 5
 NAMES = ["user", "item", "week"]
@@ -42,6 +41,7 @@ def least(form, n_modes, protected):
 def measure(form, n_modes, protected, n_ratings):
     """MB of the second pass."""
     import dask.dataframe as dd
+    from bench_dask import Clock, costs_of_process
     from distributed import Client, LocalCluster
 
     from sktensordp.completion import CPCompletion, TuckerCompletion
@@ -75,6 +75,8 @@ def measure(form, n_modes, protected, n_ratings):
 
 def main():
     """Run all cases, and print a table."""
+    from bench_dask import count_bytes
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", type=int, default=200_000)
     n_ratings = parser.parse_args().ratings
