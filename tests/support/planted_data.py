@@ -136,7 +136,10 @@ def secrets_of(case):
         # How many chose an item is a number that pages have by chance.
         X = np.unique(tensor_data(case)[0], axis=0)
         secrets.add_whole("user", USER).add_whole("entries", len(X))
-        return secrets.add("noise-free fit", noise_free(case))
+        # Shares of items are multiples of 2^-14: in one of 300 fits, a noisy share
+        # equals a noise-free one by chance.
+        free = noise_free(case)
+        return secrets.add("noise-free fit", free[free * 2**14 % 1 != 0])
     X, y = tensor_data(case)
     groups = [X[:, mode] == k for mode in (0, 1) for k in np.unique(X[:, mode])]
     for name, t in (("y", y), ("scaled", 2 * y - 1), ("centred", y - y.mean())):
