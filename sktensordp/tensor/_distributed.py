@@ -571,7 +571,8 @@ class _DistributedRows(RowFit):
 
     def observed(self, pool: ThreadPoolExecutor, n_threads: int) -> NDArray[np.float64]:
         """Replace the values in all partitions; see `RowFit.observed`."""
-        results = self._on_groups(_observed, self.likelihood, nout=2)
+        # A copy, because what is learned later must not change the tasks.
+        results = self._on_groups(_observed, copy.copy(self.likelihood), nout=2)
         (counts,) = self.entries.take(results)
         return counts
 

@@ -97,8 +97,8 @@ class TableLikelihood:
         """
         squares = (self._half**2 / variance) * self._levels**2
         self._weights = np.maximum(np.exp(-squares / 2), _LEAST_WEIGHT)
-        known_share = self._tabulate(np.exp(-(self._grid**2) / (2 * _PREDICTED)))
-        return variance * known_share / (1 - known_share)
+        share = self._tabulate(np.exp(-(self._grid**2) / (2 * _PREDICTED)))
+        return variance * (1 / share - 1)
 
     def _probabilities(self) -> NDArray[np.float64]:
         """Probabilities of the levels for every prediction of the grid."""
@@ -130,10 +130,16 @@ class TableLikelihood:
             ratio = (after.sum(axis=0) + 1e-9) / (n @ p + 1e-9)
             self._weights = np.maximum(self._weights * ratio, _LEAST_WEIGHT)
             self._weights /= self._weights.sum()
-        self.known_share = self._tabulate(n)
+        self.known_share = 1 - self._tabulate(n)
 
     def _tabulate(self, n: NDArray[np.float64]) -> float:
-        """Tabulate z for `n` entries at every prediction; return the known share."""
+        """Tabulate z for `n` entries at every prediction.
+
+        Returns
+        -------
+        share : float
+            Share of the variance of z that the table does not cause.
+        """
         x, m = self._levels, self._grid[:, np.newaxis]
         p = self._probabilities()
         met = np.maximum(p @ self._channel, 1e-300)
@@ -143,4 +149,4 @@ class TableLikelihood:
         share = informed / variance
         observed = m + (expected - m) / share[:, np.newaxis]
         self._table = self._middle + self._half * observed
-        return float(1 - (n @ variance) / (n @ (variance / share)))
+        return float((n @ variance) / (n @ (variance / share)))

@@ -135,6 +135,14 @@ def test_expected_noise_is_less_than_that_of_the_table():
         assert 0.4 * table < least < 0.9 * table
 
 
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-3])
+def test_expected_noise_at_the_smallest_epsilons(epsilon):
+    """The share of the levels is then too small to be one less another number."""
+    plan = randomizer(epsilon)
+    ratio = plan.noise_around(0.6) / np.mean(plan.mechanism.level_variances)
+    assert 0.5 < ratio < 2
+
+
 def ratings(epsilon, seed=0, n=9_000, shape=(150, 120)):
     """Coordinates, means, and randomised values of ratings of rank 2."""
     rng = np.random.default_rng(seed)
