@@ -468,8 +468,8 @@ def _checked(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Check that outputs are not empty, and that all their numbers are finite."""
     if not runs.shape[1]:
         raise ValueError(
-            "The outputs of `mechanism` contain no numbers. Return at least one; "
-            "encode categories as numbers, such as 1 for yes and 0 for no."
+            "`mechanism` returned no numbers. Return at least one for each run, and "
+            "encode categories, such as yes as 1 and no as 0."
         )
     if not np.isfinite(runs).all():
         raise ValueError(

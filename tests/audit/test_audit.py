@@ -351,7 +351,7 @@ def test_wrong_types(mechanism, n_trials, match):
 
 @pytest.mark.parametrize("output", ["yes", None, []])
 def test_outputs_without_numbers_are_refused(output):
-    with pytest.raises(ValueError, match=r"contain no numbers\. Return at least"):
+    with pytest.raises(ValueError, match=r"returned no numbers\. Return at least"):
         audit_mechanism(lambda x: output, 0, 1, n_trials=50)
 
 
