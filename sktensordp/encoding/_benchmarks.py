@@ -22,7 +22,8 @@ class TaskAgnosticEncoder(LinearEncoder):
     them or not.
 
     `fit` learns moments, decoder and clip radius from public data or from people who
-    consent, and does not protect those people.
+    consent, and does not protect those people; in a pipeline that sees private rows, use
+    ``FrozenEstimator(encoder)``.
 
     Parameters
     ----------
@@ -103,7 +104,8 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     number of components is best with noise.
 
     `fit` learns encoder, decoder and clip radius from public data or from people who
-    consent, and does not protect those people.
+    consent, and does not protect those people; in a pipeline that sees private rows, use
+    ``FrozenEstimator(encoder)``.
 
     Parameters
     ----------

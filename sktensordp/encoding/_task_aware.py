@@ -30,7 +30,9 @@ class TaskAwareEncoder(LinearEncoder):
     sample to a few numbers, the code, which is then clipped and gets noise. The encoder
     spends the code's range where the task's output varies most. A decoder estimates the
     sample from the noisy code, with the least task loss. `fit` learns both from public
-    data or from people who consent, and does not protect those people.
+    data or from people who consent, and does not protect those people. A pipeline or
+    search fits its steps to its own rows: to protect them, pass an encoder that was
+    fitted to public data as scikit-learn's ``FrozenEstimator(encoder)``.
 
     Parameters
     ----------

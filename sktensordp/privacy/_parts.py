@@ -49,6 +49,7 @@ def collect(obj: Any, context: Context) -> Findings:
         return findings
     if hasattr(type(obj), "_planned_guarantee"):
         return _collect_private(obj, context)
+    context = replace(context, alone=False)
     if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
         followed = collect_search(obj, context, collect)
     elif type(obj) in (collectors := _collectors()):
@@ -85,6 +86,9 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     findings.unprotected += obj._unprotected()
     findings.dense = bool(getattr(obj, "_dense", False))
     name, method = type(obj).__name__, obj._released_by
+    if getattr(obj, "_learns_in_fit", False) and not (context.alone or context.noisy):
+        # The steps around it were fitted to the same rows.
+        findings.learners.append(name)
     guarantee: PrivacyGuarantee | None = None
     why = ""
     if context.planned:

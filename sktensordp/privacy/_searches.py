@@ -126,12 +126,16 @@ class Context:
         Whether its input X already has noise.
     fixed : bool, default=False
         Whether its input X surely has the shape that `like` saw.
+    alone : bool, default=True
+        Whether the estimator is in no pipeline or search. It may then have been fitted
+        to public data, and the report is about what it releases of others.
     """
 
     planned: bool = False
     like: Any = None
     noisy: bool = False
     fixed: bool = False
+    alone: bool = True
 
 
 def unprotected_release(name: str, like: PrivacyGuarantee, statement: str) -> Release:
@@ -208,7 +212,7 @@ def collect_search(search: Any, context: Context, collect: _Collect) -> Findings
         # Without `refit`, the attribute would be that of an earlier fit.
         best = search.best_estimator_ if search.refit else None
     candidate_context = Context(
-        True, best, context.noisy, context.fixed or not context.planned
+        True, best, context.noisy, context.fixed or not context.planned, alone=False
     )
     findings, candidate_releases = Findings(noisy=True), []
     for params in candidates:

@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
 
 from sktensordp import encoding
 from sktensordp.audit import audit_mechanism
@@ -25,6 +27,7 @@ from sktensordp.encoding import (
     TaskAwareEncoder,
 )
 from sktensordp.exceptions import BudgetExceededError, UnsoundClaimWarning
+from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.every_estimator import CASES
 
@@ -311,12 +314,44 @@ def test_fits_are_functions_of_the_data_and_keep_none_of_them(encoder, fitted):
     assert len(dumps[1]) < len(dumps[0]) < 9000
 
 
-def test_in_a_pipeline_and_a_search():
+def test_frozen_in_a_pipeline_and_a_search():
     """Two training folds and a test fold for each candidate, and the refit."""
-    model = make_pipeline(TaskAwareEncoder(random_state=0), Ridge())
-    grid = {"taskawareencoder__epsilon": [0.5, 20.0]}
-    search = GridSearchCV(model, grid, cv=3).fit(X[:, :3], X[:, 3])
-    assert search.best_params_ == {"taskawareencoder__epsilon": 20.0}
+    public, people = X[: len(X) // 2], X[len(X) // 2 :]
+    frozen = [
+        FrozenEstimator(
+            TaskAwareEncoder(epsilon, random_state=0).fit(public[:, :3], public[:, 3])
+        )
+        for epsilon in (0.5, 20.0)
+    ]
+    model = Pipeline([("encode", frozen[0]), ("predict", Ridge())])
+    search = GridSearchCV(model, {"encode": frozen}, cv=3)
+    search.fit(people[:, :3], people[:, 3])
+    assert search.best_params_ == {"encode": frozen[1]}
     report = privacy_of(search)
     assert_allclose(report.guarantee.epsilon, 3 * (0.5 + 20) + 20, rtol=1e-9)
+    assert any("consent" in sentence for sentence in report.unprotected)
+    report = privacy_of(search.best_estimator_)
+    assert report.guarantee.epsilon == 20
+
+
+@pytest.mark.parametrize("encoder", [*CLASSES, LEARNED[0]], ids=shown)
+@pytest.mark.parametrize("after_noise", [False, True])
+def test_fitted_to_the_rows_that_it_releases(encoder, after_noise):
+    """It protects nobody, in a pipeline or search; after noise, the noise does."""
+    noise = [LaplaceMechanism(1.0, bounds=(-3, 3))] * after_noise
+    model = make_pipeline(*clone(noise), clone(encoder), Ridge())
+    columns = make_column_transformer((clone(encoder), [0, 1, 2, 3]))
+    for whole in (
+        model,
+        make_pipeline(*clone(noise), make_union(clone(encoder)), Ridge()),
+        make_pipeline(*clone(noise), columns, Ridge()),
+        GridSearchCV(model, {"ridge__alpha": [1.0, 2.0]}, cv=2),
+    ):
+        report = privacy_of(clone(whole).fit(X, X[:, 0]))
+        assert math.isfinite(report.guarantee.epsilon) == after_noise
+        learned = f"{type(encoder).__name__} learned from data without noise"
+        assert (learned in report.guarantee.statement) == (not after_noise)
+    # Alone, it may have been fitted to public data; the report says what if not.
+    report = privacy_of(clone(encoder).fit(X))
+    assert math.isfinite(report.guarantee.epsilon)
     assert any("consent" in sentence for sentence in report.unprotected)
