@@ -22,8 +22,8 @@ class TaskAgnosticEncoder(LinearEncoder):
     them or not.
 
     `fit` learns moments, decoder and clip radius from public data or from people who
-    consent, and does not protect those people; in a pipeline that sees private rows, use
-    ``FrozenEstimator(encoder)``.
+    consent, and does not protect those people. In a pipeline that sees private rows,
+    use ``FrozenEstimator(encoder)``.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     number of components is best with noise.
 
     `fit` learns encoder, decoder and clip radius from public data or from people who
-    consent, and does not protect those people; in a pipeline that sees private rows, use
-    ``FrozenEstimator(encoder)``.
+    consent, and does not protect those people. In a pipeline that sees private rows,
+    use ``FrozenEstimator(encoder)``.
 
     Parameters
     ----------

@@ -76,9 +76,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
     ColumnTransformer passes on columns without noise, or a step learns from data
     without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
     report names the columns and the step. This includes encoders of this package; if
-    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. The releases of transformers that work side
-    by side add up. A release that `privacy_of` cannot follow counts as unprotected, and
-    the report names it.
+    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. The releases
+    of transformers that work side by side add up. A release that `privacy_of` cannot
+    follow counts as unprotected, and the report names it.
 
     Parameters
     ----------
