@@ -508,8 +508,8 @@ OF_ACCOUNTING = [
     Fault(
         "a message hides among one more than there are",
         "privacy/accounting/_shuffling.py",
-        "    residual = pair.residual + _PROBABILITY_ERROR",
-        "    n_messages += 1; residual = pair.residual + _PROBABILITY_ERROR",
+        "    values, blanket = pair.summands(epsilon)",
+        "    n_messages += 1; values, blanket = pair.summands(epsilon)",
         ("privacy/test_shuffling.py",),
     ),
     Fault(
@@ -529,7 +529,7 @@ OF_ACCOUNTING = [
     Fault(
         "shuffled messages come from an ideal sampler",
         "privacy/accounting/_shuffling.py",
-        "math.exp(epsilon - 2 * residual)",
+        "math.exp(epsilon - 2 * self.error)",
         "math.exp(epsilon)",
         ("privacy/test_shuffling.py",),
     ),
@@ -555,10 +555,17 @@ OF_ACCOUNTING = [
         ("privacy/test_shuffling.py",),
     ),
     Fault(
+        "of several pairs of messages, one is kept that is not the worst",
+        "privacy/accounting/_shuffling.py",
+        "pair.summands(epsilon) for pair in pairs",
+        "pair.summands(epsilon + 2 * pair.error) for pair in pairs",
+        ("privacy/test_shuffling.py",),
+    ),
+    Fault(
         "shuffled bits come from an ideal sampler",
         "privacy/accounting/_shuffling.py",
-        "self.pairs[0].residual + _PROBABILITY_ERROR",
-        "_PROBABILITY_ERROR",
+        "(pair.blanket * math.exp(-pair.error)).tolist()",
+        "(pair.blanket * math.exp(-_PROBABILITY_ERROR)).tolist()",
         ("privacy/test_shuffling.py",),
     ),
     Fault(

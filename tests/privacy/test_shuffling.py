@@ -260,6 +260,20 @@ def test_the_bound_for_any_randomizer_is_the_one_defined(epsilon0, n):
     assert delta_of_clones(epsilon0, n, 0.9 * epsilon0) < 1.1 * defined
 
 
+@pytest.mark.parametrize("residual", [0.0, 0.02, 0.2])
+def test_the_pair_that_counts_is_the_worst_of_all(residual):
+    """Also where the distance of the sampler changes which pair that is."""
+    rows = np.array([(15, 9, 6), (10, 5, 15), (6, 12, 12)]) / 30
+    pairs = tuple(
+        BlanketPair(rows.min(axis=0), first, second, residual)
+        for first, second in permutations(rows, 2)
+    )
+    for epsilon in (0.2, 0.6, 1.0):
+        worst = max(blanket_divergence(pair, 3, epsilon) for pair in pairs)
+        curve = ShuffledCurve(3, pairs, lambda _: 9.0, lambda _: 1.0)
+        assert curve.delta(epsilon) >= worst * (1 - ROUNDING)
+
+
 def test_the_blanket_divergence_is_the_one_of_the_theorem():
     # Three kinds of message, counted in fractions: what the theorem's adversary sees.
     first, second = (Fraction(5, 8), Fraction(2, 8), Fraction(1, 8)), (

@@ -109,6 +109,20 @@ class BlanketPair:
         first = np.array([1.0, small]) / (1 + small)
         return cls(np.full(2, small / 2), first, first[::-1].copy())
 
+    @property
+    def error(self) -> float:
+        """Bound on the |log ratio| of the true probabilities to these floats."""
+        return self.residual + _PROBABILITY_ERROR
+
+    def summands(self, epsilon: float) -> tuple[NDArray[np.float64], ...]:
+        """The nonzero values of X_i in the theorem, and a lower bound of their masses.
+
+        The probabilities that are off by `error` make the bound larger, never smaller.
+        """
+        masses = self.blanket * math.exp(-self.error)
+        factor = math.exp(epsilon - 2 * self.error)
+        return (self.first - factor * self.second) / masses, masses
+
 
 def blanket_divergence(pair: BlanketPair, n_messages: int, epsilon: float) -> float:
     """Upper bound of the divergence in the theorem of this module.
@@ -124,10 +138,7 @@ def blanket_divergence(pair: BlanketPair, n_messages: int, epsilon: float) -> fl
     -------
     delta : float
     """
-    residual = pair.residual + _PROBABILITY_ERROR
-    blanket = pair.blanket * math.exp(-residual)
-    factor = math.exp(epsilon - 2 * residual)
-    values = (pair.first - factor * pair.second) / blanket
+    values, blanket = pair.summands(epsilon)
     if not values.max() > 0:
         return 0.0
     # A value below this is enough to make any sum negative.
@@ -137,7 +148,7 @@ def blanket_divergence(pair: BlanketPair, n_messages: int, epsilon: float) -> fl
     values = np.append(values / unit, 0.0)
     masses = np.append(blanket, max(0.0, 1 - math.fsum(blanket)) + _PROBABILITY_ERROR)
     log_total = _log_mean_of_positive_sum(values, masses, n_messages)
-    log_total += math.log(unit) - math.log(n_messages) + residual
+    log_total += math.log(unit) - math.log(n_messages) + pair.error
     return math.exp(min(log_total + n_messages * _PROBABILITY_ERROR, 0.0))
 
 
@@ -315,8 +326,8 @@ class ShuffledCurve:
         """The curve of messages of two kinds; None if there may be more."""
         if not self.pairs or len(self.pairs[0].blanket) != 2:
             return None
-        residual = self.pairs[0].residual + _PROBABILITY_ERROR
-        zero, one = (self.pairs[0].blanket * math.exp(-residual)).tolist()
+        pair = self.pairs[0]
+        zero, one = (pair.blanket * math.exp(-pair.error)).tolist()
         return ShuffledBits((zero, one), self.n_messages)
 
     @cached_property
@@ -485,11 +496,11 @@ def _largest_divergence(
     The X_i of the theorem have the same mean for all pairs. If those of one pair are
     below those of another in the convex order, so are the sums, and the pair need not
     be evaluated. Where the order fails by an error e, the divergence is off by at most
-    e.
+    e. What is compared is what `blanket_divergence` evaluates.
     """
-    factor = math.exp(epsilon)
-    values = np.array([(p.first - factor * p.second) / p.blanket for p in pairs])
-    masses = np.array([p.blanket for p in pairs])
+    values, masses = map(
+        np.array, zip(*(pair.summands(epsilon) for pair in pairs), strict=True)
+    )
     error = 4e-16 * float(np.abs(values).max())
     knots = np.append(np.unique(values), 0.0)
     excess = np.maximum(values[:, np.newaxis] - knots[:, np.newaxis], 0.0)
