@@ -28,13 +28,10 @@ class ReleaseCounter:
     ----------
     count : int, default=0
         Releases begun so far.
-    seeded : bool, default=False
-        Whether any of them took its noise from an integer seed.
     """
 
-    def __init__(self, count: int = 0, seeded: bool = False) -> None:
+    def __init__(self, count: int = 0) -> None:
         self._count = count
-        self.seeded = seeded
         self._locks: dict[int, threading.RLock] = {}
 
     @property
@@ -47,15 +44,14 @@ class ReleaseCounter:
         """
         return self._locks.setdefault(os.getpid(), threading.RLock())
 
-    def next(self, seeded: bool = False) -> int:
-        """Count one more release, perhaps a seeded one; return the number before it."""
+    def next(self) -> int:
+        """Count one more release; return the number before it."""
         with self.lock:
             self._count += 1
-            self.seeded = self.seeded or seeded
             return self._count - 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ReleaseCounter, (self._count, self.seeded)
+        return ReleaseCounter, (self._count,)
 
 
 class NoiseStreams:

@@ -190,6 +190,8 @@ class PrivateEstimatorMixin(SentMixin):
     random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
     _releases: ReleaseCounter
+    _seeded = False
+    """Whether a release since the last fit took its noise from an integer seed."""
 
     @contextmanager
     def _release(
@@ -223,7 +225,8 @@ class PrivateEstimatorMixin(SentMixin):
         self._record(guarantee)
         if anew:
             self._forget()
-        count = self._count_releases().next(seeded=self.random_state is not None)
+        count = self._count_releases().next()
+        self._seeded = self._seeded or self.random_state is not None
         # Otherwise `fit` has set the guarantee already.
         if self._released_by == "fit":
             self.privacy_guarantee_ = guarantee if total is None else total
@@ -263,11 +266,11 @@ class PrivateEstimatorMixin(SentMixin):
         kept = {
             name: value
             for name, value in vars(self).copy().items()
-            if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
+            if name in _KEPT
+            or not (name.endswith("_") or name in self._of_fit or name == "_seeded")
         }
         # One assignment, so that threads and interruptions see all of it or nothing.
         self.__dict__ = {**kept, **replacements}
-        self._releases.seeded = False
 
     _of_fit: tuple[str, ...] = ()
     """Attributes set by a fit whose names do not end with an underscore."""
@@ -294,8 +297,7 @@ class PrivateEstimatorMixin(SentMixin):
 
     def _unprotected(self) -> list[str]:
         """Sentences that say what the guarantee does not cover."""
-        releases = getattr(self, "_releases", None)
-        if self.random_state is None and not (releases and releases.seeded):
+        if self.random_state is None and not self._seeded:
             return []
         return [
             "The noise follows from an integer random_state: anyone who knows or "

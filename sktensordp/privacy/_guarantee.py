@@ -140,6 +140,9 @@ class PrivacyGuarantee:
                     f"claimed must be a pair of epsilon >= 0 and delta in [0, 1), got "
                     f"{self.claimed}."
                 )
+        from .accounting._events import hashable
+
+        object.__setattr__(self, "event", hashable(self.event))
         truth = self.epsilon_at(self.delta)
         if self.epsilon < truth * (1 - 1e-12):
             raise ValueError(

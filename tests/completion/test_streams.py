@@ -4,6 +4,7 @@ What several calls reveal together is compared with divergences that know neithe
 dp-accounting nor the package.
 """
 
+import copy
 import itertools
 import math
 import pickle
@@ -179,8 +180,8 @@ def test_what_the_caller_passed_is_not_changed(dtype, domain, epsilon):
     model.predict(X, return_std=True)
     model.recommend(X[:, 0])
     model.fit(dense.astype(dtype)).partial_fit(X[:1, :2] * 0, y[:1])
-    for array, copy in zip((X, y, dense), kept, strict=True):
-        np.testing.assert_array_equal(array, copy)
+    for array, original in zip((X, y, dense), kept, strict=True):
+        np.testing.assert_array_equal(array, original)
 
 
 def good_batches():
@@ -464,17 +465,20 @@ def test_a_seeded_call_is_not_forgotten():
     model = make(rank=1, max_iter=1).fit(X, y).set_params(random_state=None)
     model.partial_fit(X + 30, y)
     assert any("integer random_state" in u for u in privacy_of(model).unprotected)
+    # A shallow copy shares the count of releases, not what a fit was made of.
+    copy.copy(model).fit(X, y)
+    assert any("integer random_state" in u for u in privacy_of(model).unprotected)
     model.fit(X, y)
     assert not any("integer random_state" in u for u in privacy_of(model).unprotected)
 
 
 def test_a_pickle_goes_on_counting_and_a_clone_begins_anew():
     model = make(rank=1, max_iter=1).fit(A + B, [1, 2]).partial_fit(A, [1])
-    copy = pickle.loads(pickle.dumps(model))
-    for going_on in (model, copy):
+    stored = pickle.loads(pickle.dumps(model))
+    for going_on in (model, stored):
         going_on.partial_fit(A, [1])
         assert going_on.privacy_guarantee_.epsilon == pytest.approx(3, rel=1e-6)
-    assert_same(model, copy)
+    assert_same(model, stored)
     fresh = clone(model)
     assert not hasattr(fresh, "privacy_guarantee_")
     assert fresh.partial_fit(A, [1]).privacy_guarantee_.epsilon <= 1

@@ -12,7 +12,13 @@ import re
 import pytest
 from dp_accounting import dp_event
 
-from sktensordp.privacy import PrivacyGuarantee, compose, compose_parallel
+from sktensordp.privacy import (
+    PrivacyGuarantee,
+    compose,
+    compose_parallel,
+    privacy_of,
+)
+from tests.support.every_estimator import RELEASING
 from tests.support.guarantees import (
     PureDpEvent,
     SamplerResidualDpEvent,
@@ -28,6 +34,34 @@ FIELDS = {"unit": "entry", "statement": "Noise was added.", "source": "A theorem
 
 def guarantee(event, delta=0.0, **fields):
     return PrivacyGuarantee.of(event, delta=delta, **FIELDS | fields)
+
+
+@pytest.mark.parametrize("case", RELEASING)
+def test_every_guarantee_can_be_a_key(case):
+    """Of every estimator, and of what is composed of it."""
+    one, _ = case.release()
+    found = one.privacy_guarantee_
+    for made in (
+        found,
+        found.repeated(3),
+        compose(found, found),
+        compose_parallel(found, found),
+        found.for_group(2),
+        privacy_of(one).guarantee,
+    ):
+        again = pickle.loads(pickle.dumps(made))
+        assert {made: 1}[again] == 1
+
+
+def test_lists_of_events_become_tuples():
+    lists = dp_event.ComposedDpEvent(
+        [PURE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([NOISE]), 2)]
+    )
+    tuples = dp_event.ComposedDpEvent(
+        (PURE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent((NOISE,)), 2))
+    )
+    assert guarantee(lists, 1e-5) == guarantee(tuples, 1e-5)
+    assert hash(guarantee(lists, 1e-5)) == hash(guarantee(tuples, 1e-5))
 
 
 # Construction

@@ -28,6 +28,7 @@ __all__ = [
     "ShuffledDpEvent",
     "TableDpEvent",
     "has_shuffle",
+    "hashable",
 ]
 
 
@@ -139,14 +140,21 @@ class ParallelDpEvent(DpEvent):
     )
 
 
-def _hashable(event: DpEvent) -> DpEvent:
-    """The same event, with tuples in place of lists."""
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return dp_event.ComposedDpEvent(tuple(map(_hashable, event.events)))
-    if isinstance(event, ParallelDpEvent):
-        return ParallelDpEvent(map(_hashable, event.events))
-    inner = getattr(event, "event", None)
-    return attrs.evolve(event, event=_hashable(inner)) if inner else event
+def hashable(event: Any) -> Any:
+    """The same event, with tuples in place of lists: dp-accounting composes lists.
+
+    What is no event stays as it is.
+    """
+    if not isinstance(event, DpEvent):
+        return event
+    changes: dict[str, Any] = {}
+    for field in attrs.fields(type(event)):
+        value = getattr(event, field.name)
+        if isinstance(value, list | tuple):
+            changes[field.name] = tuple(map(hashable, value))
+        elif isinstance(value, DpEvent):
+            changes[field.name] = hashable(value)
+    return attrs.evolve(event, **changes) if changes else event
 
 
 @attrs.frozen
@@ -163,7 +171,7 @@ class SelectionDpEvent(DpEvent):
         Of the number of tries, which stays secret.
     """
 
-    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=_hashable)
+    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=hashable)
     distribution: RepetitionDistribution = attrs.field(
         validator=instance_of(RepetitionDistribution)
     )
@@ -181,7 +189,7 @@ class GroupDpEvent(DpEvent):
         Largest number of units that differ, at least 1.
     """
 
-    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=_hashable)
+    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=hashable)
     size: int = attrs.field(validator=ge(1))
 
 
@@ -197,7 +205,7 @@ class ShuffledDpEvent(DpEvent):
         Number of messages, at least 2.
     """
 
-    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=_hashable)
+    event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=hashable)
     n_messages: int = attrs.field(validator=and_(instance_of(int), ge(2)))
 
 
