@@ -37,6 +37,7 @@ HELPERS = {
     "_sklearn_compat": "private names\nof scikit-learn",
     "_dask": "lazy arrays",
     "_docstrings": "shared texts",
+    "_sides": "sides of records",
     "exceptions": "errors, warnings",
 }
 BLUE, GREY, INK = "#dce9f7", "#ececec", "#1f2933"

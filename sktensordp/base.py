@@ -3,7 +3,7 @@
 import functools
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -190,8 +190,8 @@ class PrivateEstimatorMixin(SentMixin):
     random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
     _releases: ReleaseCounter
-    _seeded = False
-    """Whether a release since the last fit took its noise from an integer seed."""
+    _seeded: Collection[bool] = ()
+    """Whether releases since the last fit took their noise from an integer seed."""
 
     @contextmanager
     def _release(
@@ -226,7 +226,8 @@ class PrivateEstimatorMixin(SentMixin):
         if anew:
             self._forget()
         count = self._count_releases().next()
-        self._seeded = self._seeded or self.random_state is not None
+        # A set, so that a release changes no attribute.
+        vars(self).setdefault("_seeded", set()).add(self.random_state is not None)
         # Otherwise `fit` has set the guarantee already.
         if self._released_by == "fit":
             self.privacy_guarantee_ = guarantee if total is None else total
@@ -266,11 +267,10 @@ class PrivateEstimatorMixin(SentMixin):
         kept = {
             name: value
             for name, value in vars(self).copy().items()
-            if name in _KEPT
-            or not (name.endswith("_") or name in self._of_fit or name == "_seeded")
+            if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
         }
         # One assignment, so that threads and interruptions see all of it or nothing.
-        self.__dict__ = {**kept, **replacements}
+        self.__dict__ = {**kept, "_seeded": set(), **replacements}
 
     _of_fit: tuple[str, ...] = ()
     """Attributes set by a fit whose names do not end with an underscore."""
@@ -297,7 +297,7 @@ class PrivateEstimatorMixin(SentMixin):
 
     def _unprotected(self) -> list[str]:
         """Sentences that say what the guarantee does not cover."""
-        if self.random_state is None and not self._seeded:
+        if self.random_state is None and True not in self._seeded:
             return []
         return [
             "The noise follows from an integer random_state: anyone who knows or "

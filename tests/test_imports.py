@@ -12,7 +12,8 @@ import sktensordp
 
 ROOT = Path(sktensordp.__file__).parent
 LOWEST = {
-    "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings"
+    "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings",
+    "_sides",
 }  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
 UPPER = MIDDLE | {"base", "_client", "mechanisms"}

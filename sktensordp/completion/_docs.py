@@ -79,9 +79,9 @@ unit : {"entry"} or int, default="entry"
     What is protected: the value of one entry, or all entries at one index of this mode.
     Rows of protected units are never pickled or copied. `fold_in` computes them from
     the units' entries, to restore them or to score held-out units. To cross-validate,
-    use
-    ``GridSearchCV(model, grid, cv=GroupKFold(), scoring=make_fold_in_scorer())``
-    and pass ``groups=X[:, unit]`` to its `fit`.
+    use ``GridSearchCV(model, grid, cv=UserKFold(), scoring=make_fold_in_scorer())``
+    (for another mode than 0, ``UserKFold(mode=unit)``): with scikit-learn's splitters,
+    one unit would decide how others are split.
 value_bounds : tuple of (float, float), default=None
     Public range, to which values and predictions are clipped. If neither this nor
     `levels` is given, the range is read off the values with a ``PrivacyLeakWarning``,

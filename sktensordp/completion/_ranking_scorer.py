@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from ._sparse import entries_from_sparse, is_sparse
 
@@ -41,10 +42,10 @@ def make_ranking_scorer(
     k : int, default=20
         Number of items to recommend.
     history : float, default=0.8
-        Share of each user's items to fold in, at least 0 and below 1, rounded to whole
-        items.
+        Probability with which a user's item is folded in, at least 0 and below 1.
     random_state : int, default=0
-        Seed for the choice of these items.
+        Seed for the choice of these items, by a hash of user and item: no user decides
+        which items of another user are folded in.
 
     Returns
     -------
@@ -106,18 +107,21 @@ class RankingScorer:
         from sklearn.pipeline import Pipeline
 
         model = estimator
-        if isinstance(estimator, Pipeline):
-            X, model = estimator[:-1].transform(X), estimator[-1]
         if is_sparse(X):
             X, values = entries_from_sparse(X)
-            y = values if hasattr(model, "fit_randomized") else y
+            last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+            y = values if hasattr(last, "fit_randomized") else y
+        # The ids themselves decide, not what an encoder learned to call them.
+        numbers = hashes(columns_of(X)[:2], self._random_state)
+        if isinstance(estimator, Pipeline):
+            X, model = estimator[:-1].transform(X), estimator[-1]
         where = np.asarray(X)[:, :2]
         # The model has no answer for unknown users and items.
         known = np.flatnonzero(np.all(where >= 0, axis=1))
         where = where[known].astype(np.int64)
         if not len(where):
             return np.nan
-        in_history = history_of(where, self._history, self._random_state)
+        in_history = below(numbers[known], self._history)
         if np.any(in_history):
             rows = known[in_history]
             values_of_rows = () if y is None else (safe_indexing(y, rows),)
@@ -129,36 +133,6 @@ class RankingScorer:
             return np.nan
         recommended = model.recommend(users, self._k)
         return float(np.mean(ranking_scores(self._metric, recommended, users, pairs)))
-
-
-def history_of(
-    where: NDArray[np.int64], share: float, random_state: int
-) -> NDArray[np.bool_]:
-    """Choose a share of each user's distinct items at random, as the user's history.
-
-    Parameters
-    ----------
-    where : ndarray of shape (n, 2), int
-        User and item of every row.
-    share : float
-        Share of each user's items, rounded to whole items.
-    random_state : int
-        Seed.
-
-    Returns
-    -------
-    in_history : ndarray of shape (n,), bool
-        True for rows in the history. All rows of one pair get the same value.
-    """
-    pairs, pair_of_row = np.unique(where, axis=0, return_inverse=True)
-    random_keys = np.random.default_rng(random_state).random(len(pairs))
-    order = np.lexsort((random_keys, pairs[:, 0]))
-    first = np.flatnonzero(np.append(True, np.diff(pairs[order, 0]) != 0))
-    sizes = np.diff(np.append(first, len(pairs)))
-    place = np.arange(len(pairs)) - np.repeat(first, sizes)
-    in_history = np.empty(len(pairs), dtype=bool)
-    in_history[order] = place < np.repeat(np.rint(share * sizes), sizes)
-    return in_history[np.ravel(pair_of_row)]
 
 
 def ranking_scores(

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._sides import below, columns_of, hashes
+
 __all__ = ["make_fold_in_scorer"]
 
 
@@ -21,24 +23,26 @@ def make_fold_in_scorer(
     The scorer is for completions that protect units (``unit=0``, for example). It folds
     in a random share of the held-out units' entries (their history) and scores the
     predictions of the other entries. If whole units are held out, as by
-    ``GridSearchCV(..., cv=GroupKFold(), scoring=make_fold_in_scorer())`` and
-    ``groups=X[:, 0]``, the score is what a new unit can expect. The scorer is not
-    private: it computes scores from raw values.
+    ``GridSearchCV(..., cv=UserKFold(), scoring=make_fold_in_scorer())``, the score is
+    what a new unit can expect. The scorer is not private: it computes scores from raw
+    values.
 
     Parameters
     ----------
     scoring : str, default="neg_root_mean_squared_error"
         Name of a scikit-learn scorer.
     history : float, default=0.8
-        Share of the entries to fold in, between 0 and 1.
+        Probability with which an entry is folded in, between 0 and 1.
     random_state : int, default=0
-        Seed for the choice of these entries.
+        Seed for the choice of these entries, by a hash of their coordinates: no unit
+        decides which entries of another unit are folded in.
 
     Returns
     -------
     scorer : callable
         Takes a fitted completion (or a pipeline that ends with one), coordinates and
-        values. It does not change the completion.
+        values. It does not change the completion. If no entry is left to predict, the
+        score is NaN.
 
     Raises
     ------
@@ -47,18 +51,19 @@ def make_fold_in_scorer(
 
     Examples
     --------
-    >>> from sklearn.model_selection import GridSearchCV, GroupKFold
+    >>> from sklearn.model_selection import GridSearchCV
     >>> from sktensordp.completion import CPCompletion, make_fold_in_scorer
     >>> from sktensordp.datasets import make_ratings
+    >>> from sktensordp.model_selection import UserKFold
     >>> ratings = make_ratings(n_users=90, n_items=40, n_ratings=2000, random_state=0)
     >>> model = CPCompletion(
     ...     rank=0, unit=0, levels=ratings.levels, shape=ratings.shape, random_state=0
     ... )
     >>> search = GridSearchCV(
-    ...     model, {"epsilon": [1.0, 8.0]}, cv=GroupKFold(3),
+    ...     model, {"epsilon": [1.0, 8.0]}, cv=UserKFold(3, random_state=0),
     ...     scoring=make_fold_in_scorer(),
     ... )
-    >>> search = search.fit(ratings.data, ratings.target, groups=ratings.data[:, 0])
+    >>> search = search.fit(ratings.data, ratings.target)
     >>> search.best_params_
     {'epsilon': 8.0}
     """
@@ -86,11 +91,13 @@ class _FoldInScorer:
         from sklearn.pipeline import Pipeline
 
         model = estimator
+        # The ids themselves decide, not what an encoder learned to call them.
+        is_history = below(hashes(columns_of(X), self._random_state), self._history)
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
         X, y = np.asarray(X), np.asarray(y)
-        uniform = np.random.default_rng(self._random_state).random(len(y))
-        is_history = uniform < self._history
+        if np.all(is_history):
+            return np.nan
         # A shallow copy: folding in leaves the rows of the original alone.
         model = copy.copy(model).fold_in(X[is_history], y[is_history])
         return self._scorer(model, X[~is_history], y[~is_history])

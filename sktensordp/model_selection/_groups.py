@@ -16,6 +16,7 @@ from sklearn.model_selection import (
 )
 
 from ..noise._discrete import bernoulli
+from ._holdout import UserHoldout, UserKFold
 from ._scores import STEPS
 
 __all__ = [
@@ -32,6 +33,7 @@ _COIN_SIDES = 2**32
 # Share of a held-out user's rows that are folded in, as in `make_fold_in_scorer`.
 _HISTORY = 0.8
 _BY_GROUPS = (GroupKFold, GroupShuffleSplit)
+_OF_USERS = (UserKFold, UserHoldout)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Split:
     train: NDArray[np.intp]
     test: NDArray[np.intp]
     history: NDArray[np.intp]
+    n_users: int = 0
+    """Number of users held out, those without rows included."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Rows:
             Split(train, test, no_rows) for train, test in splitter.split(X, y, groups)
         ]
 
-    def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
+    def total(self, steps: NDArray[np.int64], held_out: ArrayLike, split: Split) -> int:
         """Sum of the scores; one row adds at most STEPS."""
         return int(steps.sum())
 
@@ -83,42 +87,49 @@ class Users:
         Mode whose indices are the users.
     n_users : int
         Size of that mode.
-    n_held_out : int
-        Number of users held out, from 1 to `n_users` - 1.
     """
 
     mode: int
     n_users: int
-    n_held_out: int
 
     def splits(
         self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
     ) -> list[Split]:
-        """A list with the one split of all rows."""
-        order = np.random.default_rng(seed_from(bits)).permutation(self.n_users)
-        user_is_out = np.zeros(self.n_users, dtype=bool)
-        user_is_out[order[: self.n_held_out]] = True
-        held_out = user_is_out[np.asarray(X)[:, self.mode].astype(np.intp)]
+        """The splits of all rows: by default one, of a share of the users."""
+        users = np.asarray(X)[:, self.mode].astype(np.intp)
+        if cv is None:
+            cv = UserHoldout(test_size, n_users=self.n_users)
+        seed = seed_from(bits) if cv.random_state is None else cv._seed()
         # Coins from the secret stream: seeded ones would reveal the position of a row.
         in_history = bernoulli(
-            bits, round(_HISTORY * _COIN_SIDES), _COIN_SIDES, (len(held_out),)
+            bits, round(_HISTORY * _COIN_SIDES), _COIN_SIDES, (len(users),)
         )
-        masks = ~held_out, held_out & ~in_history, held_out & in_history
-        return [Split(*map(np.flatnonzero, masks))]
+        found = []
+        for number in range(cv.get_n_splits()):
+            is_out = cv._users_out(self.n_users, seed, number)
+            held_out = is_out[users]
+            split = Split(
+                np.flatnonzero(~held_out),
+                np.flatnonzero(held_out & ~in_history),
+                np.flatnonzero(held_out & in_history),
+                int(is_out.sum()),
+            )
+            found.append(split)
+        return found
 
-    def total(self, steps: NDArray[np.int64], held_out: ArrayLike) -> int:
+    def total(self, steps: NDArray[np.int64], held_out: ArrayLike, split: Split) -> int:
         """Sum of the users' scores; one user adds at most STEPS."""
         users = np.asarray(held_out)[:, self.mode].astype(np.intp)
         counts = np.bincount(users, minlength=self.n_users)
         sums = np.zeros(self.n_users, dtype=np.int64)
         np.add.at(sums, users, steps)
-        n_without_rows = self.n_held_out - int(np.count_nonzero(counts))
+        n_without_rows = split.n_users - int(np.count_nonzero(counts))
         total = int((sums // np.maximum(counts, 1)).sum())
         return total + n_without_rows * (STEPS // 2)
 
     def n_scored(self, splits: list[Split]) -> int:
         """Number of scored users, by which to divide the sum for a mean."""
-        return self.n_held_out
+        return sum(split.n_users for split in splits)
 
 
 def protected_units(
@@ -135,12 +146,13 @@ def protected_units(
     if not isinstance(unit, int):
         return Rows()
     shape = getattr(estimator, "shape", None)
-    if shape is None or cv is not None:
+    if shape is None or not (cv is None or type(cv) in _OF_USERS):
         raise ValueError(
             "To protect all entries of a user, a search needs the completion itself as "
-            "its estimator, with a declared shape, and cv=None: the entries of one "
-            "user must not decide how other users are split. Encode ids before the "
-            "search, with a CoordinateEncoder that declares its categories."
+            "its estimator, with a declared shape, and cv=None, UserKFold or "
+            "UserHoldout: the entries of one user must not decide how other users are "
+            "split. Encode ids before the search, with a CoordinateEncoder that "
+            "declares its categories."
         )
     if unit >= len(shape):
         raise ValueError(
@@ -152,7 +164,12 @@ def protected_units(
             f"shape[{unit}] is {n_users}, but a search needs at least 2 users to hold "
             f"some out."
         )
-    return Users(unit, n_users, min(max(round(test_size * n_users), 1), n_users - 1))
+    if cv is not None and (cv.mode, cv.n_users) != (unit, n_users):
+        raise ValueError(
+            f"The scores are divided by the number of declared users, so cv must "
+            f"declare them: {type(cv).__name__}(..., n_users={n_users}, mode={unit})."
+        )
+    return Users(unit, n_users)
 
 
 def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
@@ -210,8 +227,12 @@ def use_counts(units: Rows | Users, cv: Any) -> list[tuple[int, int]]:
     ValueError
         If splits may depend on values.
     """
-    if isinstance(units, Users):
+    if isinstance(units, Users) and cv is None:
         return [(1, 0), (0, 1)]
+    if isinstance(cv, UserKFold):
+        return [(cv.n_splits - 1, 1)]
+    if isinstance(cv, UserHoldout):
+        return [(cv.n_splits - times, times) for times in range(cv.n_splits + 1)]
     splitter = _splitter(cv, 0.5, 0)
     n_splits = splitter.get_n_splits()
     if isinstance(splitter, (ShuffleSplit, GroupShuffleSplit)):

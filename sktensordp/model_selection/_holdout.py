@@ -1,4 +1,10 @@
-"""Splits for recommendations: hold out some items of every user, or whole users."""
+"""Splits of recommendations in which no person decides another person's side.
+
+At an integer unit, neighbouring data sets have one unit more or less. A splitter by
+position, by rank or by observed counts then puts other units into other folds, so that
+the fits of two neighbours differ in many units. Here the side of a row is a function of
+its own ids, of public numbers and of a seed.
+"""
 
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -8,35 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ..completion._ranking_scorer import history_of
-
-__all__ = ["ItemHoldout", "UserHoldout"]
+from .._sides import below, columns_of, hashes, parts
 
 
-class _Holdout:
-    """Base of splitters of rows whose first two columns are a user and an item."""
+class _Splitter:
+    """Base of splitters: a subclass says in which test sets each row is.
 
-    def __init__(
-        self,
-        test_size: float = 0.2,
-        *,
-        n_splits: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        is_integer = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
-        if not isinstance(test_size, Real) or not 0 < test_size < 1:
-            raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}.")
-        if not is_integer or n_splits < 1:
-            raise ValueError(f"n_splits must be a positive integer, got {n_splits!r}.")
-        self.test_size: float = test_size
-        self.n_splits: int = n_splits
-        self.random_state: int | np.random.RandomState | None = random_state
+    A row is in the training set of a split if it is not in the test set.
+    """
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.test_size}, n_splits={self.n_splits}, "
-            f"random_state={self.random_state})"
-        )
+    n_splits: int
+    random_state: int | np.random.RandomState | None
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of splits."""
@@ -50,25 +38,204 @@ class _Holdout:
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
-            Users in the first column and items in the second, as indices or ids.
+            Ids or indices, one column for each mode.
         y, groups : object
             Ignored.
 
         Yields
         ------
         train, test : ndarray of int
+            One of them may be empty: whether it is depends on who is in the data.
         """
-        where = _as_indices(X)
-        rng = check_random_state(self.random_state)
-        for _ in range(self.n_splits):
-            held_out = self._held_out(where, int(rng.randint(2**31 - 1)))
+        columns = columns_of(X)
+        seed = self._seed()
+        for number in range(self.get_n_splits()):
+            held_out = self._held_out(columns, seed, number)
             yield np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
-    def _held_out(self, where: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    def _seed(self) -> int:
+        """A seed for one call of `split`; with None it is new each time."""
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(2**63))
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _held_out(
+        self, columns: list[Any], seed: int, number: int
+    ) -> NDArray[np.bool_]:
+        """Whether each row is in the test set of a split."""
         raise NotImplementedError
 
+    def _training_sets(self, unit: int) -> int:
+        """In how many training sets a unit is at most, for `privacy_of`."""
+        return int(self.n_splits)
 
-class ItemHoldout(_Holdout):
+    def __repr__(self) -> str:
+        parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())
+        return f"{type(self).__name__}({parameters})"
+
+
+class UserKFold(_Splitter):
+    """Folds of whole users, in which no user decides another user's fold.
+
+    Use it in place of `GroupKFold` wherever all data of a user are protected: with
+    `GroupKFold`, one user who joins moves others to other folds.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    n_users : int, default=None
+        Public number of possible users: their indices are 0 to `n_users` - 1. The folds
+        then have equally many of these indices each, up to one. With None, the fold of
+        a user follows from a hash of the user's id, and folds differ in size as if
+        every user had drawn one.
+    mode : int, default=0
+        Column of the users.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the folds. None draws a new one for each call of `split`.
+
+    See Also
+    --------
+    UserHoldout : One or more random shares of the users.
+
+    Notes
+    -----
+    An id counts by its value, whatever the type of its column: 17, 17.0 and "17" are
+    one id. If you renumber ids by who occurs in the data (as `CoordinateEncoder` does
+    without `categories`), one user changes the ids of others, and no splitter helps.
+
+    Every split is yielded, even if no user of the data is in its fold, because an error
+    would tell who is in the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.model_selection import UserKFold
+    >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
+    >>> for train, test in UserKFold(3, n_users=9, random_state=0).split(X):
+    ...     print(X[test].tolist())
+    [[0, 3], [0, 4]]
+    [[7, 4], [1, 3], [1, 5]]
+    []
+    """
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        n_users: int | None = None,
+        mode: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        _check_integer(n_splits, "n_splits", 2)
+        _check_integer(mode, "mode", 0)
+        if n_users is not None:
+            _check_integer(n_users, "n_users", n_splits)
+        self.n_splits = n_splits
+        self.n_users = n_users
+        self.mode = mode
+        self.random_state = random_state
+
+    def _held_out(
+        self, columns: list[Any], seed: int, number: int
+    ) -> NDArray[np.bool_]:
+        users = _column(columns, self.mode)
+        if self.n_users is None:
+            return parts(hashes([users], seed), self.n_splits) == number
+        return self._users_out(self.n_users, seed, number)[
+            _indices(users, self.n_users)
+        ]
+
+    def _users_out(self, n_users: int, seed: int, number: int) -> NDArray[np.bool_]:
+        """Which of all declared users are in a fold."""
+        order = np.random.default_rng(seed).permutation(n_users)
+        return order % self.n_splits == number
+
+    def _training_sets(self, unit: int) -> int:
+        return int(self.n_splits) - (unit == self.mode)
+
+
+class UserHoldout(_Splitter):
+    """Split rows so that some users are held out, with everything they chose.
+
+    The fit learns nothing about these users. Score it by ``make_ranking_scorer()`` or
+    ``make_fold_in_scorer()``, which fold in some of their entries and test the others.
+
+    Parameters
+    ----------
+    test_size : float, default=0.2
+        Share of the users. With `n_users`, it is rounded to whole indices, of which at
+        least one is held out and at least one is not; without, each user is held out
+        with this probability.
+    n_users : int, default=None
+        Public number of possible users: their indices are 0 to `n_users` - 1. With
+        None, a hash of the user's id decides.
+    mode : int, default=0
+        Column of the users.
+    n_splits : int, default=1
+        Number of splits, each drawn anew.
+    random_state : int, RandomState instance or None, default=None
+        Seed for the choice of the users. None draws a new one for each call of `split`.
+
+    See Also
+    --------
+    UserKFold : Folds, in which every user is held out once.
+
+    Notes
+    -----
+    No user decides which other users are held out; see the notes of `UserKFold`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.model_selection import UserHoldout
+    >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
+    >>> for train, test in UserHoldout(0.4, n_users=9, random_state=0).split(X):
+    ...     print(X[test].tolist())
+    [[7, 4]]
+    """
+
+    def __init__(
+        self,
+        test_size: float = 0.2,
+        *,
+        n_users: int | None = None,
+        mode: int = 0,
+        n_splits: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        _check_share(test_size)
+        _check_integer(n_splits, "n_splits", 1)
+        _check_integer(mode, "mode", 0)
+        if n_users is not None:
+            _check_integer(n_users, "n_users", 2)
+        self.test_size = test_size
+        self.n_users = n_users
+        self.mode = mode
+        self.n_splits = n_splits
+        self.random_state = random_state
+
+    def _held_out(
+        self, columns: list[Any], seed: int, number: int
+    ) -> NDArray[np.bool_]:
+        users = _column(columns, self.mode)
+        if self.n_users is None:
+            return below(hashes([users], seed + number), float(self.test_size))
+        return self._users_out(self.n_users, seed, number)[
+            _indices(users, self.n_users)
+        ]
+
+    def _users_out(self, n_users: int, seed: int, number: int) -> NDArray[np.bool_]:
+        """Which of all declared users a split holds out: at least one, and not all."""
+        n_out = min(max(round(self.test_size * n_users), 1), n_users - 1)
+        is_out = np.zeros(n_users, dtype=bool)
+        is_out[np.random.default_rng([seed, number]).permutation(n_users)[:n_out]] = (
+            True
+        )
+        return is_out
+
+
+class ItemHoldout(_Splitter):
     """Split rows so that a share of every user's items is held out.
 
     The model is fitted to all users, and must find the other items that they chose:
@@ -77,15 +244,17 @@ class ItemHoldout(_Holdout):
     Parameters
     ----------
     test_size : float, default=0.2
-        Share of each user's items, rounded to whole items.
+        Probability with which a user's item is held out.
     n_splits : int, default=1
         Number of splits, each drawn anew.
     random_state : int, RandomState instance or None, default=None
-        Seed for the choice of the items.
+        Seed for the choice of the items. None draws a new one for each call of `split`.
 
     Notes
     -----
-    Rows with the same user and item count as one item, and stay together.
+    The side of a row follows from its own user and item, the first two columns, by a
+    hash. So rows with the same user and item stay together, and no user or item decides
+    the side of another's rows.
 
     Examples
     --------
@@ -97,53 +266,55 @@ class ItemHoldout(_Holdout):
     [[0, 4], [0, 4], [1, 5]]
     """
 
-    def _held_out(self, where: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-        return history_of(where, float(self.test_size), seed)
+    def __init__(
+        self,
+        test_size: float = 0.2,
+        *,
+        n_splits: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        _check_share(test_size)
+        _check_integer(n_splits, "n_splits", 1)
+        self.test_size = test_size
+        self.n_splits = n_splits
+        self.random_state = random_state
+
+    def _held_out(
+        self, columns: list[Any], seed: int, number: int
+    ) -> NDArray[np.bool_]:
+        pair = [_column(columns, 0), _column(columns, 1)]
+        return below(hashes(pair, seed + number), float(self.test_size))
 
 
-class UserHoldout(_Holdout):
-    """Split rows so that some users are held out, with everything they chose.
-
-    The fit learns nothing about these users. Score it by ``make_ranking_scorer()``,
-    which folds in some of their choices and tests the others.
-
-    Parameters
-    ----------
-    test_size : float, default=0.2
-        Share of the users, rounded to whole users. If there are two or more, at least
-        one is held out and at least one is not.
-    n_splits : int, default=1
-        Number of splits, each drawn anew.
-    random_state : int, RandomState instance or None, default=None
-        Seed for the choice of the users.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sktensordp.model_selection import UserHoldout
-    >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
-    >>> for train, test in UserHoldout(0.4, random_state=0).split(X):
-    ...     print(X[test].tolist())
-    [[0, 3], [0, 4]]
-    """
-
-    def _held_out(self, where: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-        n_users = int(where[:, 0].max(initial=-1)) + 1
-        size = round(float(self.test_size) * n_users)
-        size = min(max(size, 1), max(n_users - 1, 0))
-        held_out = np.zeros(n_users, dtype=bool)
-        held_out[np.random.default_rng(seed).permutation(n_users)[:size]] = True
-        return held_out[where[:, 0]]
+def _check_share(test_size: Any) -> None:
+    if not isinstance(test_size, Real) or not 0 < float(test_size) < 1:
+        raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}.")
 
 
-def _as_indices(X: Any) -> NDArray[np.int64]:
-    """Number the users and the items of the rows from 0."""
-    if hasattr(X, "iloc"):
-        columns = [np.asarray(X.iloc[:, k]) for k in range(min(X.shape[1], 2))]
-    else:
-        columns = list(np.asarray(X).T[:2]) if np.ndim(X) == 2 else []
-    if len(columns) != 2:
-        raise ValueError("X must have users and items in its first two columns.")
-    return np.column_stack([
-        np.unique(column, return_inverse=True)[1] for column in columns
-    ]).astype(np.int64)  # fmt: skip
+def _check_integer(value: Any, name: str, least: int) -> None:
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+
+
+def _column(columns: list[Any], mode: int) -> Any:
+    if mode >= len(columns):
+        raise ValueError(
+            f"X has {len(columns)} columns, but the splitter reads column {mode}."
+        )
+    return columns[mode]
+
+
+def _indices(users: Any, n_users: int) -> NDArray[np.int64]:
+    """The users as indices; ids of another kind are refused, whatever they are."""
+    array = np.asarray(users)
+    if array.dtype.kind == "f" and np.all(np.isfinite(array)):
+        array = np.where(array % 1 == 0, array, -1.0).astype(np.int64)
+    is_index = array.dtype.kind in "iu" and np.all((array >= 0) & (array < n_users))
+    if array.size and not is_index:
+        raise ValueError(
+            "With n_users, users must be indices from 0 to n_users - 1. Encode ids "
+            "with a CoordinateEncoder that declares its categories, or leave n_users "
+            "out."
+        )
+    return array.astype(np.int64)

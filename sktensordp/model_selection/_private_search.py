@@ -121,9 +121,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         the score, and a try costs only the larger of the two epsilons. With k folds, a
         try costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
         `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
-        protect all entries of a user, leave None: the search holds out whole users,
-        folds most of their rows in, and scores their remaining rows, as
-        `make_fold_in_scorer` does.
+        protect all entries of a user, leave None, or pass `UserKFold` or `UserHoldout`
+        with `n_users`: the search holds out whole users, folds most of their rows in,
+        and scores their remaining rows, as `make_fold_in_scorer` does.
     test_size : float, default=0.2
         Share of the rows, or of the users, to hold out if `cv` is None.
     refit : bool or "keep", default=True
@@ -705,4 +705,4 @@ def _fit_and_score_split(
         _fold_in(scored, X, y, split.history)
         # Scoring may draw noise, but only the noisy score is released.
         steps = run_preauthorized(None, score.steps, scored, X_test, y_test)
-    return units.total(steps, X_test), candidate
+    return units.total(steps, X_test, split), candidate

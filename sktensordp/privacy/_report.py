@@ -8,7 +8,13 @@ from typing import Any
 from ._guarantee import PrivacyGuarantee, compose
 from ._numbers import shown
 from ._parts import collect
-from ._searches import Context, Findings, Release, unprotected_release
+from ._searches import (
+    SCORES_CAVEAT,
+    Context,
+    Findings,
+    Release,
+    unprotected_release,
+)
 
 __all__ = ["PrivacyReport", "privacy_of"]
 
@@ -41,7 +47,9 @@ class PrivacyReport:
         )
 
     def __str__(self) -> str:
-        lines = [f"All releases together: {self.guarantee}"]
+        # Scores and choices of a search are releases, too, which nothing protects.
+        what = "fits" if SCORES_CAVEAT in self.unprotected else "releases"
+        lines = [f"All {what} together: {self.guarantee}"]
         for name, count, guarantee in self.releases:
             lines.append(f"  {count} x epsilon = {shown(guarantee.epsilon)}: {name}")
         lines.append("Not protected:")

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ._guarantee import PrivacyGuarantee
 
 __all__ = [
@@ -30,9 +28,30 @@ _SEARCHES = (
     "HalvingGridSearchCV",
     "HalvingRandomSearchCV",
 )
-_SCORES_CAVEAT = (
+SCORES_CAVEAT = (
     "The scores and the choice of the best candidate (cv_results_, best_score_, "
     "best_params_, best_index_): they are computed from the raw values held out."
+)
+_OTHERS_MOVE = (
+    "{} splits by position, rank or number of records, so that one unit's data decide "
+    "which other units each fit gets. Use UserKFold, UserHoldout or ItemHoldout."
+)
+_BY_VALUES = (
+    "{} splits by the values, so that one value decides which other records each fit "
+    "gets. Use KFold or ShuffleSplit, or UserKFold."
+)
+_DRAWS_ROWS = (
+    'A halving search with resource="n_samples" draws rows by position, so that it is '
+    "not known which records each fit gets. Use another resource, or GridSearchCV."
+)
+_UNKNOWN_SPLITS = (
+    "It is not known what the splits depend on, because they were passed as a list or "
+    "come from an unknown splitter. Use KFold or ShuffleSplit, or UserKFold."
+)
+_UNKNOWN_SCORING = (
+    "It is not known how often a scoring function transforms the samples. Make it with "
+    "make_scorer, or pass the name of a scorer. To score the last step on raw samples, "
+    "transform once and search on the released samples."
 )
 _PARAMETERS_CHANGED = (
     "Parameters of this search or of its best_estimator_ were set after the fit, so "
@@ -233,7 +252,7 @@ def collect_search(search: Any, context: Context, collect: _Collect) -> Findings
         _add_refit(search, best, replace(context, like=None), findings, collect)
     findings.unprotected += [
         release.why for release in findings.releases if release.why
-    ] + [_SCORES_CAVEAT]
+    ] + [SCORES_CAVEAT]
     return findings
 
 
@@ -306,40 +325,40 @@ class _RecordCounts:
 
     Parameters
     ----------
+    splitter : object
     n_splits : int
-    memberships : tuple of (int, int) or None
-        The possible numbers of training sets and of test sets that one record is in.
-        None if not known.
+    draws_rows : bool
+        Whether each fit takes a sample of the rows of its training set, by position.
     passes_per_score : int or None
         How often scoring passes each sample through the estimator. None if not known.
     scores_training_sets : bool
         Whether training sets are scored as well as test sets.
     """
 
+    splitter: Any
     n_splits: int
-    memberships: tuple[tuple[int, int], ...] | None
+    draws_rows: bool
     passes_per_score: int | None
     scores_training_sets: bool
 
-    def max_uses(self, release: Release) -> int | None:
+    def max_uses(self, release: Release) -> int | str:
         """How often, at most, one record goes into a release of one candidate.
 
-        None if not known.
+        A sentence on the reason if not known.
         """
+        assert release.guarantee is not None
+        if self.draws_rows:
+            return _DRAWS_ROWS
+        memberships = _memberships(self.splitter, self.n_splits, release.guarantee.unit)
+        if isinstance(memberships, str):
+            return memberships
         scored = 0
         if release.in_pass:
             if self.passes_per_score is None:
-                return None
+                return _UNKNOWN_SCORING
             scored = release.in_pass * self.passes_per_score
         trained = release.in_fit + scored * self.scores_training_sets
-        assert release.guarantee is not None
-        if isinstance(release.guarantee.unit, int):
-            # The data at one index of a mode may be in every training and test set,
-            # unless the search had groups, which it does not store.
-            return self.n_splits * (trained + scored)
-        if self.memberships is None:
-            return None
-        return max(train * trained + test * scored for train, test in self.memberships)
+        return max(train * trained + test * scored for train, test in memberships)
 
 
 def _repeated(name: str, release: Release, counts: _RecordCounts) -> Release:
@@ -347,30 +366,19 @@ def _repeated(name: str, release: Release, counts: _RecordCounts) -> Release:
     if release.guarantee is None:
         return replace(release, name=name, in_pass=0)
     times = counts.max_uses(release)
-    if times is not None:
+    if isinstance(times, int):
         return replace(release, name=name, in_fit=times, in_pass=0)
-    if release.in_pass and counts.passes_per_score is None:
-        why = (
-            "It is not known how often a scoring function transforms the samples. Make "
-            "it with make_scorer, or pass the name of a scorer. To score the last step "
-            "on raw samples, transform once and search on the released samples."
-        )
-    else:
-        why = (
-            "It is not known how often a splitter that is not scikit-learn's uses one "
-            "record. Pass its splits as a list."
-        )
-    return replace(unprotected_release(name, release.guarantee, why), why=why)
+    return replace(unprotected_release(name, release.guarantee, times), why=times)
 
 
 def _fitted_record_counts(search: Any) -> _RecordCounts:
     from sklearn.model_selection import check_cv
 
     # Parameters may have been set after the fit, so read what the fit stored.
-    cv = getattr(search, "_checked_cv_orig", None) or check_cv(search.cv)
     return _RecordCounts(
+        getattr(search, "_checked_cv_orig", None) or check_cv(search.cv),
         search.n_splits_,
-        _memberships(cv, search.n_splits_),
+        _draws_rows(search),
         _passes_per_score(search.scorer_),
         any(name.startswith("mean_train_") for name in search.cv_results_),
     )
@@ -387,8 +395,14 @@ def _planned_record_counts(search: Any) -> _RecordCounts | None:
         return None
     passes_per_score = _passes_per_score(search.scoring)
     train_score = search.return_train_score
-    memberships = _memberships(cv, n_splits)
-    return _RecordCounts(n_splits, memberships, passes_per_score, train_score)
+    return _RecordCounts(
+        cv, n_splits, _draws_rows(search), passes_per_score, train_score
+    )
+
+
+def _draws_rows(search: Any) -> bool:
+    """Whether the resource of a halving search is, or was, the number of rows."""
+    return getattr(search, "resource", None) == "n_samples"
 
 
 def _planned_candidates(search: Any) -> list[dict[str, Any]] | None:
@@ -407,53 +421,54 @@ def _planned_candidates(search: Any) -> list[dict[str, Any]] | None:
     return None
 
 
-def _memberships(cv: Any, n_splits: int) -> tuple[tuple[int, int], ...] | None:
-    """How often one record can be in a training set and in a test set."""
-    from sklearn.model_selection import (
-        GroupKFold,
-        KFold,
-        LeaveOneGroupOut,
-        LeaveOneOut,
-        RepeatedKFold,
-        RepeatedStratifiedKFold,
-        StratifiedGroupKFold,
-        StratifiedKFold,
-    )
+def _memberships(
+    cv: Any, n_splits: int, unit: str | int
+) -> tuple[tuple[int, int], ...] | str:
+    """The possible numbers of training sets and of test sets that one record is in.
 
-    partitions = (
-        KFold,
-        StratifiedKFold,
-        GroupKFold,
-        StratifiedGroupKFold,
-        LeaveOneOut,
-        LeaveOneGroupOut,
-    )
-    if type(cv) in partitions:
-        return ((n_splits - 1, 1),)
-    if type(cv) in (RepeatedKFold, RepeatedStratifiedKFold):
+    A sentence on the reason if they are not known: neighbouring data must differ in one
+    record of the fits that use it, and in no other. So a side may follow from what the
+    guarantee treats as public, and, where all data of a unit are protected, from the
+    record's own ids.
+    """
+    from sklearn import model_selection as splitters
+
+    kind, name = type(cv), type(cv).__name__
+    own = kind.__module__.startswith("sktensordp.model_selection.")
+    if not own and getattr(splitters, name, None) is not kind:
+        return _UNKNOWN_SPLITS
+    if isinstance(unit, int):
+        return ((cv._training_sets(unit), 0),) if own else _OTHERS_MOVE.format(name)
+    if own and unit == "entry":
+        return (n_splits, 0), (0, n_splits)
+    if kind in (splitters.StratifiedKFold, splitters.StratifiedGroupKFold):
+        return _BY_VALUES.format(name) if unit == "entry" else ((n_splits - 1, 1),)
+    if kind is splitters.RepeatedStratifiedKFold and unit != "entry":
         return ((n_splits - cv.n_repeats, cv.n_repeats),)
-    if type(cv).__module__ != "sklearn.model_selection._split":
-        return None
-    if hasattr(cv, "cv"):
-        return _memberships_of_arrays(cv.cv)
-    # The two sets of a split are disjoint and hold no record twice.
-    return (n_splits, 0), (0, n_splits)
-
-
-def _memberships_of_arrays(splits: Any) -> tuple[tuple[int, int], ...] | None:
-    """The same for splits given as arrays, which may hold a record twice."""
-    counts = []
-    for side in (0, 1):
-        indices = [np.asarray(split[side]) for split in splits]
-        indices = [np.flatnonzero(i) if i.dtype == bool else i for i in indices]
-        indices = [i for i in indices if i.size]
-        if any(i.dtype.kind not in "iu" or i.min() < 0 for i in indices):
-            return None
-        all_indices = np.concatenate(indices) if indices else np.zeros(0, int)
-        counts.append(np.bincount(all_indices.astype(np.int64)))
-    size = max(map(len, counts))
-    train, test = (np.pad(c, (0, size - len(c))) for c in counts)
-    return tuple({(int(a), int(b)) for a, b in zip(train, test, strict=True)})
+    if kind in (
+        splitters.RepeatedStratifiedKFold,
+        splitters.StratifiedShuffleSplit,
+    ):
+        return _BY_VALUES.format(name)
+    if kind in (
+        splitters.KFold,
+        splitters.GroupKFold,
+        splitters.LeaveOneOut,
+        splitters.LeaveOneGroupOut,
+    ):
+        return ((n_splits - 1, 1),)
+    if kind is splitters.RepeatedKFold:
+        return ((n_splits - cv.n_repeats, cv.n_repeats),)
+    if kind in (
+        splitters.GroupShuffleSplit,
+        splitters.LeavePGroupsOut,
+        splitters.LeavePOut,
+        splitters.ShuffleSplit,
+        splitters.TimeSeriesSplit,
+    ):
+        # The two sets of a split are disjoint and hold no record twice.
+        return (n_splits, 0), (0, n_splits)
+    return _UNKNOWN_SPLITS
 
 
 def _passes_per_score(scoring: Any) -> int | None:

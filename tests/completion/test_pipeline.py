@@ -1,12 +1,13 @@
 """The main job: raw table, Pipeline, GridSearchCV, scores on unseen users, pickling."""
 
+import copy
 import math
 import pickle
 
 import numpy as np
 import pytest
 from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import (
@@ -16,6 +17,7 @@ from sktensordp.completion import (
     make_fold_in_scorer,
 )
 from sktensordp.datasets import make_ratings
+from sktensordp.model_selection import UserKFold
 from sktensordp.privacy import privacy_of
 
 
@@ -100,7 +102,22 @@ def test_history_is_folded_in_and_the_rest_predicted():
     before = model.predict(X)
     score = make_fold_in_scorer(history=0.7, random_state=3)(model, X[NEW], Y[NEW])
     np.testing.assert_array_equal(model.predict(X), before)
-    known = np.random.default_rng(3).random(NEW.sum()) < 0.7
+    folded_in = []
+
+    class Watching(type(model)):
+        def fold_in(self, X, y=None):
+            folded_in.append(X)
+            return super().fold_in(X, y)
+
+    watching = copy.copy(model)
+    watching.__class__ = Watching
+    assert make_fold_in_scorer(history=0.7, random_state=3)(
+        watching, X[NEW], Y[NEW]
+    ) == pytest.approx(score, rel=1e-12)
+    pairs = set(map(tuple, folded_in[0].tolist()))
+    known = np.array([pair in pairs for pair in map(tuple, X[NEW].tolist())])
+    # False alarms: six standard deviations.
+    assert abs(known.mean() - 0.7) < 6 * math.sqrt(0.21 / len(known))
     model.fold_in(X[NEW][known], Y[NEW][known])
     predicted = model.predict(X[NEW][~known])
     expected = -root_mean_squared_error(Y[NEW][~known], predicted)
@@ -128,10 +145,10 @@ def test_history_must_leave_something(history):
 def test_a_search_with_whole_users_held_out():
     """Each fold has users that the fit has not; they are folded in and scored."""
     search = GridSearchCV(
-        make(), {"epsilon": [0.05, 20.0]}, cv=GroupKFold(3),
+        make(), {"epsilon": [0.05, 20.0]}, cv=UserKFold(3, random_state=0),
         scoring=make_fold_in_scorer(),
     )  # fmt: skip
-    search.fit(X, Y, groups=X[:, 0])
+    search.fit(X, Y)
     assert search.best_params_["epsilon"] == 20.0
     assert np.ptp(search.cv_results_["mean_test_score"]) > 0.02
 

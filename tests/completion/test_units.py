@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold, train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.completion.solvers._unit_run import UnitRun
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
+from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import privacy_of
 from tests.support import divergence
@@ -417,25 +418,23 @@ def test_the_guarantee_is_the_one_asked_for(form, delta, epsilon):
 
 
 def test_a_search_counts_the_fits_that_a_unit_is_in():
-    """Entries of a unit are in the training part of every fold, unless it is a group.
-
-    At the level of entries, one of the three folds does not have a given one.
-    """
+    """A user is held out of one fold; an item is in the training part of each."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 30, 400), rng.integers(0, 20, 400)])
     y = rng.random(400)
     model = make("biases", shape=(30, 20), perturbation="sums")
 
-    def times(unit, cv, groups=None):
+    def times(unit, cv):
         search = GridSearchCV(clone(model).set_params(unit=unit), {"rank": [0]}, cv=cv)
-        search.fit(X, y, groups=groups)
+        search.fit(X, y)
         (_, of_folds, _), (_, refit, _) = privacy_of(search).releases
         assert refit == 1
         return of_folds
 
     assert times("entry", 3) == 2
-    assert times(0, 3) == 3
-    assert times(0, GroupKFold(3), X[:, 0]) >= 2
+    assert times(0, UserKFold(3)) == 2
+    assert times(1, UserKFold(3)) == times(0, UserKFold(3, mode=1)) == 3
+    assert times(1, UserKFold(3, mode=1)) == 2
     for undeclared in ({"shape": None}, {"value_bounds": None}):
         search = GridSearchCV(
             clone(model).set_params(**undeclared), {"rank": [0]}, cv=2

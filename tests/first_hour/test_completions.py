@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.ensemble import VotingRegressor
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import (
@@ -23,6 +23,7 @@ from sktensordp.completion import (
 )
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
+from sktensordp.model_selection import UserKFold
 
 COMPLETIONS = [CPCompletion, TuckerCompletion]
 
@@ -83,12 +84,12 @@ def test_voted_in_two_processes(ratings):
 def test_searched_with_users_held_out(ratings):
     """The line of the parameter's documentation."""
     search = GridSearchCV(
-        protecting_users(ratings), {"epsilon": [1.0, 8.0]}, cv=GroupKFold(3),
+        protecting_users(ratings), {"epsilon": [1.0, 8.0]}, cv=UserKFold(3),
         scoring=make_fold_in_scorer(), n_jobs=2,
     )  # fmt: skip
-    search.fit(ratings.data, ratings.target, groups=ratings.data[:, 0])
+    search.fit(ratings.data, ratings.target)
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
-    assert "GroupKFold(), scoring=make_fold_in_scorer()" in CPCompletion.__doc__
+    assert "UserKFold(), scoring=make_fold_in_scorer()" in CPCompletion.__doc__
 
 
 # --- X and y --------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from sktensordp.mechanisms import (
     MatrixMechanism,
 )
 from sktensordp.model_selection import PrivateSearchCV
-from sktensordp.model_selection._groups import Rows, Users, use_counts
+from sktensordp.model_selection._groups import Rows, Split, Users, use_counts
 from sktensordp.model_selection._scores import STEPS, row_score
 from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
 from tests.support.budgets import n_released, recording
@@ -426,7 +426,7 @@ def test_users_are_held_out_by_their_indices_and_rows_by_coins():
         def random_raw(self, size=None):
             return self.rng.integers(2**64, size=size, dtype=np.uint64)
 
-    users, rng = Users(0, 5, 2), np.random.default_rng(1)
+    users, rng = Users(0, 5), np.random.default_rng(1)
     n_rows, out, coins = 5000, [], []
     for _ in range(2):
         where = rng.integers(5, size=(n_rows, 2))
@@ -450,11 +450,12 @@ def test_users_are_held_out_by_their_indices_and_rows_by_coins():
 
 def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
     rng = np.random.default_rng(2)
-    users, score = Users(0, 5, 5), row_score(lambda e, X, y: y, (-1, 1), None)
+    users, score = Users(0, 5), row_score(lambda e, X, y: y, (-1, 1), None)
     values = [-1.0, 1.0, np.nan, 0.3, 7.0]
 
     def total(where, y):
-        return users.total(score.steps(None, where, y), where)
+        split = Split(*[np.arange(0)] * 3, n_users=5)
+        return users.total(score.steps(None, where, y), where, split)
 
     moves = []
     for _ in range(300):

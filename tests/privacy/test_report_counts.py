@@ -22,7 +22,6 @@ from sklearn.model_selection import (
     HalvingRandomSearchCV,
     KFold,
     LeavePOut,
-    PredefinedSplit,
     RandomizedSearchCV,
     RepeatedKFold,
     RepeatedStratifiedKFold,
@@ -113,8 +112,6 @@ def check(model, X, y, spy, *, exact=True):
 
 # Some record is in all training parts.
 OFTEN = ShuffleSplit(4, test_size=0.2, random_state=0)
-TWICE = [([0, 0, 0, 1, 2, 3], range(4, 12)), (range(8, 24), [0, 0, 1])]
-MASKS = [(np.arange(N) < 12, np.arange(N) >= 12)] * 2
 
 
 @pytest.mark.parametrize(
@@ -125,9 +122,6 @@ MASKS = [(np.arange(N) < 12, np.arange(N) >= 12)] * 2
         (RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), True),
         (LeavePOut(2), False),  # each record is left out by some
         (TimeSeriesSplit(3), True),
-        (PredefinedSplit(np.arange(N) % 3 - 1), True),
-        (TWICE, True),
-        (MASKS, True),
     ],
     ids=str,
 )
@@ -146,9 +140,6 @@ def test_fits(cv, exact):
         (RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0), True),
         (OFTEN, False),
         (OFTEN, True),
-        ([(range(12), range(6, 24)), (range(24), range(24))], False),
-        ([([0, 0, 1, 2, 3], range(4, 24)), (range(8, 24), [0, 0, 0, 1])], True),
-        (PredefinedSplit(np.arange(N) // 2 % 3 - 1), True),
     ],
     ids=str,
 )
@@ -193,7 +184,6 @@ def test_parts_side_by_side_add_up(model):
 @pytest.mark.parametrize(
     ("kind", "train", "resource"),
     [
-        (HalvingGridSearchCV, True, "n_samples"),
         (HalvingGridSearchCV, False, "dummyclassifier__random_state"),
         (HalvingRandomSearchCV, True, "dummyclassifier__random_state"),
     ],
@@ -203,15 +193,12 @@ def test_halving(kind, train, resource):
     grid = {
         "dummyclassifier__strategy": ["prior", "uniform", "stratified", "most_frequent"]
     }
-    most = {} if resource == "n_samples" else {"max_resources": 200}
-    if kind is HalvingRandomSearchCV:
-        most["n_candidates"] = 4
+    most = {"n_candidates": 4} if kind is HalvingRandomSearchCV else {}
     search = kind(
         classifier(), grid, cv=KFold(3), resource=resource, factor=2, min_resources=12,
-        random_state=0, return_train_score=train, **most,
+        random_state=0, return_train_score=train, max_resources=200, **most,
     )  # fmt: skip
-    exact = resource != "n_samples"
-    report = check(search, ROWS, np.arange(N) // 2 % 2, SpiedLaplace, exact=exact)
+    report = check(search, ROWS, np.arange(N) // 2 % 2, SpiedLaplace)
     assert len(report.releases) == len(search.cv_results_["params"]) + 1
     assert len(set(search.cv_results_["iter"])) > 1
 
@@ -221,7 +208,6 @@ def test_halving(kind, train, resource):
     [
         (2, True),
         pytest.param(OFTEN, "accuracy", marks=pytest.mark.slow),
-        pytest.param([(range(4), range(4, 8))], True, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -363,9 +349,7 @@ def test_an_unknown_splitter_may_repeat_records():
     search = GridSearchCV(SpiedCompletion(), {}, cv=cv, scoring="r2").fit(CELLS, IDS)
     report = privacy_of(search)
     assert math.isinf(report.guarantee.epsilon)
-    assert any("as a list" in sentence for sentence in report.unprotected)
-    listed = GridSearchCV(SpiedCompletion(), {}, cv=list(cv.split(CELLS)), scoring="r2")
-    check(listed, CELLS, IDS, SpiedCompletion)
+    assert any("unknown splitter" in sentence for sentence in report.unprotected)
 
 
 def test_what_is_set_after_the_fit_hides_nothing():

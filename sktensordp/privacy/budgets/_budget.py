@@ -192,6 +192,11 @@ class PrivacyBudget:
     values or the output of other libraries; record those with `spend`. Each fit of a
     search counts in full, although every record is held out of some of the fits.
 
+    It holds if no record decides which other records a release gets, what is in them
+    (scaling, renumbered ids), or whether and how often a release happens. A budget does
+    not see the splitter of a cross-validation: where all data of a user are protected,
+    use `UserKFold`.
+
     Other processes do not share the count. An estimator that is sent to another process
     while a budget is open refuses to release there, and so does a forked process. The
     budget does not see estimators that other processes create. Use threads.
