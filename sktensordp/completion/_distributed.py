@@ -74,14 +74,13 @@ def observed_of(
     partitions = _partitions(X, y)
     described = computed(*_map_partitions(partitions, _described, (shape, name)))
     lengths, partition_counts, dtypes, lows, highs = zip(*described, strict=True)
-    if not sum(lengths):
-        raise ValueError("There is nothing to fit: X holds no entry.")
     counts = [_total(of_mode) for of_mode in zip(*partition_counts, strict=True)]
     if shape is not None:
         counts = [
             np.pad(c, (0, n - len(c))) for c, n in zip(counts, shape, strict=True)
         ]
-    dtype = np.result_type(*(d for d, n in zip(dtypes, lengths, strict=True) if n))
+    of_entries = [d for d, n in zip(dtypes, lengths, strict=True) if n]
+    dtype = np.result_type(*(of_entries or dtypes))
     spans = [list(map(_span, c)) for c in partition_counts]
     limits = min(lows), max(highs)
     return Observed(partitions, list(lengths), spans, counts, dtype, limits, name, unit)
@@ -199,7 +198,7 @@ def _total(
     row_counts: Sequence[tuple[NDArray[np.int32], NDArray[np.unsignedinteger]]],
 ) -> NDArray[np.int64]:
     """Number of entries of every row, in all partitions."""
-    last = max(int(rows[-1]) for rows, _ in row_counts if len(rows))
+    last = max((int(rows[-1]) for rows, _ in row_counts if len(rows)), default=-1)
     total = np.zeros(last + 1, dtype=np.int64)
     for rows, counts in row_counts:
         total[rows] += counts

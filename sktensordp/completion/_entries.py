@@ -144,6 +144,21 @@ def observed_entries(
     return entries_at(estimator, X, y, shape)
 
 
+def may_be_empty(estimator: Any) -> bool:
+    """Whether the data may hold no entry: only its one unit would be missing then.
+
+    Where all data of a unit are protected, a data set with one unit has a neighbour
+    without any. An error would tell the two apart; a fit to noise does not. If the
+    shape or the range is not declared, nothing is protected, and an error says more.
+    """
+    declared = (getattr(estimator, name, None) for name in ("levels", "value_bounds"))
+    return (
+        getattr(estimator, "unit", "entry") != "entry"
+        and estimator.shape is not None
+        and any(values is not None for values in declared)
+    )
+
+
 def entries_at(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None, *, reset: bool = True
 ) -> Entries:
@@ -184,8 +199,12 @@ def entries_of_batches(
             )
             # A copy, since the caller may reuse the memory.
             checked_batches.append((where, values.copy()))
-    if not checked_batches:
+    if not checked_batches and not (shape and may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: no batch holds an entry.")
+    if not checked_batches:
+        assert shape is not None
+        nowhere = np.zeros((0, len(shape)))
+        return entries_at(estimator, nowhere, np.zeros(0), shape)
     end = sum(len(values) for _, values in checked_batches)
     n_modes = checked_batches[0][0].shape[1]
     where = np.empty((end, n_modes), dtype=np.int32, order="F")
@@ -211,7 +230,7 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
     X = check_tensor(estimator, X, shape)
     mask = ~np.isnan(X)
     values = X[mask]
-    if not values.size:
+    if not (values.size or may_be_empty(estimator)):
         raise ValueError("No entry of the tensor is observed: all are NaN.")
     vars(estimator).pop("feature_names_in_", None)
     estimator.n_features_in_ = X.ndim
@@ -268,9 +287,14 @@ def check_entries(
         )
     check_numeric(y, "y")
     X, y = check_input(
-        estimator, X, y,
-        reset=reset, y_numeric=True, ensure_min_features=2 if reset else 1,
-    )  # fmt: skip
+        estimator,
+        X,
+        y,
+        reset=reset,
+        y_numeric=True,
+        ensure_min_features=2 if reset else 1,
+        ensure_min_samples=0 if may_be_empty(estimator) else 1,
+    )
     where = check_coordinates(
         X, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
     )
@@ -336,7 +360,10 @@ def _distributed_entries(
     options = {"reset": True, "skip_check_array": True}
     checked(validate_data, estimator, named_columns(X), **options)
     unit = None if estimator.unit == "entry" else int(estimator.unit)
-    return observed_of(X, y, shape, type(estimator).__name__, unit)
+    observed = observed_of(X, y, shape, type(estimator).__name__, unit)
+    if not (observed.n_entries or may_be_empty(estimator)):
+        raise ValueError("There is nothing to fit: X holds no entry.")
+    return observed
 
 
 def _holds_text(X: Any) -> bool:
