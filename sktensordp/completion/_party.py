@@ -34,6 +34,7 @@ from .._random import NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
+from ..privacy.budgets._budget import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._noise_shares import NoiseShares, SharedNoise
 from ._unit_rows import LocalRows
@@ -132,6 +133,7 @@ class UnitParty(PrivateEstimatorMixin):
         if guarantee is not None:
             self.privacy_guarantee_ = guarantee
         self._fit: str | None = None
+        self._process: str | None = None
         self._streams: NoiseStreams | None = None
         # By number of the request: its share, its hash, and the answer.
         self._shares: dict[int, float] = {}
@@ -173,11 +175,20 @@ class UnitParty(PrivateEstimatorMixin):
             If `request` is not a `SumRequest`.
         BudgetExceededError
             If an open budget does not admit the guarantee of the fit.
+        RuntimeError
+            In a fork of the process that made the first answer.
         """
         if not isinstance(request, SumRequest):
             raise TypeError(
                 f"request must be a SumRequest, which fit_aggregated passes to `ask`; "
                 f"got {type(request).__name__}."
+            )
+        # Before the lock, which a thread of the parent may hold in a fork.
+        if self._process not in (None, process_name()):
+            raise RuntimeError(
+                "This party has answered in another process, of which this one is a "
+                "fork. Two processes would answer different requests with the same "
+                "noise. Answer there, or make another party here."
             )
         with self._lock:
             return self._answer(request).copy()
@@ -206,6 +217,7 @@ class UnitParty(PrivateEstimatorMixin):
                     "its requests add up to more than 1."
                 )
             self._begin()
+            self._process = process_name()
             # Before noise is drawn, so that no other request ever gets this noise.
             self._fit, self._hashes[number] = request.fit, found
             self._shares = shares

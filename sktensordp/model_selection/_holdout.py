@@ -114,9 +114,9 @@ class UserKFold(_Splitter):
     >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
     >>> for train, test in UserKFold(3, n_users=9, random_state=0).split(X):
     ...     print(X[test].tolist())
+    [[1, 3], [1, 5]]
     [[0, 3], [0, 4]]
-    [[7, 4], [1, 3], [1, 5]]
-    []
+    [[7, 4]]
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class UserHoldout(_Splitter):
     >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
     >>> for train, test in UserHoldout(0.4, n_users=9, random_state=0).split(X):
     ...     print(X[test].tolist())
-    [[7, 4]]
+    [[0, 3], [0, 4], [1, 3], [1, 5]]
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class ItemHoldout(_Splitter):
     >>> X = np.array([[0, 3], [0, 4], [0, 4], [1, 3], [1, 5]])
     >>> for train, test in ItemHoldout(0.5, random_state=0).split(X):
     ...     print(X[test].tolist())
-    [[0, 4], [0, 4], [1, 5]]
+    [[0, 3], [1, 5]]
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import pickle
 import warnings
 from dataclasses import replace
@@ -329,3 +330,38 @@ def test_a_party_keeps_its_entries():
     assert repr(party) == "UnitParty()"
     with pytest.raises(TypeError):
         pickle.dumps(party.answer)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.parametrize("shares", [None, NoiseShares(2)])
+def test_a_fork_of_a_party_does_not_answer(shares):
+    """It would draw the same noise for another request of the same number."""
+    server = model(random_state=None)
+    party, other = (server.party(*of_party(k), noise_shares=shares) for k in (0, 1))
+    sums, answers = Sums([party, other]), []
+
+    def ask(request):
+        answers.append(refused_in_a_fork(lambda: party.answer(request)))
+        return sums(request) if shares is None else (sums(request), 2)
+
+    server.fit_aggregated(ask, noise_shares=shares)
+    # Before the first answer, there is no noise to share.
+    assert answers == [False] + [True] * (len(answers) - 1)
+    assert len(answers) > 2
+
+
+def refused_in_a_fork(action):
+    child = os.fork()
+    if child == 0:
+        code = 0
+        try:
+            action()
+        except RuntimeError as error:
+            code = 7 if "fork" in str(error) else 1
+        except BaseException:
+            code = 1
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 7)
+    return code == 7

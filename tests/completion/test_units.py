@@ -9,12 +9,18 @@ import io
 import itertools
 import math
 import pickle
+import tracemalloc
 import warnings
 from unittest import mock
 
+import dask.array as dask_array
+import dask.dataframe as dask_frame
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
+import sparse
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, train_test_split
@@ -25,7 +31,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice
-from sktensordp.privacy import privacy_of
+from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.points import POINTS, original
@@ -990,3 +996,90 @@ def test_features_of_items_are_put_to_use():
     )
     # 0.1 is what nobody can explain.
     assert informed < 0.75 * plain
+
+
+# A data set with one user has a neighbour without any.
+
+NOWHERE, NO_VALUES = np.zeros((0, 2), dtype=int), np.zeros(0)
+
+
+def without_entries():
+    """Every form in which a data set without entries comes."""
+    frame = pd.DataFrame({"user": [0, 1], "item": [0, 1], "value": [1.0, 2.0]})
+    lazy = dask_frame.from_pandas(frame, npartitions=2)
+    lazy = lazy[lazy["user"] > 5]
+    return {
+        "coordinates": lambda m: m.fit(NOWHERE, NO_VALUES),
+        "columns": lambda m: m.fit(frame[:0][["user", "item"]], frame[:0]["value"]),
+        "dense": lambda m: m.fit(np.full(m.shape, np.nan)),
+        "scipy": lambda m: m.fit(scipy.sparse.csr_array(m.shape)),
+        "sparse": lambda m: m.fit(
+            sparse.COO(np.zeros((2, 0), int), NO_VALUES, shape=m.shape)
+        ),
+        "no batch": lambda m: m.fit_batches([]),
+        "empty batches": lambda m: m.fit_batches([(NOWHERE, NO_VALUES)] * 2),
+        "Dask array": lambda m: m.fit(
+            dask_array.zeros((0, 2), dtype=int), dask_array.zeros(0)
+        ),
+        "Dask frame": lambda m: m.fit(lazy[["user", "item"]], lazy["value"]),
+    }
+
+
+@pytest.mark.parametrize("form", without_entries())
+@pytest.mark.parametrize("perturbation", ["auto", "sums", "statistics"])
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_nobody_is_a_neighbour_of_one_user(kind, perturbation, form):
+    """The same releases are made, recorded and answered as with a user."""
+
+    def made(fit, unit):
+        model = kind(
+            2, epsilon=2.0, unit=unit, levels=[1, 2, 3], shape=(6, 5),
+            perturbation=perturbation, max_iter=2,
+        )  # fmt: skip
+        with PrivacyBudget(math.inf) as budget, recorded() as found:
+            fit(model)
+        return model, budget.spent, len(found.exact)
+
+    units = (0, 1) if form == "coordinates" else (0,)
+    for unit in units:
+        nobody, spent, n_releases = made(without_entries()[form], unit)
+        one = made(lambda m: m.fit([[1, 2], [1, 2]], [1.0, 3.0]), unit)
+        if perturbation != "auto":
+            assert (spent, n_releases) == one[1:]
+        assert spent.event == one[1].event
+        assert nobody.privacy_guarantee_.epsilon == one[0].privacy_guarantee_.epsilon
+        vars(nobody).pop("feature_names_in_", None)
+        assert nobody.predict([[0, 0], [-1, -1]]).shape == (2,)
+        if unit == 0:
+            assert nobody.recommend([0, 5], k=2).shape == (2, 2)
+        assert np.isfinite(nobody.fold_in([[1, 2]], [3.0]).predict([[1, 0]])).all()
+
+
+@pytest.mark.parametrize("undeclared", ["shape", "levels"])
+def test_nobody_is_refused_where_nothing_is_protected(undeclared):
+    declared = {"unit": 0, "shape": (6, 5), "levels": [1, 2, 3], undeclared: None}
+    with pytest.raises(ValueError, match="0 sample"):
+        CPCompletion(0, **declared).fit(NOWHERE, NO_VALUES)
+    with pytest.raises(ValueError, match="no batch holds an entry"):
+        CPCompletion(0, **declared).fit_batches([])
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_users_who_are_declared_and_not_there_cost_no_memory(kind):
+    X, y = np.argwhere(np.ones((30, 8))), 1.0 + np.arange(240) % 3
+
+    def peak(n_users):
+        model = kind(
+            2, unit=0, levels=[1, 2, 3], shape=(n_users, 8), max_iter=2,
+            perturbation="statistics", random_state=0,
+        )  # fmt: skip
+        tracemalloc.start()
+        model.fit(X, y).recommend([0, n_users - 1], k=2)
+        model.fold_in([[n_users - 1, 3]], [2.0])
+        largest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return largest
+
+    peak(100)  # compiles
+    # One byte for each user would be 100 megabytes.
+    assert peak(100_000_000) < peak(100) + 100_000

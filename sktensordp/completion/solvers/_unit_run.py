@@ -335,12 +335,14 @@ class UnitRun:
         generator, factors = np.random.default_rng(0), []
         for block, shape in enumerate(form.blocks(self._problem.shape)):
             variance = _prior_variance(form, block)
-            deviations = generator.standard_normal(shape) * math.sqrt(variance)
-            factors.append(form.centre(block) + deviations)
             self._covariances[block] = variance * np.eye(shape[1])
+            # Block 0 has a row for each declared unit, and a fit needs none of them.
+            if block:
+                deviations = generator.standard_normal(shape) * math.sqrt(variance)
+                factors.append(form.centre(block) + deviations)
         if hasattr(form, "ranks"):
             factors[-1] = form.centre(len(form.ranks))[np.newaxis]
-        self.model = replace(self.model, form=form, factors=factors[1:])
+        self.model = replace(self.model, form=form, factors=factors)
         # The biases so far are prior means from now on.
         self._prior_biases = [bias[:-1].copy() for bias in self.model.biases or []]
         self._unit_moment = _prior_moment(self._n_unit_factors)
