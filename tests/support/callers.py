@@ -338,6 +338,10 @@ def _may_be_spoilt(case, argument):
 def _refused_entries(case, X, y=None):
     estimator, method = case.subject.estimator, case.method
     cells = X.reshape(-1, 1) if method == "recommend" else X
+    protects_units = isinstance(getattr(estimator, "unit", None), int)
+    if y is not None and X.shape == (0, len(SHAPE)) and protects_units:
+        # The tensor's only unit may be missing.
+        return "there are values without entries" if len(y) else None
     if cells.ndim != 2 or not cells.size:
         return "there are no coordinates"
     takes_unknown = method not in FITS | {"fold_in"}
