@@ -167,10 +167,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     (1000,)
     >>> print(scaler.privacy_guarantee_)
     (epsilon = 1, delta = 0)-differential privacy for the value of one observed entry
-    (replace-one). The sums of the values, and of their squared residuals, in every row
-    and column were given discrete Laplace noise; the means and the scales are computed
-    from them and the coordinates. [Dwork, McSherry, Nissim and Smith (2006), Theorem 1,
-    for rows and columns, for values and squares]
+    (replace-one).
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
@@ -508,7 +505,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             for share, domain in zip(shares, (bounds, (0.0, 1.0)), strict=True)
         ]  # fmt: skip
         if not self._has_noise:
-            statement = f"{_SUMS} were used without noise (epsilon = inf)."
+            statement = f"{_SUMS} were used without noise."
             return entry_guarantee(event, statement, source), bounds, randomizers
         event = dp_event.ComposedDpEvent([r.guarantee.event for r in randomizers])
         guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)

@@ -136,8 +136,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     >>> private = ImplicitCompletion(shape=(5, 4), random_state=0).fit(table)
     >>> print(private.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove). Gaussian noise was added to totals over users, counts of
-    items and centred co-occurrences of items; ...
+    mode 0 (add-or-remove).
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -446,7 +445,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if noise.event is None:
             return PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(), **fields,
-                statement="The choices were used without noise (epsilon = inf).",
+                statement="The choices were used without noise.",
             )  # fmt: skip
         return PrivacyGuarantee.of(
             noise.event, delta=float(self.delta), statement=_STATEMENT, **fields

@@ -92,10 +92,7 @@ class TuckerCompletion(BaseCompletion):
     (2,)
     >>> print(model.privacy_guarantee_)
     (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
-    (replace-one). Values were rounded to the 10 levels 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4,
-    4.5 and 5. Each observed value was randomised by a public table for these levels;
-    all else is computed from these draws and the coordinates. [Wei, Li, Mao and Wang
-    (2022), Algorithm 1 and Theorem 1]
+    (replace-one).
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)

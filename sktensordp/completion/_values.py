@@ -278,7 +278,7 @@ def plan_entry_randomizer(
     if math.isinf(epsilon):
         guarantee = entry_guarantee(
             dp_event.NonPrivateDpEvent(),
-            "The values were used as they are (epsilon = inf).",
+            "The values were used without noise.",
             "not private",
         )
         return EntryRandomizer(bounds, guarantee, 0.0, levels=levels)

@@ -59,7 +59,7 @@ def encoder_guarantee(
         return PrivacyGuarantee.of(
             event,
             unit="sample",
-            statement=f"{call}, its code without noise (epsilon = inf).",
+            statement=f"{call}, its code without noise.",
             source="not private",
         )
     if calibration == "published":

@@ -122,11 +122,7 @@ class TaskAwareEncoder(LinearEncoder):
     >>> encoder.expected_task_loss_ < 0.2 * encoder.task_variance_
     True
     >>> print(encoder.privacy_guarantee_)
-    (epsilon = 8, delta = 0)-differential privacy for one row of X (replace-one). One
-    call of transform or privatize releases, for each sample, a noisy code. The sample
-    may hold any numbers: its code is moved into a ball or onto a sphere fixed in fit,
-    and released by PrivUnit, as the direction of a lattice point. Every call spends
-    again. [Bhowmick et al. (2018), Theorem 1]
+    (epsilon = 8, delta = 0)-differential privacy for one row of X (replace-one).
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -410,7 +410,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         return PrivacyGuarantee.of(
             dp_event.NonPrivateDpEvent(),
             unit="sample",
-            statement="The samples were clipped to their domain (epsilon = inf).",
+            statement="The samples were clipped to their domain, without noise.",
             source="not private",
         )
 

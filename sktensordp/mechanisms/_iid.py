@@ -196,8 +196,6 @@ class GaussianMechanism(NoiseMechanism):
     (3, 2, 2)
     >>> print(mechanism.privacy_guarantee_)
     (epsilon = 2, delta = 1e-05)-differential privacy for one row of X (replace-one).
-    One call of transform, for each sample: i.i.d. Gaussian noise on a public lattice,
-    after clipping to the declared domain. [Balle and Wang (2018), Theorem 8]
     """
 
     noise_variance_: float

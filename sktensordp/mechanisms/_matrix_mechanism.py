@@ -91,8 +91,7 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     (1, 4)
     >>> print(mechanism.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for one cell of one histogram
-    (a change of at most 1). One call of transform, for each sample: 4 linear
-    queries answered from a noisy strategy. [Balle and Wang (2018), Theorem 8]
+    (a change of at most 1).
     """
 
     noise_variance_: NDArray[np.float64]
@@ -151,7 +150,7 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         if math.isinf(self.epsilon):
             guarantee = PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(),
-                statement="The queries were answered exactly (epsilon = inf).",
+                statement="The queries were answered without noise.",
                 source="not private",
                 **fields,
             )

@@ -248,9 +248,7 @@ class PrivUnit(NoiseMechanism):
     >>> mechanism.transform(X).shape
     (3, 2, 2)
     >>> print(mechanism.privacy_guarantee_)
-    (epsilon = 2, delta = 0)-differential privacy for one row of X (replace-one). One
-    call of transform, for each sample: PrivUnit's direction of a lattice point, after
-    clipping to the declared domain. [Bhowmick et al. (2018), Theorem 1]
+    (epsilon = 2, delta = 0)-differential privacy for one row of X (replace-one).
     """
 
     noise_variance_: float

@@ -103,9 +103,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     (1, 3, 3)
     >>> print(mechanism.privacy_guarantee_)
     (epsilon = 4, delta = 1e-06)-differential privacy for one row of one sample
-    (add-or-remove). One call of transform, for each sample: 100 random projections of
-    its rows plus noise; the number of rows is public. [Gaussian distributions compared
-    exactly; the release of Blocki et al. (2012)]
+    (add-or-remove).
     """
 
     noise_variance_: NDArray[np.float64]
@@ -186,7 +184,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         if math.isinf(self.epsilon):
             guarantee = PrivacyGuarantee.of(
                 dp_event.NonPrivateDpEvent(),
-                statement="The rows were clipped to the norm bound (epsilon = inf).",
+                statement="The rows were clipped to the norm bound, without noise.",
                 source="not private",
                 **fields,
             )

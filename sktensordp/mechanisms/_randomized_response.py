@@ -144,9 +144,6 @@ class TensorRandomizedResponse(LocalMechanism):
     70
     >>> print(response.privacy_guarantee_)
     (epsilon = 4, delta = 1e-05)-differential privacy for one row of X (replace-one).
-    One call of transform, for each sample: levels that are kept or moved by truncated
-    Laplace noise, after clipping to the declared domain. [Kairouz, Oh and Viswanath
-    (2017), Theorem 3.3, and the privacy losses of the moves]
     """
 
     _parameter_constraints: ClassVar = {

@@ -80,7 +80,7 @@ class PrivacyGuarantee:
         How neighbouring inputs differ.
     claimed : tuple of (float, float), default=None
         The (epsilon, delta) that was asked for or that a paper claims, if it differs
-        from the truth.
+        from the truth. An infinite epsilon claims nothing, and is stored as None.
     local : bool, default=False
         Whether the release is one message a person: each unit is randomised by itself,
         all by the same randomizer, and nothing else is sent. Only such messages can be
@@ -104,7 +104,9 @@ class PrivacyGuarantee:
     ...     source="Balle and Wang (2018), Theorem 8")
     >>> print(guarantee)
     (epsilon = 0.9264, delta = 1e-05)-differential privacy for one row of X
-    (replace-one). Gaussian noise. [Balle and Wang (2018), Theorem 8]
+    (replace-one).
+    >>> guarantee.statement, guarantee.source
+    ('Gaussian noise.', 'Balle and Wang (2018), Theorem 8')
     """
 
     epsilon: float
@@ -140,6 +142,8 @@ class PrivacyGuarantee:
                     f"claimed must be a pair of epsilon >= 0 and delta in [0, 1), got "
                     f"{self.claimed}."
                 )
+            if math.isinf(epsilon):
+                object.__setattr__(self, "claimed", None)
         from .accounting._events import hashable
 
         object.__setattr__(self, "event", hashable(self.event))
@@ -354,9 +358,9 @@ class PrivacyGuarantee:
             Whether every unit is randomised by itself, as on people's own devices: by
             a mechanism with `bounds` or `norm_bound`, an encoder, or a client. Then
             `size` messages change, and the guarantee is that of `size` releases. You
-            vouch for this, since a guarantee does not record it. It does not hold where
-            noise is added to sums, as by a completion with another perturbation than
-            "input". The default holds for every release, but is larger for such
+            vouch for this: only the guarantee of a single release records it, as its
+            `local`. It does not hold where noise is added to sums, as by a completion
+            with another perturbation than "input". The default holds for every release, but is larger for such
             messages: with Gaussian noise, mu grows by `size`, and not by its square
             root.
         delta : float, default=None
@@ -487,8 +491,9 @@ class PrivacyGuarantee:
         Returns
         -------
         tpr : float
-            Largest probability that it confirms a true one: 1 minus the trade-off
-            function, in the worse order of the neighbours.
+            Upper bound on the probability that it confirms a true one, in either order
+            of the neighbours. Where both orders have the same trade-off function, as
+            with Gaussian noise, this is 1 minus that function, and a test reaches it.
 
         Raises
         ------
@@ -636,12 +641,16 @@ class PrivacyGuarantee:
 
     def _headline(self) -> str:
         unit = unit_name(self.unit)
-        if not self.protects:
-            return f"No differential privacy for {unit}: no finite epsilon holds"
-        return (
-            f"{_format_pair(self.epsilon, self.delta)}-differential privacy for {unit} "
-            f"({self.relation})"
-        )
+        if self.protects:
+            text = (
+                f"{_format_pair(self.epsilon, self.delta)}-differential privacy for "
+                f"{unit} ({self.relation})"
+            )
+        else:
+            text = f"No differential privacy for {unit}: no finite epsilon holds"
+        if self.claimed is None:
+            return text
+        return f"{text}; the claim was {_format_pair(*self.claimed)}"
 
     def __repr__(self) -> str:
         return (
@@ -651,10 +660,7 @@ class PrivacyGuarantee:
         )
 
     def __str__(self) -> str:
-        claim = ""
-        if self.claimed is not None:
-            claim = f" Claimed: {_format_pair(*self.claimed)}."
-        return f"{self._headline()}. {self.statement}{claim} [{self.source}]"
+        return f"{self._headline()}."
 
     def _repr_html_(self) -> str:
         rows = [
@@ -663,8 +669,6 @@ class PrivacyGuarantee:
             ("relation", self.relation),
             ("source", self.source),
         ]
-        if self.claimed is not None:
-            rows.append(("claimed", _format_pair(*self.claimed)))
         body = "".join(
             f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>"
             for name, value in rows

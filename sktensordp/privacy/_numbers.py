@@ -1,9 +1,10 @@
 """Numbers: a check of parameters, and texts that never understate an epsilon."""
 
 import decimal
+import math
 from typing import Any
 
-__all__ = ["check_number", "exact", "shown", "shown_below"]
+__all__ = ["check_number", "epsilon_line", "exact", "shown", "shown_below"]
 
 
 def check_number(value: Any, name: str) -> None:
@@ -20,6 +21,11 @@ def shown(value: float) -> str:
 def shown_below(value: float) -> str:
     """A number with four digits, rounded down: for lower bounds."""
     return _four_digits(float(value) * (1 + 1e-14), decimal.ROUND_FLOOR)
+
+
+def epsilon_line(epsilon: float) -> str:
+    """An epsilon in a list of releases; infinity is no epsilon that holds."""
+    return f"epsilon = {shown(epsilon)}" if math.isfinite(epsilon) else "no protection"
 
 
 def exact(value: float) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._guarantee import PrivacyGuarantee, compose
-from ._numbers import shown
+from ._numbers import epsilon_line, shown
 from ._parts import collect
 from ._searches import (
     SCORES_CAVEAT,
@@ -50,8 +50,10 @@ class PrivacyReport:
         # Scores and choices of a search are releases, too, which nothing protects.
         what = "fits" if SCORES_CAVEAT in self.unprotected else "releases"
         lines = [f"All {what} together: {self.guarantee}"]
+        if not self.guarantee.protects:
+            lines.append(f"  {self.guarantee.statement}")
         for name, count, guarantee in self.releases:
-            lines.append(f"  {count} x epsilon = {shown(guarantee.epsilon)}: {name}")
+            lines.append(f"  {count} x {epsilon_line(guarantee.epsilon)}: {name}")
         lines.append("Not protected:")
         lines += [f"  - {sentence}" for sentence in self.unprotected]
         return "\n".join(lines)

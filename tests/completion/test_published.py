@@ -373,7 +373,7 @@ def test_false_claims_are_named(name):
     assert guarantee.delta_at(100.0) == 1
     assert privacy_of(model).guarantee.epsilon == math.inf
     assert "no finite epsilon holds" in str(guarantee)
-    assert "Claimed: (epsilon = 1, delta = 0)" in str(guarantee)
+    assert "the claim was (epsilon = 1, delta = 0)" in str(guarantee)
 
 
 def test_the_true_claim_holds():

@@ -139,7 +139,7 @@ def test_a_published_claim_that_is_false_is_told(mechanism):
         assert 0 < guarantee.epsilon < 0.6
         assert guarantee.delta_at(guarantee.epsilon) <= 1e-5
     assert guarantee.claimed in [(1.0, 1e-5), (1.0, 0.0)]
-    assert "Claimed: (epsilon = 1" in str(guarantee)
+    assert "the claim was (epsilon = 1" in str(guarantee)
 
 
 @NOT_OF_MATRICES

@@ -236,8 +236,8 @@ def test_text_says_it_all():
     )
     assert str(value) == (
         "(epsilon = 0.5, delta = 0)-differential privacy for everything at one index "
-        "of mode 2 (add-or-remove-one). Noise was added. Claimed: (epsilon = 0.1235, "
-        "delta = 1e-06). [A theorem]"
+        "of mode 2 (add-or-remove-one); the claim was (epsilon = 0.1235, delta = "
+        "1e-06)."
     )
     assert "one row of X" in str(guarantee(PURE, unit="sample"))
     assert "one row of one sample" in str(guarantee(PURE, unit="row"))
@@ -255,7 +255,32 @@ def test_html_escapes():
     assert page.count(html.escape(hostile)) == 4
     assert re.sub(r"</?(table|caption|tr|th|td)>", "", page).count("<") == 0
     assert "(epsilon = 0.1, delta = 0)" in page
-    assert "claimed" not in guarantee(PURE)._repr_html_()
+    assert "claim" not in guarantee(PURE)._repr_html_()
+
+
+def test_an_infinite_epsilon_is_no_claim():
+    void = guarantee(dp_event.NonPrivateDpEvent(), claimed=(math.inf, 1e-6))
+    assert void.claimed is None
+    assert "epsilon = inf" not in str(void) + void._repr_html_()
+    # What was asked for stays, for the parts that asked for something.
+    assert guarantee(PURE, claimed=(0.1, 0.0)).claimed == (0.1, 0.0)
+    assert compose(void, guarantee(PURE, claimed=(0.1, 0.0))).claimed is None
+
+
+@pytest.mark.parametrize("case", RELEASING)
+def test_every_guarantee_prints_one_sentence(case):
+    model, _ = case.release()
+    value = model.privacy_guarantee_
+    text = str(value)
+    # No full stop but the last, and those in numbers.
+    assert re.findall(r"\.(?!\d)", text) == ["."]
+    assert text.endswith(".")
+    assert value.statement not in text
+    assert value.source not in text
+    assert printed(text) == pytest.approx((value.epsilon, value.delta), rel=1e-3)
+    for said in (value.statement, value.source):
+        assert "epsilon = inf" not in said
+        assert html.escape(said) in value._repr_html_()
 
 
 # Composition

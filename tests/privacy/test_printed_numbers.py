@@ -62,7 +62,7 @@ def of_guarantee(epsilon, delta):
 def of_claim(epsilon, delta):
     one = guarantee(epsilon, delta, claimed=(epsilon, delta))
     # The claim is the second pair.
-    texts = str(one).split("Claimed")[1], one._repr_html_().split("claimed")[1]
+    texts = str(one).split("claim was")[1], one._repr_html_().split("claim was")[1]
     return one, [*texts, repr(one)]
 
 

@@ -141,13 +141,20 @@ def test_no_delta_is_below_the_exact_one(k, weight, n):
     [(k, w, s) for k in (3, 4) for w in (1.6, 3, 8) for s in SHARES],
 )
 def test_kary_response_is_tight(k, weight, share):
-    # At n = 8, the epsilon of the blanket is at most 4% above the exact one.
     rows, epsilon0 = integers(k, weight), math.log(weight)
     compared = crowd(rows, 8, ((0, 1),))
     epsilon = share * epsilon0
     delta = exact_delta(compared, epsilon)
     stated = event_epsilon(ShuffledDpEvent(TableDpEvent(rows), 8), delta)
     assert epsilon * (1 - ROUNDING) <= stated <= 1.05 * epsilon
+
+
+def test_the_largest_gap_of_kary_response_that_the_guide_states():
+    rows, delta = integers(4, 3.67), 0.007
+    compared = crowd(rows, 8, ((0, 1),))
+    exact = inverse(lambda epsilon: exact_delta(compared, epsilon), delta, 1.3)
+    stated = event_epsilon(ShuffledDpEvent(TableDpEvent(rows), 8), delta)
+    assert 1.05 * exact < stated < 1.0605 * exact
 
 
 @pytest.mark.parametrize("weight", [1.6, 3, 8])

@@ -19,7 +19,7 @@ from ._units import UnitPerturbation, unit_guarantee
 
 __all__ = ["choose_solver", "planned_guarantee"]
 
-_PLANNED = "the budget, which no fit exceeds"
+_PLANNED = "upper bound from the budget"
 _SOLVERS: dict[str, Callable[[Problem], Solver]] = {
     "input": InputPerturbation,
     "gradient": GradientPerturbation,

@@ -110,8 +110,10 @@ def unit_guarantee(
         )
     if name == "sums":
         statement += " The sums determine biases alone; rank is not used."
+    source = _SOURCE + (_SHARES_SOURCE if shares else "")
     if isinstance(event, dp_event.NonPrivateDpEvent):
-        statement = "The entries were used as they are (epsilon = inf)."
+        source = "not private"
+        statement = "The entries were used without noise."
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
         statement += (
@@ -120,7 +122,7 @@ def unit_guarantee(
         )
     return PrivacyGuarantee.of(
         event, delta=delta, unit=unit, relation="add-or-remove",
-        statement=statement, source=_SOURCE + (_SHARES_SOURCE if shares else ""),
+        statement=statement, source=source,
         claimed=claimed,
     )  # fmt: skip
 

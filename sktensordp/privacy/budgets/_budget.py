@@ -19,7 +19,7 @@ from .._guarantee import (
     unit_and_relation,
     unit_name,
 )
-from .._numbers import check_number, exact, shown, shown_below
+from .._numbers import check_number, epsilon_line, exact, shown, shown_below
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -567,9 +567,11 @@ class PrivacyBudget:
         spent = self.spent
         if spent is None:
             return "Spent: nothing"
+        if not spent.protects:
+            return "Spent: no finite epsilon holds"
         at_delta = f"at delta = {shown(spent.delta)}"
         fixed = adaptive = shown(spent.epsilon)
-        if self._filter is not None and spent.delta > 0 and spent.protects:
+        if self._filter is not None and spent.delta > 0:
             event = self._account.event()
             adaptive = shown(self._filter.spent_epsilon(self._account.total(), event))
         if not self._adaptive or spent.delta == 0:
@@ -600,7 +602,7 @@ class PrivacyBudget:
     def __str__(self) -> str:
         lines = [self._headline(), self._spent_line(), self._left_line()]
         for depth, count, epsilon, name in self._account.lines():
-            times = "" if count is None else f"{count} x epsilon = {shown(epsilon)}: "
+            times = "" if count is None else f"{count} x {epsilon_line(epsilon)}: "
             lines.append("  " * (depth + 1) + times + name)
         if self.unprotected:
             lines.append("Not protected:")
