@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.utils import check_consistent_length
 
 __all__ = [
     "as_numpy",
@@ -20,12 +21,14 @@ __all__ = [
     "check_levels",
     "check_modes",
     "check_numeric",
+    "check_same_length",
     "check_shape",
     "check_unmasked",
     "checked",
     "described",
     "is_complex",
     "range_of",
+    "shape_of",
     "warn_of_two_levels",
 ]
 
@@ -36,6 +39,13 @@ _TIMES = np.datetime64, np.timedelta64
 _VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
+# Messages of scikit-learn that state numbers of rows, and what to say in their place.
+_WITHOUT_SIZES = {
+    r"^Found input variables with inconsistent numbers of samples.*": (
+        "X and y must have the same length."
+    ),
+    r"got an array of shape \(.*\) instead": "got an array of more dimensions",
+}
 
 
 def described(value: Any) -> str:
@@ -161,7 +171,13 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
     One example is an array in the memory of a GPU.
     """
     if isinstance(values, np.ndarray) or not hasattr(values, "__array_namespace__"):
-        return np.asarray(values)
+        try:
+            return np.asarray(values)
+        except ValueError as error:
+            ragged = "inhomogeneous" in str(error)
+            if not ragged:
+                raise
+        raise ValueError(f"{name} must be an array: its rows have different lengths.")
     try:
         array = np.asarray(values)
         readable = array.dtype != object
@@ -174,6 +190,13 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
             f"a NumPy array first."
         )
     return array
+
+
+def shape_of(values: Any, name: str) -> tuple[int, ...]:
+    """Shape of an array, or of what can be converted to one."""
+    if hasattr(values, "shape"):
+        return tuple(values.shape)
+    return as_numpy(values, name).shape
 
 
 def is_complex(values: NDArray[Any]) -> bool:
@@ -192,7 +215,11 @@ def _has_any(values: NDArray[Any], types: tuple[type, ...]) -> bool:
 
 
 def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call one of scikit-learn's checks, without its warnings or quotes of the data."""
+    """Call one of scikit-learn's checks, without its warnings.
+
+    Its messages are shown without quotes of the data, and without numbers of rows:
+    where all data of a unit are protected, these are private, too.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             return check(*arguments, **options)
@@ -202,7 +229,14 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     quoted = r"(?s)\narray=.*?(?=\nReshape)|(?<=^Complex data not supported)\n.*"
     # scikit-learn goes on to recommend classifiers and trees, which do not apply.
     quoted += r"|(?<=contains NaN\.)\n.*"
+    for pattern, text in _WITHOUT_SIZES.items():
+        message = re.sub(pattern, text, message)
     raise ValueError(re.sub(quoted, "", message))
+
+
+def check_same_length(X: Any, y: Any) -> None:
+    """Refuse values that are not one for each row."""
+    checked(check_consistent_length, X, y)
 
 
 def check_unmasked(values: Any, name: str) -> None:

@@ -861,10 +861,7 @@ class BaseCompletion(
         check_is_fitted(self)
         self._fitted.warn_of_lost_rows(np.zeros((1, len(self.shape_))))
         if np.shape(X) != self.shape_:
-            raise ValueError(
-                f"X has shape {np.shape(X)}, but the tensor of the fit has shape "
-                f"{self.shape_}."
-            )
+            raise ValueError(f"X must have the shape of the fit, {self.shape_}.")
         return self._fitted.dense()
 
     @overload

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._dask import is_dask
 from .._validation import check_coordinates
-from ._entries import check_input
+from ._entries import check_input, check_same_shape
 from ._sparse import entries_from_sparse, is_sparse
 
 __all__ = ["Choices", "check_choices", "choices_of_batches"]
@@ -147,11 +147,7 @@ def check_choices(
                 f"X.drop(columns=[{column!r}])."
             )
     if is_sparse(X):
-        if X.shape != shape:
-            raise ValueError(
-                f"X has shape {X.shape}, but shape is {shape}. Pass an array of the "
-                f"declared shape."
-            )
+        check_same_shape(X, shape)
         where, values = entries_from_sparse(X)
         if not np.all(values != 0):
             raise ValueError(
@@ -197,8 +193,8 @@ def choices_of_batches(
 def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
     if len(input_shape) == 2 and input_shape[1] != 2:
         raise ValueError(
-            f"X has {input_shape[1]} columns, but a choice is a pair of a user and an "
-            f"item. Pass X of shape (n_choices, 2), or a sparse array of shape {shape}."
+            f"X must have two columns, since a choice is a pair of a user and an item. "
+            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}."
         )
 
 

@@ -219,10 +219,7 @@ def _described(
     """Check a partition; return its length, counts, dtype, least and largest value."""
     where, values = coordinates_of(partition, checks), values_of(partition)
     if len(where) != len(values):
-        raise ValueError(
-            f"A partition of X has {len(where)} entries, but its partition of y has "
-            f"{len(values)}."
-        )
+        raise ValueError("A partition of X has another length than its partition of y.")
     counts = [_row_counts(column) for column in where.T]
     low, high = (values.min(), values.max()) if len(values) else (math.inf, -math.inf)
     return len(values), counts, values.dtype, float(low), float(high)

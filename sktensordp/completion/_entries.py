@@ -33,6 +33,7 @@ __all__ = [
     "Entries",
     "check_entries",
     "check_input",
+    "check_same_shape",
     "check_tensor",
     "entries_at",
     "entries_of_batches",
@@ -169,12 +170,17 @@ def entries_at(
                 "X is sparse and holds its values: pass it without y, or convert it: "
                 "X, y = entries_from_sparse(X)."
             )
-        if shape is not None and X.shape != shape:
-            raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
+        check_same_shape(X, shape)
         shape = X.shape
         X, y = entries_from_sparse(X)
     where, values = check_entries(estimator, X, y, shape, reset=reset)
     return Entries(where, values, shape or extent(where))
+
+
+def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
+    """Refuse an array of another shape than the declared one; its own is private."""
+    if shape is not None and np.shape(X) != shape:
+        raise ValueError(f"X has another shape than {shape}, which is declared.")
 
 
 def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
@@ -331,8 +337,7 @@ def check_tensor(
         check_array, X, allow_nd=True, dtype=[np.float64, np.float32],
         ensure_all_finite="allow-nan", estimator=estimator, input_name="X",
     )  # fmt: skip
-    if shape is not None and X.shape != shape:
-        raise ValueError(f"X has shape {X.shape}, but shape is {shape}.")
+    check_same_shape(X, shape)
     return X
 
 

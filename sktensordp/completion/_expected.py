@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_coordinates
+from .._validation import check_coordinates, shape_of
 from ._entries import Entries, check_input, extent
 from .solvers._auto import expected_rmse
 from .solvers._unit_expected import expected_unit_rmse
@@ -37,10 +37,9 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
         shape = estimator._declared_shape()
         where = np.empty((0, len(shape)), dtype=np.int32)
         expected = functools.partial(expected_unit_rmse, n_entries=len(X))
-        if np.shape(X)[1:] != (len(shape),):
+        if shape_of(X, "X")[1:] != (len(shape),):
             raise ValueError(
-                f"X must have {len(shape)} columns, one for each mode, got an array of "
-                f"shape {np.shape(X)}."
+                f"X must have shape (n_entries, {len(shape)}), a column for each mode."
             )
     else:
         X = check_input(estimator, X, ensure_min_features=2)

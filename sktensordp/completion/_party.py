@@ -31,7 +31,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from .._random import NoiseStreams
-from .._validation import check_coordinates, check_numeric, checked
+from .._validation import (
+    check_coordinates,
+    check_numeric,
+    check_same_length,
+    checked,
+)
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._budget import process_name
@@ -305,8 +310,7 @@ def party_of(
     own = checked(column_or_1d, y, dtype=float)
     if not np.all(np.isfinite(own)):
         raise ValueError("Some values in y are NaN, infinite or missing.")
-    if len(where) != len(own):
-        raise ValueError(f"X has {len(where)} entries, but y has {len(own)}.")
+    check_same_length(where, own)
     others = [mode for mode in range(len(shape)) if mode != unit]
     where = where[:, [unit, *others]]
     entries = UnitEntries(where, values.kept(own), values.centred_levels)

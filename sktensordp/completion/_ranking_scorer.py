@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
+from .._validation import check_same_length
 from ._sparse import entries_from_sparse, is_sparse
 
 __all__ = ["make_ranking_scorer"]
@@ -111,6 +112,7 @@ class RankingScorer:
             X, values = entries_from_sparse(X)
             last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
             y = values if hasattr(last, "fit_randomized") else y
+        check_same_length(X, y)
         # The ids themselves decide, not what an encoder learned to call them.
         numbers = hashes(columns_of(X)[:2], self._random_state)
         if isinstance(estimator, Pipeline):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._sides import below, columns_of, hashes
+from .._validation import check_same_length
 
 __all__ = ["make_fold_in_scorer"]
 
@@ -91,6 +92,7 @@ class _FoldInScorer:
         from sklearn.pipeline import Pipeline
 
         model = estimator
+        check_same_length(X, y)
         # The ids themselves decide, not what an encoder learned to call them.
         is_history = below(hashes(columns_of(X), self._random_state), self._history)
         if isinstance(estimator, Pipeline):

@@ -29,7 +29,7 @@ from .._sklearn_compat import (
     routing_enabled,
     safe_indexing,
 )
-from .._validation import check_unmasked, checked
+from .._validation import check_unmasked, checked, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion
 from ..completion._entries import check_entries
@@ -296,12 +296,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 "y is None, but a search scores predictions of y. Pass the target as y."
             )
         for name, data in (("X", X), ("y", y)):
-            if not np.ndim(data):  # scikit-learn's message would show its value
+            if not shape_of(data, name):  # scikit-learn's message would show its value
                 raise ValueError(f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
         # Rows can be indexed in arrays, lists and frames, but not in a memoryview.
         indexed = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
-        X, y = indexable(*indexed)
+        X, y = checked(indexable, *indexed)
         where = self._checked_coordinates(X, y)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]

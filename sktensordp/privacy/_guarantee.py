@@ -360,9 +360,9 @@ class PrivacyGuarantee:
             `size` messages change, and the guarantee is that of `size` releases. You
             vouch for this: only the guarantee of a single release records it, as its
             `local`. It does not hold where noise is added to sums, as by a completion
-            with another perturbation than "input". The default holds for every release, but is larger for such
-            messages: with Gaussian noise, mu grows by `size`, and not by its square
-            root.
+            with another perturbation than "input". The default holds for every release,
+            but is larger for such messages: with Gaussian noise, mu grows by `size`,
+            and not by its square root.
         delta : float, default=None
             The delta at which to state the epsilon. By default that of this guarantee;
             if no finite epsilon holds there, its delta times

@@ -271,7 +271,7 @@ def test_observed_cells_are_not_passed_through():
     poisoned = np.full(tensor.shape, np.nan)
     poisoned[0, 0, 0] = 3.0
     assert_array_equal(model.transform(poisoned), completed)
-    with pytest.raises(ValueError, match="the tensor of the fit"):
+    with pytest.raises(ValueError, match="the shape of the fit"):
         model.transform(tensor[:-1])
     where = np.argwhere(~np.isnan(tensor))
     model.fit(where, tensor[tuple(where.T)])
@@ -483,7 +483,7 @@ WHERE, SECRET = GOOD[0], 4.25
         ((np.array([SECRET, 1.5, np.nan]),), {}, "two or more modes"),
         ((np.full((3, 4), np.nan),), {}, "all are NaN"),
         ((np.array([[SECRET, INF], [0, 1]]),), {}, "infinity"),
-        ((np.full((3, 4), SECRET),), {"shape": (4, 3)}, "but shape is"),
+        ((np.full((3, 4), SECRET),), {"shape": (4, 3)}, "another shape than"),
         ((np.zeros((3, 4)),), {"rank": 4}, "is too large"),
         ((np.array([["1", "4.25"], ["2", "x"]]),), {}, "must hold numbers"),
         (GOOD, {"rank": 4}, "is too large"),

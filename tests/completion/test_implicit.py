@@ -555,7 +555,7 @@ WRONG = {
     ),
     "stored zeros": ({}, (STORED,), "stores zeros"),
     "stored False": ({}, (STORED.astype(bool),), "stores zeros"),
-    "another shape": ({}, (sparse.coo_array((3, 3)),), "shape is"),
+    "another shape": ({}, (sparse.coo_array((3, 3)),), "another shape than"),
     "masked": ({}, (np.ma.array(X, mask=X > 28),), "masked"),
 }  # fmt: skip
 

@@ -480,7 +480,7 @@ def requests_of(sums, server):
 
 def test_the_guarantee_says_how_many_parties_it_needs():
     planned = aggregated(Sums(parties_of(model())))
-    text = str(planned.privacy_guarantee_)
+    text = planned.privacy_guarantee_.statement
     assert "noise of at least 3 of the 5 parties" in text
     assert planned.privacy_guarantee_.claimed is None
     assert "exact sums" not in str(privacy_of(planned))

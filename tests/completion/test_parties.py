@@ -257,7 +257,7 @@ def test_entries_must_have_units_to_be_added_up_by_party():
         ([[0.5, 0]], [1.0], "fractional"),
         ([[0, 0, 0]], [1.0], "X has 3 columns"),
         ([[0, 0]], [np.nan], "NaN"),
-        ([[0, 0]], [1.0, 2.0], "X has 1 entries, but y has 2"),
+        ([[0, 0]], [1.0, 2.0], "same length"),
     ],
 )
 def test_parties_refuse_bad_entries(X, y, message):

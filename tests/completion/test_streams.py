@@ -345,7 +345,7 @@ BAD_ENTRIES = [
     ([], [], "2D array|minimum"),
     ([[0, 0, 0]], [np.nan], "NaN"),
     ([[0, 0, 0]], [np.inf], "infinity"),
-    ([[0, 0, 0]], [1.0, 2.0], "inconsistent"),
+    ([[0, 0, 0]], [1.0, 2.0], "same length"),
     ([[0, 0, 0]], ["secret"], "must hold numbers"),
     ([[0, 0, 0]], None, "with coordinates and their values"),
     (np.ones(SHAPE), None, "with coordinates and their values"),

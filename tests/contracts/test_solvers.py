@@ -419,7 +419,7 @@ BAD_DATA = {
     "words": ([[0, 0, 0]], ["12345 is secret"], "must hold numbers"),
     "column": ([[0]], [0.5], r"minimum of 2|is expecting"),
     "columns": ([[0, 0, 0, 0]], [0.5], r"has 4 (columns|features), but"),
-    "lengths": ([[0, 0, 0]], [0.123456789, 0.123456789], "inconsistent"),
+    "lengths": ([[0, 0, 0]], [0.123456789, 0.123456789], "same length"),
 }
 BAD_PARAMS = {
     "epsilon of zero": {"epsilon": 0.0},

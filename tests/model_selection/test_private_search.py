@@ -383,7 +383,7 @@ def test_refused_before_anything_is_drawn(case):
 def test_targets_are_needed():
     with pytest.raises(ValueError, match="scores predictions of y"):
         constant().fit(X, None)
-    with pytest.raises(ValueError, match="inconsistent"):
+    with pytest.raises(ValueError, match="same length"):
         constant().fit(X, LABELS[:-1])
 
 
