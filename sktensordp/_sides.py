@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._validation import as_numpy
-
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # What an id is if there is none.
 _MISSING = "missing"
@@ -26,7 +24,7 @@ def columns_of(X: Any) -> list[Any]:
     """The columns of an array or a frame with ids."""
     if hasattr(X, "iloc"):
         return [X.iloc[:, k] for k in range(X.shape[1])]
-    array = X if hasattr(X, "to_numpy") else as_numpy(X, "X")
+    array = X if hasattr(X, "to_numpy") else np.asarray(X)
     if np.ndim(array) != 2:
         raise ValueError("X must be 2-dimensional, with one column for each mode.")
     return [array[:, k] for k in range(array.shape[1])]

@@ -235,7 +235,8 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
 
 def check_same_length(X: Any, y: Any) -> None:
-    """Refuse values that are not one for each row."""
+    """Refuse values that are not one for each row of an array."""
+    shape_of(X, "X")
     checked(check_consistent_length, X, y)
 
 
