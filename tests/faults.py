@@ -324,6 +324,20 @@ OF_ACCOUNTING = [
         ("privacy/test_guarantee.py",),
     ),
     Fault(
+        "a refusal states the shape of private data",
+        "completion/_entries.py",
+        'f"X has another shape than {shape}, which is declared."',
+        'f"X has shape {X.shape}, but shape is {shape}."',
+        ("hardening/test_private_sizes.py",),
+    ),
+    Fault(
+        "an infinite epsilon is printed as a claim",
+        "privacy/_guarantee.py",
+        "if math.isinf(epsilon):",
+        "if False:",
+        ("privacy/test_guarantee.py",),
+    ),
+    Fault(
         "sampling amplifies a guarantee for replaced records",
         "privacy/_guarantee.py",
         'not in ("add-or-remove", CALLERS_RELATION)',
