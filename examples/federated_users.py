@@ -244,6 +244,7 @@ print(str(privacy_of(model)).partition("Not protected:")[2])
 # what has to be true.
 
 print(textwrap.fill(str(shared.privacy_guarantee_), 88))
+print(textwrap.fill(shared.privacy_guarantee_.statement, 88))
 
 # %%
 # And this is what it says after more shops dropped out than was planned. The shops'
@@ -251,3 +252,4 @@ print(textwrap.fill(str(shared.privacy_guarantee_), 88))
 # would be told to reveal no sum of fewer than five answers.
 
 print(textwrap.fill(str(more.privacy_guarantee_), 88))
+print(textwrap.fill(more.privacy_guarantee_.statement, 88))

@@ -24,6 +24,7 @@ from ..tensor import (
 )
 from ..tensor._unit_entries import UnitEntries
 from ._entries import Entries
+from ._ranking import best_of
 from ._unit_rows import LocalRows, UnitModel
 
 __all__ = ["Domain", "Fitted", "FittedToUnits", "keeping_names_if_refused"]
@@ -163,22 +164,13 @@ class Fitted:
         items : ndarray of shape (n, k), int
             Best first, padded with -1 if fewer than `k` items are left.
         """
-        n_items = self.shape[1]
         best = np.full((len(coordinates), k), -1, dtype=np.int64)
         for start in range(0, len(coordinates), _N_RANKED):
             rows = coordinates[start : start + _N_RANKED]
             scores = self.answering.slices(rows, 1)
             for row, item in self._seen_items(rows):
                 scores[row, item] = -np.inf
-            n_best = min(k, n_items)
-            chosen = np.argpartition(-scores, n_best - 1, axis=1)[:, :n_best]
-            score = np.take_along_axis(scores, chosen, axis=1)
-            order = np.lexsort((chosen, -score))
-            chosen = np.take_along_axis(chosen, order, axis=1)
-            score = np.take_along_axis(score, order, axis=1)
-            best[start : start + _N_RANKED, :n_best] = np.where(
-                np.isneginf(score), -1, chosen
-            )
+            best[start : start + _N_RANKED] = best_of(scores, k)
         return best
 
     def _seen(self) -> Iterator[np.ndarray]:

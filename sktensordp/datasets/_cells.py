@@ -77,6 +77,7 @@ def _draw_other_cells(
         best_sums = np.concatenate([best_sums, sums])
         cells = np.concatenate([cells, np.arange(start, stop)])
         if len(best_sums) > n_draws:
-            kept = np.argpartition(best_sums, -n_draws)[-n_draws:]
+            # A partition would leave them in an order of the processor's choice.
+            kept = np.argsort(best_sums, kind="stable")[-n_draws:]
             best_sums, cells = best_sums[kept], cells[kept]
     return cells

@@ -145,7 +145,7 @@ def make_choices(
         users = np.arange(start, min(start + _CHUNK, n_users))
         # Gumbel's trick: the largest perturbed logs are a draw without replacement.
         perturbed = logs[user_groups[users]] + rng.gumbel(size=(len(users), n_items))
-        order = np.argsort(-perturbed, axis=1)
+        order = np.argsort(-perturbed, axis=1, kind="stable")
         for user, best in zip(users, order, strict=True):
             data[ends[user] : ends[user + 1], 1] = best[: sizes[user]]
     return Bunch(
@@ -180,8 +180,8 @@ def _sizes(
         share = np.floor(left * share / share.sum()).astype(np.int64)
         if not share.any():
             # Less than one choice for each: give one to those with the largest weights.
-            most_active = np.flatnonzero(free)[np.argsort(-weights[free])[:left]]
-            sizes[most_active] += 1
+            order = np.argsort(-weights[free], kind="stable")
+            sizes[np.flatnonzero(free)[order[:left]]] += 1
         sizes = np.minimum(sizes + share, n_items)
         left = n_choices - sizes.sum()
     return sizes

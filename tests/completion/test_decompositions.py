@@ -110,16 +110,17 @@ def test_noise_is_not_taken_for_the_factors_of_a_tucker():
     assert root_mean_squared_error(truth, predicted) < 2 * np.std(truth)
 
 
-def test_a_rank_above_what_the_data_carry_does_little_harm():
-    """On this split; on five others, 0.02 to 0.04 more of errors of 0.83 to 0.90."""
-    ratings, errors = make_ratings(100, 150, 4000, random_state=0), []
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_far_above_what_the_data_carry_is_no_worse_than_biases(seed):
+    """What more harm it does, against rank 5, hangs on the last bits of the fit."""
+    ratings, errors = make_ratings(100, 150, 4000, random_state=seed), []
     X, y = ratings.data, ratings.target
     test = np.random.default_rng(1).random(len(y)) < 0.2
-    for rank in (5, 40):
+    for rank in (0, 40):
         model = CPCompletion(rank, epsilon=INF, levels=LEVELS, n_pattern_components=0)
         found = model.fit(X[~test], y[~test]).predict(X[test])
         errors.append(root_mean_squared_error(y[test], found))
-    assert errors[1] < errors[0] + 0.02
+    assert errors[1] < 1.005 * errors[0]
 
 
 # --- every perturbation, at every level -----------------------------------------------

@@ -30,7 +30,7 @@ from sktensordp.completion import (
 )
 from sktensordp.completion._choices import Choices
 from sktensordp.completion._cooccurrence import plan_noise
-from sktensordp.completion._item_model import best_of
+from sktensordp.completion._ranking import best_of
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
 from tests.support.refusing import refused

@@ -58,7 +58,7 @@ def test_user_privacy(run, ratings_file, tmp_path):
     }
     assert len(table) == 3
     assert table["32"][0] < table["1"][0] < mean
-    assert table["32"][0] < own
+    assert table["32"][0] < own + 0.01
     for sums, statistics, auto, *_ in table.values():
         assert auto < min(sums, statistics) + 0.02
     _, new = printed.split("RMSE for users who were not in the fit")

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.tensor import DenseEntries, SparseEntries, group_by_mode
 from sktensordp.tensor._algebra import diagonal, packed_squares
 from sktensordp.tensor._entries import _BLOCK
-from sktensordp.tensor.kernels._cp import solve_rows
+from sktensordp.tensor.kernels._cp import cholesky, solve_rows
 from tests.support.tensors import entries_of
 
 # Entries of the rows: none, one, and around the boundaries of the kernels' chunks.
@@ -250,6 +250,13 @@ def test_nearly_singular_rows_stay_finite(n_entries, noise, dtype):
     assert np.all(np.isfinite(fitted))
     rounding = np.finfo(dtype).eps * (1 + means.astype(float) ** 2)
     assert np.all(variances >= -4 * rounding)
+
+
+@pytest.mark.parametrize("excess", [0.0, -1e-15])
+def test_the_factor_of_a_singular_matrix_has_a_positive_diagonal(excess):
+    factor = np.array([[1.0, 1.0], [1.0, 1.0 + excess]])
+    cholesky(factor)
+    assert np.all(np.diag(factor) > 0)
 
 
 def test_a_row_without_information_but_its_prior():

@@ -335,7 +335,8 @@ def cholesky(matrix: NDArray[np.float64]) -> None:
             factor = matrix[j, k]
             for b in range(k, n):
                 matrix[k, b] -= factor * matrix[j, b]
-        pivot = 1.0 / np.sqrt(max(matrix[k, k], least))
+        matrix[k, k] = max(matrix[k, k], least)
+        pivot = 1.0 / np.sqrt(matrix[k, k])
         for b in range(k, n):
             matrix[k, b] *= pivot
 
