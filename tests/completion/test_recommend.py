@@ -143,6 +143,7 @@ def test_all_items_alike():
     items = model.recommend([0, 1], 299)
     assert set(items[0].tolist()) == set(range(1, 300))
     assert len(set(items[1].tolist())) == 299
+    assert model.recommend(0, 10).tolist() == list(range(1, 11))  # by index
     seen_all = np.array([[0, i] for i in range(6)] + [[1, 0]])
     model = make(rank=1, epsilon=math.inf).fit(seen_all, np.arange(7.0))
     np.testing.assert_array_equal(model.recommend(0, 3), [-1, -1, -1])

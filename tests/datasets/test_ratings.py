@@ -34,6 +34,12 @@ def test_pairs_are_distinct_and_within_the_shape(ratings):
     assert (ratings.data < ratings.shape).all()
 
 
+def test_dense_draws_are_the_same_on_every_processor():
+    """A partition would order the cells by the processor's vector instructions."""
+    dense = make_ratings(100, 150, 4000, random_state=0).data
+    assert dense[:4].tolist() == [[41, 5], [66, 12], [81, 63], [15, 132]]
+
+
 def test_all_levels_occur_and_nothing_else(ratings):
     assert_array_equal(np.unique(ratings.target), ratings.levels)
 
