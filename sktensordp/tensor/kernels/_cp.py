@@ -325,12 +325,15 @@ def observations(
 
 
 @compiled
-def cholesky(matrix: NDArray[np.float64]) -> None:
-    """Replace the upper triangle of a matrix by that of U, where U^T U = matrix."""
+def cholesky(matrix: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
+    """Replace the upper triangle of a matrix by that of U, where U^T U = matrix.
+
+    The matrix is a Gram matrix plus the diagonal `prior`. No pivot is then less than
+    its prior, so that what falls below is rounding.
+    """
     n = matrix.shape[0]
     for k in range(n):
-        # Rounding must not let the pivot of a nearly singular system vanish.
-        least = 1e-13 * matrix[k, k]
+        least = max(prior[k], 1e-13 * matrix[k, k])
         for j in range(k):
             factor = matrix[j, k]
             for b in range(k, n):
@@ -417,7 +420,7 @@ def solve_rows(
     held = np.flatnonzero(is_held)
     square = np.empty((n_columns, n_columns))
     mean = np.empty(n_columns)
-    precision = np.empty((n_free, n_free))
+    precision, prior = np.empty((n_free, n_free)), np.empty(n_free)
     inverse = np.empty((n_free, n_free))
     transposed = np.empty((n_free, n_free))
     covariance = np.empty((n_free, n_free))
@@ -439,9 +442,10 @@ def solve_rows(
                 s -= square[a, held[h]] * mean[held[h]]
             for z in range(x, n_free):
                 precision[x, z] = square[a, free[z]] / noise_variance
-            precision[x, x] += prior_precision[a]
+            prior[x] = prior_precision[a]
+            precision[x, x] += prior[x]
             shift[x] = s / noise_variance + prior_precision[a] * prior_mean[a]
-        cholesky(precision)
+        cholesky(precision, prior)
         invert_factor(precision, inverse)
         for x in range(n_free):
             for z in range(n_free):

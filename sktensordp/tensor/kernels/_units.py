@@ -63,7 +63,7 @@ def solve_units(
                 shift[a] += scaled * targets[e]
                 for b in range(a, size):
                     gram[a, b] += scaled * regressors[e, b]
-        cholesky(gram)
+        cholesky(gram, precision)
         invert_factor(gram, inverse)
         solve_factor(gram, shift)
         # Degrees of freedom of the fit: Q, less the trace of the inverse times the
