@@ -5,6 +5,7 @@ import pickle
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 from sklearn.callback import CallbackSupportMixin
@@ -14,7 +15,7 @@ from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import has_callbacks
 from ._validation import check_unmasked, described
 from .privacy import PrivacyGuarantee
-from .privacy.budgets._budget import open_budgets, process_name, record
+from .privacy.budgets._budget import Senders, check_seed, process_name, record, senders
 from .privacy.budgets._preauthorized import current_preauthorization
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
@@ -127,35 +128,27 @@ def _check_version(version: str, name: str) -> None:
 class SentMixin:
     """Mixin of estimators that can be stored or sent to other processes.
 
-    Their pickles record the version that made them, and whether the sending process
-    had an open budget.
+    Their pickles record the version that made them, and the budgets that were open in
+    the sending process.
     """
 
-    def _check_sent(self) -> None:
-        """Refuse a release that the budgets of the sending process would not record."""
-        if hasattr(self, "_sent_by"):
-            raise RuntimeError(
-                f"This {type(self).__name__} was sent by a process with an open "
-                f"privacy budget, which cannot record a release made here. Release "
-                f"in that process, or in its threads; or send the estimator while no "
-                f"budget is open."
-            )
+    _sent_by: Senders = MappingProxyType({})
+    """The processes that sent this object while budgets were open there."""
 
     def __getstate__(self) -> dict[str, Any]:
         above: Any = super()
         state: dict[str, Any] = above.__getstate__()
         state = {**state, "_sktensordp_version": __version__}
-        if not open_budgets():
-            return state
-        senders = state.get("_sent_by", frozenset()) | {process_name()}
-        return {**state, "_sent_by": senders}
+        sent_by = {**self._sent_by, **senders()}
+        return {**state, "_sent_by": sent_by} if sent_by else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        senders = state.pop("_sent_by", frozenset()) - {process_name()}
-        if senders:
-            state["_sent_by"] = senders
+        sent_by = dict(state.pop("_sent_by", {}))
+        sent_by.pop(process_name(), None)
+        if sent_by:
+            state["_sent_by"] = sent_by
         above: Any = super()
         if hasattr(above, "__setstate__"):
             above.__setstate__(state)
@@ -168,8 +161,8 @@ class SentMixin:
 
     def _passed_on(self, other: Any) -> Any:
         """Mark a copy or client of this object as sent by the same processes."""
-        if hasattr(self, "_sent_by"):
-            other._sent_by = self._sent_by
+        if self._sent_by:
+            other._sent_by = {**other._sent_by, **self._sent_by}
         return other
 
 
@@ -200,7 +193,9 @@ class PrivateEstimatorMixin(SentMixin):
         total: PrivacyGuarantee | None = None,
         *,
         anew: bool = False,
-    ) -> Iterator[NoiseStreams]:
+        draws: bool = True,
+        recorded: bool = False,
+    ) -> Iterator[Any]:
         """Record a release, then lend its random streams until the block ends.
 
         Parameters
@@ -214,15 +209,27 @@ class PrivateEstimatorMixin(SentMixin):
         anew : bool, default=False
             Whether this is a new fit, which discards the results of an earlier one.
             They are discarded after the budgets admit the release and before any
-            noise is drawn.
+            noise is drawn; without noise, when the block ends without an error.
+        draws : bool, default=True
+            Whether the release draws noise here. If not, it is recorded all the same.
+        recorded : bool, default=False
+            Whether others have drawn and recorded the noise of what arrives here.
 
         Yields
         ------
-        streams : NoiseStreams
+        streams : NoiseStreams or None
             Streams with a fresh key. No two releases of an object share a key, even
-            if both have the same int as random state.
+            if both have the same int as random state. None if no noise is drawn here.
         """
-        self._record(guarantee)
+        if not recorded:
+            self._record(guarantee)
+        if recorded or not draws:
+            if self._released_by == "fit" and not anew:
+                self.privacy_guarantee_ = guarantee if total is None else total
+            yield None
+            if anew:
+                self._forget(privacy_guarantee_=guarantee)
+            return
         if anew:
             self._forget()
         count = self._count_releases().next()
@@ -238,14 +245,26 @@ class PrivateEstimatorMixin(SentMixin):
             streams.close()
 
     def _record(self, guarantee: PrivacyGuarantee) -> None:
-        """Record a release in all open budgets; raise if one of them refuses it."""
-        authorized = current_preauthorization()
-        if authorized is not None:
-            authorized.admit(guarantee, self._released_by)
-            return
-        self._check_sent()
+        """Record a release in all open budgets; raise if one of them refuses it.
+
+        A release that was authorised beforehand, together with others, has been
+        recorded with them.
+        """
         name = f"{self._released_by} of {type(self).__name__}"
-        record(guarantee, name, self._unprotected())
+        authorized = current_preauthorization()
+        if authorized is None:
+            record(
+                guarantee, name, self._unprotected(), self._sent_by,
+                seeded=self.random_state is not None,
+            )  # fmt: skip
+            return
+        self._check_seed()
+        authorized.admit(guarantee, self._released_by)
+
+    def _check_seed(self) -> None:
+        """Refuse an integer random state under a budget with a path."""
+        name, seeded = type(self).__name__, self.random_state is not None
+        check_seed(name, self._sent_by, seeded=seeded)
 
     def _count_releases(self) -> ReleaseCounter:
         # One atomic call: otherwise two threads could each count from 0.

@@ -5,8 +5,7 @@ The result of a fit is one attribute, `_fitted`; see ``_fitted.py``.
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, Self, overload
@@ -18,7 +17,6 @@ from sklearn.utils import Tags, check_array, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
-from .._random import NoiseStreams
 from .._sklearn_compat import (
     Interval,
     StrOptions,
@@ -268,31 +266,16 @@ class BaseCompletion(
         progress = self._progress("sweep", solver.n_sweeps)
         # Locked, or another thread might store its model under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
-            is_noisy = received or shared_noise is not None
-            with self._noise_for(solver, is_noisy) as noise:
+            with self._release(
+                solver.guarantee, anew=True,
+                draws=math.isfinite(self.epsilon) or solver.starts_at_random,
+                recorded=received or shared_noise is not None,
+            ) as noise:  # fmt: skip
                 released = solver.release(entries.values, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
         return self
-
-    @contextmanager
-    def _noise_for(
-        self, solver: Solver, is_noisy: bool
-    ) -> Iterator[NoiseStreams | None]:
-        """Record the solver's release and yield its streams, or None if it draws none.
-
-        In the second case, an earlier fit is forgotten at the end, unless this one was
-        refused. If what the solver gets `is_noisy`, it was recorded elsewhere.
-        """
-        if not is_noisy and (math.isfinite(self.epsilon) or solver.starts_at_random):
-            with self._release(solver.guarantee, anew=True) as noise:
-                yield noise
-            return
-        if not is_noisy:
-            self._record(solver.guarantee)
-        yield None
-        self._forget(privacy_guarantee_=solver.guarantee)
 
     def _publish(
         self,
@@ -419,15 +402,15 @@ class BaseCompletion(
             if (randomizer.bounds, randomizer.levels) != fitted.domain[:2]:
                 raise ValueError("value_bounds and levels must be those of the fit.")
             fitted = fitted.with_call(entries, randomizer.guarantee)
-            if math.isinf(self.epsilon):
-                self._record(randomizer.guarantee)
-                self.privacy_guarantee_ = fitted.guarantee
+            with self._release(
+                randomizer.guarantee, fitted.guarantee,
+                draws=math.isfinite(self.epsilon),
+            ) as noise:  # fmt: skip
+                # Before noise is drawn, so that an interrupted call counts.
                 self._fitted = fitted
-                randomized = randomizer.clip(entries.values)
-            else:
-                with self._release(randomizer.guarantee, fitted.guarantee) as noise:
-                    # Before noise is drawn, so that an interrupted call counts.
-                    self._fitted = fitted
+                if noise is None:
+                    randomized = randomizer.clip(entries.values)
+                else:
                     randomized = randomizer.randomize(entries.values, noise)
             del entries
             model = fitted.updated(randomized, randomizer.noise_variance, self.max_iter)

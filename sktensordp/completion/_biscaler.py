@@ -399,16 +399,11 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
         # Locked, or another thread might store its statistics under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
-            if self._has_noise:
-                means, squares = randomizers
-                with self._release(guarantee, anew=True) as streams:
-                    statistics = private_statistics(means, squares, values, streams)
-            else:
-                self._record(guarantee)
-                self._forget(privacy_guarantee_=guarantee)
+            draws = self._has_noise
+            with self._release(guarantee, anew=True, draws=draws) as streams:
                 if self.epsilon is not None:
                     means, squares = randomizers
-                    statistics = private_statistics(means, squares, values)
+                    statistics = private_statistics(means, squares, values, streams)
                 else:
                     if domain is not None:
                         values = np.clip(values, *domain)

@@ -97,10 +97,11 @@ class CompletionClient(Client):
         if self.randomizer.mechanism is not None:
             return super()._privatize(data)
         values = self._checked(data)
-        if len(values):
-            # Without noise, the values are a release all the same.
-            self._record(self.privacy_guarantee_)
-        return self.randomizer.clip(values)
+        if not len(values):
+            return self.randomizer.clip(values)
+        # Without noise, the values are a release all the same.
+        with self._release(self.privacy_guarantee_, draws=False):
+            return self.randomizer.clip(values)
 
     def _checked(self, data: Any) -> NDArray[np.floating]:
         return check_values(data)

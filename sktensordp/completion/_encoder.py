@@ -225,8 +225,8 @@ class CoordinateEncoder(
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
             binning = {"time_start_": start}
         if self._publishes_ids:
-            self._check_sent()
-            record_ids(type(self).__name__, self._unprotected())
+            name, unprotected = type(self).__name__, self._unprotected()
+            record_ids(name, unprotected, self._sent_by)
         for name in {"time_edges_", "time_start_"} & vars(self).keys():
             delattr(self, name)
         self.__dict__.update(binning)

@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -14,7 +13,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._random import NoiseStreams
 from .._sklearn_compat import Interval, fit_context
 from .._validation import check_coordinates, check_numeric, check_shape, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin
@@ -241,7 +239,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def _fit(self, choices: Choices, shape: tuple[int, int], noise: NoisySums) -> Self:
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            with self._noise_for(self._guarantee(noise)) as streams:
+            guarantee, draws = self._guarantee(noise), math.isfinite(self.epsilon)
+            with self._release(guarantee, anew=True, draws=draws) as streams:
                 releases = Releases(noise, streams, shape, self._max_items(shape))
                 sums = releases.release(choices)
             on_step()
@@ -250,17 +249,6 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
         return self
-
-    @contextmanager
-    def _noise_for(self, guarantee: PrivacyGuarantee) -> Iterator[NoiseStreams | None]:
-        """Record the guarantee, discard an earlier fit and lend streams for noise."""
-        if math.isfinite(self.epsilon):
-            with self._release(guarantee, anew=True) as streams:
-                yield streams
-            return
-        self._record(guarantee)
-        yield None
-        self._forget(privacy_guarantee_=guarantee)
 
     def fold_in(self, X: ArrayLike) -> Self:
         """Learn the choices of new or returning users; this releases nothing.

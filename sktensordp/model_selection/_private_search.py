@@ -310,7 +310,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         check_groups(units, self.cv, X, y, group_of_row)
         for step in steps_of(self.estimator):
             if isinstance(step, SentMixin):
-                step._check_sent()
+                step._passed_on(self)
+            if isinstance(step, PrivateEstimatorMixin):
+                step._check_seed()
         # The lock keeps another thread from leaving its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:

@@ -194,7 +194,9 @@ def test_a_budget_that_is_too_small_leaves_everything_as_it_was(solver):
 
 @of_sound_solvers
 def test_a_search_counts_what_its_fits_take(solver):
-    folds = 2 if solver.unit == "entry" else UserKFold(2, mode=solver.unit, random_state=0)
+    folds = (
+        2 if solver.unit == "entry" else UserKFold(2, mode=solver.unit, random_state=0)
+    )
     search = GridSearchCV(make(solver), {"epsilon": [EPSILON]}, cv=folds).fit(X, Y)
     found = search.best_estimator_.privacy_guarantee_
     (_, of_folds, planned), (_, refit, _) = privacy_of(search).releases

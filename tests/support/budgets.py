@@ -28,6 +28,7 @@ FILES = {_account.__file__, _budget.__file__, base.__file__}
 
 def releases_of(budget):
     """(how often, its name) of every release that a budget has recorded."""
+    budget._read()
     return [(count, name) for _, count, _, name in budget._account.lines() if count]
 
 
@@ -37,6 +38,7 @@ def n_released(budget):
 
 
 def guarantees_of(budget):
+    budget._read()
     return list(budget._account.guarantees())
 
 
@@ -57,8 +59,8 @@ def recording(after=lambda name: None):
     """Names of the releases that are recorded while this lasts: a list."""
     recorded, record = [], base.record
 
-    def recorder(guarantee, name, unprotected):
-        record(guarantee, name, unprotected)
+    def recorder(guarantee, name, *args, **options):
+        record(guarantee, name, *args, **options)
         recorded.append(name)
         after(name)
 

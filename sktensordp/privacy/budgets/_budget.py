@@ -1,4 +1,4 @@
-"""Privacy budgets: limits on what a process releases, and a record of it."""
+"""Privacy budgets: limits on what is released, and a record of it."""
 
 import contextvars
 import html
@@ -6,10 +6,11 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import astuple
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...exceptions import BudgetExceededError
 from .._guarantee import (
@@ -22,15 +23,21 @@ from .._guarantee import (
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
 
 if TYPE_CHECKING:
+    from sqlite3 import Connection
+
     from dp_accounting import DpEvent
 
     from ._account import Account
     from ._filter import Totals
+    from ._ledger import Ledger, Row
 
     # The account that records a release, its totals, and the limits of the filter.
     _Admission = tuple[Account, Totals, Any]
 
-__all__ = ["PrivacyBudget", "open_budgets", "process_name", "record", "record_ids"]
+__all__ = [
+    "PrivacyBudget", "Senders", "check_seed", "process_name", "record", "record_ids",
+    "senders",
+]  # fmt: skip
 
 # Guards the stack and all accounts: all open budgets record a release, or none does.
 _LOCK = threading.RLock()
@@ -40,6 +47,11 @@ _BRANCHES: contextvars.ContextVar[tuple["_Branch", ...]] = contextvars.ContextVa
     "branches", default=()
 )
 _PROCESS = (0, "")
+# The processes that sent an estimator while budgets were open there: by name, the path
+# and id of each budget's file, or None if one of the budgets has no path.
+Senders = Mapping[str, tuple[tuple[str, str], ...] | None]
+# Budgets of files that were opened on behalf of such a process.
+_OPENED: dict[tuple[str, str], "PrivacyBudget"] = {}
 # How far below the truth the printed remainder may be, as shares of epsilon: with sums,
 # and where every comparison composes all releases.
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
@@ -68,13 +80,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-def open_budgets() -> bool:
-    """Whether a budget is open in this process."""
-    return bool(_STACK)
+def senders() -> Senders:
+    """Name of this process with its open budgets, for what it sends; or {}."""
+    with _LOCK:
+        if not _STACK:
+            return {}
+        ledgers = [budget._ledger for budget in _STACK]
+        files = [(each.path, each.id) for each in ledgers if each is not None]
+        is_counted = len(files) == len(ledgers)
+        return {process_name(): tuple(files) if is_counted else None}
 
 
-def record(guarantee: PrivacyGuarantee, name: str, unprotected: Iterable[str]) -> None:
+def record(
+    guarantee: PrivacyGuarantee,
+    name: str,
+    unprotected: Iterable[str],
+    sent_by: Senders,
+    *,
+    seeded: bool,
+) -> None:
     """Record a release in all open budgets, or refuse it.
+
+    Open budgets are those of this process, and those of the processes that sent the
+    estimator.
 
     Raises
     ------
@@ -82,15 +110,36 @@ def record(guarantee: PrivacyGuarantee, name: str, unprotected: Iterable[str]) -
         If the release would exceed one of them.
     ValueError
         If its unit or relation differs from those of the recorded releases, so that
-        they do not compose.
+        they do not compose; or if its noise is `seeded` and a budget has a path.
     RuntimeError
-        If a budget belongs to another process, of which this one is a fork.
+        If a budget belongs to another process, which would not learn of the release.
+    OSError
+        If a budget has a path, and its file cannot record the release.
     """
     with _LOCK:
-        _record(tuple(_STACK), guarantee, name, unprotected)
+        check_seed(name, sent_by, seeded=seeded)
+        _record(_concerned(sent_by), guarantee, name, unprotected)
 
 
-def record_ids(name: str, unprotected: Iterable[str]) -> None:
+def check_seed(name: str, sent_by: Senders, *, seeded: bool) -> None:
+    """Refuse a release with an integer seed if an open budget has a path.
+
+    Raises
+    ------
+    ValueError
+        Every process counts the releases of a seed from 0, so that two would share
+        their noise.
+    """
+    has_path = any(budget._ledger is not None for budget in _STACK)
+    if seeded and (has_path or any(sent_by.values())):
+        raise ValueError(
+            f"{name} has an integer random_state, and a budget with a path is open. "
+            f"Another process with this integer would draw the same noise. Pass "
+            f"random_state=None; nothing was drawn."
+        )
+
+
+def record_ids(name: str, unprotected: Iterable[str], sent_by: Senders) -> None:
     """Tell all open budgets that the ids in the data are about to be published.
 
     A guarantee for all data of a user does not cover that.
@@ -99,32 +148,126 @@ def record_ids(name: str, unprotected: Iterable[str]) -> None:
     ------
     BudgetExceededError
         If an open budget protects all data of a user.
+    RuntimeError, OSError
+        As `record`.
     """
-    with _LOCK:
-        for budget in _STACK:
-            budget._check_process()
+    with _LOCK, _locked_files(_concerned(sent_by)) as budgets:
+        for budget in budgets:
             if math.isfinite(budget.epsilon) and any(
                 isinstance(guarantee.unit, int)
                 for guarantee in budget._account.guarantees()
             ):
                 raise BudgetExceededError(_PUBLISHES_IDS.format(name))
-        for budget in _STACK:
-            budget._publishers.append(name)
-            budget._sentences.update(dict.fromkeys(unprotected))
+        for budget in budgets:
+            budget._write(name, None, unprotected)
+        _commit(budgets)
+        for budget in budgets:
+            if budget._ledger is None:
+                budget._publishers.append(name)
+                budget._sentences.update(dict.fromkeys(unprotected))
+
+
+def _concerned(sent_by: Senders) -> list["PrivacyBudget"]:
+    """The budgets that must record a release, in the order in which they are locked.
+
+    Two objects for the same file are one budget.
+    """
+    found = list(_STACK)
+    for files in sent_by.values():
+        if files is None:
+            raise RuntimeError(
+                "This estimator was sent by a process with an open privacy budget, "
+                "which cannot record a release made here. Release in that process, or "
+                "in its threads; send the estimator while no budget is open; or give "
+                "the budget a path."
+            )
+        found += [_opened(path, number) for path, number in files]
+    for budget in found:
+        budget._check_process()
+    stored = {b._ledger.path: b for b in found if b._ledger is not None}
+    return [
+        *(stored[path] for path in sorted(stored)),
+        *(budget for budget in found if budget._ledger is None),
+    ]
+
+
+def _opened(path: str, number: str) -> "PrivacyBudget":
+    """The budget of this id in an existing file."""
+    if (path, number) not in _OPENED:
+        budget = budget_of_file(path)
+        assert budget._ledger is not None
+        if budget._ledger.id != number:
+            raise OSError(
+                f"{path} is another budget than the one that was open where this was "
+                f"made; nothing was drawn."
+            )
+        _OPENED[path, number] = budget
+    return _OPENED[path, number]
+
+
+def budget_of_file(path: str) -> "PrivacyBudget":
+    """The budget in an existing file, with the parameters that the file states."""
+    from ._ledger import Ledger
+
+    stated = Ledger(path).parameters
+    parameters = {name: stated[name] for name in ("epsilon", "delta", "adaptive")}
+    return PrivacyBudget(**parameters, path=path)
+
+
+def _guarantee_of(row: "Row") -> PrivacyGuarantee | None:
+    """The guarantee of a recorded release; None if ids were published."""
+    from sqlite3 import DatabaseError
+
+    from ._stored import guarantee_from_json
+
+    try:
+        return None if row.guarantee is None else guarantee_from_json(row.guarantee)
+    except (ValueError, TypeError, KeyError) as error:
+        raise DatabaseError("a release is unreadable") from error
+
+
+@contextmanager
+def _locked_files(
+    budgets: list["PrivacyBudget"],
+) -> Iterator[list["PrivacyBudget"]]:
+    """Lock the files of budgets, and read what others have recorded meanwhile."""
+    with ExitStack() as stack:
+        try:
+            for budget in budgets:
+                if budget._ledger is not None:
+                    budget._writer = stack.enter_context(budget._ledger.writing())
+                    budget._read_rows(budget._writer)
+            yield budgets
+        finally:
+            for budget in budgets:
+                budget._writer = None
+
+
+def _commit(budgets: Iterable["PrivacyBudget"]) -> None:
+    """Put a release on the disk; if this stops half-way, some budgets overcount."""
+    for budget in budgets:
+        if budget._ledger is not None:
+            budget._ledger.commit(budget._writer)
 
 
 def _record(
-    budgets: Iterable["PrivacyBudget"],
+    budgets: list["PrivacyBudget"],
     guarantee: PrivacyGuarantee,
     name: str,
     unprotected: Iterable[str],
 ) -> None:
-    admissions = [(budget, budget._admit(guarantee, name)) for budget in budgets]
-    for budget, (account, totals, limits) in admissions:
-        account.record(name, guarantee, totals)
-        if budget._filter is not None:
-            budget._filter.settle(limits)
-        budget._sentences.update(dict.fromkeys(unprotected))
+    with _locked_files(budgets):
+        admissions = [(budget, budget._admit(guarantee, name)) for budget in budgets]
+        for budget, (_, _, limits) in admissions:
+            budget._write(name, guarantee, unprotected, limits)
+        _commit(budgets)
+        for budget, (account, totals, limits) in admissions:
+            if budget._ledger is not None:
+                continue  # Its account is what the file says.
+            account.record(name, guarantee, totals)
+            if budget._filter is not None:
+                budget._filter.settle(limits)
+            budget._sentences.update(dict.fromkeys(unprotected))
 
 
 def _open_branches() -> tuple["_Branch", ...]:
@@ -148,6 +291,8 @@ class PrivacyBudget:
     package, in any thread of this process, before its noise is drawn. It refuses a
     release that would exceed it, and then nothing is drawn. You can enter a budget
     again; it keeps counting. You can nest budgets; a release counts in all of them.
+    With a `path`, the budget counts in a file, which any number of processes may open,
+    now or next year.
 
     By default, all results so far may decide which release you make next, and whether
     you make one. Three sums remain valid then, each up to a limit that is fixed before
@@ -171,6 +316,21 @@ class PrivacyBudget:
     adaptive : bool, default=True
         Whether earlier results may decide the number of releases, or how much they
         reveal.
+    path : str or path-like, default=None
+        The file that records the releases, on a local disk. None keeps the count in
+        this process.
+    create : bool, default=False
+        Whether to make a new file. Otherwise it must exist, so that a mistyped path is
+        no fresh budget, and the other parameters must be those of its creation.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or differs from that of the file.
+    FileNotFoundError, FileExistsError
+        If there is no such file; with ``create=True``, if there is one.
+    OSError
+        If the file is damaged, cannot be opened, or is of a newer version.
 
     Attributes
     ----------
@@ -197,9 +357,16 @@ class PrivacyBudget:
     not see the splitter of a cross-validation: where all data of a user are protected,
     use `UserKFold`.
 
-    Other processes do not share the count. An estimator that is sent to another process
-    while a budget is open refuses to release there, and so does a forked process. The
-    budget does not see estimators that other processes create. Use threads.
+    Without a path, other processes do not share the count. An estimator that is sent to
+    another process while such a budget is open refuses to release there, and so does a
+    forked process. With a path, the estimator takes the path along, and a release made
+    elsewhere on the same machine is recorded in the file. Neither sees estimators that
+    other processes create.
+
+    The file is trusted: whoever can write to it can forget releases, and a restored
+    backup forgets all later ones. It holds guarantees, times and names, and no data. A
+    release with an integer `random_state` is refused, since each process counts the
+    releases of a seed from 0, so that two would share their noise.
 
     Examples
     --------
@@ -223,10 +390,29 @@ class PrivacyBudget:
       2 x epsilon = 0.5: transform of LaplaceMechanism
     Not protected:
       - LaplaceMechanism protects the rows of X, not y.
+
+    A budget that outlives the process:
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = f"{folder.name}/films-2026.db"
+    >>> with PrivacyBudget(1.2, path=path, create=True):
+    ...     january = noise.transform(X)
+    >>> with PrivacyBudget(1.2, path=path) as budget:  # next month
+    ...     february = noise.transform(X)
+    >>> len(budget.history()), budget.spent.epsilon
+    (2, 1.0)
+    >>> folder.cleanup()
     """
 
     def __init__(
-        self, epsilon: float, delta: float = 0.0, *, adaptive: bool = True
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        adaptive: bool = True,
+        path: "str | os.PathLike[str] | None" = None,
+        create: bool = False,
     ) -> None:
         check_number(epsilon, "epsilon")
         check_number(delta, "delta")
@@ -234,6 +420,8 @@ class PrivacyBudget:
             raise ValueError(f"epsilon must be > 0, got {epsilon}.")
         if not 0 <= delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {delta}.")
+        if create and path is None:
+            raise ValueError("create=True makes a file: pass its path.")
         # These import dp-accounting, which importing the package does not.
         from ._account import Account
         from ._filter import AdaptiveFilter
@@ -248,6 +436,35 @@ class PrivacyBudget:
         self._filter: AdaptiveFilter | None = None
         if adaptive and math.isfinite(epsilon):
             self._filter = AdaptiveFilter(self._epsilon, self._delta)
+        self._ledger = None if path is None else self._open(path, create)
+        self._n_rows = 0
+        self._writer: Any = None  # the connection that locks the file
+
+    def _open(self, path: Any, create: bool) -> "Ledger":
+        from ._ledger import Ledger
+
+        parameters = {
+            "epsilon": self._epsilon, "delta": self._delta, "adaptive": self._adaptive,
+        }  # fmt: skip
+        if create:
+            Ledger.create(path, parameters)
+        ledger = Ledger(path)
+        stored = [
+            f"{name} = {ledger.parameters[name]}, not {value}"
+            for name, value in parameters.items()
+            if ledger.parameters[name] != value
+        ]
+        if stored:
+            raise ValueError(
+                f"The budget in {ledger.path} has {'; '.join(stored)}. A budget keeps "
+                f"the parameters with which it was created."
+            )
+        return ledger
+
+    @property
+    def path(self) -> str | None:
+        """Absolute path of the file of the budget; None if it has none."""
+        return None if self._ledger is None else self._ledger.path
 
     @property
     def epsilon(self) -> float:
@@ -285,7 +502,8 @@ class PrivacyBudget:
         guarantee : PrivacyGuarantee
             What the release reveals.
         name : str, default="release"
-            Its name when the budget is printed.
+            Its name when the budget is printed. With a path, it is stored: it must
+            hold no data.
 
         Raises
         ------
@@ -294,11 +512,15 @@ class PrivacyBudget:
         ValueError
             If its unit or relation differs from those of the recorded releases.
         TypeError
-            If `guarantee` is no `PrivacyGuarantee`.
+            If `guarantee` is no `PrivacyGuarantee`, or `name` no text.
+        OSError
+            If the file of the budget cannot record the release.
         """
         check_guarantee(guarantee)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {type(name).__name__}.")
         with _LOCK:
-            _record((self,), guarantee, name, ())
+            _record([self], guarantee, name, ())
 
     def admits(self, guarantee: PrivacyGuarantee) -> bool:
         """Whether a release would be admitted now.
@@ -314,7 +536,100 @@ class PrivacyBudget:
         """
         check_guarantee(guarantee)
         with _LOCK:
+            self._read()
             return self._admission(guarantee) is not None
+
+    def history(self) -> Any:
+        """Every release in the file of the budget, in the order of recording.
+
+        Returns
+        -------
+        releases : pandas.DataFrame or list of dict
+            A data frame if pandas is installed. `time` in UTC; `label`, the name of
+            the release; `unit`, `epsilon` and `delta` of its guarantee; `event`, what
+            was done; `versions` of the packages that recorded it. Published ids have a
+            label and no guarantee.
+
+        Raises
+        ------
+        ValueError
+            If the budget has no path.
+        OSError
+            If its file cannot be read.
+        """
+        if self._ledger is None:
+            raise ValueError("Only a budget with a path keeps a history: pass a path.")
+        names = ("unit", "epsilon", "delta", "event")
+        found: list[dict[str, Any]] = []
+        with _LOCK, self._ledger.reading() as connection:
+            self._read_rows(connection)
+            for row in self._ledger.rows(connection):
+                guarantee = _guarantee_of(row)
+                stated = {name: getattr(guarantee, name, None) for name in names}
+                found.append(
+                    {"time": row.time, "label": row.label, **stated}
+                    | {"versions": row.versions}
+                )
+        with suppress(ImportError):
+            import pandas as pd
+
+            columns = ["time", "label", *names, "versions"]
+            return pd.DataFrame(found, columns=columns)
+        return found
+
+    def _read(self) -> None:
+        """Read what other processes have recorded, unless the file is locked here."""
+        if self._ledger is not None and self._writer is None:
+            with self._ledger.reading() as connection:
+                self._read_rows(connection)
+
+    def _read_rows(self, connection: "Connection") -> None:
+        from ._filter import Limits, Totals
+
+        ledger: Any = self._ledger
+        if ledger.last(connection) < self._n_rows:
+            raise OSError(
+                f"{ledger.path} has lost releases that were recorded in it, as if a "
+                f"backup had been restored; nothing was drawn."
+            )
+        limits = ledger.facts(connection).get("limits")
+        if self._filter is not None and limits is not None:
+            self._filter.settle(Limits(*limits))
+        for row in ledger.rows(connection, after=self._n_rows):
+            guarantee = _guarantee_of(row)
+            if guarantee is None:
+                self._publishers.append(row.label)
+            else:
+                event = guarantee.event
+                totals = (
+                    Totals() if self._filter is None else self._filter.totals(event)
+                )
+                self._account.record(row.label, guarantee, totals)
+            self._sentences.update(dict.fromkeys(row.sentences))
+            # Last: an interruption before it makes this process count too much.
+            self._n_rows = row.number
+
+    def _write(
+        self,
+        name: str,
+        guarantee: PrivacyGuarantee | None,
+        unprotected: Iterable[str],
+        limits: Any = None,
+    ) -> None:
+        """Write a release into the file, if there is one; None publishes ids."""
+        if self._ledger is None:
+            return
+        from ._stored import guarantee_to_json
+
+        text = None if guarantee is None else guarantee_to_json(guarantee)
+        if guarantee is not None and not any(self._account.guarantees()):
+            unit, relation = guarantee.unit, guarantee.relation
+            fixed: dict[str, Any] = {"unit": unit, "relation": relation}
+            if limits is not None:
+                fixed["limits"] = astuple(limits)
+            self._ledger.add_facts(self._writer, fixed)
+        new = [each for each in unprotected if each not in self._sentences]
+        self._ledger.add(self._writer, name, text, new)
 
     @contextmanager
     def parallel(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
@@ -347,6 +662,12 @@ class PrivacyBudget:
         """
         from ._account import Account
 
+        if self._ledger is not None:
+            raise ValueError(
+                "A budget with a path does not know which part of the data a release "
+                "of another process is about, so it cannot count the worst part only. "
+                "Use a budget without a path, and record its `spent` here."
+            )
         block: list[Account] = []
         with _LOCK:
             self._check_process()
@@ -391,11 +712,15 @@ class PrivacyBudget:
 
         None if there is none.
         """
+        with _LOCK:
+            self._read()
+            return self._spent()
+
+    def _spent(self) -> PrivacyGuarantee | None:
         from dp_accounting import dp_event
 
-        with _LOCK:
-            recorded = list(self._account.guarantees())
-            event = self._account.event()
+        recorded = list(self._account.guarantees())
+        event = self._account.event()
         if not recorded:
             return None
         unit, relation = unit_and_relation(recorded)
@@ -420,13 +745,14 @@ class PrivacyBudget:
         another epsilon: ask `admits`. Accurate to a millionth of the budget's epsilon,
         or to a thousandth with ``adaptive=False``.
         """
-        if math.isinf(self._epsilon):
-            return math.inf
         with _LOCK:
-            self._check_process()
+            self._read()
             return self._remaining_epsilon()
 
     def _remaining_epsilon(self) -> float:
+        if math.isinf(self._epsilon):
+            return math.inf
+        self._check_process()
         from ..accounting._curves import event_epsilon
         from ..accounting._events import PureDpEvent
         from ._filter import Totals
@@ -484,6 +810,7 @@ class PrivacyBudget:
     def unprotected(self) -> tuple[str, ...]:
         """What the guarantees of the recorded estimators leave out, in sentences."""
         with _LOCK:
+            self._read()
             return tuple(self._sentences)
 
     def _current_account(self) -> "Account":
@@ -540,16 +867,19 @@ class PrivacyBudget:
         return isinstance(unit, int) and bool(self._publishers)
 
     def _check_process(self) -> None:
-        if self._process != process_name():
+        if self._ledger is None and self._process != process_name():
             raise RuntimeError(
                 "This privacy budget belongs to another process, which would not learn "
-                "of a release made here. Make the release there, or use threads."
+                "of a release made here. Make the release there, use threads, or give "
+                "the budget a path."
             )
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> Any:
+        if self._ledger is not None:
+            return _opened, (self._ledger.path, self._ledger.id)
         raise TypeError(
-            "A privacy budget counts in its own process, so it cannot be copied or "
-            "pickled."
+            "A privacy budget without a path counts in its own process, so it cannot "
+            "be copied or pickled."
         )
 
     def _headline(self) -> str:
@@ -564,7 +894,7 @@ class PrivacyBudget:
         )
 
     def _spent_line(self) -> str:
-        spent = self.spent
+        spent = self._spent()
         if spent is None:
             return "Spent: nothing"
         if not spent.protects:
@@ -582,15 +912,14 @@ class PrivacyBudget:
         )
 
     def _left_line(self) -> str:
-        left = self.remaining
+        left = self._remaining_epsilon()
         if math.isinf(left):
             return "Left: any epsilon"
         options = [f"epsilon = {shown_below(left)} at delta = 0"] if left else []
         if self._delta > 0:
             from ..accounting._gaussian import gaussian_epsilon
 
-            with _LOCK:
-                mu = self._remaining_mu()
+            mu = self._remaining_mu()
             epsilon = gaussian_epsilon(mu, self._delta) if mu else 0.0
             if epsilon > left * (1 + _PRECISION):
                 options.append(
@@ -600,27 +929,38 @@ class PrivacyBudget:
         return f"Left: {', or '.join(options) or 'nothing'}"
 
     def __str__(self) -> str:
+        with _LOCK:
+            self._read()
+            return self._text()
+
+    def _text(self) -> str:
         lines = [self._headline(), self._spent_line(), self._left_line()]
         for depth, count, epsilon, name in self._account.lines():
             times = "" if count is None else f"{count} x {epsilon_line(epsilon)}: "
             lines.append("  " * (depth + 1) + times + name)
-        if self.unprotected:
+        if self._sentences:
             lines.append("Not protected:")
-            lines += [f"  - {sentence}" for sentence in self.unprotected]
+            lines += [f"  - {sentence}" for sentence in self._sentences]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         options = "" if self._adaptive else ", adaptive=False"
+        options += "" if self._ledger is None else f", path={self._ledger.path!r}"
         return f"PrivacyBudget({exact(self._epsilon)}, {exact(self._delta)}{options})"
 
     def _repr_html_(self) -> str:
+        with _LOCK:
+            self._read()
+            return self._html()
+
+    def _html(self) -> str:
         rows = "".join(
             f"<tr><td>{'&emsp;' * depth}{html.escape(name)}</td>"
             f"<td>{'' if count is None else count}</td>"
             f"<td>{'' if count is None else shown(epsilon)}</td></tr>"
             for depth, count, epsilon, name in self._account.lines()
         )
-        items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)
+        items = "".join(f"<li>{html.escape(s)}</li>" for s in self._sentences)
         unprotected = f"<p>Not protected:</p><ul>{items}</ul>" if items else ""
         return (
             f"<table><caption>{html.escape(self._headline())}<br>"

@@ -44,7 +44,7 @@ from ..accounting._renyi import event_renyi
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["AdaptiveFilter", "Totals"]
+__all__ = ["AdaptiveFilter", "Limits", "Totals"]
 
 _ORDERS = tuple((1 + np.geomspace(0.02, 2e5, 100)).tolist())
 # Shares of epsilon and delta reserved for the residuals: the distances between samplers
@@ -107,11 +107,11 @@ class AdaptiveFilter:
 
     def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
-        self._limits: _Limits | None = None
+        self._limits: Limits | None = None
 
     def admit(
         self, event: "DpEvent", total_with: Callable[[Totals], Totals]
-    ) -> "tuple[Totals, _Limits] | None":
+    ) -> "tuple[Totals, Limits] | None":
         """Totals of a release if it fits, and the limits that were applied.
 
         This changes nothing: once the first release has been recorded, pass its limits
@@ -127,7 +127,7 @@ class AdaptiveFilter:
 
         Returns
         -------
-        admission : tuple of (Totals, _Limits) or None
+        admission : tuple of (Totals, Limits) or None
             None if the release does not fit.
         """
         limits = self._limits or self._limits_for(event)
@@ -169,9 +169,14 @@ class AdaptiveFilter:
             epsilons.append(event_epsilon(event, self.delta))
         return min(*epsilons, self.epsilon)
 
-    def settle(self, limits: "_Limits") -> None:
+    def settle(self, limits: "Limits") -> None:
         """Apply these limits from now on."""
         self._limits = limits
+
+    def totals(self, event: "DpEvent") -> Totals:
+        """Totals of a release that was admitted, under the limits that are settled."""
+        assert self._limits is not None
+        return self._limits.totals(event)
 
     @property
     def _ideal_budget(self) -> tuple[float, float]:
@@ -180,22 +185,22 @@ class AdaptiveFilter:
         delta = self.delta * (1 - _SHARE_OF_DELTA) * math.exp(-reserve)
         return self.epsilon - 2 * reserve, delta
 
-    def _limits_for(self, event: "DpEvent") -> "_Limits":
+    def _limits_for(self, event: "DpEvent") -> "Limits":
         budget = self._ideal_budget
         # At delta = 0, only the sum of pure epsilons gives a guarantee.
         if budget[1] == 0:
-            return _Limits()
+            return Limits()
         compositions = compositions_of(event)
         if all(composition.mu and not composition.pure for composition in compositions):
-            return _Limits(max_squared_mu=gaussian_mu(*budget) ** 2)
+            return Limits(max_squared_mu=gaussian_mu(*budget) ** 2)
         largest = {order: _largest_renyi(*budget, order) for order in _ORDERS}
         spent = {a: event_renyi(event, a) for a in largest if largest[a] > 0}
         order = min(spent, key=lambda a: spent[a] / largest[a], default=None)
         if order is None:
-            return _Limits()
-        return _Limits(order=order, max_renyi=largest[order])
+            return Limits()
+        return Limits(order=order, max_renyi=largest[order])
 
-    def _is_within(self, total: Totals, limits: "_Limits") -> bool:
+    def _is_within(self, total: Totals, limits: "Limits") -> bool:
         # Counted twice: where results keep the limit of pure epsilons, and elsewhere.
         residual = 2 * total.residual_delta
         growth = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
@@ -212,7 +217,7 @@ class AdaptiveFilter:
 
 
 @dataclass(frozen=True)
-class _Limits:
+class Limits:
     """The sum that is limited besides pure epsilons, and its limit.
 
     A negative limit means that the sum is not in use; its total is then infinite.
