@@ -208,7 +208,7 @@ for number, release in enumerate(releases):
         assert n_released(budget) == 2
     assert released.split() == []
     for one in back:
-        assert not one._sent_by
+        assert not getattr(one, "_sent_by", None)
 
 
 def test_copies_in_the_process_release_and_count(keys):
