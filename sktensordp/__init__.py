@@ -1,3 +1,7 @@
 """Differential privacy for tensors, as scikit-learn estimators."""
 
+from ._show_versions import show_versions
+
 __version__ = "0.1.0"
+
+__all__ = ["show_versions"]

@@ -1,8 +1,11 @@
 """Base classes of the estimators, and `_release`, through which every release goes."""
 
 import functools
+import itertools
+import logging
 import pickle
 import re
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
@@ -18,7 +21,10 @@ from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import Senders, check_seed, process_name, record, senders
 from .privacy.budgets._preauthorized import current_preauthorization
 
-__all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
+__all__ = ["LOGGER", "EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
+
+LOGGER = logging.getLogger("sktensordp")
+"""What fits do and which guarantee they have; never what follows from raw data."""
 
 # Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
@@ -75,8 +81,9 @@ class EstimatorMixin(CallbackSupportMixin):
             Call it at the end of each task, with at most one argument, which it
             ignores. It returns True if a callback asks the fit to stop.
         """
+        on_log = self._log_of(task, max_tasks)
         if not has_callbacks(self):
-            yield lambda _=None: False
+            yield on_log
             return
         context = self._init_callback_context(max_subtasks=max_tasks)
         context.call_on_fit_task_begin(estimator=self)
@@ -84,10 +91,38 @@ class EstimatorMixin(CallbackSupportMixin):
         def on_task(_: Any = None) -> bool:
             subcontext = context.subcontext(task_name=task)
             subcontext.call_on_fit_task_begin(estimator=self)
+            on_log()
             return subcontext.call_on_fit_task_end(estimator=self)
 
         yield on_task
         context.call_on_fit_task_end(estimator=self)
+
+    @property
+    def _time_is_public(self) -> bool:
+        """Whether the time that a fit takes follows from what is public."""
+        return True
+
+    def _log_of(self, task: str, max_tasks: int | None) -> Callable[..., bool]:
+        """Write a line to the log at the end of each task, with the time left.
+
+        Where how many tasks there are must stay secret, it writes nothing.
+        """
+        quiet = max_tasks is None or current_preauthorization() is not None
+        if quiet or not LOGGER.isEnabledFor(logging.DEBUG):
+            return lambda _=None: False
+        start, done = time.perf_counter(), itertools.count(1)
+
+        def log(_: Any = None) -> bool:
+            assert max_tasks is not None
+            n, spent = next(done), time.perf_counter() - start
+            left = ""
+            if self._time_is_public:
+                left = f", about {spent / n * max(max_tasks - n, 0):.1f} s left"
+            name = type(self).__name__
+            LOGGER.debug("%s: %s %d of %d%s", name, task, n, max_tasks, left)
+            return False
+
+        return log
 
     def _validate_params(self: Any) -> None:
         """Check the parameters without quoting any that may hold data."""
@@ -257,6 +292,7 @@ class PrivateEstimatorMixin(SentMixin):
                 guarantee, name, self._unprotected(), self._sent_by,
                 seeded=self.random_state is not None,
             )  # fmt: skip
+            LOGGER.info("%s: %s %s", name, guarantee, guarantee.statement)
             return
         self._check_seed()
         authorized.admit(guarantee, self._released_by)
@@ -310,7 +346,8 @@ class PrivateEstimatorMixin(SentMixin):
         ----------
         fitted : estimator, default=None
             Fitted estimator of the same kind, perhaps with other parameters, which
-            supplies the shape of the data.
+            supplies the shape of the data. If it is this estimator, one fit is
+            planned; otherwise the guarantee may have to hold for several candidates.
         """
         raise NotImplementedError
 

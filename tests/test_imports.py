@@ -13,12 +13,12 @@ import sktensordp
 ROOT = Path(sktensordp.__file__).parent
 LOWEST = {
     "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings",
-    "_sides",
+    "_show_versions", "_sides",
 }  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
 UPPER = MIDDLE | {"base", "_client", "mechanisms"}
 MAY_IMPORT = {
-    "": set(),
+    "": {"_show_versions"},
     **dict.fromkeys(LOWEST, frozenset()),
     **dict.fromkeys(["tensor", "privacy", "noise"], LOWEST),
     "base": MIDDLE | {"__version__"},
@@ -75,7 +75,7 @@ def test_imports_run_one_way():
 LAYERS = {
     "privacy": [
         ["accounting"], ["calibration"], ["_numbers", "_guarantee"], ["budgets"],
-        ["_searches", "_parts", "_report"],
+        ["_searches", "_parts", "_report"], ["_planned"],
     ],
     "tensor": [["kernels"]],
 }  # fmt: skip

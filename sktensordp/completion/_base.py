@@ -36,9 +36,10 @@ from .._validation import (
     checked,
     warn_of_two_levels,
 )
-from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from ..privacy import PrivacyGuarantee
+from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
 from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._entries import (
@@ -263,6 +264,7 @@ class BaseCompletion(
         if self._unit is not None and entries.is_distributed:
             # Before the release is recorded, so that a refusal costs nothing.
             entries.by_unit(problem.values)
+        self._log_plan(solver)
         progress = self._progress("sweep", solver.n_sweeps)
         # Locked, or another thread might store its model under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
@@ -276,6 +278,19 @@ class BaseCompletion(
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
         return self
+
+    def _log_plan(self, solver: Solver) -> None:
+        """Write what the fit will do to the log, unless a private search fits it."""
+        if current_preauthorization() is None:
+            LOGGER.info(
+                "%s: rank %s, perturbation %r, at most %d sweeps",
+                type(self).__name__, self.rank, solver.name, solver.n_sweeps,
+            )  # fmt: skip
+
+    @property
+    def _time_is_public(self) -> bool:
+        """Where users are protected, the number of their entries is private."""
+        return self._unit is None
 
     def _publish(
         self,
@@ -1212,6 +1227,15 @@ class BaseCompletion(
         return entries.value_range
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+        shape, unit = self._declared_shape(), self._unit
+        has_range = not self.value_bounds is self.levels is None
+        if fitted is self and unit is not None and has_range and shape is not None:
+            self._check_unit(len(shape))
+            nobody: Any = PartySums(None, shape, unit)
+            return choose_solver(
+                self._problem(nobody), self.perturbation, unit=unit,
+                calibration=self.calibration, streaming=False,
+            ).guarantee  # fmt: skip
         return planned_guarantee(
             self._randomizer(), self.perturbation, epsilon=float(self.epsilon),
             delta=float(self.delta), unit=self._unit, calibration=self.calibration,

@@ -1,6 +1,7 @@
 """What a release guarantees: calibration, accounting and reporting."""
 
 from ._guarantee import PrivacyGuarantee, compose, compose_parallel
+from ._planned import epsilon_per_release, planned_guarantee
 from ._report import PrivacyReport, privacy_of
 from ._risk import PredictiveValues, epsilon_for_accuracy
 from .accounting._gaussian import gaussian_delta, gaussian_mu, gaussian_sigma
@@ -14,8 +15,10 @@ __all__ = [
     "compose",
     "compose_parallel",
     "epsilon_for_accuracy",
+    "epsilon_per_release",
     "gaussian_delta",
     "gaussian_mu",
     "gaussian_sigma",
+    "planned_guarantee",
     "privacy_of",
 ]

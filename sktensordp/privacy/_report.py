@@ -16,7 +16,7 @@ from ._searches import (
     unprotected_release,
 )
 
-__all__ = ["PrivacyReport", "privacy_of"]
+__all__ = ["PrivacyReport", "privacy_of", "report_of"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,17 @@ def privacy_of(obj: Any) -> PrivacyReport:
     "ColumnTransformer passes on 1 column(s) ... made (transformer 'remainder')"
     """
     findings = Findings() if isinstance(obj, type) else collect(obj, Context())
+    return report_of(obj, findings)
+
+
+def report_of(obj: Any, findings: Findings) -> PrivacyReport:
+    """The report about an object, from what was found in it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `privacy_of`.
+    """
     if not findings.releases:
         raise TypeError(
             f"Nothing in this {type(obj).__name__} gives a guarantee. Pass a fitted "

@@ -614,6 +614,8 @@ def _prior_moment(n_factors: int) -> NDArray[np.float64]:
 def _positive(moment: NDArray[np.float64]) -> NDArray[np.float64]:
     """Raise small eigenvalues of a second moment of one and other variables."""
     values, vectors = np.linalg.eigh(moment)
+    if not values[-1] > 0:  # without noise, nobody is there
+        return _prior_moment(len(moment) - 1)
     moment = (vectors * np.maximum(values, _LEAST_EIGENVALUE * values[-1])) @ vectors.T
     return moment / moment[0, 0]
 

@@ -1,0 +1,191 @@
+"""What fits will guarantee, and the epsilon that a plan leaves for each."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    ImplicitCompletion,
+    TuckerCompletion,
+)
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.privacy import (
+    PrivacyBudget,
+    epsilon_per_release,
+    planned_guarantee,
+)
+from tests.support.budgets import n_released
+
+X = np.argwhere(np.ones((6, 5)))
+Y = X.sum(1) % 5 + 1.0
+CUBE = np.argwhere(np.ones((4, 3, 2)))
+DECLARED = {"levels": [1, 2, 3, 4, 5], "shape": (6, 5)}
+USERS = {"unit": 0, "epsilon": 2.0, **DECLARED}
+ROWS = np.zeros((4, 3))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {}, {"perturbation": "sums"}, {"perturbation": "statistics"},
+        {"biases": False}, {"side_information": {1: np.eye(5)}}, {"rank": 0},
+        {"epsilon": math.inf}, {"unit": 1}, {"epsilon": 20.0, "delta": 1e-3},
+        {"levels": None, "value_bounds": (0, 9)},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_a_fit_to_users_guarantees_what_was_planned(kind, params, keys):
+    params = {"rank": 2, **USERS, **params}
+    model = kind(params.pop("rank"), **params)
+    with PrivacyBudget(math.inf) as budget:
+        planned = planned_guarantee(model)
+    assert not keys
+    assert n_released(budget) == 0
+    found = model.fit(X, Y).privacy_guarantee_
+    assert planned.event == found.event
+    assert (planned.epsilon, planned.delta) == (found.epsilon, found.delta)
+    assert (planned.unit, planned.relation) == (found.unit, found.relation)
+    # The data do not matter: the plan is the same for nobody at all.
+    nobody = clone(model).fit(X[:0], Y[:0]).privacy_guarantee_
+    assert nobody.event == planned.event
+
+
+def test_three_modes():
+    values = np.ones(len(CUBE))
+    params = {"unit": 1, "levels": [1, 2], "shape": (4, 3, 2)}
+    model = CPCompletion(2, **params)
+    planned = planned_guarantee(model)
+    assert planned.event == model.fit(CUBE, values).privacy_guarantee_.event
+
+
+@pytest.mark.parametrize(
+    "perturbation", ["auto", "input", "gradient", "output", "statistics", "sums"]
+)
+@pytest.mark.parametrize("shape", [None, (6, 5)])
+def test_of_entries_it_is_a_bound_and_says_so(perturbation, shape):
+    model = CPCompletion(
+        1, epsilon=1.5, delta=1e-6, perturbation=perturbation, levels=[1, 2, 3, 4, 5],
+        shape=shape, max_iter=3,
+    )  # fmt: skip
+    planned, found = planned_guarantee(model), model.fit(X, Y).privacy_guarantee_
+    for at in (0.0, 0.3, 1.0, 1.5):
+        assert planned.delta_at(at) >= found.delta_at(at) * (1 - 1e-9)
+    exact = planned.event == found.event
+    assert exact or planned.source == "upper bound from the budget"
+    assert perturbation != "input" or exact
+
+
+def test_what_is_not_declared_protects_nobody():
+    for missing in ("levels", "shape"):
+        assert not planned_guarantee(
+            CPCompletion(1, **USERS | {missing: None})
+        ).protects
+
+
+def test_other_estimators():
+    implicit = ImplicitCompletion(shape=(6, 5))
+    planned = planned_guarantee(implicit)
+    assert planned.event == implicit.fit(X).privacy_guarantee_.event
+    noise = GaussianMechanism(0.5, delta=1e-6, bounds=(0, 1)).fit(ROWS)
+    assert planned_guarantee(noise).event == noise.privacy_guarantee_.event
+    ids = CoordinateEncoder(categories=[list("abcdef"), list("vwxyz")])
+    pipeline = make_pipeline(ids, CPCompletion(1, **USERS))
+    table = np.array([[a, b] for a in "abcdef" for b in "vwxyz"])
+    planned = planned_guarantee(pipeline)
+    assert planned.event == pipeline.fit(table, Y)[-1].privacy_guarantee_.event
+
+
+@pytest.mark.parametrize(
+    ("estimator", "error", "message"),
+    [
+        (LaplaceMechanism(bounds=(0, 1)), ValueError, "shape of the samples"),
+        (make_pipeline(LaplaceMechanism(bounds=(0, 1))), ValueError, "shape of the"),
+        (CoordinateEncoder(), TypeError, "gives a guarantee"),
+        (CPCompletion, TypeError, "gives a guarantee"),
+        (CPCompletion(9, **USERS), ValueError, "rank"),
+    ],
+)
+def test_what_cannot_be_planned(estimator, error, message):
+    with pytest.raises(error, match=message):
+        planned_guarantee(estimator)
+
+
+def admitted(model, n, *budget, **options):
+    limited, fits = PrivacyBudget(*budget, **options), 0
+    try:
+        for _ in range(n + 1):
+            limited.spend(planned_guarantee(model))
+            fits += 1
+    except BudgetExceededError:
+        pass
+    return fits
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("n", [1, 2, 12])
+def test_so_many_fits_are_admitted_and_hardly_more_epsilon(n, adaptive):
+    model = CPCompletion(2, **USERS)
+    budget = {"epsilon": 4.0, "delta": 1e-6, "adaptive": adaptive}
+    found = epsilon_per_release(4.0, 1e-6, n, model, adaptive=adaptive)
+    assert found == 4.0 if n == 1 else 4.0 / n < found < 4.0
+    assert admitted(clone(model).set_params(epsilon=found), n, **budget) == n
+    more = clone(model).set_params(epsilon=found * 1.001)
+    assert admitted(more, n, **budget) < n
+    assert model.epsilon == 2.0  # a clone was asked
+
+
+def test_the_fits_themselves_are_admitted():
+    model = CPCompletion(1, max_iter=2, **USERS)
+    model.set_params(epsilon=epsilon_per_release(4.0, 1e-6, 5, model))
+    with PrivacyBudget(4.0, 1e-6) as budget:
+        for _ in range(5):
+            model.fit(X, Y)
+        with pytest.raises(BudgetExceededError):
+            model.fit(X, Y)
+    assert n_released(budget) == 5
+
+
+def test_other_plans():
+    noise = LaplaceMechanism(bounds=(0, 1)).fit(ROWS)
+    assert epsilon_per_release(1.0, 0.0, 4, noise) == pytest.approx(0.25, rel=1e-4)
+    pipeline = make_pipeline(
+        CoordinateEncoder(categories=[range(6), range(5)]), CPCompletion(1, **USERS)
+    )
+    found = epsilon_per_release(4.0, 1e-6, 3, pipeline)
+    single = epsilon_per_release(4.0, 1e-6, 3, CPCompletion(1, **USERS))
+    assert found == single
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        ((0.0, 0.0, 2), ValueError, "epsilon must be > 0"),
+        ((math.inf, 0.0, 2), ValueError, "finite"),
+        ((math.nan, 0.0, 2), ValueError, "epsilon"),
+        (("1", 0.0, 2), TypeError, "epsilon"),
+        ((1.0, 1.0, 2), ValueError, "delta must be"),
+        ((1.0, 0.0, 0), ValueError, "at least 1"),
+        ((1.0, 0.0, 2.5), TypeError, "integer"),
+        ((1.0, 0.0, 2), ValueError, "No epsilon is small enough"),
+    ],
+)
+def test_plans_that_make_no_sense(args, error, message):
+    with pytest.raises(error, match=message):
+        epsilon_per_release(*args, CPCompletion(1, **USERS))
+
+
+def test_which_epsilon():
+    two = make_pipeline(
+        TaskAwareEncoder(1.0), LaplaceMechanism(1.0, bounds=(0, 1)),
+    )  # fmt: skip
+    for estimator, count in ((two, 2), (CoordinateEncoder(), 0)):
+        with pytest.raises(ValueError, match=f"has {count}"):
+            epsilon_per_release(1.0, 0.0, 2, estimator)
