@@ -38,6 +38,7 @@ HELPERS = {
     "_dask": "lazy arrays",
     "_docstrings": "shared texts",
     "_sides": "sides of records",
+    "_show_versions": "for reports of errors",
     "exceptions": "errors, warnings",
 }
 BLUE, GREY, INK = "#dce9f7", "#ececec", "#1f2933"
@@ -165,7 +166,7 @@ def draw(imports):
     arrows = list(arrows_of(imports))
     rows = rows_of(arrows)
     centres = {part: ACROSS * column for part, (column, _) in PARTS.items()}
-    figure = Figure(figsize=(8, 7.6), layout="constrained")
+    figure = Figure(figsize=(8, 8.5), layout="constrained")
     axes = figure.subplots()
     for (part, other), (start, end) in ends_of(arrows, centres).items():
         axes.annotate(
@@ -178,18 +179,18 @@ def draw(imports):
         draw_part(axes, centres[part], rows[part], WIDTH, part, text, BLUE)
     middle = (min(centres.values()) + max(centres.values())) / 2
     width = max(centres.values()) - min(centres.values()) + WIDTH
-    draw_box(axes, middle, -0.98, width, 0.92, facecolor="white", linestyle="--")
+    draw_box(axes, middle, -1.31, width, 1.58, facecolor="white", linestyle="--")
     axes.text(
         middle, -0.65, "Helpers: any part may import them. Their arrows are left out.",
         ha="center", va="center", fontsize=9, color=INK,
     )  # fmt: skip
-    step = width / len(HELPERS)
     for number, (part, text) in enumerate(HELPERS.items()):
-        x = middle + (number - (len(HELPERS) - 1) / 2) * step
-        draw_part(axes, x, -1.12, step - 0.05, part, text, GREY, fontsize=8.5)
+        row, column = divmod(number, 4)
+        x, y = middle + (column - 1.5) * width / 4, -1.12 - 0.66 * row
+        draw_part(axes, x, y, width / 4 - 0.06, part, text, GREY)
     axes.set(
         xlim=(middle - width / 2 - 0.03, middle + width / 2 + 0.03),
-        ylim=(-1.47, max(rows.values()) + HEIGHT / 2 + 0.03),
+        ylim=(-2.13, max(rows.values()) + HEIGHT / 2 + 0.03),
     )
     axes.set_axis_off()
     return figure

@@ -8,12 +8,14 @@ import warnings
 
 import numpy as np
 import pytest
+from dp_accounting import LaplaceDpEvent
 from numpy.testing import assert_array_equal
 from randomgen import AESCounter
 from scipy.stats import chi2
 
 from sktensordp._random import NoiseStreams
 from sktensordp.base import PrivateEstimatorMixin
+from sktensordp.privacy import PrivacyGuarantee
 
 BLOCKS = [0, 1, 2, 2**16, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 
@@ -214,10 +216,14 @@ class TestEnd:
         class Releaser(PrivateEstimatorMixin):
             random_state = 0
 
+        planned = PrivacyGuarantee(
+            epsilon=1.0, delta=0.0, unit="entry", event=LaplaceDpEvent(1.0),
+            relation="replace-one", statement="", source="",
+        )  # fmt: skip
         releaser, drawn, sources = Releaser(), [], []
         for interrupted in (False, True, False):
             try:
-                with releaser._release("planned") as source:
+                with releaser._release(planned) as source:
                     sources.append(source)
                     drawn.append(source.stream(0).random_raw(4).tobytes())
                     if interrupted:
