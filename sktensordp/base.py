@@ -21,7 +21,7 @@ from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import Senders, check_seed, process_name, record, senders
 from .privacy.budgets._preauthorized import current_preauthorization
 
-__all__ = ["LOGGER", "EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
+__all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 
 LOGGER = logging.getLogger("sktensordp")
 """What fits do and which guarantee they have; never what follows from raw data."""
