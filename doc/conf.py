@@ -71,8 +71,8 @@ sphinx_gallery_conf = {
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
-    "mechanisms", "encoding", "completion", "privacy", "model_selection", "audit",
-    "plotting", "datasets", "exceptions", "noise", "base",
+    "mechanisms", "encoding", "completion", "privacy", "model_selection", "papers",
+    "audit", "plotting", "datasets", "exceptions", "noise", "base",
 ]  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def write_reference():
         lines += [
             module.__name__, "-" * len(module.__name__), "",
             inspect.getdoc(module).splitlines()[0], "",
-            f".. currentmodule:: {module.__name__}", "",
+            f".. module:: {module.__name__}", "",
             ".. autosummary::", "   :toctree: generated", "   :template: name.rst", "",
             *(f"   {name}" for name in sorted(module.__all__)), "",
         ]  # fmt: skip

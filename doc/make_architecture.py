@@ -20,6 +20,7 @@ PICTURE = Path(__file__).parent / "images" / "architecture.png"
 PARTS = {
     "plotting": (3, "displays"),
     "model_selection": (2, "expected errors,\nprivate searches"),
+    "papers": (1, "the five papers\nas printed"),
     "encoding": (1, "task-aware encoders"),
     "completion": (2, "private CP and\nTucker models"),
     "mechanisms": (1, "noise for samples"),

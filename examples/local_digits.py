@@ -20,8 +20,8 @@ false.
 #
 # The last two are the randomised response of Yuan, Tang, Huang and Wang as published
 # (TLDP-L and TLDP-G). What its theorems call the epsilon of an image is spent on every
-# single pixel. With ``calibration="published"`` the library draws this noise, warns,
-# and states the epsilon that really holds.
+# single pixel. ``sktensordp.papers`` has it: it draws this noise, warns, and states the
+# epsilon that really holds.
 
 import warnings
 
@@ -42,11 +42,11 @@ from sktensordp.mechanisms import (
     PrivUnit,
     TensorRandomizedResponse,
 )
+from sktensordp.papers import PublishedTensorRandomizedResponse
 from sktensordp.plotting import PrivacyUtilityDisplay
 
 image = {"bounds": (0, 16), "tensor_shape": (8, 8)}
 approximate = {**image, "delta": 1e-5}
-published = {**approximate, "calibration": "published"}
 from_edge = np.minimum(np.arange(8), np.arange(8)[::-1])
 weights = 0.3 * np.minimum.outer(from_edge, from_edge)
 mechanisms = {
@@ -59,8 +59,10 @@ mechanisms = {
     ),
     "hybrid": HybridMechanism(**image),
     "PrivUnit": PrivUnit(**image),
-    "TLDP-L as published": TensorRandomizedResponse(**published),
-    "TLDP-G as published": TensorRandomizedResponse(noise="gaussian", **published),
+    "TLDP-L as published": PublishedTensorRandomizedResponse(**approximate),
+    "TLDP-G as published": PublishedTensorRandomizedResponse(
+        noise="gaussian", **approximate
+    ),
 }
 
 # %%

@@ -856,21 +856,21 @@ OF_MECHANISMS = [
     ),
     Fault(
         "rows of a matrix that is projected are not clipped",
-        "mechanisms/_projections.py",
+        "papers/_projections.py",
         "rows *= np.minimum(largest, self.bound / lengths)",
         "rows *= largest",
         ("hardening/test_clip_then_round.py::test_people_are_in_the_ball",),
     ),
     Fault(
         "projections get half of their noise",
-        "mechanisms/_projections.py",
+        "papers/_projections.py",
         "noise = bound / math.sqrt(tau)",
         "noise = bound / math.sqrt(tau) / 2",
         ("mechanisms/test_matrices.py",),
     ),
     Fault(
         "projections of rows are said to protect whole samples",
-        "mechanisms/_projections.py",
+        "papers/_projections.py",
         '_unit = "row"',
         '_unit = "sample"',
         ("mechanisms/test_matrices.py",),
@@ -922,10 +922,10 @@ OF_MECHANISMS = [
     ),
     Fault(
         "the published response is said to show nothing as it is",
-        "mechanisms/_randomized_response.py",
+        "papers/_yuan_2025.py",
         "revealed = max(-math.expm1(log_hidden), _LEAST_REVEALED)",
         "revealed = 0.0",
-        ("mechanisms/test_randomized_response.py::TestPublished",),
+        ("papers/test_yuan_2025.py",),
     ),
     Fault(
         "all chunks of Dask share their noise",
@@ -953,9 +953,10 @@ OF_ENCODERS = [
     ),
     Fault(
         "the published encoder is said to be private",
-        "encoding/_code_noise.py",
-        'CodeNoise("laplace", added, event,',
-        'CodeNoise("laplace", added, PureDpEvent(epsilon),',
+        "papers/_cheng_2022.py",
+        "from dp_accounting.dp_event import NonPrivateDpEvent\n\n    lattice",
+        "from ..privacy.accounting._events import PureDpEvent\n\n"
+        "    NonPrivateDpEvent = lambda: PureDpEvent(epsilon)\n    lattice",
         ("encoding/test_encoders.py",),
     ),
     Fault(
@@ -1295,8 +1296,8 @@ OF_COMPLETION = [
     Fault(
         "clients randomise single values where users are to be protected",
         "completion/_base.py",
-        'return is_input and self.calibration == "sound" and self._unit is None',
-        'return is_input and self.calibration == "sound"',
+        "return is_input and self._unit is None",
+        "return is_input",
         ("completion/test_client.py",),
     ),
     Fault(
@@ -1343,17 +1344,17 @@ OF_COMPLETION = [
     ),
     Fault(
         "the sums of squares of a scaler are not accounted for",
-        "completion/_biscaler.py",
+        "papers/_biscaler.py",
         "[r.guarantee.event for r in randomizers]",
         "[randomizers[0].guarantee.event]",
-        ("completion/test_biscaler.py",),
+        ("papers/test_biscaler.py",),
     ),
     Fault(
         "the sums of values and of squares share their noise",
-        "completion/_scales.py",
+        "papers/_scales.py",
         "streams.step(step)",
         "streams.step(0)",
-        ("completion/test_biscaler.py",),
+        ("papers/test_biscaler.py",),
     ),
     Fault(
         "ids are published and no budget learns of it",
@@ -1399,10 +1400,10 @@ OF_COMPLETION = [
     ),
     Fault(
         "published claims that do not hold are stated as guarantees",
-        "completion/solvers/_published.py",
+        "papers/_wei_2022.py",
         '    if name != "input":\n        return entry',
         '    if name == "none":\n        return entry',
-        ("completion/test_published.py",),
+        ("papers/test_wei_2022.py",),
     ),
     Fault(
         "all partitions of Dask begin with the same noise",

@@ -7,31 +7,33 @@ import pytest
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
+from sktensordp import papers
 from sktensordp.completion import (
-    BiScaler,
     CoordinateEncoder,
     CPCompletion,
     ImplicitCompletion,
     TuckerCompletion,
 )
-from sktensordp.encoding import (
-    PrivacyAgnosticEncoder,
-    TaskAgnosticEncoder,
-    TaskAwareEncoder,
-)
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.mechanisms import (
     GaussianMechanism,
     HybridMechanism,
     IndependentDirectionalNoise,
-    JohnsonLindenstrauss,
     LaplaceMechanism,
     MatrixGaussian,
     MatrixMechanism,
-    MatrixVariateGaussian,
     PrivUnit,
     TensorRandomizedResponse,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    BiScaler,
+    JohnsonLindenstrauss,
+    MatrixVariateGaussian,
+    PrivacyAgnosticEncoder,
+    PublishedCPCompletion,
+    PublishedTuckerCompletion,
 )
 from tests.support.every_estimator import CASES, public_estimators
 
@@ -84,7 +86,10 @@ NOISE_FREE = [
     TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
 ]
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
-MATRICES = [MatrixGaussian(), MatrixVariateGaussian(), JohnsonLindenstrauss()]
+MATRICES = [
+    MatrixGaussian(), MatrixVariateGaussian(), JohnsonLindenstrauss(),
+    papers.PublishedMatrixGaussian(), papers.PublishedMatrixVariateGaussian(),
+]  # fmt: skip
 # They pass y, or rows of features of many lengths, which are no pairs.
 CHOICES = ImplicitCompletion(epsilon=math.inf, shape=(100, 2))
 NO_PAIRS = {
@@ -118,17 +123,19 @@ NOISY = {
     ),
     CPCompletion(1, perturbation="statistics", value_bounds=(-9, 9)): BY_ENTRIES,
     CPCompletion(1, perturbation="output", value_bounds=(-9, 9)): BY_ENTRIES,
-    CPCompletion(
-        1, perturbation="input", calibration="published", value_bounds=(0, 9),
-        learning_rate=1e-5,
-    ): BY_ENTRIES,
+    PublishedCPCompletion(1, value_bounds=(0, 9), learning_rate=1e-5): BY_ENTRIES,
     LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
     TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,
     UnimodalDirectionalNoise(2.0, sensitivity=1.0): OF_TRANSFORMERS,
-    IndependentDirectionalNoise(
-        2.0, bounds=(0, 3), calibration="published"
-    ): OF_TRANSFORMERS,
+    PublishedTuckerCompletion(1, value_bounds=(0, 9), learning_rate=1e-5): BY_ENTRIES,
+    papers.PublishedTensorVariateGaussian(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    papers.PublishedUnimodalDirectionalNoise(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    papers.PublishedIndependentDirectionalNoise(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    papers.PublishedTensorRandomizedResponse(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    papers.PublishedTaskAwareEncoder(4.0): OF_ENCODERS,
+    papers.PublishedTaskAgnosticEncoder(4.0): OF_ENCODERS,
+    papers.PublishedPrivacyAgnosticEncoder(4.0): OF_ENCODERS,
     MatrixMechanism(2.0): OF_TRANSFORMERS,
     HybridMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     PrivUnit(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
@@ -139,8 +146,12 @@ NOISY = {
 }  # fmt: skip
 
 
-# Of each class the first is fast.
-FIRST = {type(estimator): estimator for estimator in reversed(NOISY)}.values()
+# Of each class the first is fast; what is published differs in its noise alone.
+FIRST = {
+    type(estimator): estimator
+    for estimator in reversed(NOISY)
+    if not type(estimator).__name__.startswith("Published")
+}.values()
 OTHERS = [estimator for estimator in NOISY if estimator not in FIRST]
 
 
@@ -167,6 +178,8 @@ def test_noisy_with_other_parameters(estimator, check):
 DEFAULTS = {
     **{type(one): OF_ENCODERS for one in NOISY},
     CPCompletion: BY_ENTRIES,
+    PublishedCPCompletion: BY_ENTRIES,
+    PublishedTuckerCompletion: BY_ENTRIES,
     TuckerCompletion: BY_ENTRIES,
     BiScaler: OF_SCALERS,
     CoordinateEncoder: {},
@@ -176,7 +189,15 @@ DEFAULTS = {
 
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(("form", "expected"), DEFAULTS.items())
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        pytest.param(
+            *case, marks=[pytest.mark.slow] * case[0].__name__.startswith("Published")
+        )
+        for case in DEFAULTS.items()
+    ],
+)
 def test_default_parameters(form, expected):
     results = check_estimator(
         form(), expected_failed_checks=expected, on_skip=None, on_fail=None

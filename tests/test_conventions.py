@@ -17,13 +17,13 @@ from sklearn.utils import estimator_html_repr
 import sktensordp.base
 from sktensordp import audit, mechanisms, model_selection, noise, privacy
 from sktensordp.completion import (
-    BiScaler,
     CoordinateEncoder,
     CPCompletion,
     TuckerCompletion,
     make_fold_in_scorer,
 )
 from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.papers import BiScaler, PublishedTaskAwareEncoder
 from tests.support.every_estimator import (
     CASES,
     EVERY,
@@ -322,7 +322,7 @@ class Squares:
 X = np.random.default_rng(0).normal(size=(60, 3))
 LONG = {
     "L-BFGS": (TaskAwareEncoder(2.0, task=Squares(), n_components=1), (X,)),
-    "Adam": (TaskAwareEncoder(2.0, task=Squares(), calibration="published"), (X,)),
+    "Adam": (PublishedTaskAwareEncoder(2.0, task=Squares()), (X,)),
     "raw scaling": (BiScaler(), (WHERE[1:9], VALUES[::-1][:8] ** 3)),
     "sweeps": (
         CPCompletion(1, perturbation="input", value_bounds=(0, 1), max_iter=9),
@@ -331,7 +331,7 @@ LONG = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:calibration='published'", "ignore:epsilon is None")
+@pytest.mark.filterwarnings("ignore:PublishedTask", "ignore:epsilon is None")
 @pytest.mark.parametrize("which", LONG)
 def test_a_callback_ends_a_long_fit(which):
     estimator, data = LONG[which]
@@ -368,9 +368,10 @@ def test_what_is_fitted_prints(case):
     if hasattr(estimator, "client"):
         client = estimator.client()
         shown["client"] = repr(client)
-        delta = client.privacy_guarantee_.delta
+        guarantee = client.privacy_guarantee_
+        numbers = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}"
         assert shown["client"] in (
-            f"EncoderClient(sample_shape=(3,), epsilon=1, delta={delta:g})",
+            f"EncoderClient(sample_shape=(3,), {numbers})",
             "CompletionClient(epsilon=1)",
         )
     assert not {name: text for name, text in shown.items() if has_address(text)}

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.audit import AuditReport, audit_mechanism
-from sktensordp.completion import BiScaler, CoordinateEncoder, CPCompletion
+from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.papers import BiScaler
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError

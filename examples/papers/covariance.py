@@ -38,11 +38,13 @@ from sklearn.model_selection import train_test_split
 
 from sktensordp.mechanisms import (
     GaussianMechanism,
-    IndependentDirectionalNoise,
+)
+from sktensordp.papers import (
     JohnsonLindenstrauss,
     MatrixVariateGaussian,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
+    PublishedIndependentDirectionalNoise,
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
 )
 
 parser = argparse.ArgumentParser(
@@ -118,9 +120,9 @@ print(f"{n_rows} private rows of {truth.shape[0]} features, delta = 1e-05")
 
 DELTA = 1e-5
 PUBLISHED = {
-    "TVG, published": TensorVariateGaussian,
-    "UDN, published": UnimodalDirectionalNoise,
-    "IDN, published": IndependentDirectionalNoise,
+    "TVG, published": PublishedTensorVariateGaussian,
+    "UDN, published": PublishedUnimodalDirectionalNoise,
+    "IDN, published": PublishedIndependentDirectionalNoise,
 }
 
 
@@ -182,7 +184,7 @@ def estimates(epsilon, rows, limits, directions, n_repeats, random_state):
     yield "Johnson-Lindenstrauss", positive(release(mechanism, rows)), epsilon
     yield "variances alone", iid * np.eye(size), epsilon
     for name, design in PUBLISHED.items():
-        mechanism = design(epsilon, bounds=(0, 1), calibration="published", **common)
+        mechanism = design(epsilon, bounds=(0, 1), **common)
         mechanism.fit(np.zeros((1, size, size)))
         truth = mechanism.privacy_guarantee_.epsilon
         yield name, positive(gaussian(truth)), truth

@@ -38,8 +38,12 @@ from sktensordp.mechanisms import (
     GaussianMechanism,
     IndependentDirectionalNoise,
     MatrixGaussian,
-    MatrixVariateGaussian,
     UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    MatrixVariateGaussian,
+    PublishedIndependentDirectionalNoise,
+    PublishedUnimodalDirectionalNoise,
 )
 from sktensordp.privacy import PrivacyBudget
 
@@ -196,11 +200,12 @@ def claimed(epsilon, delta, shape):
     """What was published for a round of (epsilon, delta), by name."""
     half = half_width(shape)
     claim = {"epsilon": epsilon, "delta": delta}
-    theorem = {**claim, "calibration": "published"}
     return {
-        "UDN published": UnimodalDirectionalNoise(sensitivity=SENSITIVITY, **theorem),
-        "IDN published, sum clipped": IndependentDirectionalNoise(
-            bounds=(-half, half), **theorem
+        "UDN published": PublishedUnimodalDirectionalNoise(
+            sensitivity=SENSITIVITY, **claim
+        ),
+        "IDN published, sum clipped": PublishedIndependentDirectionalNoise(
+            bounds=(-half, half), **claim
         ),
         # Every entry is a sample by itself.
         PER_ENTRY: GaussianMechanism(sensitivity=2 * half, tensor_shape=(1,), **claim),

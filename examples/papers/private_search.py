@@ -36,6 +36,7 @@ from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.papers import PublishedCPCompletion
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import PrivacyReport, privacy_of
 
@@ -98,9 +99,8 @@ grids = {
     "default": {"rank": [0, 3, 10]},
 }
 completions = {
-    "Algorithm 1": CPCompletion(
-        10, perturbation="input", calibration="published", shape=shape,
-        value_bounds=(low, high), max_iter=options.max_iter,
+    "Algorithm 1": PublishedCPCompletion(
+        10, shape=shape, value_bounds=(low, high), max_iter=options.max_iter
     ),
     "default": CPCompletion(10, levels=levels, shape=shape, max_iter=options.max_iter),
 }  # fmt: skip
@@ -166,7 +166,7 @@ def outcome(search, one_fit, claimed, test):
         one_fit, claimed, privacy_of(search),
         root_mean_squared_error(y, model.predict(X)),
         getattr(search, "best_params_", {}),
-        model.calibration == "published" and model.n_iter_ < model.max_iter,
+        isinstance(model, PublishedCPCompletion) and model.n_iter_ < model.max_iter,
     )  # fmt: skip
 
 

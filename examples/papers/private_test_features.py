@@ -42,11 +42,15 @@ from sklearn.neural_network import MLPClassifier
 from sktensordp.mechanisms import (
     GaussianMechanism,
     HybridMechanism,
-    IndependentDirectionalNoise,
-    MatrixVariateGaussian,
     PrivUnit,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    MatrixVariateGaussian,
+    PublishedIndependentDirectionalNoise,
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
 )
 
 parser = argparse.ArgumentParser(
@@ -116,7 +120,6 @@ def mechanisms(model, shape):
     columns = matrix.reshape(-1, matrix.shape[-1])
     pure = {"bounds": (-1, 1)}
     common = {**pure, "delta": 1e-5}
-    published = {**common, "calibration": "published"}
     return {
         "i.i.d. Gaussian": (GaussianMechanism(**common), shape),
         "TVG, weights of modes": (
@@ -133,14 +136,16 @@ def mechanisms(model, shape):
         ),
         "hybrid (delta = 0)": (HybridMechanism(**pure), shape),
         "PrivUnit (delta = 0)": (PrivUnit(**pure), shape),
-        "TVG, published": (TensorVariateGaussian(utility=weights, **published), shape),
+        "TVG, published": (
+            PublishedTensorVariateGaussian(utility=weights, **common), shape,
+        ),
         "UDN, published": (
-            UnimodalDirectionalNoise(
-                utility=modes[0], directions="singular_vectors", **published
+            PublishedUnimodalDirectionalNoise(
+                utility=modes[0], directions="singular_vectors", **common
             ), shape,
         ),
         "IDN, published": (
-            IndependentDirectionalNoise(utility=modes[0], **published), shape,
+            PublishedIndependentDirectionalNoise(utility=modes[0], **common), shape,
         ),
     }  # fmt: skip
 

@@ -43,9 +43,10 @@ from matplotlib.ticker import NullLocator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import root_mean_squared_error
 
-from sktensordp.completion import BiScaler, CoordinateEncoder, CPCompletion
+from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import fetch_movielens, make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from sktensordp.papers import BiScaler, PublishedCPCompletion
 from sktensordp.privacy import compose
 
 parser = argparse.ArgumentParser(
@@ -101,8 +102,8 @@ print(
 # months have 10 users or fewer.
 
 published = {
-    "calibration": "published", "max_iter": 100, "learning_rate": 0.005,
-    "regularization": 0.01, "gradient_clip": options.gradient_clip,
+    "max_iter": 100, "learning_rate": 0.005, "regularization": 0.01,
+    "gradient_clip": options.gradient_clip,
 }  # fmt: skip
 half = "half for bi-scaling"
 private = {}
@@ -133,7 +134,8 @@ def complete(train, test, method, epsilon, seed):
     common = {"shape": shape, "random_state": seed}
     # The published algorithms know the range of the values, the sound ones the levels.
     values = {"levels": levels}
-    if "calibration" in params:
+    is_published = "learning_rate" in params
+    if is_published:
         values = {"value_bounds": (low, high)}
     scaler, budget = None, epsilon / 2 if before == half else epsilon
     with warnings.catch_warnings():
@@ -148,12 +150,13 @@ def complete(train, test, method, epsilon, seed):
             y = scaler.fit(X, y).scale_values(X, y)
             values = {"value_bounds": scaler.value_bounds_}
         params = {"rank": options.rank, **params, **values, **common}
-        model = CPCompletion(epsilon=budget, **params).fit(X, y)
+        form = PublishedCPCompletion if is_published else CPCompletion
+        model = form(epsilon=budget, **params).fit(X, y)
     predicted, guarantee = model.predict(test), model.privacy_guarantee_
     if scaler is not None:
         predicted = scaler.unscale_values(test, predicted)
         guarantee = compose(scaler.privacy_guarantee_, guarantee)
-    diverged = "calibration" in params and model.n_iter_ < params["max_iter"]
+    diverged = is_published and model.n_iter_ < params["max_iter"]
     return predicted.clip(low, high), guarantee, diverged
 
 

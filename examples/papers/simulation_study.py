@@ -39,6 +39,7 @@ from sklearn.metrics import root_mean_squared_error
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import UnsoundClaimWarning
+from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 
 parser = argparse.ArgumentParser(
     description="Completion of synthetic tensors.", allow_abbrev=False
@@ -78,7 +79,7 @@ regularization = {
     "tucker": {"regularization": 0.001, "core_regularization": 0.0001},
 }
 published = {
-    "rank": 3, "calibration": "published", "max_iter": 100, "learning_rate": 0.005,
+    "rank": 3, "max_iter": 100, "learning_rate": 0.005,
     "gradient_clip": options.gradient_clip, **regularization[options.decomposition],
 }  # fmt: skip
 sound = {"rank": 4, "biases": False}
@@ -121,7 +122,11 @@ def realise(missing, seed):
 def complete(data, params, epsilon, seed):
     """Return the error of one fit and its guarantee."""
     X, y, test, truth = data
-    completion = {"cp": CPCompletion, "tucker": TuckerCompletion}[options.decomposition]
+    forms = {
+        "cp": (CPCompletion, PublishedCPCompletion),
+        "tucker": (TuckerCompletion, PublishedTuckerCompletion),
+    }
+    completion = forms[options.decomposition]["learning_rate" in params]
     model = completion(
         epsilon=epsilon, value_bounds=(0, 1), shape=(20, 20, 20), random_state=seed,
         **params,

@@ -39,13 +39,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
-from sktensordp.encoding import (
-    PrivacyAgnosticEncoder,
-    TaskAgnosticEncoder,
-    TaskAwareEncoder,
-)
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import TensorRandomizedResponse
+from sktensordp.papers import (
+    PrivacyAgnosticEncoder,
+    PublishedPrivacyAgnosticEncoder,
+    PublishedTaskAgnosticEncoder,
+    PublishedTaskAwareEncoder,
+)
 
 # %%
 # Options
@@ -187,17 +189,19 @@ def approaches(case, epsilon, algorithm_one, seed):
     found = {AWARE: TaskAwareEncoder(epsilon, **common)}
     if not case.classifies:
         found[LAPLACE] = TaskAwareEncoder(epsilon, mechanism="laplace", **common)
-    for kind, calibration in (("", "sound"), (PUBLISHED, "published")):
-        linear["calibration"] = calibration
-        if kind and (algorithm_one or not case.classifies):
-            found[AWARE + kind] = TaskAwareEncoder(
-                epsilon, calibration=calibration, **common, **settings
-            )
-        found["task-agnostic" + kind] = TaskAgnosticEncoder(epsilon, **linear)
-        found["privacy-agnostic" + kind] = PrivacyAgnosticEncoder(
-            epsilon, n_components=settings.get("n_components", 3), **linear
+    n_components = {"n_components": settings.get("n_components", 3), **linear}
+    if algorithm_one or not case.classifies:
+        found[AWARE + PUBLISHED] = PublishedTaskAwareEncoder(
+            epsilon, **common, **settings
         )
-    return found
+    return found | {
+        "task-agnostic": TaskAgnosticEncoder(epsilon, **linear),
+        "privacy-agnostic": PrivacyAgnosticEncoder(epsilon, **n_components),
+        "task-agnostic" + PUBLISHED: PublishedTaskAgnosticEncoder(epsilon, **linear),
+        "privacy-agnostic" + PUBLISHED: PublishedPrivacyAgnosticEncoder(
+            epsilon, **n_components
+        ),
+    }
 
 
 # %%

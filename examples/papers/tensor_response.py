@@ -47,12 +47,15 @@ from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     HybridMechanism,
-    IndependentDirectionalNoise,
     LaplaceMechanism,
-    MatrixVariateGaussian,
     PrivUnit,
     TensorRandomizedResponse,
     mean,
+)
+from sktensordp.papers import (
+    PublishedIndependentDirectionalNoise,
+    PublishedMatrixVariateGaussian,
+    PublishedTensorRandomizedResponse,
 )
 
 # %%
@@ -260,10 +263,9 @@ def mechanisms(experiment):
     box = {"bounds": experiment.bounds, "tensor_shape": shape}
     box["random_state"] = arguments.random_state
     noisy = {**box, "delta": DELTA}
-    published = {**noisy, "calibration": "published"}
-    as_matrix = {**published, "tensor_shape": (shape[0], math.prod(shape[1:]))}
+    as_matrix = {**noisy, "tensor_shape": (shape[0], math.prod(shape[1:]))}
     gaussian = {"noise": "gaussian"}
-    response = TensorRandomizedResponse
+    response, tldp = TensorRandomizedResponse, PublishedTensorRandomizedResponse
     found = {
         "Laplace": LaplaceMechanism(**box),
         "Gaussian = MVG = IDN": GaussianMechanism(**noisy),
@@ -272,17 +274,17 @@ def mechanisms(experiment):
         "response-G, 17 levels": response(n_levels=17, **gaussian, **noisy),
         "hybrid": HybridMechanism(**box),
         "PrivUnit": PrivUnit(**box),
-        "MVG as published": MatrixVariateGaussian(**as_matrix),
-        "IDN as published": IndependentDirectionalNoise(**published),
-        "TLDP-L as published": response(**published),
-        "TLDP-G as published": response(**gaussian, **published),
+        "MVG as published": PublishedMatrixVariateGaussian(**as_matrix),
+        "IDN as published": PublishedIndependentDirectionalNoise(**noisy),
+        "TLDP-L as published": tldp(**noisy),
+        "TLDP-G as published": tldp(**gaussian, **noisy),
     }
     if experiment.weights is not None:
         weights = {"weights": experiment.weights}
         found |= {
             "response-L-w, 17 levels": response(n_levels=17, **weights, **noisy),
-            "TLDP-L-w as published": response(**weights, **published),
-            "TLDP-G-w as published": response(**gaussian, **weights, **published),
+            "TLDP-L-w as published": tldp(**weights, **noisy),
+            "TLDP-G-w as published": tldp(**gaussian, **weights, **noisy),
         }
     return found
 

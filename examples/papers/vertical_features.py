@@ -37,6 +37,10 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
+from sktensordp.papers import (
+    PublishedIndependentDirectionalNoise,
+    PublishedUnimodalDirectionalNoise,
+)
 from sktensordp.privacy import PrivacyBudget, compose
 
 # %%
@@ -150,10 +154,10 @@ def exact(epsilon, delta, cost):
 def claimed(epsilon, delta, cost):
     """Published mechanisms for the features of one party, by name."""
     box = {"epsilon": epsilon, "delta": delta, "bounds": BOUNDS}
-    theorem = {**box, "utility": np.sqrt(cost.ravel()), "calibration": "published"}
+    weighted = {**box, "utility": np.sqrt(cost.ravel())}
     return {
-        "UDN published": UnimodalDirectionalNoise(**theorem),
-        "IDN published": IndependentDirectionalNoise(**theorem),
+        "UDN published": PublishedUnimodalDirectionalNoise(**weighted),
+        "IDN published": PublishedIndependentDirectionalNoise(**weighted),
         PER_ENTRY: GaussianMechanism(**box),
     }
 

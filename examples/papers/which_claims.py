@@ -52,25 +52,26 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import root_mean_squared_error
 
+from sktensordp import papers
 from sktensordp.audit import audit_mechanism, audit_one_run
-from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
+from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
-from sktensordp.encoding import (
-    PrivacyAgnosticEncoder,
-    TaskAgnosticEncoder,
-    TaskAwareEncoder,
-)
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     IndependentDirectionalNoise,
-    JohnsonLindenstrauss,
     MatrixGaussian,
     MatrixMechanism,
-    MatrixVariateGaussian,
     TensorRandomizedResponse,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    BiScaler,
+    JohnsonLindenstrauss,
+    MatrixVariateGaussian,
+    PrivacyAgnosticEncoder,
 )
 from sktensordp.privacy import compose, gaussian_delta, gaussian_mu
 
@@ -210,15 +211,31 @@ def encoders():
     yield ENCODING, "privacy-agnostic", PrivacyAgnosticEncoder(task=task), (-far, far)
 
 
+AS_PUBLISHED = {
+    TensorVariateGaussian: papers.PublishedTensorVariateGaussian,
+    MatrixGaussian: papers.PublishedMatrixGaussian,
+    UnimodalDirectionalNoise: papers.PublishedUnimodalDirectionalNoise,
+    IndependentDirectionalNoise: papers.PublishedIndependentDirectionalNoise,
+    MatrixVariateGaussian: papers.PublishedMatrixVariateGaussian,
+    TensorRandomizedResponse: papers.PublishedTensorRandomizedResponse,
+    TaskAwareEncoder: papers.PublishedTaskAwareEncoder,
+    TaskAgnosticEncoder: papers.PublishedTaskAgnosticEncoder,
+    PrivacyAgnosticEncoder: papers.PublishedPrivacyAgnosticEncoder,
+}
+
+
 def variants(name, estimator):
     """The mechanism as published and as it should be; some have only one variant."""
-    if hasattr(estimator, "calibration"):
-        classic = isinstance(estimator, GaussianMechanism)
-        published = {"calibration": "classic" if classic else "published"}
+    if isinstance(estimator, GaussianMechanism):
+        yield PUBLISHED, clone(estimator).set_params(calibration="classic")
+    elif type(estimator) in AS_PUBLISHED:
+        published = AS_PUBLISHED[type(estimator)]()
+        params = published.get_params().keys() & estimator.get_params()
+        published.set_params(**{k: getattr(estimator, k) for k in params})
         if isinstance(estimator, TensorRandomizedResponse):
             # The papers claim delta = 0, at which no epsilon holds.
-            published["delta"] = DELTA
-        yield PUBLISHED, clone(estimator).set_params(**published)
+            published.set_params(delta=DELTA)
+        yield PUBLISHED, published
     if name != "IDN as printed":
         yield SOUND, clone(estimator)
 
@@ -273,9 +290,8 @@ def published_fit(model, n_canaries):
     # With these steps the rows settle, while the column hardly moves.
     rate = 0.1 if model.perturbation == "gradient" else 0.02
     model.set_params(
-        calibration="published", max_iter=100, learning_rate=rate, regularization=0,
-        gradient_clip=1e-3,
-    )  # fmt: skip
+        max_iter=100, learning_rate=rate, regularization=0, gradient_clip=1e-3
+    )
     where = np.column_stack([np.arange(n_canaries), np.zeros(n_canaries, dtype=int)])
 
     def run(bits):
@@ -314,22 +330,22 @@ def bi_scaled_fit(scaler, model, n_canaries):
 
 def completions(n_canaries, seeds):
     """Name, variant, a function from bits to outputs, and one for the guarantee."""
-    for kind, completion in (("CP", CPCompletion), ("Tucker", TuckerCompletion)):
+    for kind, published, sound in (
+        ("CP", papers.PublishedCPCompletion, CPCompletion),
+        ("Tucker", papers.PublishedTuckerCompletion, TuckerCompletion),
+    ):
         for name in ("input", "gradient", "output"):
-            for variant, fit in ((PUBLISHED, published_fit), (SOUND, sound_fit)):
-                model = completion(
-                    1, perturbation=name, value_bounds=(0, 1), delta=DELTA,
-                    random_state=next(seeds),
-                )  # fmt: skip
-                yield f"{kind}, {name}", variant, *fit(model, n_canaries)
+            common = {"perturbation": name, "value_bounds": (0, 1)}
+            model = published(1, random_state=next(seeds), **common)
+            yield f"{kind}, {name}", PUBLISHED, *published_fit(model, n_canaries)
+            model = sound(1, delta=DELTA, random_state=next(seeds), **common)
+            yield f"{kind}, {name}", SOUND, *sound_fit(model, n_canaries)
     for variant in (PUBLISHED, SOUND):
         # As published, the completion gets the whole budget.
         mine, other = (None, 1.0) if variant == PUBLISHED else (0.5, 0.5)
         scaler = BiScaler(mine, value_bounds=(0, 1), random_state=next(seeds))
-        model = CPCompletion(
-            1, epsilon=other, perturbation="input", calibration=variant,
-            random_state=next(seeds),
-        )  # fmt: skip
+        form = papers.PublishedCPCompletion if variant == PUBLISHED else CPCompletion
+        model = form(1, epsilon=other, perturbation="input", random_state=next(seeds))
         fit = bi_scaled_fit(scaler, model, n_canaries)
         yield "bi-scaling, CP, input", variant, *fit
 

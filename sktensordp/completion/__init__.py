@@ -1,6 +1,5 @@
 """Private completion of sparse tensors."""
 
-from ._biscaler import BiScaler
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
@@ -12,7 +11,6 @@ from ._sparse import entries_from_sparse
 from ._tucker import TuckerCompletion
 
 __all__ = [
-    "BiScaler",
     "CPCompletion",
     "CoordinateEncoder",
     "ImplicitCompletion",

@@ -37,7 +37,7 @@ from .._validation import (
     warn_of_two_levels,
 )
 from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
-from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
@@ -97,14 +97,10 @@ class BaseCompletion(
         "level_prior": ["array-like", None],
         "shape": ["array-like", None],
         "side_information": [dict, list, tuple, None],
-        "calibration": [StrOptions({"sound", "published"})],
         "biases": ["boolean"],
         "n_pattern_components": [Interval(Integral, 0, None, closed="left")],
         "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gradient_clip": [Interval(Real, 0, None, closed="neither")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "regularization": [Interval(Real, 0, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -129,14 +125,10 @@ class BaseCompletion(
         side_information: dict[int, ArrayLike]
         | Sequence[ArrayLike | None]
         | None = None,
-        calibration: str = "sound",
         biases: bool = True,
         n_pattern_components: int = 8,
         smooth_modes: Sequence[int] | None = None,
         max_iter: int = 25,
-        gradient_clip: float = 0.5,
-        learning_rate: float = 0.005,
-        regularization: float = 0.01,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank
@@ -149,24 +141,17 @@ class BaseCompletion(
         self.level_prior = level_prior
         self.shape = shape
         self.side_information = side_information
-        self.calibration = calibration
         self.biases = biases
         self.n_pattern_components = n_pattern_components
         self.smooth_modes = smooth_modes
         self.max_iter = max_iter
-        self.gradient_clip = gradient_clip
-        self.learning_rate = learning_rate
-        self.regularization = regularization
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        # The published descent starts from random factors.
-        tags.non_deterministic = (
-            math.isfinite(self.epsilon) or self.calibration == "published"
-        )
+        tags.non_deterministic = math.isfinite(self.epsilon)
         tags.regressor_tags.poor_score = True
         return tags
 
@@ -256,11 +241,8 @@ class BaseCompletion(
         parties add noise to their sums.
         """
         problem = self._problem(entries)
-        solver = choose_solver(
-            problem, self.perturbation, unit=self._unit, calibration=self.calibration,
-            streaming=streaming, shared_noise=shared_noise,
-        )  # fmt: skip
-        self._warn_of_parameters(solver)
+        solver = self._solver(problem, streaming, shared_noise)
+        warn_of_two_levels(self.levels)
         if self._unit is not None and entries.is_distributed:
             # Before the release is recorded, so that a refusal costs nothing.
             entries.by_unit(problem.values)
@@ -270,7 +252,7 @@ class BaseCompletion(
         with progress as on_sweep, self._count_releases().lock:
             with self._release(
                 solver.guarantee, anew=True,
-                draws=math.isfinite(self.epsilon) or solver.starts_at_random,
+                draws=solver.draws,
                 recorded=received or shared_noise is not None,
             ) as noise:  # fmt: skip
                 released = solver.release(entries.values, noise, on_sweep)
@@ -345,15 +327,14 @@ class BaseCompletion(
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
-        # Of all fits, only sound ones to randomised values have a residual variance.
+        # Of all fits, only those to randomised values have a residual variance.
         can_go_on = fitted is None or not (
             fitted.residual_variance is None or fitted.observed is None
         )
         if not self._randomizes_single_values or not can_go_on:
             raise AttributeError(
                 "partial_fit can continue only a fit to data in memory that randomised "
-                'each value on its own: fit with perturbation="input", '
-                'calibration="sound" and unit="entry".'
+                'each value on its own: fit with perturbation="input" and unit="entry".'
             )
         return True
 
@@ -361,7 +342,7 @@ class BaseCompletion(
     def _randomizes_single_values(self) -> bool:
         """Whether the parameters admit sound input perturbation of entries."""
         is_input = self.perturbation in ("auto", "input")
-        return is_input and self.calibration == "sound" and self._unit is None
+        return is_input and self._unit is None
 
     @available_if(_can_partial_fit)
     @fit_context(prefer_skip_nested_validation=True)
@@ -500,8 +481,7 @@ class BaseCompletion(
     def _has_client(self) -> bool:
         if not self._randomizes_single_values:
             raise AttributeError(
-                'Clients need perturbation="input" or "auto", calibration="sound" and '
-                'unit="entry".'
+                'Clients need perturbation="input" or "auto" and unit="entry".'
             )
         return True
 
@@ -758,10 +738,7 @@ class BaseCompletion(
         self._check_finite_for_parties()
         unit: Any = self._unit
         nobody: Any = PartySums(None, shape, unit)
-        solver: Any = choose_solver(
-            self._problem(nobody), self.perturbation, unit=unit,
-            calibration=self.calibration, streaming=False,
-        )  # fmt: skip
+        solver: Any = self._solver(self._problem(nobody))
         noise = plan_shared_noise(solver.noise, noise_shares)
         return replace(solver, shared_noise=noise)
 
@@ -884,7 +861,7 @@ class BaseCompletion(
             user; the other indices and the means of the model then determine the
             prediction.
         return_std : bool, default=False
-            Whether to return standard deviations too. Only the sound "input" has them.
+            Whether to return standard deviations too. Only "input" has them.
 
         Returns
         -------
@@ -1064,7 +1041,7 @@ class BaseCompletion(
         if math.isnan(variance):
             raise AttributeError(
                 f"noise_variance_ is not estimated by perturbation="
-                f"{self.perturbation_!r} with calibration={self.calibration!r}."
+                f"{self.perturbation_!r} of {type(self).__name__}."
             )
         return variance
 
@@ -1074,8 +1051,7 @@ class BaseCompletion(
         variance = self._fitted.residual_variance
         if variance is None:
             raise AttributeError(
-                'residual_variance_ needs a fit with perturbation="input" and '
-                'calibration="sound".'
+                'residual_variance_ needs a fit with perturbation="input".'
             )
         return variance
 
@@ -1125,9 +1101,6 @@ class BaseCompletion(
             biases=bool(self.biases),
             smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
             n_components=self.n_pattern_components, max_iter=self.max_iter,
-            gradient_clip=float(self.gradient_clip),
-            learning_rate=float(self.learning_rate),
-            regularization=float(self.regularization),
             n_threads=effective_n_threads(),
         )  # fmt: skip
 
@@ -1146,13 +1119,10 @@ class BaseCompletion(
                 f"unit = {self.unit} is not a mode: the tensor has modes 0 to "
                 f"{n_modes - 1}."
             )
-        if (
-            self.perturbation not in _PERTURBATIONS_OF_UNITS
-            or self.calibration != "sound"
-        ):
+        if self.perturbation not in _PERTURBATIONS_OF_UNITS:
             raise ValueError(
                 f"With unit = {self.unit}, perturbation must be one of "
-                f'{_PERTURBATIONS_OF_UNITS} and calibration must be "sound".'
+                f"{_PERTURBATIONS_OF_UNITS}."
             )
         if self.perturbation == "sums" and not self.biases:
             raise ValueError('perturbation="sums" fits biases alone: set biases=True.')
@@ -1167,15 +1137,17 @@ class BaseCompletion(
             )
         return self.shape is not None
 
-    def _warn_of_parameters(self, solver: Solver) -> None:
-        warn_of_two_levels(self.levels)
-        if solver.unsound and math.isfinite(self.epsilon):
-            guarantee = solver.guarantee
-            warnings.warn(
-                f"The claim of {guarantee.source} does not hold. {guarantee.statement}",
-                UnsoundClaimWarning,
-                stacklevel=5,
-            )
+    def _solver(
+        self,
+        problem: Problem,
+        streaming: bool = False,
+        shared_noise: SharedNoise | None = None,
+    ) -> Solver:
+        """The solver that randomises and fits a problem; see `choose_solver`."""
+        return choose_solver(
+            problem, self.perturbation, unit=self._unit, streaming=streaming,
+            shared_noise=shared_noise,
+        )  # fmt: skip
 
     def _randomizer(
         self, entries: Any = None, bounds: tuple[float, float] | None = None
@@ -1232,13 +1204,10 @@ class BaseCompletion(
         if fitted is self and unit is not None and has_range and shape is not None:
             self._check_unit(len(shape))
             nobody: Any = PartySums(None, shape, unit)
-            return choose_solver(
-                self._problem(nobody), self.perturbation, unit=unit,
-                calibration=self.calibration, streaming=False,
-            ).guarantee  # fmt: skip
+            return self._solver(self._problem(nobody)).guarantee
         return planned_guarantee(
             self._randomizer(), self.perturbation, epsilon=float(self.epsilon),
-            delta=float(self.delta), unit=self._unit, calibration=self.calibration,
+            delta=float(self.delta), unit=self._unit,
             has_shape=self.shape is not None,
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from .._docstrings import with_texts
 
-__all__ = ["with_shared_text"]
+__all__ = ["RANDOM_STATE", "with_shared_text"]
 
 _TASK = """\
 Some entries of a tensor were observed, such as users' ratings of films in some weeks;
@@ -30,12 +30,11 @@ entries, and never leave them.
 
 **Parameters by topic.**
 
-- What is protected: `epsilon`, `delta`, `unit`, `perturbation`, `calibration`.
+- What is protected: `epsilon`, `delta`, `unit`, `perturbation`.
 - The public domain: `value_bounds` or `levels`, `level_prior`, `shape`.
 - The model: `rank`, `biases`, `side_information`, `n_pattern_components`,
   `smooth_modes`.
-- The fit: `max_iter`, `gradient_clip`, `random_state`; for published algorithms also
-  `learning_rate` and `regularization`.
+- The fit: `max_iter`, `random_state`.
 
 Declare `levels` or `value_bounds`, and `shape` if `unit` is a mode: a range or shape
 that is read off private data voids the guarantee."""
@@ -65,8 +64,9 @@ default="auto"
       If not, they fit the factors, one mode after the other, as in alternating least
       squares.
     - "output": as "statistics", but with noise on the solutions of ridge regressions.
-    - "gradient": the sum of the clipped gradients of all entries, in each of
-      `max_iter` iterations.
+    - "gradient": the sum of the gradients of all entries, in each of `max_iter`
+      iterations. The gradient of an entry's squared error in all biases and factors is
+      clipped to length 0.5, with values in units of half their range.
 
     If `unit` is a mode, choose among three. The fit then has a fixed number of passes
     and does not use `max_iter`.
@@ -110,12 +110,6 @@ list of these and None, default=None
     mode 1 or, if `unit` is a mode, the first of the others. The model has weights of
     the features for every row of mode 0, or for every unit, around a mean that all rows
     share. Features cost no budget.
-calibration : {"sound", "published"}, default="sound"
-    "sound" fits with proved guarantees. "published" is Algorithm 1 ("input"), 2
-    ("gradient") or 3 ("output") of [1]_ to the letter: stochastic gradient descent on
-    values that are neither centred nor scaled, without biases. The paper's claims for
-    "gradient" and "output" are false: a fit warns with ``UnsoundClaimWarning``, and
-    `privacy_guarantee_` states what is true.
 biases : bool, default=True
     Whether to fit a bias for every index of every mode.
 n_pattern_components : int, default=8
@@ -129,20 +123,10 @@ smooth_modes : sequence of int, default=None
     every index to the next one; the randomised values determine how strongly. For
     "input" only.
 max_iter : int, default=25
-    Number of sweeps over the modes in "input", and of iterations in "gradient" and in
-    the published algorithms. Sweeps that compare several starts, in small CPs of three
-    or more modes, are not counted.
-gradient_clip : float, default=0.5
-    Largest norm of the gradient of one entry. In the sound "gradient", it bounds the
-    derivatives with respect to all biases and factors together, with values in units of
-    half their range. In Algorithm 2, it bounds those with respect to the last factor.
-    In Algorithm 3, it is the Lipschitz constant, which the paper does not give.
-learning_rate : float, default=0.005
-    Learning rate of the published algorithms.
-regularization : float, default=0.01
-    Weight of the factors' squared norms in the published algorithms."""
+    Number of sweeps over the modes in "input", and of iterations in "gradient". Small
+    CPs of three or more modes compare several starts, in further sweeps."""
 
-_RANDOM_STATE = """\
+RANDOM_STATE = """\
 random_state : int or None, default=None
     None draws from the operating system's entropy, as a real release must. An
     int is for tests and papers: it repeats the noise in every clone, although
@@ -150,8 +134,8 @@ random_state : int or None, default=None
 
 _ATTRIBUTES = """\
 offset_ : float
-    Estimated mean of the values. It is 0 in the published algorithms, and in "input"
-    without biases if the model fits clearly better without an offset.
+    Estimated mean of the values. It is 0 in "input" without biases if the model fits
+    clearly better without an offset.
 shape_ : tuple of int
     Sizes of the modes.
 value_bounds_ : tuple of (float, float)
@@ -162,11 +146,11 @@ perturbation_ : str
     the items they already have entries for.
 noise_variance_ : float
     Variance around the model, learned or assumed: of the randomised values in "input",
-    of the original values otherwise. Not set by the published algorithms.
+    of the original values otherwise.
 residual_variance_ : float
     Variance of the original values around the model, learned from the randomised ones:
     the average over all entries.
-    Set by the sound "input" only.
+    Set by "input" only.
 n_iter_ : int
     Number of sweeps or iterations that were run.
 n_features_in_ : int
@@ -195,7 +179,7 @@ with_shared_text = with_texts(
         "task": _TASK,
         "summary": _SUMMARY,
         "parameters": _PARAMETERS,
-        "random_state": _RANDOM_STATE,
+        "random_state": RANDOM_STATE,
         "attributes": _ATTRIBUTES,
         "notes": _NOTES,
     }

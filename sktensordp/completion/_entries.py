@@ -347,14 +347,10 @@ def _distributed_entries(
     """Check Dask collections: an `Observed`."""
     from ._distributed import observed_of
 
-    unsupported = {
-        f"calibration={estimator.calibration!r}": estimator.calibration != "sound",
-        f"perturbation={estimator.perturbation!r}": estimator.perturbation
-        in ("gradient", "output"),
-    }
-    for setting, is_set in unsupported.items():
-        if is_set:
-            raise ValueError(f"{setting} is not supported for Dask input.")
+    if estimator.perturbation in ("gradient", "output"):
+        raise ValueError(
+            f"perturbation={estimator.perturbation!r} is not supported for Dask input."
+        )
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed with Dask "

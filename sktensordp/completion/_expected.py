@@ -63,10 +63,10 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
 def _check_expectation(estimator: Any) -> None:
     """Refuse estimators with no known expectation, or with undeclared quantities."""
     name = type(estimator).__name__
-    if estimator.perturbation not in _PERTURBATIONS or estimator.calibration != "sound":
+    if estimator.perturbation not in _PERTURBATIONS:
         raise ValueError(
             f"The expected error of {name} is known only for perturbation in "
-            f'{_PERTURBATIONS} with calibration="sound".'
+            f"{_PERTURBATIONS}."
         )
     if not estimator.biases or estimator.smooth_modes:
         raise ValueError(

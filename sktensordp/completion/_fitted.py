@@ -123,8 +123,8 @@ class Fitted:
         """Standard deviation of a value, before randomisation, around `mean`."""
         if self.residual_variance is None:
             raise ValueError(
-                'return_std=True needs a fit with perturbation="input" and '
-                'calibration="sound"; this model gives no standard deviations.'
+                'return_std=True needs a fit with perturbation="input"; this model '
+                "gives no standard deviations."
             )
         variance, _ = self.model.variance(coordinates)
         std = np.sqrt(variance + self._residual_variances(coordinates))

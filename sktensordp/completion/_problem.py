@@ -42,15 +42,10 @@ class Problem:
     n_components : int
         Largest number of components of the pattern.
     max_iter : int
-    gradient_clip : float
-    learning_rate, regularization : float
-        For the published algorithms.
     n_threads : int
     side_information : ndarray of shape (shape[1] + 1, n_features), default=None
         Public features of the rows of the second mode; the last row is that of an
         unknown index.
-    core_regularization : float, default=0.0
-        For the published algorithms with a core.
     """
 
     observed: Any
@@ -63,12 +58,8 @@ class Problem:
     smooth_modes: tuple[int, ...]
     n_components: int
     max_iter: int
-    gradient_clip: float
-    learning_rate: float
-    regularization: float
     n_threads: int
     side_information: Any = None
-    core_regularization: float = 0.0
 
     @property
     def shape(self) -> tuple[int, ...]:

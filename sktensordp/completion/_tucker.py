@@ -1,21 +1,18 @@
 """Private completion of tensors by a Tucker decomposition."""
 
-import dataclasses
 import math
-from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
+from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .._sklearn_compat import Interval
 from .._validation import described
 from ..tensor import TuckerForm
 from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
-from ._entries import Entries
-from ._problem import Problem
 
 __all__ = ["TuckerCompletion"]
 
@@ -44,8 +41,6 @@ class TuckerCompletion(BaseCompletion):
         and the product of the other ranks. With more modes, None fits biases alone, or
         rank 1 with ``biases=False``.
     $parameters
-    core_regularization : float, default=0.001
-        Weight of the core's squared norm in the published algorithms.
     $random_state
 
     Attributes
@@ -98,45 +93,7 @@ class TuckerCompletion(BaseCompletion):
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "rank": [Interval(Integral, 0, None, closed="left"), "array-like", None],
         **BaseCompletion._parameter_constraints,
-        "core_regularization": [Interval(Real, 0, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        rank: int | Sequence[int] | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        perturbation: str = "auto",
-        unit: str | int = "entry",
-        value_bounds: tuple[float, float] | None = None,
-        levels: ArrayLike | None = None,
-        level_prior: ArrayLike | None = None,
-        shape: Sequence[int] | None = None,
-        side_information: dict[int, ArrayLike]
-        | Sequence[ArrayLike | None]
-        | None = None,
-        calibration: str = "sound",
-        biases: bool = True,
-        n_pattern_components: int = 8,
-        smooth_modes: Sequence[int] | None = None,
-        max_iter: int = 25,
-        gradient_clip: float = 0.5,
-        learning_rate: float = 0.005,
-        regularization: float = 0.01,
-        core_regularization: float = 0.001,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            rank, epsilon=epsilon, delta=delta, perturbation=perturbation, unit=unit,
-            value_bounds=value_bounds, levels=levels, level_prior=level_prior,
-            shape=shape, side_information=side_information, calibration=calibration,
-            biases=biases, n_pattern_components=n_pattern_components,
-            smooth_modes=smooth_modes, max_iter=max_iter, gradient_clip=gradient_clip,
-            learning_rate=learning_rate, regularization=regularization,
-            random_state=random_state,
-        )  # fmt: skip
-        self.core_regularization = core_regularization
 
     def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> TuckerForm:
         ranks = self._ranks(shape)
@@ -161,12 +118,6 @@ class TuckerCompletion(BaseCompletion):
                 f"{self.rank!r}."
             )
         return tuple(ranks.tolist())
-
-    def _problem(self, entries: Entries) -> Problem:
-        return dataclasses.replace(
-            super()._problem(entries),
-            core_regularization=float(self.core_regularization),
-        )
 
     def _decomposition(self, model: Any) -> Any:
         from tensorly.tucker_tensor import TuckerTensor

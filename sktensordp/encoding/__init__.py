@@ -5,12 +5,11 @@ decoded where it is used. Encoder and decoder are learned from public data or fr
 people who consent, and do not protect those people.
 """
 
-from ._benchmarks import PrivacyAgnosticEncoder, TaskAgnosticEncoder
+from ._task_agnostic import TaskAgnosticEncoder
 from ._task_aware import TaskAwareEncoder
 from ._torch_task import TorchTask
 
 __all__ = [
-    "PrivacyAgnosticEncoder",
     "TaskAgnosticEncoder",
     "TaskAwareEncoder",
     "TorchTask",

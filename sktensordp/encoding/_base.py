@@ -2,7 +2,6 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import check_numeric, checked
-from ..exceptions import UnsoundClaimWarning
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..privacy import PrivacyGuarantee
@@ -27,7 +25,6 @@ from ._client import ClientRandomizer, EncoderClient
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._guarantee import encoder_guarantee
 from ._linear import LinearCode, LinearProblem, linear_problem, unclipped_code
-from ._published import published_code
 from ._search import best_clip, clip_levels
 from ._task import task_matrix
 from ._whitening import whitening
@@ -35,18 +32,7 @@ from ._whitening import whitening
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-__all__ = ["FittedCode", "LinearEncoder", "warn_published"]
-
-
-def warn_published(stacklevel: int) -> None:
-    """Warn that no finite epsilon holds for the published calibration."""
-    warnings.warn(
-        "calibration='published' takes the sensitivity from the fitting data. No "
-        "finite epsilon holds for samples outside their range. "
-        "calibration='sound' bounds the code, and loses less.",
-        UnsoundClaimWarning,
-        stacklevel=stacklevel,
-    )
+__all__ = ["FittedCode", "LinearEncoder"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +109,6 @@ class LinearEncoder(
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "mechanism": [StrOptions({*PURE, "gaussian", "auto"})],
         "clip": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "calibration": [StrOptions({"sound", "published"})],
         "output": [StrOptions({"decoded", "code"})],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
@@ -166,13 +151,6 @@ class LinearEncoder(
         X, y = loaded(X, y)
         array = self._validated(X, reset=True, ensure_min_samples=2)
         shape = self._shape_of(array)
-        if self.calibration == "published" and (
-            self.mechanism not in ("laplace", "auto") or self.clip != "auto"
-        ):
-            raise ValueError(
-                "calibration='published' adds Laplace noise to a code that is not "
-                "clipped. Pass mechanism='laplace' or 'auto', and clip='auto'."
-            )
         rows = array.reshape(len(array), -1)
         with self._progress(max_tasks=self._n_steps) as on_step:
             code = self._learn(rows, y, on_step)
@@ -433,9 +411,6 @@ class LinearEncoder(
             if level is None:
                 return unclipped_code(problem, encoder, 0.0), noise
             return best_clip(problem, encoder, noise, clip_levels(level)), noise
-        if self.calibration == "published":
-            warn_published(stacklevel=5)
-            return published_code(problem, self._encoding_matrix, epsilon)
         candidates, refusal = [], None
         for name in PURE if self.mechanism == "auto" else (self.mechanism,):
             noise_for = functools.partial(
@@ -460,7 +435,6 @@ class LinearEncoder(
             event,
             epsilon=float(self.epsilon),
             delta=float(self.delta),
-            calibration=self.calibration,
         )
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
@@ -468,7 +442,7 @@ class LinearEncoder(
 
         from ..privacy.accounting._events import PureDpEvent
 
-        if math.isinf(self.epsilon) or self.calibration == "published":
+        if math.isinf(self.epsilon):
             return self._guarantee("none", dp_event.NonPrivateDpEvent())
         if self.mechanism != "gaussian":
             return self._guarantee(self.mechanism, PureDpEvent(float(self.epsilon)))

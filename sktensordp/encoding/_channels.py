@@ -7,7 +7,7 @@ codes; the client randomises with the package's mechanisms instead.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from ..privacy.calibration._privunit import PrivUnitDesign
 from ._code_noise import CodeNoise
 from ._linear import code_norms
 
-__all__ = ["BallChannel", "OpenChannel", "SphereChannel", "code_channel", "cosines"]
+__all__ = ["BallChannel", "Channel", "SphereChannel", "code_channel", "cosines"]
 
 # Below this log share of the sphere, its inverse is out of reach of floats.
 _LEAST_LOG_MASS = -600.0
@@ -59,6 +59,48 @@ def cosines(
         square[inside] = edge * uniform[inside] ** (1 / half)
     cosine = np.sqrt(1 - square)
     return np.where(below, -cosine, cosine), np.sqrt(square)
+
+
+class Channel(Protocol):
+    """What training needs of a channel."""
+
+    @property
+    def order(self) -> int:
+        """Of the norm in which codes are bounded."""
+
+    @property
+    def variance(self) -> float:
+        """Variance of each released entry."""
+
+    @property
+    def n_components(self) -> int:
+        """Dimension of the space of codes."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of entries of a code and of its release."""
+
+    @property
+    def spread(self) -> float:
+        """Root mean square of a released entry, over all codes."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> Any:
+        """Noise for `size` codes."""
+
+    def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Codes as they are released without noise."""
+
+    def forward(self, codes: NDArray[np.float64], noise: Any) -> tuple[Any, Any]:
+        """Released codes, and what `backward` needs."""
+
+    def backward(
+        self,
+        codes: NDArray[np.float64],
+        noise: Any,
+        saved: Any,
+        slopes: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Gradient in the codes, given `slopes`, the gradient in the released codes."""
 
 
 @dataclass(frozen=True)
@@ -215,62 +257,6 @@ class BallChannel:
         normal = np.sign(codes) if self.order == 1 else codes / size
         along = np.sum(slopes * codes, axis=1, keepdims=True) / size**2
         return slopes / size - np.where(norms > 1, along * normal, 0.0)
-
-
-@dataclass(frozen=True)
-class OpenChannel:
-    """Added Laplace noise on codes without a bound, as published.
-
-    Attributes
-    ----------
-    n_outputs : int
-        Number of entries of a code.
-    sensitivity : float
-        L1 distance of two codes for which the noise is calibrated.
-    epsilon : float
-        That the noise keeps for codes within that distance.
-    """
-
-    n_outputs: int
-    sensitivity: float
-    epsilon: float
-    order = 1
-    spread = 1.0
-
-    @property
-    def n_components(self) -> int:
-        """Dimension of the space of codes."""
-        return self.n_outputs
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise in each entry."""
-        return 2 * (self.sensitivity / self.epsilon) ** 2
-
-    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Noise for codes of shape (size, Z)."""
-        scale = self.sensitivity / self.epsilon
-        return rng.laplace(scale=scale, size=(size, self.n_outputs))
-
-    def inputs(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Codes, unchanged."""
-        return codes
-
-    def forward(
-        self, codes: NDArray[np.float64], noise: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], None]:
-        """Released codes, and None since `backward` needs nothing else."""
-        return codes + noise, None
-
-    def backward(
-        self,
-        codes: NDArray[np.float64],
-        noise: NDArray[np.float64],
-        saved: Any,
-        slopes: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Gradient in the codes, equal to that in the released codes."""
-        return slopes
 
 
 def code_channel(noise: CodeNoise, n_components: int) -> SphereChannel | BallChannel:

@@ -23,7 +23,6 @@ __all__ = [
     "CodeNoise",
     "code_noise",
     "no_noise",
-    "published_noise",
 ]
 
 PURE = ("laplace", "l2", "privunit")
@@ -157,31 +156,6 @@ def _largest_cap(dimension: int, epsilon: float) -> CalibratedCap:
             if epsilon < 1:
                 raise
         epsilon *= 0.8
-
-
-def published_noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
-    """The paper's Laplace noise, for codes that are not clipped.
-
-    Parameters
-    ----------
-    n_entries : int
-    epsilon : float
-    sensitivity : float
-        L1 distance of two codes for which the noise is calibrated.
-
-    Returns
-    -------
-    noise : CodeNoise
-        No finite epsilon holds for arbitrary codes.
-    """
-    from dp_accounting import dp_event
-
-    lattice = laplace_lattice(
-        -math.inf, math.inf, epsilon, n_cells=n_entries, l1=sensitivity
-    )
-    added = AddedNoise(SensitivitySet(n_entries), lattice)
-    event = dp_event.NonPrivateDpEvent()
-    return CodeNoise("laplace", added, event, lattice.noise_variance, 1)
 
 
 def no_noise(n_entries: int, *, clipped: bool) -> CodeNoise:

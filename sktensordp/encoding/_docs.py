@@ -2,7 +2,7 @@
 
 from .._docstrings import with_texts
 
-__all__ = ["with_shared_text"]
+__all__ = ["TEXTS", "with_shared_text"]
 
 _BUDGET = """\
 epsilon : float, default=1.0
@@ -32,13 +32,6 @@ clip : "auto" or float in (0, 1], default="auto"
     Share of the fitting data's codes that lie within the ball to which codes are
     clipped. `fit` sets the radius of the ball accordingly. "auto" takes the share
     with the least expected loss."""
-
-_CALIBRATION = """\
-calibration : {"sound", "published"}, default="sound"
-    "sound" clips the code, so that the guarantee holds for every sample. "published"
-    follows the paper [1]_: it does not clip the code, and calibrates Laplace noise to
-    the largest distance between two codes of the fitting data. `fit` then warns,
-    since no finite epsilon holds for the samples of other people."""
 
 _OUTPUT = """\
 output : {"decoded", "code"}, default="decoded"
@@ -85,20 +78,19 @@ sample_shape_ : tuple of int
 n_features_in_ : int
     Size of the first axis of a sample."""
 
-with_shared_text = with_texts(
-    {
-        "budget": _BUDGET,
-        "linear_task": _LINEAR_TASK,
-        "mechanism": _MECHANISM,
-        "clip": _CLIP,
-        "calibration": _CALIBRATION,
-        "output": _OUTPUT,
-        "fitted_code": _FITTED_CODE,
-        "clip_radius": _CLIP_RADIUS,
-        "noise_variance": _NOISE_VARIANCE,
-        "expected_task_loss": _EXPECTED_TASK_LOSS,
-        "task_variance": _TASK_VARIANCE,
-        "task_matrix": _TASK_MATRIX,
-        "sample_shape": _SAMPLE_SHAPE,
-    }
-)
+TEXTS = {
+    "budget": _BUDGET,
+    "linear_task": _LINEAR_TASK,
+    "mechanism": _MECHANISM,
+    "clip": _CLIP,
+    "output": _OUTPUT,
+    "fitted_code": _FITTED_CODE,
+    "clip_radius": _CLIP_RADIUS,
+    "noise_variance": _NOISE_VARIANCE,
+    "expected_task_loss": _EXPECTED_TASK_LOSS,
+    "task_variance": _TASK_VARIANCE,
+    "task_matrix": _TASK_MATRIX,
+    "sample_shape": _SAMPLE_SHAPE,
+}
+
+with_shared_text = with_texts(TEXTS)

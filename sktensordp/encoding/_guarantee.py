@@ -36,7 +36,7 @@ _MECHANISMS = {
 
 
 def encoder_guarantee(
-    mechanism: str, event: "DpEvent", *, epsilon: float, delta: float, calibration: str
+    mechanism: str, event: "DpEvent", *, epsilon: float, delta: float
 ) -> PrivacyGuarantee:
     """Guarantee of one call of `transform` or `privatize`.
 
@@ -48,7 +48,6 @@ def encoder_guarantee(
         Of the release of one code.
     epsilon, delta : float
         Requested.
-    calibration : {"sound", "published"}
 
     Returns
     -------
@@ -61,16 +60,6 @@ def encoder_guarantee(
             unit="sample",
             statement=f"{call}, its code without noise.",
             source="not private",
-        )
-    if calibration == "published":
-        return PrivacyGuarantee.of(
-            event,
-            unit="sample",
-            statement=f"{call}, its code with Laplace noise for the largest distance "
-            f"between two codes of the fitting data. Codes of other samples may lie "
-            f"anywhere.",
-            source="Cheng, Tang and Chinchali (2022), Theorem 1, corrected",
-            claimed=(epsilon, 0.0),
         )
     release, source = _MECHANISMS[mechanism]
     return PrivacyGuarantee(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..tensor._blas import one_blas_thread
-from ._channels import BallChannel, OpenChannel, SphereChannel
+from ._channels import Channel
 from ._linear import LinearCode, code_norms, linear_problem, scaled_basis
 from ._maps import CodeMap, MapShape, in_columns
 from ._search import best_clip, search_scaling
@@ -45,7 +45,7 @@ class LearnedEncoder:
         Takes standardised columns.
     decoder : CodeMap
         Takes released codes over `channel.spread`; gives standardised columns.
-    channel : SphereChannel, BallChannel or OpenChannel
+    channel : Channel
         Releases codes.
     expected_loss : float
         Mean loss of the task on held-out noise.
@@ -56,7 +56,7 @@ class LearnedEncoder:
     columns: NDArray[np.int64]
     encoder: CodeMap
     decoder: CodeMap
-    channel: SphereChannel | BallChannel | OpenChannel
+    channel: Channel
     expected_loss: float
 
     @property
@@ -99,7 +99,7 @@ class LearnedEncoder:
 def learned_encoder(
     task: Any,
     X: NDArray[np.floating],
-    channel_for: Callable[[int], SphereChannel | BallChannel],
+    channel_for: Callable[[int], Channel],
     *,
     targets: NDArray[Any] | None = None,
     n_components: int | None,
@@ -254,7 +254,7 @@ def _closed_forms(
     trainer: Trainer,
     white: Whitening,
     X: NDArray[np.floating],
-    channel_for: Callable[[int], SphereChannel | BallChannel],
+    channel_for: Callable[[int], Channel],
     limits: tuple[int, ...],
 ) -> Iterator[tuple[Model, NDArray[np.float64]]]:
     """The best affine models for the linearised task, under each of its metrics.
@@ -283,7 +283,7 @@ def _affine_model(
     code: LinearCode,
     white: Whitening,
     columns: NDArray[np.int64],
-    channel: SphereChannel | BallChannel,
+    channel: Channel,
 ) -> tuple[Model, NDArray[np.float64]]:
     """The model of a linear code, for standardised columns, with its parameters."""
     encoding = (code.encoder @ white.inverse / code.unit).T[columns]

@@ -12,10 +12,9 @@ from .._random import NoiseStreams
 from .._validation import check_unmasked
 from ..mechanisms._noise import by_tiles
 from ..mechanisms._privunit import CalibratedCap, LiftedRelease
-from ._algorithm_one import published_encoder
 from ._base import FittedCode
 from ._channels import SphereChannel, code_channel
-from ._code_noise import CodeNoise, code_noise, no_noise, published_noise
+from ._code_noise import CodeNoise, code_noise, no_noise
 from ._learned import LearnedEncoder, learned_encoder
 from ._maps import CodeMap
 from ._task_models import task_of
@@ -24,13 +23,11 @@ from ._whitening import standardized
 __all__ = [
     "LearnedRandomizer",
     "SphereNoise",
+    "fitted_code",
     "is_linear",
     "learned_code",
-    "published_learned_code",
+    "task_and_targets",
 ]
-
-# Values of the paper: dimension of the code, and penalty on the encoder's parameters.
-_COMPONENTS, _PENALTY = 3, 0.001
 
 
 def is_linear(task: Any) -> bool:
@@ -161,7 +158,7 @@ def learned_code(
             return no_noise(size, clipped=True)
         return code_noise(name, size, epsilon, delta)
 
-    task, targets = _task_and_targets(model, rows, y)
+    task, targets = task_and_targets(model, rows, y)
     learned = learned_encoder(
         task,
         rows,
@@ -176,52 +173,10 @@ def learned_code(
     release: Any = noise.randomizer
     if isinstance(release, LiftedRelease):
         release = SphereNoise(release.cap)
-    return _fitted_code(task, rows, targets, learned, noise, release, 1.0)
+    return fitted_code(task, rows, targets, learned, noise, release, 1.0)
 
 
-def published_learned_code(
-    model: Any,
-    rows: NDArray[np.floating],
-    y: ArrayLike | None,
-    *,
-    epsilon: float,
-    n_components: int | None,
-    n_hidden: int,
-    on_step: Callable[[], bool] | None = None,
-) -> FittedCode:
-    """Learn by Algorithm 1 of the paper, with the noise that it claims to suffice.
-
-    Parameters
-    ----------
-    model, rows, y, n_components, n_hidden
-        As in `learned_code`.
-    epsilon : float
-        Claimed by the paper.
-    on_step : callable, default=None
-        Called after each epoch; a true result ends the training.
-
-    Returns
-    -------
-    code : FittedCode
-    """
-    task, targets = _task_and_targets(model, rows, y)
-    learned = published_encoder(
-        task,
-        rows,
-        epsilon,
-        targets=targets,
-        n_components=n_components or _COMPONENTS,
-        n_hidden=n_hidden,
-        penalty=_PENALTY,
-        seed=0,
-        on_epoch=on_step,
-    )
-    channel: Any = learned.channel
-    noise = published_noise(channel.n_outputs, epsilon, channel.sensitivity)
-    return _fitted_code(task, rows, targets, learned, noise, noise.randomizer, np.inf)
-
-
-def _task_and_targets(
+def task_and_targets(
     model: Any, rows: NDArray[np.floating], y: ArrayLike | None
 ) -> tuple[Any, NDArray[Any] | None]:
     """The task, and `y` as targets if the task has no `outputs`."""
@@ -238,7 +193,7 @@ def _task_and_targets(
     return task, targets
 
 
-def _fitted_code(
+def fitted_code(
     task: Any,
     rows: NDArray[np.floating],
     targets: NDArray[Any] | None,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ._channels import BallChannel, SphereChannel
+from ._channels import Channel
 from ._code_noise import CodeNoise
 from ._descent import descend
 from ._linear import (
@@ -57,7 +57,7 @@ def refined(problem: LinearProblem, code: LinearCode, noise: CodeNoise) -> Linea
 
 def search_scaling(
     problem: LinearProblem,
-    noise_for: Callable[[int], CodeNoise | SphereChannel | BallChannel],
+    noise_for: Callable[[int], CodeNoise | Channel],
     limit: int | None,
     level: float | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -108,7 +108,7 @@ def _losses(
     values: NDArray[np.float64],
     scores: NDArray[np.float64],
     shares: Sequence[NDArray[np.float64]],
-    noise_for: Callable[[int], CodeNoise | SphereChannel | BallChannel],
+    noise_for: Callable[[int], CodeNoise | Channel],
     levels: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Loss of every scaling at every clip level, less the loss without a code.
@@ -149,7 +149,7 @@ def _radii(
 def best_clip(
     problem: LinearProblem,
     encoder: NDArray[np.float64],
-    noise: CodeNoise | SphereChannel | BallChannel,
+    noise: CodeNoise | Channel,
     levels: NDArray[np.float64],
 ) -> LinearCode:
     """The code of an encoder, clipped at the level with the least loss.

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sklearn_compat import StrOptions
-from ._algorithm_one import N_EPOCHS
-from ._base import FittedCode, LinearEncoder, warn_published
+from ._base import FittedCode, LinearEncoder
 from ._code_noise import CodeNoise
 from ._docs import with_shared_text
 from ._learned import most_steps
-from ._learned_randomizer import is_linear, learned_code, published_learned_code
+from ._learned_randomizer import is_linear, learned_code
 from ._linear import LinearCode, LinearProblem, noise_shares, scaled_basis
 from ._search import best_clip, refined, search_scaling
 
@@ -26,13 +25,13 @@ class TaskAwareEncoder(LinearEncoder):
 
     One call of `transform` or `privatize` is epsilon-differentially private for each
     sample, whatever numbers it holds and whoever it belongs to ((epsilon, delta) for
-    ``mechanism="gaussian"``; not for ``calibration="published"``). An encoder maps the
-    sample to a few numbers, the code, which is then clipped and gets noise. The encoder
-    spends the code's range where the task's output varies most. A decoder estimates the
-    sample from the noisy code, with the least task loss. `fit` learns both from public
-    data or from people who consent, and does not protect those people. A pipeline or
-    search fits its steps to its own rows: to protect them, pass an encoder that was
-    fitted to public data as scikit-learn's ``FrozenEstimator(encoder)``.
+    ``mechanism="gaussian"``). An encoder maps the sample to a few numbers, the code,
+    which is then clipped and gets noise. The encoder spends the code's range where the
+    task's output varies most. A decoder estimates the sample from the noisy code, with
+    the least task loss. `fit` learns both from public data or from people who consent,
+    and does not protect those people. A pipeline or search fits its steps to its own
+    rows: to protect them, pass an encoder that was fitted to public data as
+    scikit-learn's ``FrozenEstimator(encoder)``.
 
     Parameters
     ----------
@@ -65,16 +64,13 @@ class TaskAwareEncoder(LinearEncoder):
         For learned codes, "auto" takes "privunit".
     $clip
         Learned codes need ``clip="auto"``: the encoder learns how to use the ball.
-    $calibration
-        For tasks that are not linear, "published" runs the paper's Algorithm 1, which
-        takes half a minute.
     $output
 
     Attributes
     ----------
     $fitted_code
     $clip_radius
-        It is 1 for learned codes with ``calibration="sound"``.
+        It is 1 for learned codes.
     $noise_variance
     $expected_task_loss
         For learned codes, the mean loss of the task on the fitting data, with noise
@@ -140,7 +136,6 @@ class TaskAwareEncoder(LinearEncoder):
         encoder: str = "linear",
         mechanism: str = "auto",
         clip: float | str = "auto",
-        calibration: str = "sound",
         output: str = "decoded",
         tensor_shape: tuple[int, ...] | None = None,
         random_state: int | None = None,
@@ -152,7 +147,6 @@ class TaskAwareEncoder(LinearEncoder):
         self.encoder = encoder
         self.mechanism = mechanism
         self.clip = clip
-        self.calibration = calibration
         self.output = output
         self.tensor_shape = tensor_shape
         self.random_state = random_state
@@ -161,8 +155,6 @@ class TaskAwareEncoder(LinearEncoder):
     def _n_steps(self) -> int:
         if is_linear(self.task):
             return 1
-        if self.calibration == "published" and math.isfinite(self.epsilon):
-            return N_EPOCHS
         return most_steps(self.n_components)
 
     def _learn(
@@ -180,21 +172,19 @@ class TaskAwareEncoder(LinearEncoder):
                 "clip is for linear tasks. For others, the encoder learns the scale of "
                 "the code: leave clip='auto'."
             )
+        return self._learn_maps(rows, y, on_step)
+
+    def _learn_maps(
+        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+    ) -> FittedCode:
+        """Learn encoder, decoder and noise for a task with a gradient."""
         epsilon = float(self.epsilon)
-        options: dict[str, Any] = {
-            "epsilon": epsilon,
-            "n_components": self.n_components,
-            "n_hidden": rows.shape[1] if self.encoder == "mlp" else 0,
-            "on_step": on_step,
-        }
-        if self.calibration == "published" and math.isfinite(epsilon):
-            warn_published(stacklevel=5)
-            return published_learned_code(self.task, rows, y, **options)
-        mechanism = self.mechanism if math.isfinite(epsilon) else "none"
-        delta = float(self.delta)
         return learned_code(
-            self.task, rows, y, mechanism=mechanism, delta=delta, **options
-        )
+            self.task, rows, y,
+            mechanism=self.mechanism if math.isfinite(epsilon) else "none",
+            epsilon=epsilon, delta=float(self.delta), n_components=self.n_components,
+            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0, on_step=on_step,
+        )  # fmt: skip
 
     def _encoding_matrix(
         self, problem: LinearProblem, ratio: float

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ._channels import BallChannel, OpenChannel, SphereChannel
+from ._channels import Channel
 from ._maps import MapShape, in_columns
 
 __all__ = ["DECODER_STEPS", "JOINT_STEPS", "Model", "Sample", "Trainer"]
@@ -36,11 +36,11 @@ class Model:
         Takes standardised samples.
     decoder : MapShape
         Takes released codes over `channel.spread`; gives standardised samples.
-    channel : SphereChannel, BallChannel or OpenChannel
+    channel : Channel
     """
 
     encoder: MapShape
-    channel: SphereChannel | BallChannel | OpenChannel
+    channel: Channel
     decoder: MapShape
 
 
@@ -102,7 +102,7 @@ class Trainer:
 
     def sample(
         self,
-        channel: SphereChannel | BallChannel | OpenChannel,
+        channel: Channel,
         rng: np.random.Generator,
         *,
         held_out: bool = False,
@@ -111,7 +111,7 @@ class Trainer:
 
         Parameters
         ----------
-        channel : SphereChannel, BallChannel or OpenChannel
+        channel : Channel
         rng : numpy.random.Generator
         held_out : bool, default=False
             True for comparing models: gives more rows, and moves none.

@@ -4,10 +4,8 @@ from ._directional import MatrixGaussian, TensorVariateGaussian
 from ._hybrid import HybridMechanism
 from ._iid import GaussianMechanism, LaplaceMechanism
 from ._matrix_mechanism import MatrixMechanism
-from ._matrix_variate import MatrixVariateGaussian
 from ._mean import MeanEstimate, mean
 from ._privunit import PrivUnit
-from ._projections import JohnsonLindenstrauss
 from ._randomized_response import TensorRandomizedResponse
 from ._unimodal import IndependentDirectionalNoise, UnimodalDirectionalNoise
 
@@ -15,11 +13,9 @@ __all__ = [
     "GaussianMechanism",
     "HybridMechanism",
     "IndependentDirectionalNoise",
-    "JohnsonLindenstrauss",
     "LaplaceMechanism",
     "MatrixGaussian",
     "MatrixMechanism",
-    "MatrixVariateGaussian",
     "MeanEstimate",
     "PrivUnit",
     "TensorRandomizedResponse",

@@ -16,7 +16,7 @@ from .._dask import check_lazy, extremes, is_dask, named_columns
 from .._sklearn_compat import Interval, fit_context, wants_frame
 from .._validation import check_numeric, checked, described
 from ..base import EstimatorMixin, PrivateEstimatorMixin
-from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import CALLERS_RELATION, unit_name
 from ..privacy._numbers import exact
@@ -297,7 +297,6 @@ class ReleasingTransformer(
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
-            warnings.simplefilter("ignore", UnsoundClaimWarning)
             return self._plan_release(fitted.sample_shape_, None)[1]
 
     def _unprotected(self) -> list[str]:
@@ -414,9 +413,10 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             source="not private",
         )
 
-    def _claims(self) -> tuple[float, float]:
-        """Epsilon and delta of the parameters, or those that a paper claims."""
-        return float(self.epsilon), float(getattr(self, "delta", 0.0))
+    @property
+    def _claimed(self) -> tuple[float, float] | None:
+        """What a theorem claims, where it is not what the noise was calibrated to."""
+        return None
 
     def _guarantee(
         self, event: "DpEvent", domain: SensitivitySet, declared: bool
@@ -448,10 +448,11 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             "source": self._source,
         }
         if not declared:
-            return PrivacyGuarantee.of(event, claimed=self._claims(), **fields)
-        if getattr(self, "calibration", "sound") != "sound":
+            claimed = self._claimed or (epsilon, delta)
+            return PrivacyGuarantee.of(event, claimed=claimed, **fields)
+        if self._claimed:
             return PrivacyGuarantee.of(
-                event, delta=delta, claimed=self._claims(), **fields
+                event, delta=delta, claimed=self._claimed, **fields
             )
         # The constructor raises if the event does not keep epsilon and delta.
         return PrivacyGuarantee(

@@ -3,24 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from .._sklearn_compat import StrOptions
-from ..privacy.calibration._gaussian import (
-    floored,
-    published_bound,
-    published_variances,
-)
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise
 from ._docs import with_shared_text
-from ._structured import (
-    CALIBRATION,
-    ModeDesign,
-    structured_noise,
-    structured_source,
-)
+from ._structured import EXACT, ModeDesign, structured_noise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 __all__ = ["MatrixGaussian", "TensorVariateGaussian"]
@@ -58,7 +47,6 @@ class TensorVariateGaussian(NoiseMechanism):
     $norm_bound
     $sensitivity
     $tensor_shape
-    $calibration
     $random_state
 
     Attributes
@@ -80,12 +68,12 @@ class TensorVariateGaussian(NoiseMechanism):
 
     **When directions help.** They gain at most a factor pi/2 over the best noise along
     the axes, and often nothing. The library offers them because the papers have them.
+    $calibrated_directions
 
     **Where utility and directions may come from.** They may come from domain
     knowledge, from a model fitted to public data, or from a private release with a
     budget of its own, for example the singular vectors of a covariance matrix released
-    by `JohnsonLindenstrauss` or by `GaussianMechanism`. ``doc/mechanisms.md`` has an
-    example of such a release.
+    by `GaussianMechanism`. ``doc/mechanisms.md`` has an example of such a release.
 
     References
     ----------
@@ -107,11 +95,13 @@ class TensorVariateGaussian(NoiseMechanism):
     """
 
     _noise_name = "tensor variate Gaussian noise"
-    _theorem = "Yang et al. (2021), Theorem 1"
+
+    @property
+    def _source(self) -> str:
+        return EXACT
 
     _parameter_constraints: ClassVar = {
         **NoiseMechanism._parameter_constraints,
-        **CALIBRATION,
         "utility": ["array-like", None],
         "directions": ["array-like", StrOptions({SINGULAR_VECTORS}), None],
     }
@@ -127,7 +117,6 @@ class TensorVariateGaussian(NoiseMechanism):
         norm_bound: float | None = None,
         sensitivity: float | None = None,
         tensor_shape: tuple[int, ...] | None = None,
-        calibration: str = "sound",
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -138,12 +127,7 @@ class TensorVariateGaussian(NoiseMechanism):
         self.norm_bound = norm_bound
         self.sensitivity = sensitivity
         self.tensor_shape = tensor_shape
-        self.calibration = calibration
         self.random_state = random_state
-
-    @property
-    def _source(self) -> str:
-        return structured_source(self.calibration, self._theorem)
 
     def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         n_modes = len(shape)
@@ -169,26 +153,19 @@ class TensorVariateGaussian(NoiseMechanism):
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
         epsilon, delta = float(self.epsilon), float(self.delta)
-        sigmas = None
-        if self.calibration == "published":
-            bound = published_bound(domain.n_entries, epsilon, delta, domain.l2)
-            weights = [floored(p) for p in design[1]]
-            sigmas = [np.sqrt(v) for v in published_variances(weights, bound)]
-        return structured_noise(
-            shape, domain, design, epsilon, delta, published_sigmas=sigmas
-        )
+        return structured_noise(shape, domain, design, epsilon, delta)
 
 
 class MatrixGaussian(TensorVariateGaussian):
     """Matrix Gaussian mechanism (MGM): tensor variate Gaussian noise for matrices.
 
     Samples are matrices. This is `TensorVariateGaussian` for two modes, with the same
-    parameters and attributes; the published calibration is Theorem 1 of [1]_.
+    parameters and attributes.
 
     References
     ----------
     .. [1] Yang, Xiang, Yu, Wang, Guo, Li and Li, "Matrix Gaussian mechanisms for
-       differentially-private learning", Theorem 1.
+       differentially-private learning", 2023.
 
     Examples
     --------
@@ -202,7 +179,6 @@ class MatrixGaussian(TensorVariateGaussian):
     """
 
     _noise_name = "matrix Gaussian noise"
-    _theorem = "Yang et al. (Matrix Gaussian mechanisms), Theorem 1"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -44,13 +44,10 @@ _TENSOR_SHAPE = """\
 tensor_shape : tuple of int, default=None
     Shape of a sample, if samples are passed as rows of features."""
 
-_CALIBRATION = """\
-calibration : {"sound", "published"}, default="sound"
-    "sound" is exact for noise along the axes. For noise along other directions, it
-    uses an upper bound of mu (see `gaussian_mu`); with modes of up to 600 indices it
-    aims at the semidefinite bound, which is within a factor sqrt(pi/2). "published"
-    takes the variances of [1]_: its claim is true, but the noise is far larger than
-    the claim needs. The guarantee then states the true epsilon beside the claim."""
+_CALIBRATED_DIRECTIONS = """\
+Noise along the axes is calibrated exactly; for other directions, an upper bound of mu
+is used (see `gaussian_mu`). With modes of up to 600 indices it aims at the
+semidefinite bound, which is within a factor sqrt(pi/2)."""
 
 _RANDOM_STATE = """\
 random_state : int or None, default=None
@@ -96,7 +93,7 @@ with_shared_text = with_texts(
         "sensitivity": _SENSITIVITY.format("L2"),
         "l1_sensitivity": _SENSITIVITY.format("L1"),
         "tensor_shape": _TENSOR_SHAPE,
-        "calibration": _CALIBRATION,
+        "calibrated_directions": _CALIBRATED_DIRECTIONS,
         "random_state": _RANDOM_STATE,
         "privacy_guarantee": _GUARANTEE_ATTRIBUTE,
         "noise_variance": _VARIANCE,

@@ -236,6 +236,12 @@ class GaussianMechanism(NoiseMechanism):
             )
         return "Balle and Wang (2018), Theorem 8"
 
+    @property
+    def _claimed(self) -> tuple[float, float] | None:
+        if self.calibration == "classic":
+            return float(self.epsilon), float(self.delta)
+        return None
+
     def _design(self, shape: tuple[int, ...]) -> None:
         if self.calibration == "classic" and 1 < self.epsilon < math.inf:
             raise ValueError(

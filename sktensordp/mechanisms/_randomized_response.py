@@ -1,40 +1,26 @@
-"""Randomised response for tensors of levels: the sound one and the published one."""
+"""Randomised response for tensors of levels."""
 
 import math
-import warnings
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, StrOptions
-from ..exceptions import UnsoundClaimWarning
-from ..noise import (
-    GaussianLattice,
-    LaplaceLattice,
-    gaussian_lattice,
-    laplace_lattice,
-)
-from ..privacy import PrivacyGuarantee
-from ..privacy._numbers import exact, shown
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import LocalMechanism, PlannedNoise
 from ._docs import with_shared_text
 from ._levels import design_levels
-from ._responses import LevelResponse, PublishedResponse
+from ._responses import LevelResponse
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["TensorRandomizedResponse"]
+__all__ = ["TensorRandomizedResponse", "kinds_of"]
 
 _MOST_LEVELS = 1024
-# At small budgets, a Gaussian lattice clips its noise where e^-400 of the mass is left.
-_LOG_TAIL = 400.0
-_LEAST_REVEALED = 1e-300
 
 
 @with_shared_text
@@ -64,8 +50,7 @@ class TensorRandomizedResponse(LocalMechanism):
         Number k of evenly spaced levels in the range of each entry; from 2 to 1024,
         and more for ``noise="geometric"``. A value between two levels goes to one of
         them at random, so that its mean stays. None means 2, the least possible: with
-        a small budget for each entry, more levels hardly ever help. For
-        ``calibration="published"``, None means that values are not put on a grid.
+        a small budget for each entry, more levels hardly ever help.
     noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
         Weight of a move over d steps of the grid; moves of larger weight are more
         likely. With s = 1 / `scale`, "laplace" is exp(-s d) and "gaussian"
@@ -87,11 +72,6 @@ class TensorRandomizedResponse(LocalMechanism):
     debias : bool, default=True
         Whether to replace each level by a number that makes the release unbiased. No
         effect for "geometric", which has no bias.
-    calibration : {"sound", "published"}, default="sound"
-        "published" is Algorithms 1 and 2 of [1]_, which keep an entry or add continuous
-        Laplace or Gaussian noise to it. Their claim, pure `epsilon`, is false at every
-        size: `fit` warns with ``UnsoundClaimWarning``, and the guarantee states the
-        epsilon that holds at `delta`.
     $tensor_shape
     $random_state
 
@@ -101,8 +81,7 @@ class TensorRandomizedResponse(LocalMechanism):
     keep_probability_ : float
         Probability p of keeping an entry of weight 0.
     scale_ : float
-        Scale of the moves, in steps of the grid; for "published", scale of the noise,
-        in units of the entries.
+        Scale of the moves, in steps of the grid.
     noise_variance_ : float or ndarray of the shape of a sample
         Largest variance of a released entry over the values in its range.
     expected_squared_error_ : float
@@ -118,15 +97,10 @@ class TensorRandomizedResponse(LocalMechanism):
     in ``doc/local.md``). Probabilities are multiples of 2^-52 and 2^-60, sampled
     exactly from random bits. The guarantee covers the rounding of the probabilities.
 
-    Theorem 1 of [1]_ divides the probability of keeping an entry by a density. But no
-    other input can give an output that equals the input exactly, so that no pure
-    epsilon holds. For large tensors, hardly any entry is kept: what remains is noise
-    with a budget of `epsilon` for every entry.
-
     References
     ----------
     .. [1] Yuan, Tang, Huang and Wang, "Local differential privacy for tensors in
-       distributed computing systems", 2025, Algorithms 1 and 2, Theorems 1 to 3.
+       distributed computing systems", 2025.
     .. [2] Kairouz, Oh and Viswanath, "The composition theorem for differential
        privacy", 2017, Theorem 3.3.
 
@@ -155,7 +129,6 @@ class TensorRandomizedResponse(LocalMechanism):
         "keep_probability": [Interval(Real, 0, 1, closed="left"), None],
         "scale": [Interval(Real, 0, None, closed="right"), None],
         "debias": ["boolean"],
-        "calibration": [StrOptions({"sound", "published"})],
     }
 
     def __init__(
@@ -170,7 +143,6 @@ class TensorRandomizedResponse(LocalMechanism):
         keep_probability: float | None = None,
         scale: float | None = None,
         debias: bool = True,
-        calibration: str = "sound",
         tensor_shape: tuple[int, ...] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -183,7 +155,6 @@ class TensorRandomizedResponse(LocalMechanism):
         self.keep_probability = keep_probability
         self.scale = scale
         self.debias = debias
-        self.calibration = calibration
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
@@ -194,7 +165,7 @@ class TensorRandomizedResponse(LocalMechanism):
 
     @property
     def scale_(self) -> float:
-        """Scale of the moves, or of the noise for "published"."""
+        """Scale of the moves, in steps of the grid."""
         return self._chosen("scale")
 
     def _chosen(self, name: str) -> float:
@@ -206,12 +177,6 @@ class TensorRandomizedResponse(LocalMechanism):
 
     @property
     def _source(self) -> str:
-        if self.calibration == "published":
-            return (
-                "Yuan, Tang, Huang and Wang (2025), Theorems 1 and 3; true epsilon "
-                "from the probability of keeping an entry and the divergence of the "
-                "noise"
-            )
         if self.delta == 0:
             return "privacy losses of the moves, added up over the entries"
         return (
@@ -221,8 +186,6 @@ class TensorRandomizedResponse(LocalMechanism):
 
     @property
     def _noise_name(self) -> str:
-        if self.calibration == "published":
-            return f"entries that are kept or receive {self.noise.title()} noise"
         names = {
             "laplace": "truncated Laplace",
             "gaussian": "truncated Gaussian",
@@ -231,31 +194,11 @@ class TensorRandomizedResponse(LocalMechanism):
         }
         return f"levels that are kept or moved by {names[self.noise]} noise"
 
-    def _claims(self) -> tuple[float, float]:
-        if self.calibration == "published":
-            return float(self.epsilon), 0.0
-        return super()._claims()
-
     def _design(
         self, shape: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.integer] | None]:
         """Share 1 - weight of each kind of entry, and the kind of each entry."""
-        if self.calibration == "published":
-            unusable = {
-                "noise": self.noise not in ("laplace", "gaussian"),
-                "keep_probability": self.keep_probability is not None,
-                "scale": self.scale is not None,
-                "bounds": self.bounds is not None
-                and any(np.ndim(bound) for bound in self.bounds),
-            }
-            wrong = [name for name, is_wrong in unusable.items() if is_wrong]
-            if wrong:
-                raise ValueError(
-                    f"calibration='published' does not take this {wrong[0]}: its noise "
-                    f"is Laplace or Gaussian, its scale and probability of keeping "
-                    f"follow from epsilon, and all entries share one range."
-                )
-        elif self.noise != "geometric" and (self.n_levels or 2) > _MOST_LEVELS:
+        if self.noise != "geometric" and (self.n_levels or 2) > _MOST_LEVELS:
             raise ValueError(
                 f"noise={self.noise!r} takes at most {_MOST_LEVELS} levels, got "
                 f"n_levels={self.n_levels}. Pass noise='geometric' for more."
@@ -264,27 +207,23 @@ class TensorRandomizedResponse(LocalMechanism):
             raise ValueError(
                 "noise='geometric' has no moves of infinite scale; pass a finite scale."
             )
-        if self.weights is None:
-            return np.ones(1), None
-        return np.unique(1 - _entry_weights(self.weights, shape), return_inverse=True)
+        return kinds_of(self.weights, shape)
 
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        published = self.calibration == "published"
-        make = self._published_response if published else self._sound_response
-        randomizer, event = make(domain, *design)
+        randomizer, event = self._response(domain, *design)
         variance, error = randomizer.noise_variance, randomizer.expected_squared_error
         variance = variance.reshape(shape) if np.ndim(variance) else float(variance)
         return randomizer, event, variance, error
 
-    def _sound_response(
+    def _response(
         self,
         domain: SensitivitySet,
         shares: NDArray[np.float64],
         kinds: NDArray[np.integer] | None,
-    ) -> tuple[LevelResponse, "DpEvent"]:
-        """Randomizer and event of levels that are kept or moved."""
+    ) -> tuple[Any, "DpEvent"]:
+        """Randomizer, and event of one sample."""
         counts = np.array([domain.n_entries]) if kinds is None else np.bincount(kinds)
         rate = None if self.scale is None else float(self.scale)
         if rate is not None:
@@ -302,73 +241,27 @@ class TensorRandomizedResponse(LocalMechanism):
         )
         return LevelResponse.of(design, domain, kinds), design.event
 
-    def _published_response(
-        self,
-        domain: SensitivitySet,
-        shares: NDArray[np.float64],
-        kinds: NDArray[np.integer] | None,
-    ) -> tuple[PublishedResponse, "DpEvent"]:
-        """Randomizer and event of entries that are kept or receive noise."""
-        from dp_accounting import dp_event
 
-        from ..privacy.accounting._events import (
-            LatticeLaplaceDpEvent,
-            RevealingDpEvent,
-            SamplerResidualDpEvent,
-        )
+def kinds_of(
+    weights: ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.integer] | None]:
+    """Share 1 - weight of each kind of entry, and the kind of each entry.
 
-        epsilon, size, width = float(self.epsilon), domain.n_entries, domain.width
-        lattice: LaplaceLattice | GaussianLattice
-        if self.noise == "laplace":
-            scale = width / epsilon
-            density = 0.5 / scale
-            ends: tuple[Any, Any] = domain.low, domain.high
-            lattice = laplace_lattice(*ends, epsilon)
-            entry_event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-            event, tail = dp_event.SelfComposedDpEvent(entry_event, size), 0.0
-        else:
-            scale = width / math.sqrt(2 * epsilon)
-            density = 1 / (scale * math.sqrt(2 * math.pi))
-            lattice = gaussian_lattice(scale, size, 1.0, 1e-6, domain.low, width)
-            noise = dp_event.GaussianDpEvent(1 / math.sqrt(2 * epsilon * size))
-            # Entry by entry, this bounds the distance of the sampler from ideal noise,
-            # except where the noise on either input is clipped: the tail.
-            close = lattice.residual_epsilon * max(1, math.sqrt(size / 2 / _LOG_TAIL))
-            event = dp_event.ComposedDpEvent([noise, SamplerResidualDpEvent(close, 0)])
-            reach = lattice.clip - math.sqrt(2 * epsilon)
-            tail = min(1.0, 2 * size * math.exp(float(log_ndtr(-reach))))
-        # p / (1 - p) is e^-((I - 1) epsilon) times the largest density of the noise.
-        odds = math.exp(-(size - 1) * epsilon) * density
-        keeps = odds / (1 + odds) * shares
-        counts = np.array([size]) if kinds is None else np.bincount(kinds)
-        with np.errstate(divide="ignore"):
-            log_hidden = float(counts @ np.log1p(-keeps) + np.log1p(-tail))
-        # Never 0, however small: no pure epsilon holds.
-        revealed = max(-math.expm1(log_hidden), _LEAST_REVEALED)
-        event = RevealingDpEvent(revealed, event)
-        randomizer = PublishedResponse(
-            domain, lattice, keeps, kinds, self.n_levels, scale
-        )
-        return randomizer, event
+    Parameters
+    ----------
+    weights : array-like or None
+        See `TensorRandomizedResponse`.
+    shape : tuple of int
+        Of a sample.
 
-    def _guarantee(
-        self, event: "DpEvent", domain: SensitivitySet, declared: bool
-    ) -> PrivacyGuarantee:
-        guarantee = super()._guarantee(event, domain, declared)
-        if self.calibration == "published" and declared:
-            warnings.warn(
-                f"Yuan, Tang, Huang and Wang claim epsilon = {exact(self.epsilon)} for "
-                f"this release, but what holds is epsilon = {shown(guarantee.epsilon)} "
-                f"at delta = {shown(guarantee.delta)}, as privacy_guarantee_ states. "
-                f"Pass calibration='sound' to keep the claim.",
-                UnsoundClaimWarning,
-                stacklevel=5,
-            )
-        return guarantee
-
-
-def _entry_weights(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Weights of all entries of a sample, flattened."""
+    Returns
+    -------
+    shares : ndarray of shape (n_kinds,)
+    kinds : ndarray of shape (n_entries,) or None
+        None if there is one kind.
+    """
+    if weights is None:
+        return np.ones(1), None
     try:
         array = np.asarray(weights, dtype=float)
         if array.ndim < len(shape):
@@ -381,4 +274,4 @@ def _entry_weights(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.flo
         ) from error
     if not np.all((array >= 0) & (array <= 1)):
         raise ValueError("weights must be in [0, 1].")
-    return array.ravel()
+    return np.unique(1 - array.ravel(), return_inverse=True)

@@ -1,4 +1,4 @@
-"""Randomizers that keep or move levels: the sound one and the published one."""
+"""The randomizer that keeps or moves levels."""
 
 import math
 from dataclasses import dataclass
@@ -8,24 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import NoiseStreams
-from ..noise import (
-    GaussianLattice,
-    LaplaceLattice,
-    bernoulli,
-    categorical,
-    discrete_laplace,
-)
+from ..noise import bernoulli, categorical, discrete_laplace
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._levels import LevelDesign
 from ._noise import by_tiles
 
-__all__ = ["LevelResponse", "PublishedResponse"]
+__all__ = ["LevelResponse", "columns_of"]
 
-# Denominators of the probabilities of keeping.
-_KEEP_TOTAL, _PUBLISHED_TOTAL = 2**52, 2**60
+# Denominator of the probability of keeping.
+_KEEP_TOTAL = 2**52
 
 
-def _columns_of(values: Any, columns: Any) -> Any:
+def columns_of(values: Any, columns: Any) -> Any:
     """The values of these columns; a scalar holds for all."""
     return values if np.ndim(values) == 0 else values[columns]
 
@@ -103,7 +97,7 @@ class LevelResponse:
         # Between two levels, both moments are linear and the variance is a parabola.
         middle = _halfway(squares) - _halfway(self.means) ** 2
         largest = _largest_between(self.variances, middle)
-        return _columns_of(largest, self.kinds) * self.step**2
+        return columns_of(largest, self.kinds) * self.step**2
 
     @property
     def expected_squared_error(self) -> float:
@@ -113,7 +107,7 @@ class LevelResponse:
         squares = self.variances + self.means**2
         between = levels[:-1] + 0.5
         middle = _halfway(squares) - 2 * between * _halfway(self.means) + between**2
-        error = _columns_of(_largest_between(errors, middle), self.kinds)
+        error = columns_of(_largest_between(errors, middle), self.kinds)
         error = np.broadcast_to(error * self.step**2, self.domain.n_entries)
         return float(error.sum())
 
@@ -146,7 +140,7 @@ class LevelResponse:
         def respond(
             block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
         ) -> NDArray[np.float64]:
-            kinds = _columns_of(self.kinds, columns)
+            kinds = columns_of(self.kinds, columns)
             lower, upper, share = self._levels_around(block, columns)
             up = np.random.Generator(bits).random(share.shape) < share
             levels = np.where(up, upper, lower)
@@ -154,8 +148,8 @@ class LevelResponse:
             outputs = np.where(kept, levels, self._moved(levels, bits))
             if not isinstance(self.moves, tuple):
                 outputs = self.outputs[np.broadcast_to(kinds, outputs.shape), outputs]
-            step = _columns_of(self.step, columns)
-            return _columns_of(self.domain.low, columns) + outputs * step
+            step = columns_of(self.step, columns)
+            return columns_of(self.domain.low, columns) + outputs * step
 
         return by_tiles(respond, samples, streams)
 
@@ -164,8 +158,8 @@ class LevelResponse:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Levels below and above each value, and its place between them in [0, 1]."""
         position = self.domain.clip(block, columns, None)
-        position -= _columns_of(self.domain.low, columns)
-        position /= _columns_of(self.step, columns)
+        position -= columns_of(self.domain.low, columns)
+        position /= columns_of(self.step, columns)
         lower = np.clip(np.floor(position), 0, self.n_levels - 2).astype(np.int64)
         return lower, lower + 1, np.clip(position - lower, 0, 1)
 
@@ -195,80 +189,3 @@ def _largest_between(
     t = np.where(bend > 0, t, 0.5)
     inside = left + slope * t + 2 * bend * t * (1 - t)
     return np.maximum(ends.max(axis=1), inside.max(axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class PublishedResponse:
-    """Keeps entries as they are, or adds continuous noise to them.
-
-    Attributes
-    ----------
-    domain : SensitivitySet
-    lattice : LaplaceLattice or GaussianLattice
-    keeps : ndarray of shape (n_kinds,)
-        Probability of keeping an entry of each kind.
-    kinds : ndarray of shape (n_entries,) or None
-        The kind of each entry; None if there is one kind.
-    n_levels : int or None
-        Number of levels to which values are rounded first; None does not round.
-    scale : float
-        Scale of the noise, in units of the entries.
-    """
-
-    domain: SensitivitySet
-    lattice: LaplaceLattice | GaussianLattice
-    keeps: np.ndarray
-    kinds: np.ndarray | None
-    n_levels: int | None
-    scale: float
-
-    @property
-    def keep(self) -> float:
-        """Probability of keeping an entry of least weight."""
-        return float(self.keeps.max())
-
-    @property
-    def _entry_keeps(self) -> Any:
-        """Probability of keeping each entry."""
-        return self.keeps[0] if self.kinds is None else self.keeps[self.kinds]
-
-    @property
-    def noise_variance(self) -> Any:
-        """Variance of each entry."""
-        if isinstance(self.lattice, LaplaceLattice):
-            variance: float | np.ndarray = self.lattice.noise_variance
-        else:
-            variance = self.lattice.sigma**2
-        return variance * (1 - self._entry_keeps)
-
-    @property
-    def expected_squared_error(self) -> float:
-        """Expected squared error of a sample, without that of rounding to levels."""
-        entries = np.broadcast_to(self.noise_variance, self.domain.n_entries)
-        return float(entries.sum())
-
-    def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Variance of every released entry."""
-        return np.broadcast_to(self.noise_variance, samples.shape).copy()
-
-    def randomize(
-        self, samples: NDArray[np.floating], streams: NoiseStreams
-    ) -> NDArray[np.floating]:
-        """Released samples, of the shape and type of `samples`."""
-        thresholds = np.floor(self._entry_keeps * _PUBLISHED_TOTAL).astype(np.int64)
-
-        def respond(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
-        ) -> NDArray[np.float64]:
-            block = self.domain.clip(block, columns, None)
-            if self.n_levels is not None:
-                step = self.domain.width / (self.n_levels - 1)
-                low: Any = self.domain.low
-                index = np.rint((block - low) / step)
-                block = low + index * step
-            numerators = _columns_of(thresholds, columns)
-            kept = bernoulli(bits, numerators, _PUBLISHED_TOTAL, block.shape)
-            noisy = self.lattice.randomize(block, bits, columns)
-            return np.where(kept, block, noisy)
-
-        return by_tiles(respond, samples, streams)

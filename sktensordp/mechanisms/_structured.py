@@ -8,41 +8,24 @@ the differences Delta of two samples in the domain.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sklearn_compat import StrOptions
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import PlannedNoise
 from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
 
-__all__ = [
-    "CALIBRATION",
-    "ModeDesign",
-    "flat_product",
-    "structured_noise",
-    "structured_source",
-]
+__all__ = ["EXACT", "ModeDesign", "noise_along", "structured_noise"]
+
+# Theorem behind the guarantee.
+EXACT = "Balle and Wang (2018), Theorem 8"
 
 # For each mode: its directions (None for the axes), and its weights or standard
 # deviations along them.
 ModeDesign = tuple[list[NDArray[np.float64] | None], list[NDArray[np.float64]]]
-
-CALIBRATION: dict[str, list[Any]] = {
-    "calibration": [StrOptions({"sound", "published"})],
-}
-
-
-def structured_source(calibration: str, theorem: str) -> str:
-    """Theorem behind the guarantee, given the published one."""
-    exact = "Balle and Wang (2018), Theorem 8"
-    if calibration == "published":
-        return f"{theorem}; true epsilon from {exact}"
-    return exact
 
 
 def structured_noise(
@@ -52,10 +35,9 @@ def structured_noise(
     epsilon: float,
     delta: float,
     *,
-    published_sigmas: Sequence[NDArray[np.float64]] | None = None,
     shared_modes: tuple[int, ...] = (),
 ) -> PlannedNoise:
-    """Gaussian noise with given directions, of least weighted error or as published.
+    """Gaussian noise with given directions, of least weighted error.
 
     Parameters
     ----------
@@ -66,33 +48,55 @@ def structured_noise(
         Directions and weights of each mode.
     epsilon, delta : float
         Budget of a sample.
-    published_sigmas : sequence of ndarray, default=None
-        Published standard deviations along the directions of each mode. None chooses
-        those of least weighted error.
     shared_modes : tuple of int, default=()
-        Modes along which the chosen noise has one variance.
+        Modes along which the noise has one variance.
 
     Returns
     -------
     randomizer, event, noise_variance, expected_squared_error
     """
     directions, weights = design
-    sound = published_sigmas is None
-    rotated = any(basis is not None for basis in directions)
-    if sound and (not rotated or not domain.has_box):
+    if not (any(basis is not None for basis in directions) and domain.has_box):
         # For a ball, i.i.d. noise is optimal: directions would not help.
         sigma = _best_sigma(shape, domain, weights, epsilon, delta, shared_modes)
         noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=True)
         return _planned_diagonal(shape, noise, weights)
-    sigmas = published_sigmas
-    if sigmas is None:
-        sigmas = [floored(p) ** -0.25 for p in weights]
-    if not rotated:
+    sigmas = [floored(p) ** -0.25 for p in weights]
+    return noise_along(shape, domain, design, sigmas, epsilon, delta, rescale=True)
+
+
+def noise_along(
+    shape: tuple[int, ...],
+    domain: SensitivitySet,
+    design: ModeDesign,
+    sigmas: Sequence[NDArray[np.float64]],
+    epsilon: float,
+    delta: float,
+    *,
+    rescale: bool,
+) -> PlannedNoise:
+    """Gaussian noise with given standard deviations along the directions of each mode.
+
+    Parameters
+    ----------
+    shape, domain, design, epsilon, delta
+        As in `structured_noise`.
+    sigmas : sequence of ndarray of shape (I_k,)
+        Positive.
+    rescale : bool
+        Whether to scale the noise to spend the budget exactly.
+
+    Returns
+    -------
+    randomizer, event, noise_variance, expected_squared_error
+    """
+    directions, weights = design
+    if all(basis is None for basis in directions):
         sigma = flat_product(sigmas, shape)
-        noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=False)
+        noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=rescale)
         return _planned_diagonal(shape, noise, weights)
     noise = rotated_noise(
-        domain, shape, directions, sigmas, epsilon, delta, rescale=sound
+        domain, shape, directions, sigmas, epsilon, delta, rescale=rescale
     )
     variances, error = [], 1.0
     for basis, s, p in zip(directions, sigmas, weights, strict=True):

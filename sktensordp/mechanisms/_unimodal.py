@@ -1,6 +1,5 @@
 """Gaussian noise with a factor in one mode, and i.i.d. along the others."""
 
-import math
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -8,20 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import StrOptions
-from ..privacy.calibration._gaussian import (
-    floored,
-    published_bound,
-    published_variances,
-)
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise
 from ._docs import with_shared_text
-from ._structured import (
-    CALIBRATION,
-    ModeDesign,
-    structured_noise,
-    structured_source,
-)
+from ._structured import EXACT, ModeDesign, structured_noise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 __all__ = ["IndependentDirectionalNoise", "UnimodalDirectionalNoise"]
@@ -44,21 +33,8 @@ def _design_of_mode(
     return bases, weights
 
 
-def _published_sigmas(
-    mode: int, weights: list[NDArray[np.float64]], bound: float
-) -> list[NDArray[np.float64]]:
-    """Published standard deviations of the mode; 1 along the other modes."""
-    sigmas = [np.ones(len(p)) for p in weights]
-    sigmas[mode] = np.sqrt(published_variances([floored(weights[mode])], bound)[0])
-    return sigmas
-
-
 def _mode_noise(
-    estimator: Any,
-    shape: tuple[int, ...],
-    domain: SensitivitySet,
-    design: ModeDesign,
-    published_sigmas: list[NDArray[np.float64]] | None,
+    estimator: Any, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
 ) -> PlannedNoise:
     """Noise that varies along the estimator's mode alone."""
     k = estimator.mode % len(shape)
@@ -68,7 +44,6 @@ def _mode_noise(
         design,
         float(estimator.epsilon),
         float(estimator.delta),
-        published_sigmas=published_sigmas,
         shared_modes=tuple(j for j in range(len(shape)) if j != k),
     )
 
@@ -98,7 +73,6 @@ class UnimodalDirectionalNoise(NoiseMechanism):
     $norm_bound
     $sensitivity
     $tensor_shape
-    $calibration
     $random_state
 
     Attributes
@@ -110,7 +84,8 @@ class UnimodalDirectionalNoise(NoiseMechanism):
 
     Notes
     -----
-    Directions gain at most a factor pi/2 over the best noise along the axes. For a ball
+    Directions gain at most a factor pi/2 over the best noise along the axes.
+    $calibrated_directions For a ball
     (`norm_bound` or `sensitivity` alone), i.i.d. noise is optimal, and is what
     `transform` adds.
 
@@ -134,11 +109,13 @@ class UnimodalDirectionalNoise(NoiseMechanism):
     """
 
     _noise_name = "unimodal directional Gaussian noise"
-    _theorem = "Yang et al. (2021), Theorem 2"
+
+    @property
+    def _source(self) -> str:
+        return EXACT
 
     _parameter_constraints: ClassVar = {
         **NoiseMechanism._parameter_constraints,
-        **CALIBRATION,
         "mode": [Integral],
         "utility": ["array-like", None],
         "directions": ["array-like", StrOptions({SINGULAR_VECTORS}), None],
@@ -156,7 +133,6 @@ class UnimodalDirectionalNoise(NoiseMechanism):
         norm_bound: float | None = None,
         sensitivity: float | None = None,
         tensor_shape: tuple[int, ...] | None = None,
-        calibration: str = "sound",
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -168,12 +144,7 @@ class UnimodalDirectionalNoise(NoiseMechanism):
         self.norm_bound = norm_bound
         self.sensitivity = sensitivity
         self.tensor_shape = tensor_shape
-        self.calibration = calibration
         self.random_state = random_state
-
-    @property
-    def _source(self) -> str:
-        return structured_source(self.calibration, self._theorem)
 
     def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         return _design_of_mode(self, shape, self.directions)
@@ -181,13 +152,7 @@ class UnimodalDirectionalNoise(NoiseMechanism):
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        sigmas = None
-        if self.calibration == "published":
-            bound = published_bound(
-                domain.n_entries, float(self.epsilon), float(self.delta), domain.l2
-            )
-            sigmas = _published_sigmas(self.mode, design[1], bound)
-        return _mode_noise(self, shape, domain, design, sigmas)
+        return _mode_noise(self, shape, domain, design)
 
 
 @with_shared_text
@@ -212,13 +177,6 @@ class IndependentDirectionalNoise(NoiseMechanism):
     $norm_bound
     $sensitivity
     $tensor_shape
-    calibration : {"sound", "published"}, default="sound"
-        "sound" is exact. "published" is Theorem 3 of [1]_, for I entries in [a, b]. Its
-        constant s is (b - a) sqrt(I) here, as its proof needs; the journal prints
-        (b - a) / sqrt(I), which is too small by a factor I. With the right constant the
-        claim is true, but the noise is larger than the claim needs. The guarantee then
-        states the true epsilon beside the claimed one. "published" needs `bounds`; the
-        widest range counts for all entries.
     $random_state
 
     Attributes
@@ -238,19 +196,21 @@ class IndependentDirectionalNoise(NoiseMechanism):
     >>> import numpy as np
     >>> from sktensordp.mechanisms import IndependentDirectionalNoise
     >>> X = np.zeros((3, 4, 2))
-    >>> published = IndependentDirectionalNoise(
-    ...     1.0, delta=1e-5, bounds=(0, 1), calibration="published").fit(X)
-    >>> truth = published.privacy_guarantee_
-    >>> truth.claimed, round(truth.epsilon, 3)
-    ((1.0, 1e-05), 0.491)
+    >>> mechanism = IndependentDirectionalNoise(
+    ...     1.0, mode=1, utility=[1.0, 0.1], bounds=(0, 1)).fit(X)
+    >>> quiet, loud = mechanism.noise_variance_[0]
+    >>> bool(quiet < loud)
+    True
     """
 
     _noise_name = "independent directional Gaussian noise"
-    _theorem = "Yang et al. (2021), Theorem 3 with the constant of its proof"
+
+    @property
+    def _source(self) -> str:
+        return EXACT
 
     _parameter_constraints: ClassVar = {
         **NoiseMechanism._parameter_constraints,
-        **CALIBRATION,
         "mode": [Integral],
         "utility": ["array-like", None],
     }
@@ -266,7 +226,6 @@ class IndependentDirectionalNoise(NoiseMechanism):
         norm_bound: float | None = None,
         sensitivity: float | None = None,
         tensor_shape: tuple[int, ...] | None = None,
-        calibration: str = "sound",
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -277,12 +236,7 @@ class IndependentDirectionalNoise(NoiseMechanism):
         self.norm_bound = norm_bound
         self.sensitivity = sensitivity
         self.tensor_shape = tensor_shape
-        self.calibration = calibration
         self.random_state = random_state
-
-    @property
-    def _source(self) -> str:
-        return structured_source(self.calibration, self._theorem)
 
     def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         return _design_of_mode(self, shape)
@@ -290,17 +244,4 @@ class IndependentDirectionalNoise(NoiseMechanism):
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        sigmas = None
-        if self.calibration == "published":
-            if not domain.has_box:
-                raise ValueError(
-                    "calibration='published' needs one range for all entries; pass "
-                    "bounds."
-                )
-            # The widest range counts for all entries.
-            l2 = float(np.max(domain.width)) * math.sqrt(domain.n_entries)
-            bound = shape[self.mode % len(shape)] * published_bound(
-                domain.n_entries, float(self.epsilon), float(self.delta), l2
-            )
-            sigmas = _published_sigmas(self.mode, design[1], bound)
-        return _mode_noise(self, shape, domain, design, sigmas)
+        return _mode_noise(self, shape, domain, design)

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
 
 from .._sklearn_compat import routing_enabled
-from ..exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import collect
 from ..privacy._searches import Context, Findings
@@ -262,9 +262,8 @@ def _planned_guarantee(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
     if sample_shape and hasattr(step, "_shape_of"):
         fitted = SimpleNamespace(sample_shape_=sample_shape)
     with warnings.catch_warnings():
-        # The fits will give these warnings.
+        # The fits will give this warning.
         warnings.simplefilter("ignore", PrivacyLeakWarning)
-        warnings.simplefilter("ignore", UnsoundClaimWarning)
         try:
             return step._planned_guarantee(fitted)
         except TypeError as error:

@@ -4,7 +4,6 @@ from ._algebra import cp_to_dense, mode_products
 from ._coordinates import as_coordinates, group_by_mode, times_recurring
 from ._cp import CPForm, StructuredCP, max_cp_rank, point_model
 from ._cp_fit import continue_structured_cp, fit_structured_cp
-from ._descent import descend
 from ._entries import DenseEntries, SparseEntries
 from ._likelihood import TableLikelihood
 from ._pattern import pattern_features
@@ -31,7 +30,6 @@ __all__ = [
     "continue_structured_cp",
     "continue_structured_tucker",
     "cp_to_dense",
-    "descend",
     "fit_biases_to_sums",
     "fit_structured_cp",
     "fit_structured_tucker",

@@ -159,7 +159,6 @@ def test_clients_refuse_what_is_no_number_before_they_draw(bad):
         {"unit": 0},
         {"perturbation": "sums"},
         {"perturbation": "gradient"},
-        {"perturbation": "input", "calibration": "published"},
     ],
 )
 def test_there_for_values_that_are_randomised_alone(other):

@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -15,8 +14,9 @@ from sklearn.callback import ProgressBar
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion.solvers import _gradient
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
-from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from sktensordp.exceptions import PrivacyLeakWarning
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
@@ -132,12 +132,11 @@ MODELS = {
     "biases": lambda order, **params: TuckerCompletion(0, **params),
 }
 WAYS = [
-    *((p, "entry", "sound") for p in ("auto", "input", "gradient", "output")),
-    ("statistics", "entry", "sound"),
-    ("sums", "entry", "sound"),
-    *((p, 0, "sound") for p in ("auto", "sums", "statistics")),
-    ("auto", 1, "sound"),
-    *((p, "entry", "published") for p in ("input", "gradient", "output")),
+    *((p, "entry") for p in ("auto", "input", "gradient", "output")),
+    ("statistics", "entry"),
+    ("sums", "entry"),
+    *((p, 0) for p in ("auto", "sums", "statistics")),
+    ("auto", 1),
 ]
 # Every way and form, with two modes and with three in turn.
 CASES = [
@@ -151,35 +150,23 @@ CASES = [
 ]
 
 
-def published(form, order, perturbation, unit, calibration, **params):
+def published(form, order, perturbation, unit, **params):
     options = {
         "epsilon": 8.0, "delta": 1e-5, "value_bounds": (0.5, 5), "max_iter": 3,
         "shape": SHAPES[order], "random_state": 0, **params,
     }  # fmt: skip
-    model = MODELS[form](
-        order, perturbation=perturbation, unit=unit, calibration=calibration, **options
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnsoundClaimWarning)
-        return model.fit(DATA[order], Y)
+    model = MODELS[form](order, perturbation=perturbation, unit=unit, **options)
+    return model.fit(DATA[order], Y)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_published(case):
-    form, order, perturbation, unit, calibration = case
-    if form == "biases" and calibration == "published":
-        with refused("rank"):
-            published(*case)
-        return
+    form, order, perturbation, unit = case
     model = published(*case, n_pattern_components=0)
     guarantee = model.privacy_guarantee_
     assert guarantee.unit == unit
-    if calibration == "published" and perturbation != "input":
-        assert math.isinf(guarantee.epsilon)
-        assert guarantee.claimed == (8.0, 0.0)
-    else:
-        assert 7 < guarantee.epsilon <= 8.0
-        assert guarantee.delta in (0.0, 1e-5)
+    assert 7 < guarantee.epsilon <= 8.0
+    assert guarantee.delta in (0.0, 1e-5)
     if form == "biases" and unit != "entry":
         assert model.perturbation_ == "sums"
     elif perturbation == "auto":
@@ -210,12 +197,11 @@ def test_what_is_published(case):
         ),
     ],
 )  # fmt: skip
-def test_what_is_learned_without_noise(form, perturbation):
-    way = 3, perturbation, "entry", "sound"
-    alone = published("biases", 3, "sums", *way[2:], epsilon=INF, max_iter=5)
-    model = published(
-        form, *way, epsilon=INF, max_iter=30, n_pattern_components=0, gradient_clip=3.0
-    )
+def test_what_is_learned_without_noise(monkeypatch, form, perturbation):
+    monkeypatch.setattr(_gradient, "CLIP", 3.0)
+    alone = published("biases", 3, "sums", "entry", epsilon=INF, max_iter=5)
+    options = {"epsilon": INF, "max_iter": 30, "n_pattern_components": 0}
+    model = published(form, 3, perturbation, "entry", **options)
     error = [root_mean_squared_error(Y, m.predict(DATA[3])) for m in (alone, model)]
     assert error[1] < error[0] - 0.005
 
@@ -344,20 +330,6 @@ def test_partial_fit_of_a_tucker():
     assert after < before - 0.05
     with pytest.raises(ValueError, match="must be those of the fit"):
         model.set_params(rank=(2, 2, 2)).partial_fit(DATA[3][:9], Y[:9])
-
-
-def test_the_core_is_regularised_in_the_published_algorithms_alone():
-    def cores(**params):
-        models = (
-            fitted(TuckerCompletion, core_regularization=c, epsilon=INF, **params)
-            for c in (0.0, 9.0)
-        )
-        return [model.decomposition_.core for model in models]
-
-    assert_array_equal(*cores())
-    options = {"levels": None, "value_bounds": (0.5, 5), "perturbation": "output"}
-    one, other = cores(calibration="published", **options)
-    assert not np.allclose(one, other)
 
 
 # --- guarantees and noise -------------------------------------------------------------

@@ -16,6 +16,7 @@ from sktensordp.completion.solvers._noisy_sums import (
     plan_laplace_sums,
     planned_event,
 )
+from sktensordp.papers import PublishedCPCompletion
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support import divergence
 from tests.support.noise import drawing, source_of
@@ -321,9 +322,10 @@ def test_nor_do_the_blocks_of_row_sums(monkeypatch):
 
 
 @pytest.mark.parametrize("perturbation", ["input", "gradient", "output"])
-@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning")
 def test_nor_do_those_of_the_published_algorithms(perturbation):
-    model = make("CP", 3, perturbation=perturbation, calibration="published")
+    model = PublishedCPCompletion(
+        2, perturbation=perturbation, value_bounds=(0, 1), max_iter=3, random_state=0
+    )
     with drawing() as opened:
         model.fit(WHERE[3], np.zeros(5))
     assert len(set(opened)) == len(opened)

@@ -474,7 +474,6 @@ REFUSALS = {
     "input": ({"perturbation": "input"}, "perturbation must be one of"),
     "gradient": ({"perturbation": "gradient"}, "perturbation must be one of"),
     "output": ({"perturbation": "output"}, "perturbation must be one of"),
-    "published": ({"calibration": "published"}, "calibration"),
     "rank": ({"rank": 20}, "too large|larger than"),
     "rows": ({"side_information": {1: GOOD[:4]}}, "must have shape"),
     "one row more": ({"side_information": {1: np.ones((6, 1))}}, "must have shape"),

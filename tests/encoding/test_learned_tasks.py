@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import UnsoundClaimWarning
+from sktensordp.papers import PublishedTaskAwareEncoder
 from tests.support.points import POINTS, original
 
 IRIS, CLASSES = load_iris(return_X_y=True)
@@ -113,7 +114,7 @@ def test_task_whose_targets_are_y():
 def test_published(monkeypatch):
     quick = partial(original("published encoder"), n_epochs=30)
     monkeypatch.setattr(*POINTS["published encoder"], quick)
-    encoder = TaskAwareEncoder(5.0, task=MODEL, calibration="published")
+    encoder = PublishedTaskAwareEncoder(5.0, task=MODEL)
     with pytest.warns(UnsoundClaimWarning, match="No finite epsilon"):
         encoder.fit(IRIS)
     assert encoder.n_components_ == 3

@@ -14,9 +14,9 @@ from sktensordp.encoding import _linear as linear
 from sktensordp.encoding._code_noise import code_noise
 from sktensordp.encoding._descent import loss_and_gradient
 from sktensordp.encoding._linear import LinearProblem
-from sktensordp.encoding._published import l1_diameter
 from sktensordp.encoding._search import best_clip, refined, search_scaling
 from sktensordp.encoding._whitening import whitening
+from sktensordp.papers._algorithm_one import l1_diameter
 
 ORACLE = json.loads((Path(__file__).parent / "oracle.json").read_text())
 

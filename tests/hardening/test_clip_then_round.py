@@ -16,15 +16,18 @@ from sktensordp.encoding._code_noise import BallNoise, code_noise
 from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.mechanisms import (
     GaussianMechanism,
-    JohnsonLindenstrauss,
     LaplaceMechanism,
-    MatrixVariateGaussian,
     PrivUnit,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
+from sktensordp.papers import (
+    JohnsonLindenstrauss,
+    MatrixVariateGaussian,
+    PublishedTensorVariateGaussian,
+)
 from sktensordp.privacy.calibration._sensitivity import declared_set
 from tests.support.every_estimator import VALUED, slow_repeats
 from tests.support.noise import source_of
@@ -164,8 +167,8 @@ def test_no_two_samples_are_further_apart_than_the_noise_is_for(
             1.0, row_covariance=COVARIANCE, **params
         ),
         lambda **params: UnimodalDirectionalNoise(1.0, utility=[1, 0.2], **params),
-        lambda **params: TensorVariateGaussian(
-            1.0, utility=[[1, 0.1], None], calibration="published", **params
+        lambda **params: PublishedTensorVariateGaussian(
+            1.0, utility=[[1, 0.1], None], **params
         ),
     ],
     ids=["turned", "correlated", "one mode", "published"],

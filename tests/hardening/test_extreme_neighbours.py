@@ -16,11 +16,11 @@ from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
-    MatrixVariateGaussian,
     PrivUnit,
     TensorRandomizedResponse,
     TensorVariateGaussian,
 )
+from sktensordp.papers import MatrixVariateGaussian
 from tests.support.every_estimator import (
     BOX,
     MATRICES,

@@ -170,14 +170,19 @@ def test_no_memory_is_released_that_was_not_written(case, monkeypatch):
 
 # --- kept of the tries of a search: the best alone -----------------------------------
 
-SEARCHED = {"entries": TENSOR, "users": USERS[0]}
+SEARCHED = {
+    "entries": next(c for c in CASES if c.label.startswith("PublishedCPCompletion")),
+    "users": USERS[0],
+}
+# Of each, a parameter that no two tries have the same value of, and does no harm.
+PARAMETERS = {"entries": "regularization", "users": "max_iter"}
 
 
 class Tries:
     """What every try was: to be searched for in what is left."""
 
-    def __init__(self, X, y, planted):
-        self.X, self.y, self.planted = X, y, planted
+    def __init__(self, X, y, planted, parameter):
+        self.X, self.y, self.planted, self.parameter = X, y, planted, parameter
         self.secrets = Secrets()
         self.fits, self.numbers, self.params = [], [], []
         self.totals, self.splits = [], []
@@ -185,7 +190,7 @@ class Tries:
     def fitted(self, candidate, X, y):
         self.fits.append(weakref.ref(candidate))
         self.numbers.append(numbers_in(candidate, skip=[X]))
-        self.params.append(candidate.get_params()["regularization"])
+        self.params.append(getattr(candidate, self.parameter))
         self.splits.append([])
         self.used(y)
 
@@ -213,9 +218,9 @@ class Tries:
 
     def losers(self, best):
         """Secrets of the tries that were not the best."""
-        known = np.concatenate([numbers_in(best), [best.regularization]])
+        known = np.concatenate([numbers_in(best), [getattr(best, self.parameter)]])
         for found, param in zip(self.numbers, self.params, strict=True):
-            if param != best.regularization:
+            if param != getattr(best, self.parameter):
                 found = np.append(found, param)
                 new = ~np.isclose(found[:, None], known, 1e-9, 0).any(axis=1)
                 self.secrets.add("loser", found[new])
@@ -225,7 +230,8 @@ class Tries:
 @pytest.fixture
 def tries(kind, monkeypatch):
     """All tries, as they are fitted, given histories, and scored."""
-    found = Tries(*tensor_data(SEARCHED[kind]), secrets_of(SEARCHED[kind]))
+    case = SEARCHED[kind]
+    found = Tries(*tensor_data(case), secrets_of(case), PARAMETERS[kind])
 
     def observe(owner, name, see):
         start = getattr(owner, name)
@@ -257,8 +263,9 @@ class LogUniform:
 
 def search_of(kind, **options):
     params = {"shape": (N_USERS, 3)} if kind == "users" else {"max_iter": 3}
+    numbers = LogUniform() if kind == "entries" else range(10**6, 10**6 + 99)
     return PrivateSearchCV(
-        SEARCHED[kind].fresh(**params), {"regularization": LogUniform()},
+        SEARCHED[kind].fresh(**params), {PARAMETERS[kind]: numbers},
         score_bounds=(-1, 0), law="poisson", random_state=1, **options,
     )  # fmt: skip
 
@@ -293,7 +300,7 @@ def test_nothing_of_the_losers_is_kept(kind, refit, tries):
 
 @pytest.mark.parametrize("kind", ["entries"])
 def test_what_is_kept_of_tries_is_found(tries):
-    search = search_of("entries", refit=False).fit(*tensor_data(TENSOR))
+    search = search_of("entries", refit=False).fit(*tensor_data(SEARCHED["entries"]))
     best = search.estimator.set_params(**search.best_params_)
     secrets = tries.losers(best)
     assert not secrets.hunt(search)
@@ -334,7 +341,10 @@ def test_tries_are_not_heard_of(tries, monkeypatch):
     search.estimator.set_callbacks(counter)
     pipeline = make_pipeline(CoordinateEncoder(), search.estimator)
     other = PrivateSearchCV(
-        pipeline, {"cpcompletion__rank": [1]}, score_bounds=(-1, 0), refit=False
+        pipeline,
+        {"publishedcpcompletion__rank": [1]},
+        score_bounds=(-1, 0),
+        refit=False,
     )
     monkeypatch.setattr(CPCompletion, "fit", warning)
     with warnings.catch_warnings(record=True) as caught:

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.papers import PublishedCPCompletion
 from tests.support.every_estimator import CASES, RELEASING, ROWS, slow_repeats
 
 ENCODER = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
@@ -205,23 +206,21 @@ def test_equal_samples_get_different_noise(case, streams):
 
 
 LARGE = [
-    {"perturbation": "input", "levels": [0, 0.5, 1]},
-    *({"perturbation": one} for one in ("sums", "statistics", "gradient")),
+    CPCompletion(1, perturbation="input", levels=[0, 0.5, 1]),
+    *(CPCompletion(1, perturbation=one) for one in ("sums", "statistics", "gradient")),
     pytest.param(
-        {"perturbation": "gradient", "calibration": "published"},
-        marks=pytest.mark.slow,
+        PublishedCPCompletion(1, perturbation="gradient"), marks=pytest.mark.slow
     ),
 ]
 
 
-@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("params", LARGE, ids=str)
-def test_large_fits_read_every_block_once(params, streams):
+@pytest.mark.parametrize("model", LARGE, ids=str)
+def test_large_fits_read_every_block_once(model, streams):
     """Of 66,000 rows and as many values: more than a block of either."""
     n = 66_000
     where = np.stack([np.arange(n), np.arange(n) % 2], axis=1)
-    model = CPCompletion(1, shape=(n, 2), value_bounds=(0, 1), max_iter=2, **params)
+    model = clone(model).set_params(shape=(n, 2), value_bounds=(0, 1), max_iter=2)
     model.fit(where, np.full(n, 0.5))
     assert all_differ(streams)
     assert len({key for key, _ in streams}) == 1
@@ -269,8 +268,9 @@ def test_docs_say_what_an_int_means(name):
     if name is CoordinateEncoder:
         assert not hasattr(name(), "random_state")
         return
-    # One says that its parameters are those of its base.
-    doc = name.__doc__ if "random_state" in name.__doc__ else name.__mro__[1].__doc__
+    # Some say that their parameters are those of a base.
+    docs = (cls.__doc__ or "" for cls in name.__mro__)
+    doc = next(doc for doc in docs if "random_state : " in doc)
     said = " ".join(doc.split("random_state : ")[1].split("\n\n")[0].split())
     assert "None draws from the operating system's entropy" in said
     assert "int is for tests and papers" in said

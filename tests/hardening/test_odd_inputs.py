@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.metrics import r2_score
 
-from sktensordp.completion import BiScaler, CoordinateEncoder, CPCompletion
+from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
     GaussianMechanism,
@@ -20,6 +20,7 @@ from sktensordp.mechanisms import (
     mean,
 )
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.papers import BiScaler
 from sktensordp.privacy import PrivacyBudget
 from tests.support.every_estimator import EVERY, ROWS, VALUES, WHERE
 

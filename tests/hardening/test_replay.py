@@ -85,9 +85,6 @@ def make(perturbation, form, order, unit, extra, epsilon=EPSILON):
         # Of the mode that is not the unit's.
         mode = 0 if unit == 1 else 1
         options["side_information"] = {mode: FEATURES[: SHAPES[order][mode]]}
-    if perturbation == "gradient" and extra == "no biases":
-        # So short that gradients are clipped.
-        options["gradient_clip"] = 0.03
     return estimator(**options)
 
 

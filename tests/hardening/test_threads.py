@@ -14,12 +14,13 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import sktensordp
-from sktensordp.completion import BiScaler, CPCompletion
+from sktensordp.completion import CPCompletion
 from sktensordp.exceptions import (
     PrivacyLeakWarning,
     UnsoundClaimWarning,
 )
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.papers import BiScaler, PublishedCPCompletion
 from sktensordp.privacy import PrivacyBudget
 from tests.support.budgets import guarantees_of, n_released
 from tests.support.every_estimator import RELEASING
@@ -238,13 +239,12 @@ def test_warnings_reach_every_thread():
             LaplaceMechanism().fit(ROWS)
 
     def unsound():
-        model = CPCompletion(
-            1, perturbation="gradient", calibration="published", **RANGE
-        )
+        model = PublishedCPCompletion(1, perturbation="gradient", **RANGE)
         with pytest.raises(UnsoundClaimWarning):
             model.fit(WHERE, VALUES)
 
     with warnings.catch_warnings():
+        warnings.simplefilter("error", UnsoundClaimWarning)
         at_once(*[undeclared, unsound] * 4)
 
 

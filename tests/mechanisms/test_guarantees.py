@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from scipy.stats import chi2, ortho_group
 
 from sktensordp import mechanisms as ms
+from sktensordp import papers
 from tests.support.noise import source_of
 
 SHAPE, DELTA, ALPHA, INF = (3, 2), 1e-5, 1e-6, math.inf
@@ -32,7 +33,7 @@ DOMAINS = {
     "sensitivity": {"sensitivity": 2.5},
 }
 TVG, UDN = ms.TensorVariateGaussian, ms.UnimodalDirectionalNoise
-IDN, MVG = ms.IndependentDirectionalNoise, ms.MatrixVariateGaussian
+IDN, MVG = ms.IndependentDirectionalNoise, papers.MatrixVariateGaussian
 
 # Covariances, but for their scale, of noise along the columns of TURN.
 TURNED = [t * np.square(u @ t).sum(axis=0) ** -0.5 @ t.T
@@ -54,8 +55,8 @@ GIVEN = {
                    None, [ROWS, ROWS[:2, :2]]),
 }  # fmt: skip
 MECHANISMS = GIVEN | {
-    f"{name} published": (c, {"calibration": "published", **p}, *rest)
-    for name, (c, p, *rest) in GIVEN.items() if name[0] not in "GL"
+    f"{name} published": (getattr(papers, f"Published{c.__name__}"), *rest)
+    for name, (c, *rest) in GIVEN.items() if name[0] not in "GL"
 }  # fmt: skip
 CASES = [
     (name, domain, (1.0, DELTA))

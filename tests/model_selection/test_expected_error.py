@@ -13,25 +13,30 @@ from sklearn.metrics import root_mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sktensordp.completion import BiScaler, CPCompletion, TuckerCompletion
+from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.completion.solvers._unit_expected import _shares
 from sktensordp.datasets import make_ratings
-from sktensordp.encoding import PrivacyAgnosticEncoder, TaskAwareEncoder
+from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
     GaussianMechanism,
     HybridMechanism,
     IndependentDirectionalNoise,
-    JohnsonLindenstrauss,
     LaplaceMechanism,
     MatrixGaussian,
     MatrixMechanism,
-    MatrixVariateGaussian,
     PrivUnit,
     TensorRandomizedResponse,
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
 from sktensordp.model_selection import epsilon_needed, expected_error
+from sktensordp.papers import (
+    BiScaler,
+    JohnsonLindenstrauss,
+    MatrixVariateGaussian,
+    PrivacyAgnosticEncoder,
+    PublishedCPCompletion,
+)
 from sktensordp.privacy import gaussian_sigma
 
 DOC = Path(__file__).parents[2] / "doc"
@@ -157,12 +162,7 @@ def test_an_undeclared_domain_is_refused(estimator):
         (LaplaceMechanism(bounds=(1, 0)), ValueError),
         (CPCompletion(2, levels=LEVELS, perturbation="gradient"), ValueError),
         (CPCompletion(2, levels=LEVELS, perturbation="output"), ValueError),
-        (
-            CPCompletion(
-                2, levels=LEVELS, perturbation="input", calibration="published"
-            ),
-            ValueError,
-        ),
+        (PublishedCPCompletion(2, value_bounds=(1, 5)), ValueError),
         (CPCompletion(2, levels=LEVELS, biases=False), ValueError),
         (CPCompletion(2, levels=LEVELS, smooth_modes=[1]), ValueError),
         (CPCompletion(2, levels=LEVELS, perturbation="statistics",

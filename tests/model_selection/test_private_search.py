@@ -78,7 +78,7 @@ def rated(model=None, params=None, **kwargs):
     if model is None:
         model = CPCompletion(0, levels=LEVELS, max_iter=2)
     return PrivateSearchCV(
-        model, params or {"regularization": [0.1, 0.2]}, **{"n_iter": 2, **kwargs}
+        model, params or {"max_iter": [2, 3]}, **{"n_iter": 2, **kwargs}
     )
 
 
@@ -342,9 +342,9 @@ GIVEN = {
         rated(constant(), {"n_iter": [2]}, score_bounds=(-1, 0)),
         "a search cannot be searched",
     ),
-    "calibration": (
+    "another perturbation": (
         rated(CPCompletion(1, levels=LEVELS, perturbation="gradient"),
-              {"calibration": ["sound", "published"]}),
+              {"perturbation": ["gradient", "input"]}),
         "another guarantee",
     ),
     "another unit": (
@@ -400,12 +400,12 @@ def test_messages_about_scores_quote_no_value():
 
 
 def test_a_drawn_candidate_of_another_guarantee_is_refused():
-    class Calibrations:
+    class Perturbations:
         def rvs(self, random_state=None):
-            return "published"
+            return "input"
 
     model = CPCompletion(1, levels=LEVELS, perturbation="gradient")
-    search = rated(model, {"calibration": Calibrations()})
+    search = rated(model, {"perturbation": Perturbations()})
     with pytest.raises(ValueError, match="another guarantee"):
         search.fit(WHERE, RATINGS)
     assert not hasattr(search, "best_params_")

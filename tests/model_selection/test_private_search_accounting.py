@@ -17,15 +17,11 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    JohnsonLindenstrauss,
-    LaplaceMechanism,
-    MatrixMechanism,
-)
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.model_selection._groups import Rows, Split, Users, use_counts
 from sktensordp.model_selection._scores import STEPS, row_score
+from sktensordp.papers import JohnsonLindenstrauss
 from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
 from tests.support.budgets import n_released, recording
 from tests.support.guarantees import pure
@@ -193,9 +189,7 @@ def test_a_user_is_fitted_or_scored():
     epsilon, delta, score, mean = 0.5, 1e-6, 0.25, 4.0
     model = CPCompletion(0, unit=0, shape=(6, 4), levels=[1, 2, 3], epsilon=epsilon)
     where = np.array([[i % 6, i % 4] for i in range(24)])
-    made = search(
-        model, {"regularization": [0.1]}, n_iter=mean, eta=1.0, score_epsilon=score
-    )
+    made = search(model, {"max_iter": [2]}, n_iter=mean, eta=1.0, score_epsilon=score)
     guarantee = planned(made, where)
     assert guarantee.unit == 0
     assert guarantee.relation == "add-or-remove"
@@ -305,7 +299,7 @@ def test_a_budget_counts_a_search_in_other_processes(n_jobs):
     rng = np.random.default_rng(0)
     where = np.stack([rng.integers(8, size=200), rng.integers(6, size=200)], axis=1)
     model = CPCompletion(0, levels=[1, 2, 3], max_iter=2)
-    made = search(model, {"regularization": [0.1, 1.0]}, n_jobs=n_jobs, refit="keep")
+    made = search(model, {"max_iter": [2, 3]}, n_jobs=n_jobs, refit="keep")
     with PrivacyBudget(10) as budget:
         made.set_params(cv=2).fit(where, rng.integers(1, 4, size=200))
         assert n_released(budget) == 1

@@ -19,10 +19,11 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from sktensordp.completion import BiScaler, CoordinateEncoder, CPCompletion
+from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.papers import BiScaler
 from sktensordp.privacy import privacy_of
 from tests.support import refusing
 
@@ -39,7 +40,8 @@ def refused(search, X, y, match):
 
 
 @pytest.mark.parametrize(
-    "grid", [{"max_iter": [-3]}, {"perturbation": ["foo"]}, {"gradient_clip": [-1]}]
+    "grid",
+    [{"max_iter": [-3]}, {"perturbation": ["foo"]}, {"n_pattern_components": [-1]}],
 )
 def test_parameters_out_of_range(grid):
     model = CPCompletion(1, levels=LEVELS)

@@ -13,9 +13,12 @@ from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
-    TensorRandomizedResponse,
 )
 from sktensordp.model_selection import epsilon_needed, expected_error
+from sktensordp.papers import (
+    PublishedTaskAgnosticEncoder,
+    PublishedTensorRandomizedResponse,
+)
 from sktensordp.plotting import ExpectedErrorDisplay
 from sktensordp.plotting._style import shade
 
@@ -112,9 +115,7 @@ def test_kinds_of_error_are_not_mixed():
 
 
 def test_published_curves_are_drawn_apart(legend):
-    published = TensorRandomizedResponse(
-        delta=1e-5, calibration="published", bounds=(0, 1)
-    )
+    published = PublishedTensorRandomizedResponse(delta=1e-5, bounds=(0, 1))
     images = np.zeros((1, 8, 8))
     with pytest.warns(UnsoundClaimWarning):
         display = ExpectedErrorDisplay.from_estimator(
@@ -143,7 +144,7 @@ def test_an_encoder_as_published_keeps_no_epsilon(legend):
     samples = np.random.default_rng(0).random((30, 3))
     encoders = {
         "sound": TaskAgnosticEncoder(),
-        "published": TaskAgnosticEncoder(calibration="published"),
+        "published": PublishedTaskAgnosticEncoder(),
     }
     with pytest.warns(UnsoundClaimWarning):
         display = ExpectedErrorDisplay.from_estimator(

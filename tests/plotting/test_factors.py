@@ -63,7 +63,6 @@ def predicted(model, where):
         {"perturbation": "sums"},
         {"perturbation": "statistics"},
         {"perturbation": "gradient", "rank": 1},
-        {"perturbation": "input", "calibration": "published"},
         {"perturbation": "input", "side_information": {1: np.eye(26)[:, :2]}},
     ],
     ids=str,

@@ -16,6 +16,7 @@ from sktensordp.mechanisms import (
     LaplaceMechanism,
     TensorRandomizedResponse,
 )
+from sktensordp.papers import PublishedCPCompletion, PublishedTensorRandomizedResponse
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.plotting._style import shade
 
@@ -45,14 +46,10 @@ def search():
 
 @pytest.fixture(scope="module")
 def with_published():
-    model = CPCompletion(
-        1, levels=RATINGS.levels, shape=RATINGS.shape, max_iter=2, random_state=0
+    model = PublishedCPCompletion(
+        1, value_bounds=(1, 5), shape=RATINGS.shape, max_iter=2, random_state=0
     )
-    grid = {
-        "epsilon": [1.0, 4.0],
-        "perturbation": ["input", "output"],
-        "calibration": ["sound", "published"],
-    }
+    grid = {"epsilon": [1.0, 4.0], "perturbation": ["input", "output"]}
     with pytest.warns(UnsoundClaimWarning):
         return GridSearchCV(model, grid, cv=2).fit(*DATA)
 
@@ -119,19 +116,19 @@ def test_error_bars_are_the_spread():
 
 def test_published_curves_are_drawn_apart(with_published, legend):
     display = PrivacyUtilityDisplay.from_search(with_published)
-    unsound = "calibration = published, perturbation = output"
+    unsound = "perturbation = output"
     # Algorithm 1 is published and holds.
     assert list(display.true_epsilons) == [unsound]
     assert list(display.true_epsilons[unsound]) == [np.inf, np.inf]
     for label, drawn in zip(display.curves, display.lines_, strict=True):
         assert is_apart(drawn) == (label == unsound)
     assert f"{unsound}: claimed, no finite epsilon holds" in legend(display)
-    assert len(set(map(style, display.lines_))) == 4
+    assert len(set(map(style, display.lines_))) == 2
 
 
 def test_finite_truths_stand_in_the_legend(wine, legend):
     image = {"bounds": (0, 1), "delta": 1e-5}
-    published = TensorRandomizedResponse(calibration="published", **image)
+    published = PublishedTensorRandomizedResponse(**image)
     both = {
         "sound": classifier(TensorRandomizedResponse(**image)),
         "published": classifier(published),

@@ -20,8 +20,8 @@ from sktensordp.exceptions import BudgetExceededError, UnsoundClaimWarning
 from sktensordp.mechanisms import (
     LaplaceMechanism,
     MatrixMechanism,
-    TensorRandomizedResponse,
 )
+from sktensordp.papers import PublishedTensorRandomizedResponse
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, PrivacyReport, compose
 
 # A sum may print as the number that it is but for rounding errors: 0.1 + 0.2 as 0.3.
@@ -149,9 +149,7 @@ def test_the_rate_of_a_sample(rate):
 
 
 def test_what_holds_of_a_published_claim():
-    response = TensorRandomizedResponse(
-        1.0000004, n_levels=3, bounds=(0, 1), calibration="published"
-    )
+    response = PublishedTensorRandomizedResponse(1.0000004, n_levels=3, bounds=(0, 1))
     with pytest.warns(UnsoundClaimWarning) as caught:
         response.fit(ONE)
     claim, truth = numbers(str(caught[0].message))["epsilon"]

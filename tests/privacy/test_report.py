@@ -30,12 +30,8 @@ from sklearn.preprocessing import (
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    JohnsonLindenstrauss,
-    LaplaceMechanism,
-    MatrixMechanism,
-)
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
+from sktensordp.papers import JohnsonLindenstrauss
 from sktensordp.privacy import PrivacyBudget, PrivacyReport, privacy_of
 
 N = 24

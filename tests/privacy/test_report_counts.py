@@ -33,10 +33,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sktensordp.completion import CPCompletion
-from sktensordp.mechanisms import (
-    LaplaceMechanism,
-    MatrixVariateGaussian,
-    TensorVariateGaussian,
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.papers import (
+    PublishedMatrixVariateGaussian,
+    PublishedTensorVariateGaussian,
 )
 from sktensordp.privacy import compose, privacy_of
 
@@ -405,17 +405,17 @@ class NotedLaplace(Noted, LaplaceMechanism):
     pass
 
 
-class NotedTensor(Noted, TensorVariateGaussian):
+class NotedTensor(Noted, PublishedTensorVariateGaussian):
     pass
 
 
-class NotedMatrix(Noted, MatrixVariateGaussian):
+class NotedMatrix(Noted, PublishedMatrixVariateGaussian):
     pass
 
 
 LAPLACE = NotedLaplace(1.0, bounds=(0, 1))
-TENSOR = NotedTensor(1.0, bounds=(0, 1), calibration="published")
-MATRIX = NotedMatrix(1.0, bounds=(0, 1), calibration="published")
+TENSOR = NotedTensor(1.0, bounds=(0, 1))
+MATRIX = NotedMatrix(1.0, bounds=(0, 1))
 
 
 def of_components(noise):
@@ -441,7 +441,6 @@ def of_itself(noise):
         pytest.param(TENSOR, of_columns, 1, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.UnsoundClaimWarning")
 def test_samples_of_other_shapes_than_the_best_ones(noise, searched, first):
     """Where steps before a mechanism decide how many columns come to it."""
     Noted.noted.clear()

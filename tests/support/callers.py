@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from sktensordp import mechanisms
-from sktensordp.completion import (
-    BiScaler,
-    CoordinateEncoder,
-    CPCompletion,
-    TuckerCompletion,
-)
+from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerCompletion
 from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.papers import (
+    BiScaler,
+    PublishedCPCompletion,
+    PublishedTensorRandomizedResponse,
+)
 from tests.support.every_estimator import (
     CASES,
     LEVELS,
@@ -161,12 +161,11 @@ def _subjects():
     inf, low = math.inf, np.zeros(3)
     cp = functools.partial(CPCompletion, max_iter=1)
     tucker = functools.partial(TuckerCompletion, max_iter=1)
-    published = {"calibration": "published", "perturbation": "input", "biases": False}
     for data, kind, estimators in [
         ((WHERE, VALUES), "entries", [
             cp(1, epsilon=inf), cp(0), tucker(1, epsilon=inf, **RANGE),
             cp(1, epsilon=inf, unit=0), cp(1, epsilon=inf, perturbation="gradient"),
-            cp(1, learning_rate=1e-5, **published, **RANGE),
+            PublishedCPCompletion(1, learning_rate=1e-5, max_iter=1, **RANGE),
             cp(1, shape=SHAPE, smooth_modes=[1], **LEVELS),
             BiScaler(), BiScaler(inf), BiScaler(2.0, shape=SHAPE, **RANGE),
         ]),
@@ -187,9 +186,7 @@ def _subjects():
             mechanisms.TensorRandomizedResponse(
                 bounds=(low, low + 1), noise="geometric"
             ),
-            mechanisms.TensorRandomizedResponse(
-                calibration="published", bounds=(0, 1)
-            ),
+            PublishedTensorRandomizedResponse(bounds=(0, 1)),
             TaskAwareEncoder(inf), TaskAwareEncoder(output="code", **TASK),
         ]),
         ((MATRICES,), "samples", [

@@ -14,20 +14,16 @@ import pytest
 from sklearn.base import clone
 
 import sktensordp
-from sktensordp import mechanisms
+from sktensordp import mechanisms, papers
 from sktensordp.completion import (
-    BiScaler,
     CoordinateEncoder,
     CPCompletion,
     ImplicitCompletion,
     TuckerCompletion,
 )
-from sktensordp.encoding import (
-    PrivacyAgnosticEncoder,
-    TaskAgnosticEncoder,
-    TaskAwareEncoder,
-)
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.papers import BiScaler, PrivacyAgnosticEncoder
 
 # Of a tensor of 4 x 3, all entries; samples in [0, 1], as rows and as matrices.
 WHERE = np.argwhere(np.ones((4, 3)))
@@ -68,6 +64,11 @@ class Case:
         return clone(self.estimator).set_params(**params)
 
     @property
+    def is_published(self):
+        """Whether it is an algorithm of a paper as printed."""
+        return type(self.estimator).__name__.startswith("Published")
+
+    @property
     def has_epsilon(self):
         return "epsilon" in self.estimator.get_params(deep=False)
 
@@ -94,6 +95,8 @@ def _cases():
         "Tucker": tucker(max_iter=2, **RANGE),
         "Tucker, table": tucker(max_iter=1, biases=False, **LEVELS),
         "scaler": BiScaler(1.0, **RANGE),
+        "published": papers.PublishedCPCompletion(1, max_iter=2, **RANGE),
+        "published Tucker": papers.PublishedTuckerCompletion(1, max_iter=2, **RANGE),
         "search": PrivateSearchCV(
             cp(0, perturbation="input", **RANGE), {"rank": [0, 1]}, n_iter=2
         ),
@@ -111,13 +114,21 @@ def _cases():
     boxes = [
         mechanisms.GaussianMechanism, mechanisms.TensorVariateGaussian,
         mechanisms.MatrixGaussian, mechanisms.UnimodalDirectionalNoise,
-        mechanisms.IndependentDirectionalNoise, mechanisms.MatrixVariateGaussian,
+        mechanisms.IndependentDirectionalNoise, papers.MatrixVariateGaussian,
+    ]  # fmt: skip
+    published = [
+        papers.PublishedTensorVariateGaussian, papers.PublishedMatrixGaussian,
+        papers.PublishedUnimodalDirectionalNoise,
+        papers.PublishedIndependentDirectionalNoise,
+        papers.PublishedMatrixVariateGaussian,
+        papers.PublishedTensorRandomizedResponse,
     ]  # fmt: skip
     yield "samples", (MATRICES,), {
-        "projections": mechanisms.JohnsonLindenstrauss(
+        "projections": papers.JohnsonLindenstrauss(
             delta=1e-5, n_projections=8, norm_bound=1.0
         ),
         **{f"box {number}": make(**NOISY_BOX) for number, make in enumerate(boxes)},
+        **{f"published {n}": make(**NOISY_BOX) for n, make in enumerate(published)},
         # Without delta, of which the shares of many entries are a long search.
         "box 6": mechanisms.TensorRandomizedResponse(**BOX, n_levels=4),
     }  # fmt: skip
@@ -131,6 +142,9 @@ def _cases():
         "Gaussian code": TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **TASK),
         "task agnostic": TaskAgnosticEncoder(**TASK),
         "privacy agnostic": PrivacyAgnosticEncoder(**TASK),
+        "published, aware": papers.PublishedTaskAwareEncoder(**TASK),
+        "published, agnostic": papers.PublishedTaskAgnosticEncoder(**TASK),
+        "published, without noise": papers.PublishedPrivacyAgnosticEncoder(**TASK),
     }  # fmt: skip
 
 
@@ -140,9 +154,7 @@ CASES = [
     for label, estimator in estimators.items()
 ]
 EVERY = [pytest.param(case, id=case.label) for case in CASES]
-RELEASING = [
-    pytest.param(case, id=case.label) for case in CASES if case.private != "ids"
-]
+RELEASING = [param for param in EVERY if param.values[0].private != "ids"]
 
 
 # What they release follows from values, and not from who has entries alone.
@@ -154,7 +166,8 @@ def slow_repeats(params):
     seen, found = set(), []
     for param in params:
         kind = type(param.values[0].estimator), param.values[0].private
-        marks = [*param.marks, pytest.mark.slow] if kind in seen else param.marks
+        repeats = kind in seen or param.values[0].is_published
+        marks = [*param.marks, pytest.mark.slow] if repeats else param.marks
         seen.add(kind)
         found.append(pytest.param(*param.values, id=param.id, marks=marks))
     return found

@@ -16,13 +16,13 @@ from sklearn.exceptions import (
     UndefinedMetricWarning,
 )
 
-from sktensordp.completion import BiScaler
 from sktensordp.exceptions import (
     BudgetExceededError,
     PrivacyLeakWarning,
     UnsoundClaimWarning,
 )
 from sktensordp.mechanisms import mean
+from sktensordp.papers import BiScaler
 from tests.support.budgets import recording
 from tests.support.callers import SHAPE, inputs, must_be_refused
 from tests.support.generated import SHOWN

@@ -9,6 +9,7 @@ from sktensordp.completion import (
     ImplicitCompletion,
     TuckerCompletion,
 )
+from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 
 __all__ = ["compile_kernels"]
 
@@ -26,6 +27,5 @@ def compile_kernels():
                 model = form(2, perturbation="input", **options).fit(X, y)
                 model.partial_fit(X, y).predict(X, return_std=True)
                 form(2, unit=0, perturbation="statistics", **options).fit(X, y)
-                form(
-                    2, perturbation="input", calibration="published", **options
-                ).fit(X, y)  # fmt: skip
+            for form in (PublishedCPCompletion, PublishedTuckerCompletion):
+                form(2, **options).fit(X, y)

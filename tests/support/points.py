@@ -5,13 +5,12 @@ The one place that knows in which modules these are.
 
 from sktensordp.completion.solvers import (
     _blocks,
-    _published,
     _unit_contributions,
     _unit_run,
 )
 from sktensordp.completion.solvers import _units as _unit
 from sktensordp.completion.solvers._gradient import GradientPerturbation
-from sktensordp.encoding import _learned_randomizer
+from sktensordp.papers import _cheng_2022, _wei_2022
 from sktensordp.tensor import _blas, _unit_entries
 from sktensordp.tensor.kernels import _units as _kernels_units
 
@@ -23,15 +22,15 @@ POINTS = {
     "release of a block": (_blocks.Block, "release"),
     "bounds of a block": (_blocks.Block, "largest"),
     "release of a descent": (GradientPerturbation, "release"),
-    "generator of a start": (_published, "_generator"),
-    "spherical rows": (_published, "_spherical"),
+    "generator of a start": (_wei_2022, "_generator"),
+    "spherical rows": (_wei_2022, "_spherical"),
     "bounded sums of units": (_unit_run, "BoundedSums"),
     "total of bounded sums": (_unit_contributions.BoundedSums, "total"),
     "bounding": (_kernels_units, "bounded_sums"),
     "chunk of entries": (_unit_entries, "_CHUNK"),
     "completion of units": (_unit.UnitPerturbation, "complete"),
     "entries of units": (_unit.UnitPerturbation, "entries"),
-    "published encoder": (_learned_randomizer, "published_encoder"),
+    "published encoder": (_cheng_2022, "published_encoder"),
     "one thread of BLAS": (_blas, "one_blas_thread"),
     "plan of units": (_unit, "plan_gaussian_sums"),
     "shares of all releases": (_unit_run, "_TOTALS"),

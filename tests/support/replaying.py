@@ -18,9 +18,10 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from sktensordp.completion._values import EntryRandomizer
-from sktensordp.completion.solvers import _gradient, _published, _sums
+from sktensordp.completion.solvers import _gradient, _sums
 from sktensordp.completion.solvers._noisy_sums import NoisySums
 from sktensordp.noise import LaplaceLattice
+from sktensordp.papers import _wei_2022
 from sktensordp.tensor import _shared_rows
 from tests.support.noise import drawing
 
@@ -204,13 +205,13 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
 
     noisy_sums, sums_of = NoisySums.randomize, _sums.SumsRandomizer.randomize
     values_of, lattice_of = EntryRandomizer.randomize, LaplaceLattice.randomize
-    rows = _published._spherical
+    rows = _wei_2022._spherical
     with (
         mock.patch.object(NoisySums, "randomize", of_noisy_sums),
         mock.patch.object(_sums.SumsRandomizer, "randomize", of_sums),
         mock.patch.object(EntryRandomizer, "randomize", of_values),
         mock.patch.object(LaplaceLattice, "randomize", of_lattice),
-        mock.patch.object(_published, "_spherical", lambda *a: factor * rows(*a)),
+        mock.patch.object(_wei_2022, "_spherical", lambda *a: factor * rows(*a)),
     ):
         yield found
 

@@ -367,10 +367,6 @@ REFUSED = {
     "negative": ({}, {"place": [-3, 1]}, "coordinates start at 0"),
     "gradient": ({"perturbation": "gradient"}, {}, "not supported for Dask input"),
     "output": ({"perturbation": "output"}, {}, "not supported for Dask input"),
-    "published": (
-        {"perturbation": "input", "calibration": "published"}, {},
-        "calibration='published' is not supported",
-    ),
     "no features": (
         {"perturbation": "statistics", "n_pattern_components": 0}, {},
         "needs features",

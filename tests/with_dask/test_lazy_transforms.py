@@ -14,12 +14,8 @@ from sklearn.pipeline import make_pipeline
 
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    HybridMechanism,
-    JohnsonLindenstrauss,
-    LaplaceMechanism,
-)
+from sktensordp.mechanisms import GaussianMechanism, HybridMechanism, LaplaceMechanism
+from sktensordp.papers import JohnsonLindenstrauss
 from sktensordp.privacy import PrivacyBudget
 from tests.support.budgets import n_released
 from tests.support.every_estimator import RELEASING

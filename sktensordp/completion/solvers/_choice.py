@@ -12,7 +12,6 @@ from ._blocks import BlockPerturbation
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._noisy_sums import planned_event
-from ._published import PUBLISHED, PublishedPerturbation, published_guarantee
 from ._solver import Solver
 from ._sums import SumsPerturbation
 from ._units import UnitPerturbation, unit_guarantee
@@ -32,7 +31,6 @@ def choose_solver(
     perturbation: str,
     *,
     unit: int | None,
-    calibration: str,
     streaming: bool,
     shared_noise: SharedNoise | None = None,
 ) -> Solver:
@@ -45,7 +43,6 @@ def choose_solver(
         The estimator's parameter; "auto" takes the least expected error.
     unit : int or None
         Mode of the protected units; None protects single entries.
-    calibration : {"sound", "published"}
     streaming : bool
         Whether more entries will come, or the values were randomised elsewhere. Then
         "auto" is "input".
@@ -63,8 +60,6 @@ def choose_solver(
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation, shared_noise)
-    if calibration == "published":
-        return PublishedPerturbation(problem, perturbation)
     if perturbation == "auto":
         if not streaming:
             return choose_perturbation(problem)
@@ -87,7 +82,6 @@ def planned_guarantee(
     epsilon: float,
     delta: float,
     unit: int | None,
-    calibration: str,
     has_shape: bool,
 ) -> PrivacyGuarantee:
     """Guarantee of any fit, stated before any data are seen.
@@ -99,7 +93,6 @@ def planned_guarantee(
     perturbation : str
     epsilon, delta : float
     unit : int or None
-    calibration : {"sound", "published"}
     has_shape : bool
         Whether the shape was declared.
 
@@ -120,8 +113,6 @@ def planned_guarantee(
         )  # fmt: skip
     if not math.isfinite(values.guarantee.epsilon):
         return values.guarantee
-    if calibration == "published" and perturbation in PUBLISHED:
-        return published_guarantee(perturbation, epsilon)
     if perturbation == "input":
         return values.guarantee
     event, stated = PureDpEvent(epsilon), 0.0

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GradientPerturbation"]
 
+# C: the largest norm of an entry's gradient, with values in half ranges.
+CLIP = 0.5
 # Share of epsilon for the mean.
 _SHARE_OF_MEAN = 0.05
 # Prior variances, in half ranges squared. With a wider prior, the core would take over
@@ -51,7 +53,7 @@ _FACTOR_VARIANCE, _CORE_VARIANCE = 0.04, 0.04
 _START_SCALE = 0.2
 _STEP = 0.5
 _LEAST_CURVATURE = 1e-6
-_SHORTEST, _LARGEST_CLIP = 1e-100, 1e100
+_SHORTEST = 1e-100
 _CHUNK = 2**18
 _SOURCE = (
     "Wei, Li, Mao and Wang (2022), Algorithm 2, with every gradient clipped as a whole "
@@ -76,8 +78,6 @@ class GradientPerturbation(Solver):
             raise ValueError(
                 'perturbation="gradient" does not support smooth_modes; pass None.'
             )
-        if self.problem.gradient_clip > _LARGEST_CLIP:
-            raise ValueError(f"gradient_clip must be at most {_LARGEST_CLIP:g}.")
 
     @property
     def n_sweeps(self) -> int:
@@ -195,7 +195,7 @@ class _Descent:
     """Descent of biases, factors and core along noisy gradients, in half ranges."""
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
-        self._form, self.clip = _form(problem), problem.gradient_clip
+        self._form, self.clip = _form(problem), CLIP
         self.rows = self._form.rows(problem.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []

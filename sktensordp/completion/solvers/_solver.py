@@ -1,10 +1,12 @@
 """The interface of all private solvers."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...privacy import PrivacyGuarantee
+from .._problem import Problem
 
 __all__ = ["ALL_ELSE", "OnSweep", "Outcome", "Solver"]
 
@@ -53,14 +55,13 @@ class Solver:
     n_sweeps : int
         Largest number of calls of `on_sweep`. It takes the number of the sweep and
         ends the fit by returning True.
-    starts_at_random : bool
-        Whether the solver draws random numbers even without noise.
-    unsound : bool
-        Whether the published privacy claim of this perturbation is false.
+    problem : Problem
+    draws : bool
+        Whether the release draws random numbers.
     """
 
     name: str = ""
-    starts_at_random: bool = False
+    problem: Problem
 
     @property
     def n_sweeps(self) -> int:
@@ -68,9 +69,9 @@ class Solver:
         return 0
 
     @property
-    def unsound(self) -> bool:
-        """Whether the published privacy claim of this perturbation is false."""
-        return False
+    def draws(self) -> bool:
+        """Whether the release draws random numbers: not without noise."""
+        return math.isfinite(self.problem.epsilon)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:

@@ -4,11 +4,6 @@ Noise sigma_i N_i on entry i is mu-GDP for mu^2 = sup sum_i Delta_i^2 / sigma_i^
 the differences Delta of two values in the set (Dong, Roth and Su 2022). The differences
 are {|Delta_i| <= r_i, ||Delta|| <= s}, with r or s infinite if it is not declared. A
 squared error in entry i costs its weight P_i >= 0.
-
-The published conditions (Yang, Xiang, Chen, Li and Li, "Differential privacy for
-tensor-valued queries", 2021; for matrices, Yang, Xiang, Yu, Wang, Guo, Li and Li,
-"Matrix Gaussian mechanisms for differentially-private learning") bound Frobenius norms
-of inverse noise factors by B = (t / s)^2.
 """
 
 import math
@@ -21,11 +16,7 @@ __all__ = [
     "diagonal_bound",
     "floored",
     "least_cost_variances",
-    "matrix_variate_bound",
-    "published_bound",
-    "published_variances",
     "water_filling",
-    "zeta",
 ]
 
 # With a weight of zero, infinite noise would cost least.
@@ -187,79 +178,3 @@ def _maximise_dual(matrix: NDArray[np.float64], smallest: float) -> NDArray[np.f
             break
         value = lengths.sum()
     return lengths + smallest
-
-
-def zeta(n_entries: int, delta: float) -> float:
-    """Radius that a standard normal tensor exceeds with probability at most delta.
-
-    Yang et al. (2021), Lemma 3.
-    """
-    exponent = -math.log(delta)
-    return math.sqrt(n_entries + 2 * math.sqrt(n_entries * exponent) + 2 * exponent)
-
-
-def published_bound(
-    n_entries: int, epsilon: float, delta: float, sensitivity: float
-) -> float:
-    """B of Yang et al. (2021), Theorems 1 and 2: (t / s)^2, in a stable form.
-
-    t = -zeta + sqrt(zeta^2 + 2 epsilon) = 2 epsilon / (zeta + sqrt(zeta^2 + 2 eps)).
-    """
-    radius = zeta(n_entries, delta)
-    t = 2 * epsilon / (radius + math.sqrt(radius**2 + 2 * epsilon))
-    return (t / sensitivity) ** 2
-
-
-def matrix_variate_bound(
-    shape: tuple[int, int],
-    epsilon: float,
-    delta: float,
-    sensitivity: float,
-    radius: float,
-) -> float:
-    """Bound that the matrix variate Gaussian mechanism puts on its two spectra.
-
-    It bounds ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 (Chanyaswad, Dytso, Poor and Mittal
-    2018, Theorem 3; Yang et al. 2021, Theorem 4).
-
-    Parameters
-    ----------
-    shape : tuple of (int, int)
-    epsilon, delta : float
-    sensitivity : float
-        Of the matrix in Frobenius norm.
-    radius : float
-        Largest Frobenius norm of a matrix.
-
-    Returns
-    -------
-    bound : float
-    """
-    ranks = np.arange(1, min(shape) + 1)
-    harmonic, half = np.sum(1 / ranks), np.sum(1 / np.sqrt(ranks))
-    n = math.prod(shape)
-    alpha = (harmonic + half) * radius**2 + 2 * harmonic * radius * sensitivity
-    beta = 2 * n**0.25 * harmonic * zeta(n, delta) * sensitivity
-    # (-beta + sqrt(beta^2 + 8 alpha eps)) / (2 alpha), in a stable form.
-    return float((4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))) ** 2)
-
-
-def published_variances(
-    weights: list[NDArray[np.float64]], bound: float
-) -> list[NDArray[np.float64]]:
-    """Yang et al. (2021), Equation 25, with the bound divided evenly among the modes.
-
-    Parameters
-    ----------
-    weights : list of ndarray of shape (I_k,)
-        P_ki of every mode that the theorem bounds, positive.
-    bound : float
-        B.
-
-    Returns
-    -------
-    variances : list of ndarray of shape (I_k,)
-        sigma_ki^2 = S_k / (sqrt(P_ki) B^(1/N)) with S_k = sum_i sqrt(P_ki).
-    """
-    share = bound ** (1 / len(weights))
-    return [np.sqrt(p).sum() / (np.sqrt(p) * share) for p in weights]

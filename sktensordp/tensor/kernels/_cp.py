@@ -23,8 +23,6 @@ __all__ = [
     "model_variance",
     "moment_sums",
     "observations",
-    "sgd_pass",
-    "sgd_step",
     "solve_rows",
 ]
 
@@ -541,87 +539,3 @@ def model_variance(
             linear_total += change[p]
         variance[e] = max(total, 0.0)
         linear[e] = max(linear_total, 0.0)
-
-
-@compiled
-def sgd_step(
-    row: NDArray[np.float64],
-    regressors: NDArray[np.float64],
-    value: float,
-    rate: float,
-    ridge: float,
-    clip: float,
-    noise: NDArray[np.float64],
-    gradient: NDArray[np.float64],
-) -> None:
-    """Move a row against the gradient of (y - regressors . row)^2 + ridge ||row||^2.
-
-    Parameters
-    ----------
-    row : ndarray of shape (rank,), float64
-        Written.
-    regressors : ndarray of shape (rank,), float64
-    value, rate, ridge, clip : float
-    noise : ndarray of shape (rank,) or (0,), float64
-        Added to the clipped gradient. If it is empty, the gradient is not clipped.
-    gradient : ndarray of shape (rank,), float64
-        Written.
-    """
-    error = value
-    for r in range(row.size):
-        error -= regressors[r] * row[r]
-    length = 0.0
-    for r in range(row.size):
-        gradient[r] = 2.0 * (ridge * row[r] - error * regressors[r])
-        length += gradient[r] ** 2
-    if noise.size > 0:
-        shrink = 1.0 / max(1.0, np.sqrt(length) / clip)
-        for r in range(row.size):
-            gradient[r] = shrink * gradient[r] + noise[r]
-    for r in range(row.size):
-        row[r] -= rate * gradient[r]
-
-
-@compiled
-def sgd_pass(
-    rows: NDArray[np.integer],
-    values: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    rate: float,
-    ridge: float,
-    clip: float,
-    noise: NDArray[np.float64],
-) -> None:
-    """One pass of stochastic gradient descent over the entries, in their order.
-
-    The cost of an entry is (y - sum_r prod_m f_mr)^2 + ridge sum_m ||f_m||^2. Its rows
-    f_m move one after the other, and every row sees the moves of those before it.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, n_modes), int
-        The rows of every entry, as rows of `factors`.
-    values : ndarray of shape (n,), float64
-    factors : ndarray of shape (n_rows, rank), float64
-        Rows of all modes. Written.
-    rate, ridge : float
-    clip : float
-        Largest norm of the gradients of the last mode's rows.
-    noise : ndarray of shape (n, rank) or (0, rank), float64
-        Added to those gradients after clipping. With shape (0, rank), they are neither
-        clipped nor noisy.
-    """
-    n_modes, rank = rows.shape[1], factors.shape[1]
-    product, gradient = np.empty(rank), np.empty(rank)
-    for e in range(values.size):
-        for m in range(n_modes):
-            for r in range(rank):
-                product[r] = 1.0
-                for k in range(n_modes):
-                    if k != m:
-                        product[r] *= factors[rows[e, k], r]
-            row_noise = noise[:0, 0]
-            if m == n_modes - 1 and noise.shape[0] > 0:
-                row_noise = noise[e]
-            row = factors[rows[e, m]]
-            sgd_step(row, product, values[e], rate, ridge, clip, row_noise, gradient)

@@ -1,4 +1,4 @@
-"""Compiled kernels of Tucker decompositions: sums for the fit, and the descent.
+"""Compiled kernel of Tucker decompositions: sums for the fit.
 
 Importing this module imports numba; see `_cp`.
 """
@@ -6,9 +6,9 @@ Importing this module imports numba; see `_cp`.
 import numpy as np
 from numpy.typing import NDArray
 
-from ._cp import CHUNK, compiled, sgd_step
+from ._cp import CHUNK, compiled
 
-__all__ = ["outer_sums", "sgd_tucker_pass"]
+__all__ = ["outer_sums"]
 
 
 @compiled
@@ -86,67 +86,3 @@ def outer_sums(
             for a in range(product.shape[0]):
                 for b in range(product.shape[1]):
                     total[a, b] += product[a, b]
-
-
-@compiled
-def sgd_tucker_pass(
-    rows: NDArray[np.integer],
-    values: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    ranks: NDArray[np.integer],
-    core: NDArray[np.float64],
-    cells: NDArray[np.integer],
-    rate: float,
-    ridge: float,
-    core_ridge: float,
-    clip: float,
-    noise: NDArray[np.float64],
-) -> None:
-    """One pass of stochastic gradient descent over the entries, in their order.
-
-    The cost of an entry is its squared error, plus `ridge` times the squared norms of
-    its rows, plus `core_ridge` times the squared norm of the core. First its rows move,
-    one after the other, then the core; each sees the moves of those before it.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, n_modes), int
-        The rows of every entry, as rows of `factors`.
-    values : ndarray of shape (n,), float64
-    factors : ndarray of shape (n_rows, largest rank), float64
-        Rows of all modes, with as many columns in use as the rank of the mode. Written.
-    ranks : ndarray of shape (n_modes,), int
-    core : ndarray of shape (n_cells,), float64
-        Written.
-    cells : ndarray of shape (n_cells, n_modes), int
-        For every cell of the core, the column that it multiplies in each mode.
-    rate, ridge, core_ridge : float
-    clip : float
-        Largest norm of the gradients of the last mode's rows.
-    noise : ndarray of shape (n, rank of the last mode) or (0, ...), float64
-        Added to those gradients after clipping. With shape (0, ...), they are neither
-        clipped nor noisy.
-    """
-    n_modes = rows.shape[1]
-    regressors, products = np.empty(factors.shape[1]), np.empty(core.size)
-    gradient = np.empty(max(factors.shape[1], core.size))
-    no_noise = noise[:0, 0]
-    for e in range(values.size):
-        for m in range(n_modes):
-            regressors[:] = 0.0
-            for c in range(core.size):
-                product = core[c]
-                for k in range(n_modes):
-                    if k != m:
-                        product *= factors[rows[e, k], cells[c, k]]
-                regressors[cells[c, m]] += product
-            row_noise = no_noise
-            if m == n_modes - 1 and noise.shape[0] > 0:
-                row_noise = noise[e]
-            row = factors[rows[e, m], : ranks[m]]
-            sgd_step(row, regressors, values[e], rate, ridge, clip, row_noise, gradient)
-        for c in range(core.size):
-            products[c] = 1.0
-            for k in range(n_modes):
-                products[c] *= factors[rows[e, k], cells[c, k]]
-        sgd_step(core, products, values[e], rate, core_ridge, clip, no_noise, gradient)

@@ -6,20 +6,76 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
+from ..encoding._learned import LearnedEncoder, make_trainer
+from ..encoding._maps import CodeMap, MapShape
+from ..encoding._training import Model, Sample
 from ..tensor._blas import one_blas_thread
-from ._channels import OpenChannel
-from ._learned import LearnedEncoder, make_trainer
-from ._maps import CodeMap, MapShape
-from ._published import l1_diameter
-from ._training import Model, Sample
 
-__all__ = ["N_EPOCHS", "published_encoder"]
+__all__ = ["N_EPOCHS", "l1_diameter", "published_encoder"]
 
 # Appendix A.8: Adam's learning rate, and steps of an epoch.
 _RATE, _N_STEPS = 1e-3, 15
 N_EPOCHS = 2000
 _DECAYS, _TINY = (0.9, 0.999), 1e-8
+_BLOCK_ROWS = 512
+
+
+@dataclass(frozen=True)
+class OpenChannel:
+    """Added Laplace noise on codes without a bound, as published.
+
+    Attributes
+    ----------
+    n_outputs : int
+        Number of entries of a code.
+    sensitivity : float
+        L1 distance of two codes for which the noise is calibrated.
+    epsilon : float
+        That the noise keeps for codes within that distance.
+    """
+
+    n_outputs: int
+    sensitivity: float
+    epsilon: float
+    order = 1
+    spread = 1.0
+
+    @property
+    def n_components(self) -> int:
+        """Dimension of the space of codes."""
+        return self.n_outputs
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise in each entry."""
+        return 2 * (self.sensitivity / self.epsilon) ** 2
+
+    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Noise for codes of shape (size, Z)."""
+        scale = self.sensitivity / self.epsilon
+        return rng.laplace(scale=scale, size=(size, self.n_outputs))
+
+    def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Codes, unchanged."""
+        return codes.astype(float, copy=False)
+
+    def forward(
+        self, codes: NDArray[np.float64], noise: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], None]:
+        """Released codes, and None since `backward` needs nothing else."""
+        return codes + noise, None
+
+    def backward(
+        self,
+        codes: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        saved: Any,
+        slopes: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Gradient in the codes, equal to that in the released codes."""
+        return slopes
 
 
 def published_encoder(
@@ -185,3 +241,35 @@ class _Logistic:
         c *= 0.5
         B *= 0.5
         return gradient
+
+
+def l1_diameter(points: NDArray[np.float64]) -> float:
+    """Largest L1 distance between two rows, exact.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, n)
+
+    Returns
+    -------
+    diameter : float
+
+    Notes
+    -----
+    |x|_1 is the largest of all sums of +x_i and -x_i. The diameter is therefore the
+    largest range of the points along the 2^(n - 1) vectors of signs. If these are not
+    fewer than the points, all pairs of points are compared instead.
+    """
+    n_points, n = points.shape
+    if n - 1 < np.log2(n_points):
+        numbers = np.arange(2 ** (n - 1))
+        signs = 1.0 - 2.0 * (numbers[:, np.newaxis] >> np.arange(n) & 1)
+        ranges = [np.ptp(points @ block.T, axis=0).max() for block in _blocks(signs)]
+    else:
+        ranges = [cdist(block, points, "cityblock").max() for block in _blocks(points)]
+    return float(max(ranges))
+
+
+def _blocks(array: NDArray[Any]) -> list[NDArray[Any]]:
+    """Blocks of rows, to bound the memory of a product."""
+    return [array[i : i + _BLOCK_ROWS] for i in range(0, len(array), _BLOCK_ROWS)]

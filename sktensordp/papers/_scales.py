@@ -19,8 +19,8 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from .._random import NoiseStreams
+from ..completion.solvers._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
-from .solvers._sums import SumsRandomizer
 
 __all__ = ["private_statistics", "published_statistics"]
 

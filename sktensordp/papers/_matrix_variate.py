@@ -1,20 +1,18 @@
-"""The matrix variate Gaussian mechanism, a baseline."""
+"""The matrix variate Gaussian mechanism, a baseline: calibrated, and as published."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..privacy.calibration._gaussian import matrix_variate_bound
+from ..mechanisms._base import NoiseMechanism, PlannedNoise
+from ..mechanisms._docs import with_shared_text
+from ..mechanisms._structured import EXACT, ModeDesign, noise_along
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import NoiseMechanism, PlannedNoise
-from ._docs import with_shared_text
-from ._gaussian_noise import diagonal_noise, rotated_noise
-from ._structured import CALIBRATION, ModeDesign, flat_product, structured_source
+from ._yang_2021 import PublishedDirections, zeta
 
-__all__ = ["MatrixVariateGaussian"]
+__all__ = ["MatrixVariateGaussian", "PublishedMatrixVariateGaussian"]
 
 
 @with_shared_text
@@ -23,7 +21,9 @@ class MatrixVariateGaussian(NoiseMechanism):
 
     Samples are matrices. The covariance of the noise is proportional to
     `row_covariance` between rows and to `column_covariance` between columns. This is a
-    baseline: you pass its covariances, while `MatrixGaussian` chooses its own.
+    baseline: you pass its covariances, while
+    :class:`~sktensordp.mechanisms.MatrixGaussian` chooses its own. Their scale is that
+    of the exact guarantee of Gaussian noise.
 
     One call of `transform` is (epsilon, delta)-differentially private for each
     sample: a sample may be replaced by any other in the domain declared by `bounds` or
@@ -42,14 +42,6 @@ class MatrixVariateGaussian(NoiseMechanism):
     $norm_bound
     $sensitivity
     $tensor_shape
-    calibration : {"sound", "published"}, default="sound"
-        "sound" scales the covariances by the exact guarantee of Gaussian noise. If the
-        domain is a box and a covariance is not diagonal, it uses an upper bound of mu
-        (see `gaussian_mu`); with modes of up to 600 indices it aims at the semidefinite
-        bound, which is within a factor sqrt(pi/2). "published" scales them
-        by the bound of [1]_, Theorem 3: its claim is true, but the noise is far larger
-        than the claim needs. The guarantee then states the true epsilon beside the
-        claimed one. "published" needs `bounds` or `norm_bound`.
     $random_state
 
     Attributes
@@ -59,6 +51,10 @@ class MatrixVariateGaussian(NoiseMechanism):
     $expected_squared_error
     $shapes
 
+    Notes
+    -----
+    $calibrated_directions
+
     References
     ----------
     .. [1] Chanyaswad, Dytso, Poor and Mittal, "MVG mechanism: differential privacy
@@ -67,7 +63,7 @@ class MatrixVariateGaussian(NoiseMechanism):
     Examples
     --------
     >>> import numpy as np
-    >>> from sktensordp.mechanisms import MatrixVariateGaussian
+    >>> from sktensordp.papers import MatrixVariateGaussian
     >>> X = np.zeros((3, 4, 2))
     >>> mechanism = MatrixVariateGaussian(
     ...     1.0, row_covariance=np.diag([1, 1, 4, 4]), norm_bound=1.0).fit(X)
@@ -76,11 +72,13 @@ class MatrixVariateGaussian(NoiseMechanism):
     """
 
     _noise_name = "matrix variate Gaussian noise"
-    _theorem = "Chanyaswad et al. (2018), Theorem 3"
+
+    @property
+    def _source(self) -> str:
+        return EXACT
 
     _parameter_constraints: ClassVar = {
         **NoiseMechanism._parameter_constraints,
-        **CALIBRATION,
         "row_covariance": ["array-like", None],
         "column_covariance": ["array-like", None],
     }
@@ -96,7 +94,6 @@ class MatrixVariateGaussian(NoiseMechanism):
         norm_bound: float | None = None,
         sensitivity: float | None = None,
         tensor_shape: tuple[int, int] | None = None,
-        calibration: str = "sound",
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -107,7 +104,6 @@ class MatrixVariateGaussian(NoiseMechanism):
         self.norm_bound = norm_bound
         self.sensitivity = sensitivity
         self.tensor_shape = tensor_shape
-        self.calibration = calibration
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -115,14 +111,10 @@ class MatrixVariateGaussian(NoiseMechanism):
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    @property
-    def _source(self) -> str:
-        return structured_source(self.calibration, self._theorem)
-
     def _design(self, shape: tuple[int, ...]) -> ModeDesign:
         if len(shape) != 2:
             raise ValueError(
-                f"The samples of MatrixVariateGaussian must be matrices, got shape "
+                f"The samples of {type(self).__name__} must be matrices, got shape "
                 f"{shape}. For rows of features, pass tensor_shape."
             )
         directions, sigmas = [], []
@@ -135,48 +127,68 @@ class MatrixVariateGaussian(NoiseMechanism):
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        directions, sigmas = design
-        sound = self.calibration == "sound"
-        if not sound:
-            scale = self._published_scale(shape, domain, sigmas)
-            sigmas = [sigmas[0] * scale, sigmas[1]]
-        if all(basis is None for basis in directions):
-            sigma = flat_product(sigmas, shape)
-            noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=sound)
-        else:
-            noise = rotated_noise(
-                domain, shape, directions, sigmas, epsilon, delta, rescale=sound
-            )
-        variances = [
-            s**2 if basis is None else np.square(basis * s).sum(axis=1)
-            for basis, s in zip(directions, sigmas, strict=True)
-        ]
-        variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
-        return noise.randomizer, noise.event, variance, float(variance.sum())
+        return self._noise_of(shape, domain, design, rescale=True)
 
-    def _published_scale(
+    def _noise_of(
         self,
         shape: tuple[int, ...],
         domain: SensitivitySet,
-        sigmas: Sequence[NDArray[np.float64]],
-    ) -> float:
-        """Factor on the standard deviations that meets the published bound."""
+        design: ModeDesign,
+        *,
+        rescale: bool,
+    ) -> PlannedNoise:
+        """Noise with given covariances, scaled to spend the budget or as it is."""
+        directions, sigmas = design
+        # Errors count the same in every entry.
+        weights = [np.ones(size) for size in shape]
+        return noise_along(
+            shape, domain, (directions, weights), sigmas, float(self.epsilon),
+            float(self.delta), rescale=rescale,
+        )  # fmt: skip
+
+
+class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian):
+    """Matrix variate Gaussian mechanism (MVG), scaled by its published bound.
+
+    Parameters and attributes are those of `MatrixVariateGaussian`, but `bounds` or
+    `norm_bound` is needed. The scale is that of Theorem 3 of [1]_. Its claim, (epsilon,
+    delta), is true, but the noise is far larger than the claim needs:
+    `privacy_guarantee_` states the epsilon that holds beside the claimed one.
+
+    References
+    ----------
+    .. [1] Chanyaswad, Dytso, Poor and Mittal, "MVG mechanism: differential privacy
+       under matrix-valued query", 2018; Theorem 4 of Yang et al. (2021).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.papers import PublishedMatrixVariateGaussian
+    >>> X = np.zeros((3, 4, 2))
+    >>> published = PublishedMatrixVariateGaussian(1.0, norm_bound=1.0).fit(X)
+    >>> published.privacy_guarantee_.epsilon < published.privacy_guarantee_.claimed[0]
+    True
+    """
+
+    _theorem = "Chanyaswad et al. (2018), Theorem 3"
+
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
         if math.isinf(domain.radius):
             raise ValueError(
-                "calibration='published' needs a bound on the norm of a sample; pass "
-                "bounds or norm_bound."
+                f"{type(self).__name__} needs a bound on the norm of a sample; pass "
+                f"bounds or norm_bound."
             )
+        directions, (first, second) = design
         n_rows, n_columns = shape
         bound = matrix_variate_bound(
-            (n_rows, n_columns),
-            float(self.epsilon),
-            float(self.delta),
-            domain.l2,
+            (n_rows, n_columns), float(self.epsilon), float(self.delta), domain.l2,
             domain.radius,
-        )
-        spectra = math.prod(float(np.linalg.norm(s**-2.0)) for s in sigmas)
-        return math.sqrt(spectra / bound)
+        )  # fmt: skip
+        spectra = math.prod(float(np.linalg.norm(s**-2.0)) for s in (first, second))
+        scaled = [first * math.sqrt(spectra / bound), second]
+        return self._noise_of(shape, domain, (directions, scaled), rescale=False)
 
 
 def _check_covariance(
@@ -198,3 +210,37 @@ def _check_covariance(
     if not values.min() > size * np.finfo(float).eps * values.max():
         raise ValueError(f"{name} must be positive definite.")
     return vectors, values / values.max()
+
+
+def matrix_variate_bound(
+    shape: tuple[int, int],
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    radius: float,
+) -> float:
+    """Bound that the matrix variate Gaussian mechanism puts on its two spectra.
+
+    It bounds ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 (Chanyaswad, Dytso, Poor and Mittal
+    2018, Theorem 3; Yang et al. 2021, Theorem 4).
+
+    Parameters
+    ----------
+    shape : tuple of (int, int)
+    epsilon, delta : float
+    sensitivity : float
+        Of the matrix in Frobenius norm.
+    radius : float
+        Largest Frobenius norm of a matrix.
+
+    Returns
+    -------
+    bound : float
+    """
+    ranks = np.arange(1, min(shape) + 1)
+    harmonic, half = np.sum(1 / ranks), np.sum(1 / np.sqrt(ranks))
+    n = math.prod(shape)
+    alpha = (harmonic + half) * radius**2 + 2 * harmonic * radius * sensitivity
+    beta = 2 * n**0.25 * harmonic * zeta(n, delta) * sensitivity
+    # (-beta + sqrt(beta^2 + 8 alpha eps)) / (2 alpha), in a stable form.
+    return float((4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))) ** 2)

@@ -9,12 +9,16 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from sktensordp.encoding._algorithm_one import _adam, _Logistic, published_encoder
 from sktensordp.encoding._channels import SphereChannel
 from sktensordp.encoding._learned import learned_encoder
 from sktensordp.encoding._maps import MapShape
-from sktensordp.encoding._published import l1_diameter
 from sktensordp.encoding._task_models import task_of
+from sktensordp.papers._algorithm_one import (
+    _adam,
+    _Logistic,
+    l1_diameter,
+    published_encoder,
+)
 from sktensordp.privacy.calibration._privunit import privunit_design
 
 X, CLASSES = load_iris(return_X_y=True)

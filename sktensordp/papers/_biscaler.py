@@ -28,10 +28,8 @@ from .._validation import (
     range_of,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
-from ..exceptions import PrivacyLeakWarning
-from ..privacy import PrivacyGuarantee
-from ._client import PUBLIC_COORDINATES
-from ._entries import (
+from ..completion._client import PUBLIC_COORDINATES
+from ..completion._entries import (
     AnyFrameMixin,
     Entries,
     check_entries,
@@ -39,9 +37,11 @@ from ._entries import (
     entries_of_tensor,
     extent,
 )
+from ..completion._values import entry_guarantee, plan_entry_randomizer
+from ..completion.solvers._sums import SumsRandomizer, plan_sums_randomizer
+from ..exceptions import PrivacyLeakWarning
+from ..privacy import PrivacyGuarantee
 from ._scales import _MAX_SWEEPS, private_statistics, published_statistics
-from ._values import entry_guarantee, plan_entry_randomizer
-from .solvers._sums import SumsRandomizer, plan_sums_randomizer
 
 __all__ = ["BiScaler"]
 
@@ -156,8 +156,9 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     Examples
     --------
-    >>> from sktensordp.completion import BiScaler, CPCompletion
+    >>> from sktensordp.completion import CPCompletion
     >>> from sktensordp.datasets import make_ratings
+    >>> from sktensordp.papers import BiScaler
     >>> ratings = make_ratings(50, 40, 1000, random_state=0)
     >>> X, y = ratings.data, ratings.target
     >>> scaler = BiScaler(1.0, value_bounds=(0.5, 5), random_state=0).fit(X, y)

@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from ..exceptions import PrivacyLeakWarning
+from ..mechanisms._base import PlannedRelease, ReleasingTransformer
+from ..mechanisms._docs import with_shared_text
+from ..mechanisms._gaussian_noise import ideal_budget, largest_within
 from ..noise import GaussianLattice, gaussian_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy.accounting._projections import projection_tau
-from ._base import PlannedRelease, ReleasingTransformer
-from ._docs import with_shared_text
-from ._gaussian_noise import ideal_budget, largest_within
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -50,7 +50,8 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     A sample is a matrix A of people by features. The release is an unbiased estimate
     of A^T A, from draws of N(0, A^T A + w^2 I), where w is the standard deviation of
     noise that protects the rows. Gaussian noise on A^T A itself has less error, except
-    for very few people (pass A^T A to `GaussianMechanism` with
+    for very few people (pass A^T A to
+    :class:`~sktensordp.mechanisms.GaussianMechanism` with
     ``sensitivity=norm_bound**2``).
 
     One call of `transform` is (epsilon, delta)-differentially private for one row of
@@ -96,7 +97,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
     Examples
     --------
     >>> import numpy as np
-    >>> from sktensordp.mechanisms import JohnsonLindenstrauss
+    >>> from sktensordp.papers import JohnsonLindenstrauss
     >>> people = np.random.default_rng(0).uniform(-1, 1, size=(1, 500, 3))
     >>> mechanism = JohnsonLindenstrauss(4.0, norm_bound=1.0).fit(people)
     >>> mechanism.transform(people).shape

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._cp import CPForm
-from ._tucker import TuckerForm
+from ..tensor import CPForm, TuckerForm
 
 __all__ = ["descend"]
 
@@ -130,11 +129,11 @@ class _State:
     ) -> None:
         """Make one pass; see `sgd_pass` and `sgd_tucker_pass`."""
         if self._core is None:
-            from .kernels._cp import sgd_pass
+            from ._descent_kernels import sgd_pass
 
             sgd_pass(self._rows, values, self._stacked, rate, ridge, clip, noise)
             return
-        from .kernels._tucker import sgd_tucker_pass
+        from ._descent_kernels import sgd_tucker_pass
 
         sgd_tucker_pass(
             self._rows, values, self._stacked, self._ranks, self._core, self._cells,

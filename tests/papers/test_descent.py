@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sktensordp.tensor import descend
+from sktensordp.papers._descent import descend
 
 SHAPES = {2: (3, 4), 3: (3, 4, 2), 4: (2, 3, 2, 2)}
 

@@ -9,9 +9,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import Pipeline
 
-from sktensordp.completion import BiScaler, CPCompletion
+from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import PrivacyLeakWarning
+from sktensordp.papers import BiScaler
 from sktensordp.privacy import privacy_of
 from tests.support.noise import drawing
 from tests.support.refusing import refused

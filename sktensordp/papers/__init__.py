@@ -1,0 +1,41 @@
+"""The five papers as printed, and what serves comparisons with them alone.
+
+Each class states the guarantee that really holds beside the claim of its paper, and
+warns with ``UnsoundClaimWarning`` where the claim is false.
+"""
+
+from ._biscaler import BiScaler
+from ._cheng_2022 import (
+    PublishedPrivacyAgnosticEncoder,
+    PublishedTaskAgnosticEncoder,
+    PublishedTaskAwareEncoder,
+)
+from ._matrix_variate import MatrixVariateGaussian, PublishedMatrixVariateGaussian
+from ._privacy_agnostic import PrivacyAgnosticEncoder
+from ._projections import JohnsonLindenstrauss
+from ._wei_2022 import PublishedCPCompletion, PublishedTuckerCompletion
+from ._yang_2021 import (
+    PublishedIndependentDirectionalNoise,
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
+)
+from ._yang_2023 import PublishedMatrixGaussian
+from ._yuan_2025 import PublishedTensorRandomizedResponse
+
+__all__ = [
+    "BiScaler",
+    "JohnsonLindenstrauss",
+    "MatrixVariateGaussian",
+    "PrivacyAgnosticEncoder",
+    "PublishedCPCompletion",
+    "PublishedIndependentDirectionalNoise",
+    "PublishedMatrixGaussian",
+    "PublishedMatrixVariateGaussian",
+    "PublishedPrivacyAgnosticEncoder",
+    "PublishedTaskAgnosticEncoder",
+    "PublishedTaskAwareEncoder",
+    "PublishedTensorRandomizedResponse",
+    "PublishedTensorVariateGaussian",
+    "PublishedTuckerCompletion",
+    "PublishedUnimodalDirectionalNoise",
+]

@@ -1,0 +1,415 @@
+"""Cheng, Tang and Chinchali (2022): task-aware encoders with the published noise.
+
+The paper does not clip codes, and calibrates Laplace noise to the largest distance
+between two codes of the fitting data. No finite epsilon holds for the samples of other
+people, whose codes may lie farther apart.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..encoding import TaskAgnosticEncoder, TaskAwareEncoder
+from ..encoding._base import FittedCode, LinearEncoder
+from ..encoding._code_noise import CodeNoise
+from ..encoding._learned_randomizer import fitted_code, is_linear, task_and_targets
+from ..encoding._linear import LinearCode, LinearProblem, code_norms, unclipped_code
+from ..exceptions import UnsoundClaimWarning
+from ..mechanisms._noise import AddedNoise
+from ..noise import laplace_lattice
+from ..privacy import PrivacyGuarantee
+from ..privacy.calibration._sensitivity import SensitivitySet
+from ._algorithm_one import N_EPOCHS, l1_diameter, published_encoder
+from ._docs import with_encoder_text
+from ._privacy_agnostic import PrivacyAgnosticEncoder
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+__all__ = [
+    "PublishedPrivacyAgnosticEncoder",
+    "PublishedTaskAgnosticEncoder",
+    "PublishedTaskAwareEncoder",
+]
+
+# Values of the paper: dimension of the code, and penalty on the encoder's parameters.
+_COMPONENTS, _PENALTY = 3, 0.001
+
+
+class _PublishedEncoder(LinearEncoder):
+    """Seam of the published encoders: other noise, and no clipping."""
+
+    delta, mechanism = 0.0, "laplace"
+    clip: float | str = "auto"
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn encoder and decoder, and take the sensitivity from the same samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            At least two samples; finite. A Dask array or frame is loaded into memory.
+        y : array-like of shape (n_samples,) or (n_samples, m), default=None
+            Targets of the task, numbers or labels. Read only if `task` is None or has
+            no `outputs`.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the task cannot be used, does not fit the samples or does not vary.
+        """
+        super().fit(X, y)
+        if math.isfinite(self.epsilon):
+            warnings.warn(
+                f"{type(self).__name__} takes the sensitivity from the fitting data. "
+                f"No finite epsilon holds for samples outside their range. The "
+                f"encoders of sktensordp.encoding bound the code, and lose less.",
+                UnsoundClaimWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
+        if math.isinf(self.epsilon):
+            return super()._choose_code(problem)
+        return _linear_code(problem, self._encoding_matrix, float(self.epsilon))
+
+    def _guarantee(self, mechanism: str, event: "DpEvent") -> PrivacyGuarantee:
+        if math.isinf(self.epsilon):
+            return super()._guarantee(mechanism, event)
+        return PrivacyGuarantee.of(
+            event,
+            unit="sample",
+            statement="One call of transform or privatize releases, for each sample, "
+            "its code with Laplace noise for the largest distance between two codes of "
+            "the fitting data. Codes of other samples may lie anywhere.",
+            source="Cheng, Tang and Chinchali (2022), Theorem 1, corrected",
+            claimed=(float(self.epsilon), 0.0),
+        )
+
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+        from dp_accounting.dp_event import NonPrivateDpEvent
+
+        return self._guarantee("none", NonPrivateDpEvent())
+
+
+@with_encoder_text
+class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
+    """Randomise the whole sample, with the published noise.
+
+    The benchmark :class:`~sktensordp.encoding.TaskAgnosticEncoder` as its paper
+    calibrates it. $published_noise
+
+    Parameters
+    ----------
+    $claim
+    $linear_task
+    $output
+
+    Attributes
+    ----------
+    $fitted_code
+    $clip_radius
+    $noise_variance
+    $expected_task_loss
+    $task_variance
+    $task_matrix
+    $sample_shape
+
+    References
+    ----------
+    .. [1] Cheng, Tang and Chinchali, "Task-aware privacy preservation for
+       multi-dimensional data", 2022, Corollary 2.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from sktensordp.papers import PublishedTaskAgnosticEncoder
+    >>> X = np.random.default_rng(0).normal(size=(500, 6))
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     encoder = PublishedTaskAgnosticEncoder(8.0, task=np.ones((1, 6))).fit(X)
+    >>> encoder.privacy_guarantee_.epsilon, encoder.privacy_guarantee_.claimed
+    (inf, (8.0, 0.0))
+    """
+
+    _parameter_constraints: ClassVar = {
+        name: TaskAgnosticEncoder._parameter_constraints[name]
+        for name in ("epsilon", "task", "output", "tensor_shape", "random_state")
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        task: object = None,
+        output: str = "decoded",
+        tensor_shape: tuple[int, ...] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.task = task
+        self.output = output
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+
+@with_encoder_text
+class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder):
+    """Encode for the task as if there were no noise, with the published noise.
+
+    The benchmark `PrivacyAgnosticEncoder` as its paper calibrates it. $published_noise
+
+    Parameters
+    ----------
+    $claim
+    $linear_task
+    n_components : int, default=3
+        Largest number of entries of the code; fewer if the task has fewer directions.
+    $output
+
+    Attributes
+    ----------
+    $fitted_code
+    $clip_radius
+    $noise_variance
+    $expected_task_loss
+    $task_variance
+    $task_matrix
+    $sample_shape
+
+    References
+    ----------
+    .. [1] Cheng, Tang and Chinchali, "Task-aware privacy preservation for
+       multi-dimensional data", 2022, Corollary 3.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from sktensordp.papers import PublishedPrivacyAgnosticEncoder
+    >>> X = np.random.default_rng(0).normal(size=(500, 6))
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     encoder = PublishedPrivacyAgnosticEncoder(8.0, n_components=2).fit(X)
+    >>> encoder.privacy_guarantee_.epsilon, encoder.privacy_guarantee_.claimed
+    (inf, (8.0, 0.0))
+    """
+
+    _parameter_constraints: ClassVar = {
+        **PublishedTaskAgnosticEncoder._parameter_constraints,
+        "n_components": PrivacyAgnosticEncoder._parameter_constraints["n_components"],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        task: object = None,
+        n_components: int = 3,
+        output: str = "decoded",
+        tensor_shape: tuple[int, ...] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.task = task
+        self.n_components = n_components
+        self.output = output
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+
+@with_encoder_text
+class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
+    """The task-aware encoder with the published noise, and Algorithm 1.
+
+    For a linear task, the encoder is that of Proposition 4 of [1]_. For other tasks,
+    Algorithm 1 trains encoder and decoder by gradients, which takes half a minute.
+    $published_noise
+
+    Parameters
+    ----------
+    $claim
+    task : array-like of shape (m, n), fitted model, object or None, default=None
+        As in :class:`~sktensordp.encoding.TaskAwareEncoder`.
+    n_components : int or None, default=None
+        Largest number of entries of the code. None keeps all directions of a linear
+        task, and is 3 for other tasks.
+    encoder : {"linear", "mlp"}, default="linear"
+        For tasks that are not linear: affine maps, or maps with a hidden layer.
+    $output
+
+    Attributes
+    ----------
+    $fitted_code
+    $clip_radius
+    $noise_variance
+    $expected_task_loss
+        For tasks that are not linear, the mean loss on the fitting data.
+    $task_variance
+    task_ : ndarray of shape (m, n) or None
+        Matrix K of a linear task; None for other tasks.
+    $sample_shape
+
+    References
+    ----------
+    .. [1] Cheng, Tang and Chinchali, "Task-aware privacy preservation for
+       multi-dimensional data", 2022, Propositions 1 to 4, Theorem 1 and Algorithm 1.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from sktensordp.papers import PublishedTaskAwareEncoder
+    >>> X = np.random.default_rng(0).normal(size=(500, 6))
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     encoder = PublishedTaskAwareEncoder(8.0, task=np.ones((1, 6))).fit(X)
+    >>> encoder.privacy_guarantee_.epsilon, encoder.privacy_guarantee_.claimed
+    (inf, (8.0, 0.0))
+    """
+
+    _parameter_constraints: ClassVar = {
+        **PublishedTaskAgnosticEncoder._parameter_constraints,
+        "n_components": TaskAwareEncoder._parameter_constraints["n_components"],
+        "encoder": TaskAwareEncoder._parameter_constraints["encoder"],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        task: object = None,
+        n_components: int | None = None,
+        encoder: str = "linear",
+        output: str = "decoded",
+        tensor_shape: tuple[int, ...] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.task = task
+        self.n_components = n_components
+        self.encoder = encoder
+        self.output = output
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+    @property
+    def _n_steps(self) -> int:
+        if is_linear(self.task) or math.isinf(self.epsilon):
+            return super()._n_steps
+        return N_EPOCHS
+
+    def _learn_maps(
+        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+    ) -> FittedCode:
+        if math.isinf(self.epsilon):
+            return super()._learn_maps(rows, y, on_step)
+        return _learned_code(
+            self.task, rows, y, epsilon=float(self.epsilon),
+            n_components=self.n_components,
+            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0, on_step=on_step,
+        )  # fmt: skip
+
+
+def _linear_code(
+    problem: LinearProblem,
+    encoder_for: Callable[[LinearProblem, float], NDArray[np.float64]],
+    epsilon: float,
+) -> tuple[LinearCode, CodeNoise]:
+    """The code of the recipe after Theorem 1, decoded for the final noise.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    encoder_for : callable
+        Maps the problem and a noise-to-signal ratio to an encoder.
+    epsilon : float
+        Claimed by the paper.
+
+    Returns
+    -------
+    code : LinearCode
+    noise : CodeNoise
+        No finite epsilon holds: new samples may lie outside the fitting data.
+    """
+    radius = float(code_norms(problem.h, 2).max())
+    encoder = encoder_for(problem, 8 * radius**2 / epsilon**2)
+    sensitivity = l1_diameter(problem.h @ encoder.T)
+    noise = _noise(len(encoder), epsilon, sensitivity)
+    return unclipped_code(problem, encoder, noise.variance), noise
+
+
+def _learned_code(
+    model: Any,
+    rows: NDArray[np.floating],
+    y: ArrayLike | None,
+    *,
+    epsilon: float,
+    n_components: int | None,
+    n_hidden: int,
+    on_step: Callable[[], bool] | None = None,
+) -> FittedCode:
+    """Learn by Algorithm 1 of the paper, with the noise that it claims to suffice.
+
+    Parameters
+    ----------
+    model, rows, y, n_components, n_hidden
+        As in `learned_code`.
+    epsilon : float
+        Claimed by the paper.
+    on_step : callable, default=None
+        Called after each epoch; a true result ends the training.
+
+    Returns
+    -------
+    code : FittedCode
+    """
+    task, targets = task_and_targets(model, rows, y)
+    learned = published_encoder(
+        task,
+        rows,
+        epsilon,
+        targets=targets,
+        n_components=n_components or _COMPONENTS,
+        n_hidden=n_hidden,
+        penalty=_PENALTY,
+        seed=0,
+        on_epoch=on_step,
+    )
+    channel: Any = learned.channel
+    noise = _noise(channel.n_outputs, epsilon, channel.sensitivity)
+    return fitted_code(task, rows, targets, learned, noise, noise.randomizer, np.inf)
+
+
+def _noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
+    """The paper's Laplace noise, for codes that are not clipped.
+
+    Parameters
+    ----------
+    n_entries : int
+    epsilon : float
+    sensitivity : float
+        L1 distance of two codes for which the noise is calibrated.
+
+    Returns
+    -------
+    noise : CodeNoise
+        No finite epsilon holds for arbitrary codes.
+    """
+    from dp_accounting.dp_event import NonPrivateDpEvent
+
+    lattice = laplace_lattice(
+        -math.inf, math.inf, epsilon, n_cells=n_entries, l1=sensitivity
+    )
+    added = AddedNoise(SensitivitySet(n_entries), lattice)
+    return CodeNoise("laplace", added, NonPrivateDpEvent(), lattice.noise_variance, 1)

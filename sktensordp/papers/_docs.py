@@ -1,0 +1,75 @@
+"""Texts that the docstrings of the papers share."""
+
+from .._docstrings import with_texts
+from ..completion._docs import RANDOM_STATE
+from ..encoding._docs import TEXTS
+
+__all__ = ["with_encoder_text", "with_shared_text"]
+
+_ALGORITHMS = """\
+Stochastic gradient descent fits the decomposition to values that are neither centred
+nor scaled, without biases. The claim of [1]_ for "input" is true. Those for "gradient"
+and "output" are false: factors, and the core of a Tucker decomposition, are released
+that were fitted to the raw values. A fit then warns with ``UnsoundClaimWarning``, and
+`privacy_guarantee_` states what is true. To compare, use
+:class:`~sktensordp.completion.CPCompletion` and
+:class:`~sktensordp.completion.TuckerCompletion`."""
+
+_PARAMETERS = """\
+epsilon : float, default=1.0
+    Claimed for the value of one entry. ``float("inf")`` adds no noise.
+perturbation : {"input", "gradient", "output"}, default="input"
+    What gets noise: the values (Algorithm 1), the gradients of the last factor
+    (Algorithm 2), or the last factor at the end (Algorithm 3).
+value_bounds : tuple of (float, float), default=None
+    Public range, to which values and predictions are clipped. If it is not given, the
+    range is read off the values with a ``PrivacyLeakWarning``, and the guarantee is
+    void.
+shape : tuple of int, default=None
+    Sizes of the modes. By default they are the largest coordinates plus one.
+max_iter : int, default=25
+    Number of passes over the entries.
+learning_rate : float, default=0.005
+    Length of a step of the descent.
+regularization : float, default=0.01
+    Weight of the factors' squared norms in the cost.
+gradient_clip : float, default=0.5
+    In Algorithm 2, the largest norm of the gradient of an entry in the last factor. In
+    Algorithm 3, the Lipschitz constant, which the paper does not give."""
+
+_ATTRIBUTES = """\
+privacy_guarantee_ : PrivacyGuarantee
+    The guarantee that holds, with the claim beside it where that is stronger.
+shape_ : tuple of int
+    Sizes of the modes.
+value_bounds_ : tuple of (float, float)
+    Range of the predictions.
+perturbation_ : str
+    The perturbation used.
+n_iter_ : int
+    Number of passes that were run.
+n_features_in_ : int
+    Number of modes."""
+
+_CLAIM = """\
+epsilon : float, default=1.0
+    Claimed for a sample in one call of `transform` or `privatize`. With
+    ``float("inf")``, no noise is added."""
+
+_PUBLISHED_NOISE = """\
+Codes are not clipped, and get Laplace noise for the largest
+distance between two codes of the fitting data. `fit` warns with
+``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people;
+`privacy_guarantee_` says so beside the claim."""
+
+with_shared_text = with_texts(
+    {
+        "algorithms": _ALGORITHMS,
+        "parameters": _PARAMETERS,
+        "random_state": RANDOM_STATE,
+        "attributes": _ATTRIBUTES,
+    }
+)
+with_encoder_text = with_texts(
+    {**TEXTS, "claim": _CLAIM, "published_noise": _PUBLISHED_NOISE}
+)

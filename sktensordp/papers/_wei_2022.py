@@ -1,0 +1,411 @@
+"""The three algorithms of Wei, Li, Mao and Wang (2022), to the letter.
+
+Stochastic gradient descent (Eq. 6 and 7) fits a CP or Tucker decomposition without
+biases or offset. Algorithm 1 adds Laplace noise to the values first, Algorithm 2 adds
+noise to the gradients of the last factor, and Algorithm 3 to the last factor at the
+end. The claims of the latter two do not hold: the other factors, and the core, are
+updated from the raw values and released.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+
+from .._random import NoiseStreams
+from .._sklearn_compat import Interval, StrOptions
+from ..completion import CPCompletion, TuckerCompletion
+from ..completion._base import BaseCompletion
+from ..completion._problem import Problem
+from ..completion._values import domain_lattice, entry_guarantee
+from ..completion.solvers._solver import OnSweep, Outcome, Solver
+from ..exceptions import UnsoundClaimWarning
+from ..noise import LaplaceLattice
+from ..privacy import PrivacyGuarantee
+from ._descent import descend
+from ._docs import with_shared_text
+
+__all__ = ["PublishedCPCompletion", "PublishedTuckerCompletion"]
+
+_PAPER = "Wei, Li, Mao and Wang (2022), Algorithm {number} and Theorem {number}"
+_NUMBERS = {"input": 1, "gradient": 2, "output": 3}
+_INPUT = (
+    "Each observed value was given discrete Laplace noise on a public lattice; all "
+    "else is computed from these draws and the coordinates."
+)
+_CLAIMS = {
+    "gradient": (
+        "Only the gradients of the last factor were given noise. All other factors, "
+        "and the core of a Tucker decomposition, were updated from the raw values and "
+        "are released. Nor does the claim count the passes over the data."
+    ),
+    "output": (
+        "Only the last factor was given noise, after the descent. All other factors, "
+        "and the core of a Tucker decomposition, are released as they were fitted to "
+        "the raw values. The claimed sensitivity comes from a theorem about convex "
+        "costs; this cost is not convex."
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Algorithm(Solver):
+    """Fit a decomposition with one of the published algorithms.
+
+    Attributes
+    ----------
+    problem : Problem
+    learning_rate : float
+    regularization, core_regularization : float
+        Weights of the squared norms of the factors and of the core in the cost.
+    gradient_clip : float
+    name : {"input", "gradient", "output"}
+    """
+
+    problem: Problem
+    learning_rate: float
+    regularization: float
+    core_regularization: float
+    gradient_clip: float
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.problem.is_distributed:
+            raise ValueError("The published algorithms do not support Dask input.")
+
+    @property
+    def draws(self) -> bool:
+        """True: the descent starts from random factors."""
+        return True
+
+    @property
+    def n_sweeps(self) -> int:
+        """Largest number of calls of `on_sweep`."""
+        return self.problem.max_iter
+
+    @cached_property
+    def _lattice(self) -> LaplaceLattice:
+        return domain_lattice(self.problem.epsilon, self.problem.values.bounds, None)
+
+    @cached_property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The guarantee that holds, and the published claim if it is stronger."""
+        problem = self.problem
+        if math.isinf(problem.epsilon):
+            return problem.values.guarantee
+        lattice = self._lattice
+        return _guarantee_of(
+            self.name, problem.epsilon, lattice, declared=problem.declared
+        )
+
+    def release(
+        self, values: NDArray[np.floating], streams: NoiseStreams, on_sweep: OnSweep
+    ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
+        """Run the algorithm, and return the blocks."""
+        problem = self.problem
+        private, last = math.isfinite(problem.epsilon), len(problem.shape) - 1
+        generator = _generator(streams, 0)
+        factors: list[NDArray[np.float64]] = [
+            generator.random(block) for block in problem.form.blocks(problem.shape)
+        ]
+        rank = factors[last].shape[1]
+        dtype, values = values.dtype, problem.values.clip(values.astype(float))
+        if self.name == "input" and private:
+            values = self._lattice.randomize(values, streams.step(1).stream(0))
+        noise: Callable[[int], NDArray[np.float64]] | None = None
+        if self.name == "gradient" and private:
+            scale = 2 * self.gradient_clip / problem.epsilon
+
+            def noise(number: int) -> NDArray[np.float64]:
+                return _spherical(
+                    _generator(streams, number + 1), (len(values), rank), scale
+                )
+
+        stopped: list[int] = []
+
+        def on_pass(number: int) -> bool:
+            if on_sweep(number):
+                stopped.append(number)
+            return bool(stopped)
+
+        factors, n_iter = descend(
+            problem.coordinates, values, factors, rate=self.learning_rate,
+            ridge=self.regularization, n_passes=problem.max_iter,
+            clip=self.gradient_clip, noise=noise, on_pass=on_pass,
+            form=problem.form, core_ridge=self.core_regularization,
+        )  # fmt: skip
+        if n_iter < problem.max_iter and not stopped:
+            warnings.warn(
+                f"The descent diverged in pass {n_iter + 1}; the factors are those "
+                "before that pass. Take a smaller learning_rate.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        if self.name == "output" and private:
+            # 2 tau L eta. The paper does not give L; this is the clipping constant of
+            # Algorithm 2.
+            sensitivity = 2 * problem.max_iter * self.gradient_clip
+            scale = sensitivity * self.learning_rate / problem.epsilon
+            factors[last] = factors[last] + _spherical(
+                _generator(streams, 1), factors[last].shape, scale
+            )
+        return factors, max(n_iter, 1), dtype
+
+    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+        """Make a model of the blocks."""
+        blocks, n_iter, dtype = released
+        problem = self.problem
+        model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
+        return Outcome(model, 0.0, n_iter)
+
+
+def _guarantee_of(
+    name: str,
+    epsilon: float,
+    lattice: LaplaceLattice | None = None,
+    *,
+    declared: bool = True,
+) -> PrivacyGuarantee:
+    """Guarantee that holds for an algorithm, with the published claim if stronger."""
+    from dp_accounting import dp_event
+
+    from ..privacy.accounting._events import LatticeLaplaceDpEvent, PureDpEvent
+
+    source = _PAPER.format(number=_NUMBERS[name])
+    if name != "input":
+        return entry_guarantee(
+            dp_event.NonPrivateDpEvent(), _CLAIMS[name], source, claimed=(epsilon, 0.0)
+        )
+    event = PureDpEvent(float(epsilon))
+    if lattice is not None:
+        event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
+    return entry_guarantee(
+        event, _INPUT, source, void_for=None if declared else float(epsilon)
+    )
+
+
+def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
+    return np.random.Generator(streams.step(number).stream(0))
+
+
+def _spherical(
+    generator: np.random.Generator, shape: tuple[int, ...], scale: float
+) -> NDArray[np.float64]:
+    """Random rows with a density proportional to exp(-||row|| / scale)."""
+    rows = generator.standard_normal(shape)
+    lengths = generator.gamma(shape[1], scale, shape[0])
+    rows *= (lengths / np.linalg.norm(rows, axis=1))[:, np.newaxis]
+    return rows
+
+
+class _PublishedCompletion(BaseCompletion):
+    """Seam of the published algorithms: another solver, and fewer parameters.
+
+    `BaseCompletion` reads what it takes as given here.
+    """
+
+    delta, unit, levels, level_prior, side_information = 0.0, "entry", None, None, None
+    biases, n_pattern_components, smooth_modes = False, 0, None
+    learning_rate: float
+    regularization: float
+    core_regularization = 0.0
+    gradient_clip: float
+
+    _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
+        "epsilon": BaseCompletion._parameter_constraints["epsilon"],
+        "perturbation": [StrOptions(set(_NUMBERS))],
+        "value_bounds": ["array-like", None],
+        "shape": ["array-like", None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "regularization": [Interval(Real, 0, None, closed="left")],
+        "gradient_clip": [Interval(Real, 0, None, closed="neither")],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        rank: int | Sequence[int] | None = None,
+        *,
+        epsilon: float = 1.0,
+        perturbation: str = "input",
+        value_bounds: tuple[float, float] | None = None,
+        shape: Sequence[int] | None = None,
+        max_iter: int = 25,
+        learning_rate: float = 0.005,
+        regularization: float = 0.01,
+        gradient_clip: float = 0.5,
+        random_state: int | None = None,
+    ) -> None:
+        self.rank = rank
+        self.epsilon = epsilon
+        self.perturbation = perturbation
+        self.value_bounds = value_bounds
+        self.shape = shape
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.regularization = regularization
+        self.gradient_clip = gradient_clip
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # The descent starts from random factors.
+        tags.non_deterministic = True
+        return tags
+
+    def _check_rank(self, shape: tuple[int, ...]) -> None:
+        if isinstance(self.rank, Integral) and self.rank == 0:
+            raise ValueError("The published algorithms need a rank of at least 1.")
+        super()._check_rank(shape)
+
+    def _solver(self, problem: Problem, *_: Any) -> Solver:
+        solver = _Algorithm(
+            problem, name=self.perturbation, learning_rate=float(self.learning_rate),
+            regularization=float(self.regularization),
+            core_regularization=float(self.core_regularization),
+            gradient_clip=float(self.gradient_clip),
+        )  # fmt: skip
+        if self.perturbation in _CLAIMS and math.isfinite(self.epsilon):
+            guarantee = solver.guarantee
+            warnings.warn(
+                f"The claim of {guarantee.source} does not hold. {guarantee.statement}",
+                UnsoundClaimWarning,
+                stacklevel=5,
+            )
+        return solver
+
+    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+        values = self._randomizer()
+        if not math.isfinite(values.guarantee.epsilon):
+            return values.guarantee
+        return _guarantee_of(self.perturbation, float(self.epsilon))
+
+    @property
+    def _randomizes_single_values(self) -> bool:
+        """False: the published algorithms have no further batches, and no clients."""
+        return False
+
+    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
+        raise ValueError(f"The expected error of {type(self).__name__} is not known.")
+
+
+@with_shared_text
+class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
+    """CP completion by Algorithms 1 to 3 of Wei, Li, Mao and Wang, to the letter.
+
+    $algorithms
+
+    Parameters
+    ----------
+    rank : int, default=None
+        Number of CP terms, at least 1. None takes 10, or the largest rank that the
+        shape admits if that is smaller.
+    $parameters
+    $random_state
+
+    Attributes
+    ----------
+    $attributes
+    decomposition_ : tensorly.cp_tensor.CPTensor
+        The fitted model.
+    factors_ : list of ndarray of shape (shape_[mode], rank)
+        Its factors.
+
+    References
+    ----------
+    .. [1] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
+       Completion", 2022, Algorithms 1 to 3 and Theorems 1 to 3.
+
+    Examples
+    --------
+    >>> from sktensordp.datasets import make_ratings
+    >>> from sktensordp.papers import PublishedCPCompletion
+    >>> ratings = make_ratings(n_users=50, n_items=40, n_ratings=1000, random_state=0)
+    >>> model = PublishedCPCompletion(2, epsilon=4.0, value_bounds=(1, 5))
+    >>> print(model.fit(ratings.data, ratings.target).privacy_guarantee_)
+    (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
+    (replace-one).
+    """
+
+    _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
+        "rank": CPCompletion._parameter_constraints["rank"],
+        **_PublishedCompletion._parameter_constraints,
+    }
+
+
+@with_shared_text
+class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
+    """Tucker completion by Algorithms 1 to 3 of Wei, Li, Mao and Wang, to the letter.
+
+    $algorithms
+
+    Parameters
+    ----------
+    rank : int or sequence of int, default=None
+        One rank for each mode, or one for all, as in
+        :class:`~sktensordp.completion.TuckerCompletion`; at least 1.
+    $parameters
+    core_regularization : float, default=0.001
+        Weight of the core's squared norm in the cost.
+    $random_state
+
+    Attributes
+    ----------
+    $attributes
+    decomposition_ : tensorly.tucker_tensor.TuckerTensor
+        The fitted model.
+    factors_ : list of ndarray of shape (shape_[mode], rank of the mode)
+        Its factors.
+
+    References
+    ----------
+    .. [1] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
+       Completion", 2022, Algorithms 1 to 3 and Theorems 1 to 3.
+
+    Examples
+    --------
+    >>> from sktensordp.datasets import make_ratings
+    >>> from sktensordp.papers import PublishedTuckerCompletion
+    >>> ratings = make_ratings(n_users=50, n_items=40, n_ratings=1000, random_state=0)
+    >>> model = PublishedTuckerCompletion(2, epsilon=4.0, value_bounds=(1, 5))
+    >>> model.fit(ratings.data, ratings.target).predict([[0, 0], [3, 2]]).shape
+    (2,)
+    """
+
+    _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
+        "rank": TuckerCompletion._parameter_constraints["rank"],
+        **_PublishedCompletion._parameter_constraints,
+        "core_regularization": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        rank: int | Sequence[int] | None = None,
+        *,
+        epsilon: float = 1.0,
+        perturbation: str = "input",
+        value_bounds: tuple[float, float] | None = None,
+        shape: Sequence[int] | None = None,
+        max_iter: int = 25,
+        learning_rate: float = 0.005,
+        regularization: float = 0.01,
+        core_regularization: float = 0.001,
+        gradient_clip: float = 0.5,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            rank, epsilon=epsilon, perturbation=perturbation,
+            value_bounds=value_bounds, shape=shape, max_iter=max_iter,
+            learning_rate=learning_rate, regularization=regularization,
+            gradient_clip=gradient_clip, random_state=random_state,
+        )  # fmt: skip
+        self.core_regularization = core_regularization

@@ -1,0 +1,117 @@
+"""The published theorems on directional noise: reference values, and what holds."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sktensordp.papers._matrix_variate import matrix_variate_bound
+from sktensordp.papers._yang_2021 import published_bound, published_variances, zeta
+from sktensordp.privacy import gaussian_delta, gaussian_mu
+from sktensordp.privacy.calibration._gaussian import box_mu, diagonal_bound
+from tests.privacy.test_calibration import ORACLE
+
+close, equal = partial(assert_allclose, rtol=1e-9), partial(assert_allclose, rtol=1e-12)
+
+
+class TestReferences:
+    @pytest.mark.parametrize("case", ORACLE["zeta"])
+    def test_zeta_and_t(self, case):
+        n, delta = case["I"], case["delta"]
+        close(zeta(n, delta), case["zeta"])
+        close(zeta(n, delta) ** 2, case["zeta2"])
+        for epsilon, t in case["t"].items():
+            close(published_bound(n, float(epsilon), delta, 1.0), t**2)
+
+    @pytest.mark.parametrize("case", ORACLE["paper_B"])
+    def test_published_bounds(self, case):
+        width, epsilon, delta = case["a_minus_b_width"], case["eps"], case["delta"]
+        n, first = case["shape"].prod(), int(case["shape"][0])
+        l2 = width * math.sqrt(n)
+        close(l2, case["s2"])
+        bound = published_bound(n, epsilon, delta, l2)
+        close(bound, case["B_TVG_UDN"])
+        close(first * bound, case["B_IDN_003"])
+        mu, truth = l2 * math.sqrt(bound), case["true_eps_if_tight"]
+        close(mu, case["mu_if_TVG_bound_tight"])
+        close(gaussian_mu(truth, delta), mu)
+        assert gaussian_delta(truth, mu) == pytest.approx(delta, rel=1e-7)
+        assert truth < epsilon
+        # With the constant that the journal prints, the claim is false.
+        printed = first * published_bound(n, epsilon, delta, width / math.sqrt(n))
+        close(printed, case["B_IDN_000_unsound"])
+        (variances,) = published_variances([np.ones(first)], printed)
+        widths = np.full(first, width * math.sqrt(n / first))
+        mu, truth = box_mu(widths, np.sqrt(variances)), case["true_eps_IDN_000"]
+        close(mu, case["mu_IDN_000"])
+        close(gaussian_mu(truth, delta), mu)
+        assert truth > 100 * epsilon
+
+    def test_published_variances(self):
+        case = ORACLE["udn_eq28"]
+        (variances,) = published_variances([case["P"]], case["B"])
+        close(variances, case["sigma2"])
+        close(case["P"] @ variances, case["error"])
+        equal(np.sum(1 / variances), case["B"])
+        case = ORACLE["eq25_explicit"]
+        weights = [case["P1"], case["P2"]]
+        variances = published_variances(weights, case["B"])
+        close(variances[0], case["sigma2_mode1"])
+        close(variances[1], case["sigma2_mode2"])
+        error = math.prod(p @ v for p, v in zip(weights, variances, strict=True))
+        close(error, case["error"])
+        equal([np.sum(1 / v) for v in variances], math.sqrt(case["B"]))
+
+    @pytest.mark.parametrize("case", ORACLE["mvg"])
+    @pytest.mark.parametrize("axes", [["m", "n"], ["n", "m"]])
+    def test_matrix_variate(self, case, axes):
+        shape, l2 = tuple(int(case[axis]) for axis in axes), case["s2"]
+        bound = matrix_variate_bound(
+            shape, case["eps"], case["delta"], l2, case["gamma"]
+        )
+        close(bound, case["rhs_eq30"])
+        # Identities times v: the spectra of their inverses are ones over v.
+        variance = math.sqrt(math.prod(shape)) / bound
+        close(math.prod(shape) * variance, case["error_P1_uniform"])
+        close(l2 / math.sqrt(variance), case["true_mu_iid_at_bound"])
+
+
+class TestPublishedDesigns:
+    @pytest.mark.parametrize("shape", [(16,), (3, 4), (2, 5, 3), (1, 6)])
+    @pytest.mark.parametrize("width", [1.0, 0.02])
+    def test_true_along_the_axes(self, shape, width):
+        rng = np.random.default_rng(0)
+        n, epsilon, delta = math.prod(shape), 1.3, 1e-5
+        t = math.sqrt(published_bound(n, epsilon, delta, 1.0))
+        l2, widths = width * math.sqrt(n), np.full(n, width)
+        bound, most = (t / l2) ** 2, t * (1 + 1e-12)
+        for _ in range(15):
+            weights = [np.exp(4 * rng.normal(size=size)) for size in shape]
+            variances = np.ones(1)
+            for mode in published_variances(weights, bound):
+                variances = np.multiply.outer(variances, mode).ravel()
+            assert box_mu(widths, np.sqrt(variances)) <= most
+            assert box_mu(widths * 99, np.sqrt(variances), l2) <= most
+            # One mode: B for a ball, I_1 B for a box, which is then exact.
+            (one,) = published_variances(weights[:1], bound)
+            sigma = np.sqrt(np.repeat(one, n // len(one)))
+            assert box_mu(widths * 99, sigma, l2) <= most
+            equal(box_mu(widths, sigma / math.sqrt(len(one))), t)
+        assert gaussian_delta(epsilon, t) < delta
+
+    def test_false_for_rotations(self):
+        # One column of 16 entries in [0, 1]. With ||U^-1||_F^2 <= I_1 t^2 / s^2 and
+        # s = sqrt(16), U^-1 may be t along one corner of the box, and little elsewhere.
+        n, epsilon, delta = 16, 1.0, 1e-5
+        t = math.sqrt(published_bound(n, epsilon, delta, 1.0))
+        corner = np.full(n, 0.25)
+        inverse = 1e-3 * np.eye(n) + np.outer(corner, corner)
+        inverse *= t / np.linalg.norm(inverse)
+        mu = np.linalg.norm(inverse @ np.ones(n))
+        assert 3.99 * t < mu <= 4 * t
+        assert gaussian_delta(1.8 * epsilon, mu) > delta
+        # The noise that is drawn for rotations is calibrated by this bound instead.
+        diagonal = diagonal_bound(inverse.T @ inverse, np.ones(n))
+        assert_allclose(math.sqrt(diagonal.sum()), mu, rtol=1e-6)
