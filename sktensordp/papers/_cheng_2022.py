@@ -22,6 +22,7 @@ from ..exceptions import UnsoundClaimWarning
 from ..mechanisms._noise import AddedNoise
 from ..noise import laplace_lattice
 from ..privacy import PrivacyGuarantee
+from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._algorithm_one import N_EPOCHS, l1_diameter, published_encoder
 from ._docs import with_encoder_text
@@ -38,6 +39,8 @@ __all__ = [
 
 # Values of the paper: dimension of the code, and penalty on the encoder's parameters.
 _COMPONENTS, _PENALTY = 3, 0.001
+# Of the variances of noise and code: beyond it, rounding decides what the code is.
+_LARGEST_RATIO = 1e12
 
 
 class _PublishedEncoder(LinearEncoder):
@@ -341,9 +344,21 @@ def _linear_code(
     code : LinearCode
     noise : CodeNoise
         No finite epsilon holds: new samples may lie outside the fitting data.
+
+    Raises
+    ------
+    ValueError
+        If epsilon is so small that the noise leaves nothing of a code.
     """
     radius = float(code_norms(problem.h, 2).max())
-    encoder = encoder_for(problem, 8 * radius**2 / epsilon**2)
+    square = min(epsilon, 1e150) ** 2
+    ratio = 8 * radius**2 / square if square else math.inf
+    if not ratio < _LARGEST_RATIO:
+        raise ValueError(
+            f"epsilon = {exact(epsilon)} is too small for the published encoder: "
+            f"beside its noise, no code can be told from 0."
+        )
+    encoder = encoder_for(problem, ratio)
     sensitivity = l1_diameter(problem.h @ encoder.T)
     noise = _noise(len(encoder), epsilon, sensitivity)
     return unclipped_code(problem, encoder, noise.variance), noise

@@ -10,7 +10,7 @@ from ..mechanisms._base import NoiseMechanism, PlannedNoise
 from ..mechanisms._docs import with_shared_text
 from ..mechanisms._structured import EXACT, ModeDesign, noise_along
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._yang_2021 import PublishedDirections, zeta
+from ._yang_2021 import PublishedDirections, positive, zeta
 
 __all__ = ["MatrixVariateGaussian", "PublishedMatrixVariateGaussian"]
 
@@ -243,4 +243,5 @@ def matrix_variate_bound(
     alpha = (harmonic + half) * radius**2 + 2 * harmonic * radius * sensitivity
     beta = 2 * n**0.25 * harmonic * zeta(n, delta) * sensitivity
     # (-beta + sqrt(beta^2 + 8 alpha eps)) / (2 alpha), in a stable form.
-    return float((4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))) ** 2)
+    root = 4 * epsilon / (beta + math.sqrt(beta**2 + 8 * alpha * epsilon))
+    return positive(float(root**2), epsilon)

@@ -19,6 +19,7 @@ from ..mechanisms import (
 )
 from ..mechanisms._base import NoiseMechanism, PlannedNoise
 from ..mechanisms._structured import EXACT, ModeDesign, noise_along
+from ..privacy._numbers import exact
 from ..privacy.calibration._gaussian import floored
 from ..privacy.calibration._sensitivity import SensitivitySet
 
@@ -27,6 +28,7 @@ __all__ = [
     "PublishedIndependentDirectionalNoise",
     "PublishedTensorVariateGaussian",
     "PublishedUnimodalDirectionalNoise",
+    "positive",
     "published_bound",
     "published_variances",
     "zeta",
@@ -207,10 +209,25 @@ def published_bound(
     """B of Yang et al. (2021), Theorems 1 and 2: (t / s)^2, in a stable form.
 
     t = -zeta + sqrt(zeta^2 + 2 epsilon) = 2 epsilon / (zeta + sqrt(zeta^2 + 2 eps)).
+
+    Raises
+    ------
+    ValueError
+        If epsilon is so small that B is 0 as a float.
     """
     radius = zeta(n_entries, delta)
     t = 2 * epsilon / (radius + math.sqrt(radius**2 + 2 * epsilon))
-    return (t / sensitivity) ** 2
+    return positive((t / sensitivity) ** 2, epsilon)
+
+
+def positive(bound: float, epsilon: float) -> float:
+    """A bound on inverse variances; raise if it is 0 or infinite as a float."""
+    if not 0 < bound < math.inf:
+        raise ValueError(
+            f"epsilon = {exact(epsilon)} needs published noise in this domain that "
+            f"cannot be represented; pass another epsilon or another domain."
+        )
+    return bound
 
 
 def published_variances(

@@ -561,6 +561,8 @@ def scaled(case, epsilon, delta, size):
     return found
 
 
+# Where the range is huge, the published descent diverges, and says so.
+@pytest.mark.filterwarnings("ignore:The descent diverged")
 @pytest.mark.parametrize("case", slow_repeats(RELEASING))
 def test_an_extreme_is_refused_or_released(case):
     n_released = 0
@@ -573,7 +575,10 @@ def test_an_extreme_is_refused_or_released(case):
         n_released += 1
         assert np.all(np.isfinite(np.asarray(released, dtype=float))), params
         guarantee = estimator.privacy_guarantee_
-        if case.has_epsilon:
+        # A claim that is false is stated beside the truth.
+        is_false = guarantee.claimed is not None and guarantee.epsilon > epsilon
+        assert case.is_published or not is_false
+        if case.has_epsilon and not is_false:
             assert guarantee.epsilon <= epsilon * (1 + 1e-12), params
         assert guarantee.epsilon_at(guarantee.delta) <= guarantee.epsilon * (1 + 1e-12)
     assert n_released >= 3

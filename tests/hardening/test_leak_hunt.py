@@ -151,7 +151,14 @@ def test_whole_numbers_are_found(told, number):
 
 
 @pytest.mark.parametrize(
-    "case", slow_repeats(case for case in RELEASING if case.values[0].has_epsilon)
+    "case",
+    slow_repeats(
+        case
+        for case in RELEASING
+        # The published descents start at random: their models hold no raw number.
+        if case.values[0].has_epsilon
+        and not (case.values[0].is_published and case.values[0].private == "values")
+    ),
 )
 def test_a_release_without_noise_is_found(case):
     secrets = secrets_of(case)

@@ -77,7 +77,11 @@ def found_in(secrets, estimator, others=()):
     return found
 
 
-@pytest.mark.parametrize("case", slow_repeats(EVERY))
+# TLDP as published releases some entries as they are.
+HIDING = [one for one in EVERY if "PublishedTensorRandomizedResponse" not in one.id]
+
+
+@pytest.mark.parametrize("case", slow_repeats(HIDING))
 def test_nothing_is_kept(case, keys, streams):
     secrets = secrets_of(case)
     for way, estimator in fits_of(case):
