@@ -1070,12 +1070,7 @@ OF_ENCODERS = [
 ]
 
 KEPT = f"{'':16}self._fitted = fitted\n"
-DRAWN = (
-    f"{'':16}if noise is None:\n"
-    f"{'':20}randomized = randomizer.clip(entries.values)\n"
-    f"{'':16}else:\n"
-    f"{'':20}randomized = randomizer.randomize(entries.values, noise)\n"
-)
+DRAWN = f"{'':16}randomized = randomizer.randomize(entries.values, noise)\n"
 
 OF_COMPLETION = [
     Fault(
@@ -1102,8 +1097,8 @@ OF_COMPLETION = [
     Fault(
         "all blocks of values share their noise",
         "completion/_values.py",
-        "self._randomize_block(clipped, streams.stream(block))",
-        "self._randomize_block(clipped, streams.stream(0))",
+        "self._draw_block(filled, streams.stream(block))",
+        "self._draw_block(filled, streams.stream(0))",
         ("completion/test_input.py",),
     ),
     Fault(
@@ -1116,7 +1111,7 @@ OF_COMPLETION = [
     Fault(
         "a range that was read off the values does not void the guarantee",
         "completion/_values.py",
-        "void_for = None if declared else float(epsilon)",
+        "void_for = None if domain.is_declared else float(epsilon)",
         "void_for = None",
         (
             "completion/test_streams.py"
@@ -1126,7 +1121,7 @@ OF_COMPLETION = [
     Fault(
         "values off the levels enter sums as they are",
         "completion/solvers/_sums.py",
-        "clipped = self.values.clip(values.astype(float))",
+        "clipped = self.domain.clip(values.astype(float))",
         "clipped = values.astype(float)",
         ("completion/test_sums.py",),
     ),
@@ -1147,8 +1142,8 @@ OF_COMPLETION = [
     Fault(
         "the noise of sums is half as large",
         "completion/solvers/_sums.py",
-        "streams.stream(block), lattice.numerator,",
-        "streams.stream(block), 2 * lattice.numerator,",
+        "streams.stream(block), (lattice.numerator,",
+        "streams.stream(block), (2 * lattice.numerator,",
         ("completion/test_sums.py",),
     ),
     Fault(
@@ -1224,8 +1219,8 @@ OF_COMPLETION = [
     Fault(
         "guarantees for users are said to be about replaced ones",
         "completion/solvers/_units.py",
-        'relation="add-or-remove"',
-        'relation="replace-one"',
+        'delta=delta,\n        unit=unit,\n        relation="add-or-remove"',
+        'delta=delta,\n        unit=unit,\n        relation="replace-one"',
         (
             "contracts/test_solvers.py::test_the_guarantee_is_stated_before_any_data_are_seen",
         ),
@@ -1408,8 +1403,8 @@ OF_COMPLETION = [
     Fault(
         "all partitions of Dask begin with the same noise",
         "completion/_distributed.py",
-        "values.randomize(raw, streams, start, first[-1])",
-        "values.randomize(raw, streams, 0, first[-1])",
+        "randomizer.draw(raw, streams, start, first[-1])",
+        "randomizer.draw(raw, streams, 0, first[-1])",
         ("with_dask/test_completion.py",),
     ),
     Fault(

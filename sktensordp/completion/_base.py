@@ -42,6 +42,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
 from ._client import PUBLIC_COORDINATES, CompletionClient
+from ._domain import Domain
 from ._entries import (
     AnyFrameMixin,
     Entries,
@@ -51,17 +52,15 @@ from ._entries import (
     observed_entries,
 )
 from ._expected import error_by_epsilon
-from ._fitted import Domain, Fitted, FittedToUnits, keeping_names_if_refused
+from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party import PartySums, SumRequest, UnitParty, party_of
 from ._problem import Problem, side_features
 from ._sparse import is_sparse
 from ._unit_rows import LocalRows
-from ._values import LARGEST_TABLE, EntryRandomizer, plan_entry_randomizer
+from ._values import LARGEST_TABLE, plan_entry_randomizer
 from .solvers._choice import choose_solver, planned_guarantee
 from .solvers._solver import Outcome, Solver
-
-__all__ = ["USUAL_RANK", "BaseCompletion"]
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
@@ -245,7 +244,7 @@ class BaseCompletion(
         warn_of_two_levels(self.levels)
         if self._unit is not None and entries.is_distributed:
             # Before the release is recorded, so that a refusal costs nothing.
-            entries.by_unit(problem.values)
+            entries.by_unit(problem.domain)
         self._log_plan(solver)
         progress = self._progress("sweep", solver.n_sweeps)
         # Locked, or another thread might store its model under this guarantee.
@@ -286,18 +285,16 @@ class BaseCompletion(
         perturbation, guarantee = outcome.perturbation or solver.name, solver.guarantee
         if outcome.guarantee is not None:
             guarantee = self.privacy_guarantee_ = outcome.guarantee
-        randomizer = problem.values
         kept: dict[str, Any] = {
             "model": outcome.model,
             "offset": outcome.offset,
             "shape": entries.shape,
-            "domain": Domain(
-                randomizer.bounds, randomizer.levels, randomizer.noise_variance
-            ),
+            "domain": problem.domain,
             "form": problem.form,
             "perturbation": perturbation,
             "n_iter": outcome.n_iter,
             "residual_variance": outcome.residual_variance,
+            "noise_of_value": outcome.noise_of_value,
             "is_dense": entries.is_dense,
             "was_received": received
             or (isinstance(entries, PartySums) and entries.noise is None),
@@ -319,11 +316,10 @@ class BaseCompletion(
         decomposition = self._decomposition(fitted.answering)
         fitted = replace(fitted, decomposition=decomposition)
         if entries.is_distributed:
-            local = entries.rows_of_units(randomizer)
+            local = entries.rows_of_units(problem.domain)
             self._fitted = replace(fitted, local=local)
             return
-        values = randomizer.clip(entries.values.astype(float))
-        self._fitted = fitted.with_rows_of(entries.coordinates, values)
+        self._fitted = fitted.with_rows_of(entries.coordinates, entries.values)
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
@@ -394,20 +390,19 @@ class BaseCompletion(
         # Calls run one after the other: each updates the model of the previous one.
         with self._count_releases().lock:
             fitted = self._fitted
-            randomizer = self._randomizer(bounds=fitted.domain.bounds)
-            if (randomizer.bounds, randomizer.levels) != fitted.domain[:2]:
+            domain = self._domain(earlier=fitted.domain)
+            if domain != fitted.domain:
                 raise ValueError("value_bounds and levels must be those of the fit.")
+            randomizer = plan_entry_randomizer(self.epsilon, domain)
             fitted = fitted.with_call(entries, randomizer.guarantee)
             with self._release(
-                randomizer.guarantee, fitted.guarantee,
+                randomizer.guarantee,
+                fitted.guarantee,
                 draws=math.isfinite(self.epsilon),
-            ) as noise:  # fmt: skip
+            ) as noise:
                 # Before noise is drawn, so that an interrupted call counts.
                 self._fitted = fitted
-                if noise is None:
-                    randomized = randomizer.clip(entries.values)
-                else:
-                    randomized = randomizer.randomize(entries.values, noise)
+                randomized = randomizer.randomize(entries.values, noise)
             del entries
             model = fitted.updated(randomized, randomizer.noise_variance, self.max_iter)
             self._fitted = replace(
@@ -467,15 +462,13 @@ class BaseCompletion(
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
-            randomizer = self._randomizer(bounds=fitted.domain.bounds)
-            declared = self._unit, randomizer.bounds, randomizer.levels
-            if declared != (fitted.unit, *fitted.domain[:2]):
+            domain = self._domain(earlier=fitted.domain)
+            if (self._unit, domain) != (fitted.unit, fitted.domain):
                 raise ValueError(
                     "unit, value_bounds and levels must be those of the fit."
                 )
             entries = entries_at(self, X, y, fitted.shape, reset=False)
-            values = randomizer.clip(entries.values.astype(float))
-            self._fitted = fitted.with_rows_of(entries.coordinates, values)
+            self._fitted = fitted.with_rows_of(entries.coordinates, entries.values)
         return self
 
     def _has_client(self) -> bool:
@@ -512,7 +505,8 @@ class BaseCompletion(
         """
         self._validate_params()
         self._check_declared()
-        return self._passed_on(CompletionClient(self._randomizer(), random_state))
+        randomizer = plan_entry_randomizer(self.epsilon, self._domain())
+        return self._passed_on(CompletionClient(randomizer, random_state))
 
     @available_if(_has_client)
     @fit_context(prefer_skip_nested_validation=True)
@@ -615,16 +609,21 @@ class BaseCompletion(
         self._validate_params()
         shape = self._check_declared_for_parties()
         unit: Any = self._unit
-        values, solver = self._randomizer(), None
+        solver = None
         if noise_shares is not None:
             solver = self._solver_for_shares(shape, noise_shares)
         party = party_of(
-            X, y, values, shape, unit, type(self).__name__,
+            X,
+            y,
+            self._domain(),
+            shape,
+            unit,
+            type(self).__name__,
             settings=self._settings_of_parties(shape),
             noise=None if solver is None else solver.shared_noise,
             guarantee=None if solver is None else solver.guarantee,
             random_state=random_state,
-        )  # fmt: skip
+        )
         return self._passed_on(party)
 
     @available_if(_has_party)
@@ -716,15 +715,19 @@ class BaseCompletion(
     def _settings_of_parties(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Public parameters on which a guarantee of parties depends, by name."""
         self._check_rank(shape)
-        values, form = self._randomizer(), self._form(range(len(shape)), shape)
+        domain, form = self._domain(), self._form(range(len(shape)), shape)
         return {
             "estimator": type(self).__name__,
             "rank": getattr(form, "ranks", form.rank),
-            "epsilon": float(self.epsilon), "delta": float(self.delta),
-            "perturbation": self.perturbation, "biases": bool(self.biases),
-            "unit": self._unit, "shape": shape,
-            "value_bounds": values.bounds, "levels": values.levels,
-        }  # fmt: skip
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "perturbation": self.perturbation,
+            "biases": bool(self.biases),
+            "unit": self._unit,
+            "shape": shape,
+            "value_bounds": domain.bounds,
+            "levels": domain.levels,
+        }
 
     def _solver_for_shares(
         self, shape: tuple[int, ...], noise_shares: NoiseShares
@@ -1086,7 +1089,7 @@ class BaseCompletion(
         """Collect what a solver needs besides the values; a unit's mode comes first."""
         shape = entries.shape
         self._check_rank(shape)
-        is_public = self._check_unit(len(shape))
+        has_public_shape = self._check_unit(len(shape))
         first = self._unit or 0
         order = [first, *(k for k in range(len(shape)) if k != first)]
         features = side_features(self.side_information, shape, order[1])
@@ -1094,15 +1097,19 @@ class BaseCompletion(
         if entries.is_distributed and self._unit is None:
             from ._distributed_problem import DistributedProblem as make
         return make(
-            observed=entries.without_values(order), values=self._randomizer(entries),
-            declared=is_public and not (self.value_bounds is self.levels is None),
-            epsilon=float(self.epsilon), delta=float(self.delta),
-            form=self._form(order, shape), side_information=features,
+            observed=entries.without_values(order),
+            domain=self._domain(entries),
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            form=self._form(order, shape),
             biases=bool(self.biases),
             smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
-            n_components=self.n_pattern_components, max_iter=self.max_iter,
+            n_components=self.n_pattern_components,
+            max_iter=self.max_iter,
             n_threads=effective_n_threads(),
-        )  # fmt: skip
+            side_information=features,
+            has_public_shape=has_public_shape,
+        )
 
     def _check_unit(self, n_modes: int) -> bool:
         """Check `unit`; return whether the shape is public wherever it must be.
@@ -1145,17 +1152,18 @@ class BaseCompletion(
     ) -> Solver:
         """The solver that randomises and fits a problem; see `choose_solver`."""
         return choose_solver(
-            problem, self.perturbation, unit=self._unit, streaming=streaming,
+            problem,
+            self.perturbation,
+            unit=self._unit,
+            streaming=streaming,
             shared_noise=shared_noise,
-        )  # fmt: skip
+        )
 
-    def _randomizer(
-        self, entries: Any = None, bounds: tuple[float, float] | None = None
-    ) -> EntryRandomizer:
-        """The randomizer of a single value for the current parameters.
+    def _domain(self, entries: Any = None, earlier: Domain | None = None) -> Domain:
+        """The domain of the values for the current parameters.
 
-        If the parameters declare no range, it is `bounds`, which an earlier fit used,
-        or else the range of the values of `entries`.
+        If the parameters declare no range, it is that of an earlier fit, or else the
+        range of the values of `entries`.
         """
         levels = None if self.levels is None else check_levels(self.levels)
         prior = None
@@ -1168,7 +1176,7 @@ class BaseCompletion(
                     f"{len(levels)}. Leave level_prior=None."
                 )
             prior = check_level_prior(self.level_prior, len(levels))
-        declared, earlier = True, bounds
+        is_declared = True
         if self.value_bounds is not None:
             bounds = check_bounds(self.value_bounds)
             if (
@@ -1179,11 +1187,9 @@ class BaseCompletion(
         elif levels is not None:
             bounds = levels[0], levels[-1]
         else:
-            declared = False
-            bounds = earlier or self._inferred_bounds(entries)
-        return plan_entry_randomizer(
-            self.epsilon, bounds, levels, prior, declared=declared
-        )
+            is_declared = False
+            bounds = earlier.bounds if earlier else self._inferred_bounds(entries)
+        return Domain(bounds, levels, prior, is_declared)
 
     def _inferred_bounds(self, entries: Any) -> tuple[float, float]:
         if entries is None or entries.values is None:
@@ -1206,10 +1212,13 @@ class BaseCompletion(
             nobody: Any = PartySums(None, shape, unit)
             return self._solver(self._problem(nobody)).guarantee
         return planned_guarantee(
-            self._randomizer(), self.perturbation, epsilon=float(self.epsilon),
-            delta=float(self.delta), unit=self._unit,
+            self._domain(),
+            self.perturbation,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            unit=self._unit,
             has_shape=self.shape is not None,
-        )  # fmt: skip
+        )
 
     @fit_context(prefer_skip_nested_validation=True)
     def _error_by_epsilon(self, X: ArrayLike, y: Any) -> Callable[[float], float]:

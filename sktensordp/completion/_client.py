@@ -17,8 +17,6 @@ from .._client import Client
 from .._validation import check_numeric, checked
 from ..privacy._numbers import shown
 
-__all__ = ["PUBLIC_COORDINATES", "CompletionClient", "check_values"]
-
 PUBLIC_COORDINATES = (
     "Which entries are observed (the coordinates) is public: anyone may learn who "
     "rated what, but not the ratings."
@@ -98,10 +96,10 @@ class CompletionClient(Client):
             return super()._privatize(data)
         values = self._checked(data)
         if not len(values):
-            return self.randomizer.clip(values)
+            return self.randomizer.domain.clip(values)
         # Without noise, the values are a release all the same.
         with self._release(self.privacy_guarantee_, draws=False):
-            return self.randomizer.clip(values)
+            return self.randomizer.domain.clip(values)
 
     def _checked(self, data: Any) -> NDArray[np.floating]:
         return check_values(data)

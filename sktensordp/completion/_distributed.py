@@ -29,12 +29,12 @@ from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._client import check_values
+from ._distributed_draws import DistributedDraws, Shard
 from ._distributed_units import DistributedUnits
-from ._problem import signs
+from ._domain import Domain
+from ._draws import MOST_COMPARED, signs
 from ._unit_rows import LocalRows
 from ._values import EntryRandomizer
-
-__all__ = ["Observed", "coordinates_of", "observed_of", "values_of"]
 
 # Name of the column of values in a frame that also holds the coordinates.
 _VALUE = "value that is observed"
@@ -354,27 +354,15 @@ class Observed:
         return _map_partitions(self.partitions, function, checks, *arguments)
 
     def randomized(
-        self, values: EntryRandomizer, streams: NoiseStreams | None, every: int
-    ) -> tuple[Delayed, ...]:
-        """Randomised values by shard, in memory, in the order of the coordinates.
-
-        Parameters
-        ----------
-        values : EntryRandomizer
-        streams : NoiseStreams or None
-            Sent to the workers; None takes the values as given.
-        every : int
-            One in `every` values is compared with the model.
-
-        Returns
-        -------
-        shards : tuple of Delayed of (ndarray of float, ndarray of int8)
-            Values, and signs, which are doubled for values to compare.
-        """
+        self, _: "Observed", randomizer: EntryRandomizer, streams: NoiseStreams | None
+    ) -> DistributedDraws:
+        """Randomise the values in the partitions; see `EntryRandomizer.draw`."""
         first = np.cumsum([0, *self.lengths]).tolist()
-        noise = values, streams, every, first
-        pieces = self._map(_split_values, self.cuts, self.mode, noise)
-        return self._joined_by_shard(pieces)
+        every = math.ceil(self.n_entries / MOST_COMPARED)
+        sent = None if streams is None else streams.sent()
+        noise = randomizer, sent, every, first
+        pieces = self._map(_split_draws, self.cuts, self.mode, noise)
+        return DistributedDraws(self, randomizer, self._joined_by_shard(pieces))
 
     def __len__(self) -> int:
         return self.n_entries
@@ -455,25 +443,25 @@ class Observed:
             ]
             yield overlapping or [pieces[0][k]]
 
-    def rows_of_units(self, values: EntryRandomizer) -> LocalRows:
+    def rows_of_units(self, domain: Domain) -> LocalRows:
         """Rows of units, which stay where their entries are."""
-        return LocalRows(elsewhere=self.by_unit(values))
+        return LocalRows(elsewhere=self.by_unit(domain))
 
-    def by_unit(self, values: EntryRandomizer) -> DistributedUnits:
+    def by_unit(self, domain: Domain) -> DistributedUnits:
         """All entries of every unit together, on the workers; computed once.
 
         Parameters
         ----------
-        values : EntryRandomizer
-            Clips the values, which are then centred and in half ranges.
+        domain : Domain
+            Domain to which values are clipped.
         """
         found = vars(self).get("_units")
         if found is None:
-            pieces = self._map(_split_units, self.cuts, self.mode, self.lengths, values)
+            pieces = self._map(_split_units, self.cuts, self.mode, self.lengths, domain)
             join = dask.delayed(_joined_units, pure=False)
             sizes = np.split(self.counts[self.mode], self.cuts[1:-1])
             shards = [
-                join(first, of_units, values.centred_levels, *of_shard)
+                join(first, of_units, domain.centred_levels, *of_shard)
                 for first, of_units, of_shard in zip(
                     self.cuts.tolist(), sizes, self._by_shard(pieces), strict=False
                 )
@@ -533,29 +521,26 @@ def _split_coordinates(
     return tuple((piece,) for piece in np.split(where[order], ends))
 
 
-def _split_values(
+def _split_draws(
     partition: Any,
     number: int,
     checks: tuple[tuple[int, ...] | None, str],
     cuts: NDArray[np.int64],
     mode: int,
     noise: tuple[EntryRandomizer, NoiseStreams | None, int, list[int]],
-) -> tuple[tuple[NDArray[np.floating], NDArray[np.int8]], ...]:
-    """Randomised values of a partition, and their signs, split by shard."""
-    values, streams, every, first = noise
+) -> tuple[Shard, ...]:
+    """What is drawn for a partition, and its signs, split by shard."""
+    randomizer, streams, every, first = noise
     start, end = first[number : number + 2]
     where, raw = coordinates_of(partition, checks), values_of(partition)
     # The same noise on other values would reveal differences.
     if not len(where) == len(raw) == end - start:
         raise RuntimeError(_CHANGED)
-    if streams is None:
-        noisy = values.taken(raw)
-    else:
-        noisy = values.randomize(raw, streams, start, first[-1])
+    drawn = randomizer.draw(raw, streams, start, first[-1])
     tags = signs(start, end)
     tags[-start % every :: every] *= 2
     order, ends = _order(where[:, mode], cuts)
-    pieces = (np.split(column[order], ends) for column in (noisy, tags))
+    pieces = (np.split(column[order], ends) for column in (drawn, tags))
     return tuple(zip(*pieces, strict=True))
 
 
@@ -566,7 +551,7 @@ def _split_units(
     cuts: NDArray[np.int64],
     mode: int,
     lengths: list[int],
-    values: EntryRandomizer,
+    domain: Domain,
 ) -> tuple[tuple[NDArray[np.int32], NDArray[Any]], ...]:
     """Coordinates, that of the unit first, and values of a partition, by shard."""
     where, raw = coordinates_of(partition, checks), values_of(partition)
@@ -574,7 +559,7 @@ def _split_units(
         raise RuntimeError(_CHANGED)
     order, ends = _order(where[:, mode], cuts)
     others = [k for k in range(where.shape[1]) if k != mode]
-    where, own = where[:, [mode, *others]][order], values.kept(raw)[order]
+    where, own = where[:, [mode, *others]][order], domain.kept(raw)[order]
     return tuple(zip(np.split(where, ends), np.split(own, ends), strict=True))
 
 

@@ -3,7 +3,6 @@
 ``_distributed.py`` says what is read from a partition and what leaves it.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +14,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from .._random import NoiseStreams
-from ..tensor import CPForm, SparseEntries, TuckerForm
-from ..tensor._distributed import DistributedEntries, computed, in_memory, tree_sum
+from ..tensor import CPForm, TuckerForm
+from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._pattern import features_of_pattern
 from ._distributed import Observed, coordinates_of, values_of
 from ._problem import Problem
-from ._values import EntryRandomizer
 from .solvers._blocks import Block, posterior_of, unit_of
 from .solvers._noisy_sums import NoisySums, row_sums
-from .solvers._residual_variance import MOST_COMPARED
-
-__all__ = ["DistributedProblem"]
 
 
 @dataclass(frozen=True)
@@ -169,79 +163,6 @@ class DistributedProblem(Problem):
     def _pattern(self) -> NDArray[np.float64]:
         pattern = _Pattern(self.observed)
         return features_of_pattern(self.counts, self.n_components, pattern.decompose)
-
-    def randomized(
-        self, values: Any, streams: NoiseStreams | None
-    ) -> tuple[Delayed, ...]:
-        """Randomised values, by shard."""
-        every = math.ceil(self.n_entries / MOST_COMPARED)
-        streams = None if streams is None else streams.sent()
-        return values.randomized(self.values, streams, every)
-
-    def mean(self, released: Sequence[Delayed]) -> float:
-        """Mean of the randomised values."""
-        total = dask.delayed(_sum_of, pure=False)
-        return computed(tree_sum(map(total, released)))[0][0] / self.n_entries
-
-    def compared(
-        self, released: Sequence[Delayed], n: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.floating], NDArray[np.int8]]:
-        """A subsample of the randomised values; see `Problem.compared`."""
-        select = dask.delayed(_compared, pure=False)
-        pairs = zip(self.observed.coordinates, released, strict=True)
-        compared = computed(*(select(*pair) for pair in pairs))
-        for (coordinates, *_), first in zip(compared, self.observed.cuts, strict=False):
-            coordinates[:, self.observed.mode] += first
-        where, values, tags = map(np.concatenate, zip(*compared, strict=True))
-        return where, values, tags
-
-    def entries(
-        self,
-        released: Sequence[Delayed],
-        offset: float,
-        scale: float,
-        move: float = 0.0,
-        grouped: Any = None,
-    ) -> DistributedEntries:
-        """Entries by shard; see `Problem.entries`."""
-        if grouped is None:
-            observed, prepare = self.observed, dask.delayed(_entries, pure=False)
-            triples = zip(
-                observed.coordinates, released, observed.shard_shapes, strict=True
-            )
-            shards = [prepare(*triple, self.values) for triple in triples]
-            grouped = DistributedEntries(
-                shards, observed.cuts, observed.mode, self.shape, observed.counts,
-                observed.dtype,
-            )  # fmt: skip
-        grouped.rescale(offset, scale, move)
-        return grouped
-
-
-def _sum_of(
-    released: tuple[NDArray[np.floating], NDArray[np.int8]],
-) -> tuple[np.floating]:
-    return (released[0].sum(dtype=float),)
-
-
-def _compared(
-    coordinates: tuple[NDArray[np.int32]],
-    released: tuple[NDArray[np.floating], NDArray[np.int8]],
-) -> tuple[NDArray[np.int32], NDArray[np.floating], NDArray[np.int8]]:
-    (where,), (values, tags) = coordinates, released
-    chosen = np.abs(tags) == 2
-    return where[chosen], values[chosen], tags[chosen] // 2
-
-
-def _entries(
-    coordinates: tuple[NDArray[np.int32]],
-    released: tuple[NDArray[np.floating], NDArray[np.int8]],
-    shape: tuple[int, ...],
-    randomizer: EntryRandomizer,
-) -> SparseEntries:
-    (where,), (values, tags) = coordinates, released
-    outputs = randomizer.outputs_of(values)
-    return SparseEntries(np.asfortranarray(where), values, shape, tags, outputs)
 
 
 class _Pattern:

@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._dask import is_dask, loaded, named_columns
+from .._random import NoiseStreams
 from .._validation import (
     as_numpy,
     check_columns,
@@ -26,21 +27,9 @@ from .._validation import (
     range_of,
 )
 from ..tensor import DenseEntries, SparseEntries, as_coordinates
+from ._draws import Draws
 from ._sparse import entries_from_sparse, is_sparse
-
-__all__ = [
-    "AnyFrameMixin",
-    "Entries",
-    "check_entries",
-    "check_input",
-    "check_same_shape",
-    "check_tensor",
-    "entries_at",
-    "entries_of_batches",
-    "entries_of_tensor",
-    "extent",
-    "observed_entries",
-]
+from ._values import EntryRandomizer
 
 # From this share of observed entries on, sums over all entries of an array are faster
 # than sums over coordinates.
@@ -96,6 +85,15 @@ class Entries:
             return replace(self, values=None)
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
+
+    def randomized(
+        self,
+        values: NDArray[np.floating],
+        randomizer: EntryRandomizer,
+        streams: NoiseStreams | None,
+    ) -> Draws:
+        """Randomise values at these places; see `EntryRandomizer.draw`."""
+        return Draws(self, randomizer, randomizer.draw(values, streams), values.dtype)
 
     def with_values(
         self,

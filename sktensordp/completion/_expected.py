@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from .._validation import check_coordinates, shape_of
+from ._domain import Domain
 from ._entries import Entries, check_input, extent
 from .solvers._auto import expected_rmse
 from .solvers._unit_expected import expected_unit_rmse
-
-__all__ = ["error_by_epsilon"]
 
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
 
@@ -22,7 +21,6 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     Parameters
     ----------
     estimator : BaseCompletion
-        The returned function sets its epsilon.
     X : array-like of shape (n, n_modes)
         Coordinates. If a unit is protected, only their number is read.
 
@@ -50,12 +48,11 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     problem = estimator._problem(Entries(where, None, shape))
     options = {
         "perturbation": estimator.perturbation,
-        "variance": _declared_variance(estimator, problem.values.levels),
+        "variance": _declared_variance(problem.domain),
     }
 
     def error(epsilon: float) -> float:
-        values = estimator.set_params(epsilon=epsilon)._randomizer()
-        return expected(problem.with_budget(float(epsilon), values), **options)
+        return expected(problem.with_budget(float(epsilon)), **options)
 
     return error
 
@@ -85,10 +82,9 @@ def _check_expectation(estimator: Any) -> None:
         )
 
 
-def _declared_variance(estimator: Any, levels: Any) -> float | None:
-    """Variance of the values under `level_prior`; None without one."""
-    if estimator.level_prior is None:
+def _declared_variance(domain: Domain) -> float | None:
+    """Variance of the values under the prior of their levels; None without one."""
+    if domain.prior is None:
         return None
-    prior, levels = np.asarray(estimator.level_prior, dtype=float), np.asarray(levels)
-    prior = prior / prior.sum()
+    prior, levels = np.array(domain.prior), np.array(domain.levels)
     return float(prior @ (levels - prior @ levels) ** 2)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,22 +23,13 @@ from ..tensor import (
     update_structured_tucker,
 )
 from ..tensor._unit_entries import UnitEntries
+from ._domain import Domain
 from ._entries import Entries
 from ._ranking import best_of
 from ._unit_rows import LocalRows, UnitModel
 
-__all__ = ["Domain", "Fitted", "FittedToUnits", "keeping_names_if_refused"]
-
 # Number of rows of scores that are ranked at once.
 _N_RANKED = 256
-
-
-class Domain(NamedTuple):
-    """Range and levels of the values, and the least variance of a value's noise."""
-
-    bounds: tuple[float, float]
-    levels: tuple[float, ...] | None
-    noise_variance: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,6 +51,8 @@ class Fitted:
     n_iter : int
     residual_variance : float or None
         Variance of the values around the model, if the solver estimates it.
+    noise_of_value : float
+        Least variance of the noise of a single value; 0 if it was given none.
     is_dense : bool
         Whether the model was fitted to a tensor.
     was_received : bool
@@ -82,6 +75,7 @@ class Fitted:
     perturbation: str
     n_iter: int
     residual_variance: float | None
+    noise_of_value: float
     is_dense: bool
     was_received: bool
     observed: tuple[Entries, ...] | None
@@ -138,7 +132,7 @@ class Fitted:
 
         A row's share is that of its randomised values, less the mechanism's noise.
         """
-        known = self.domain.noise_variance
+        known = self.noise_of_value
         average = self.noise_variance - known
         weights = self.model.weights_of(coordinates)
         if not average > 0:
@@ -237,7 +231,7 @@ class Fitted:
         """
         randomized -= self.offset
         noise = self.noise_variance
-        if noise_variance != self.domain.noise_variance:
+        if noise_variance != self.noise_of_value:
             # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
         is_tucker = isinstance(self.model, StructuredTucker)
@@ -274,9 +268,8 @@ class FittedToUnits(Fitted):
         """The model of all units, built on first use."""
         local = self.local
         if local.model is None:
-            low, high = self.domain.bounds
             rows = self.model.no_rows if local.rows is None else local.rows
-            inner = self.model.with_rows(rows, (high - low) / 2)
+            inner = self.model.with_rows(rows, self.domain.scale)
             local.model = UnitModel(inner, local.units, self.shape, self.unit)
         return local.model
 
@@ -290,8 +283,7 @@ class FittedToUnits(Fitted):
     @property
     def noise_variance(self) -> float:
         """Variance of a value around the model."""
-        low, high = self.domain.bounds
-        return self.model.noise * ((high - low) / 2) ** 2
+        return self.model.noise * self.domain.scale**2
 
     def predict(self, coordinates: np.ndarray) -> np.ndarray:
         """Predict values; see `Fitted.predict`. Units elsewhere answer there."""
@@ -342,7 +334,7 @@ class FittedToUnits(Fitted):
         where : ndarray of shape (n, n_modes), int
             Coordinates of all entries of these units.
         values : ndarray of shape (n,)
-            Their values, clipped to the domain.
+            Their values.
 
         Returns
         -------
@@ -350,8 +342,7 @@ class FittedToUnits(Fitted):
             The same model with these rows.
         """
         others = [mode for mode in range(len(self.shape)) if mode != self.unit]
-        low, high = self.domain.bounds
-        values = (values - (low + high) / 2) / ((high - low) / 2)
+        values = self.domain.centred(values)
         return self.with_units(UnitEntries(where[:, [self.unit, *others]], values))
 
     def with_units(self, entries: UnitEntries) -> Self:

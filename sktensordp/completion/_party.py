@@ -41,12 +41,10 @@ from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._budget import process_name
 from ..tensor._unit_entries import UnitEntries
+from ._domain import Domain
 from ._noise_shares import NoiseShares, SharedNoise
 from ._unit_rows import LocalRows
-from ._values import EntryRandomizer
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
-
-__all__ = ["PartySums", "SumRequest", "UnitParty"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +287,7 @@ class UnitParty(PrivateEstimatorMixin):
 def party_of(
     X: ArrayLike,
     y: ArrayLike,
-    values: EntryRandomizer,
+    domain: Domain,
     shape: tuple[int, ...],
     unit: int,
     name: str,
@@ -313,7 +311,7 @@ def party_of(
     check_same_length(where, own)
     others = [mode for mode in range(len(shape)) if mode != unit]
     where = where[:, [unit, *others]]
-    entries = UnitEntries(where, values.kept(own), values.centred_levels)
+    entries = UnitEntries(where, domain.kept(own), domain.centred_levels)
     return UnitParty(entries, **options)
 
 
@@ -353,11 +351,11 @@ class PartySums:
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, shape=shape, unit=list(order).index(self.unit))
 
-    def by_unit(self, _: EntryRandomizer) -> "_AskedUnits":
+    def by_unit(self, _: Domain) -> "_AskedUnits":
         """The units, elsewhere, for the releases of one fit."""
         return _AskedUnits(self)
 
-    def rows_of_units(self, _: EntryRandomizer) -> LocalRows:
+    def rows_of_units(self, _: Domain) -> LocalRows:
         """No rows: parties compute those of their units."""
         return LocalRows()
 

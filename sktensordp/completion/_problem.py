@@ -1,6 +1,5 @@
 """What a solver may know before it sees a value."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,16 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseStreams
 from ..tensor import CPForm, TuckerForm, pattern_features
-from ._values import EntryRandomizer
-
-__all__ = ["Problem", "side_features", "signs"]
+from ._domain import Domain
 
 # Largest difference between two rows of a feature, in its standard deviations.
 _LARGEST_FEATURE = 4.0
-# Number of signs drawn at once.
-_BLOCK = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +24,8 @@ class Problem:
     observed : Entries
         The observed entries without their values, or an `Observed`, whose values the
         problem does not read.
-    values : EntryRandomizer
-        The domain of the values, and the randomizer of a single value.
-    declared : bool
-        Whether the domain was declared; False if it was read off the values.
+    domain : Domain
+        Range and levels of the values.
     epsilon, delta : float
         Budget of one unit; solvers with Gaussian noise use `delta`.
     form : CPForm or TuckerForm
@@ -43,14 +35,15 @@ class Problem:
         Largest number of components of the pattern.
     max_iter : int
     n_threads : int
-    side_information : ndarray of shape (shape[1] + 1, n_features), default=None
+    side_information : ndarray of shape (shape[1] + 1, n_features)
         Public features of the rows of the second mode; the last row is that of an
         unknown index.
+    has_public_shape : bool, default=True
+        False if the shape was read off coordinates that are private.
     """
 
     observed: Any
-    values: EntryRandomizer
-    declared: bool
+    domain: Domain
     epsilon: float
     delta: float
     form: CPForm | TuckerForm
@@ -59,7 +52,17 @@ class Problem:
     n_components: int
     max_iter: int
     n_threads: int
-    side_information: Any = None
+    side_information: NDArray[np.float64]
+    has_public_shape: bool = True
+
+    @property
+    def void_for(self) -> float | None:
+        """The epsilon, if the domain or the shape was read off the data, or None.
+
+        No finite epsilon holds then.
+        """
+        is_public = self.domain.is_declared and self.has_public_shape
+        return None if is_public else float(self.epsilon)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,109 +103,30 @@ class Problem:
         ]
 
     @cached_property
-    def features(self) -> NDArray[np.floating] | None:
-        """Public features of the rows of the second mode, or None.
+    def features(self) -> NDArray[np.float64]:
+        """Public features of the rows of the second mode.
 
         They are the declared features and those of the pattern of the coordinates.
         """
-        blocks = [] if self.side_information is None else [self.side_information]
-        if self.biases and self.n_components:
-            blocks.append(self._pattern())
-        return np.concatenate(blocks, axis=1) if blocks else None
+        if not (self.biases and self.n_components):
+            return self.side_information
+        return np.concatenate([self.side_information, self._pattern()], axis=1)
 
-    def _pattern(self) -> NDArray[np.floating]:
+    def _pattern(self) -> NDArray[np.float64]:
         return pattern_features(self.coordinates, self.shape, self.n_components)
 
     @property
     def scale(self) -> float:
         """Half the range of the values."""
-        low, high = self.values.bounds
-        return (high - low) / 2
+        return self.domain.scale
 
-    def with_budget(self, epsilon: float, values: EntryRandomizer) -> "Problem":
-        """The same problem with another epsilon and its randomizer."""
-        problem = replace(self, epsilon=epsilon, values=values)
+    def with_budget(self, epsilon: float) -> "Problem":
+        """The same problem with another epsilon."""
+        problem = replace(self, epsilon=epsilon)
         if self.n_entries:
             # These depend on the coordinates alone: compute them once.
             vars(problem).update(coordinates=self.coordinates, features=self.features)
         return problem
-
-    def randomized(self, values: Any, streams: NoiseStreams | None) -> Any:
-        """Randomise each value independently; without streams, take them as given."""
-        if streams is None or math.isinf(self.epsilon):
-            return self.values.taken(values)
-        return self.values.randomize(values, streams)
-
-    def mean(self, released: Any) -> float:
-        """Mean of the randomised values."""
-        return released.mean(dtype=float)
-
-    def compared(self, released: Any, n: int) -> tuple[NDArray[Any], ...]:
-        """About `n` of the randomised values, equally spaced among all of them.
-
-        Returns
-        -------
-        coordinates : ndarray of shape (n_compared, n_modes), int
-        values : ndarray of shape (n_compared,)
-        signs : ndarray of shape (n_compared,), int8
-            Signs with which ``entries(released, move=...)`` moves these values.
-        """
-        chosen = slice(None, None, math.ceil(len(released) / n))
-        moved = signs(0, len(released))
-        return self.coordinates[chosen], released[chosen], moved[chosen]
-
-    def entries(
-        self,
-        released: Any,
-        offset: float,
-        scale: float,
-        move: float = 0.0,
-        grouped: Any = None,
-    ) -> Any:
-        """Shifted and scaled values at their coordinates, stored for fast sums.
-
-        Parameters
-        ----------
-        released : ndarray of shape (n_entries,)
-            Randomised values.
-        offset, scale : float
-            Each value less `offset` is divided by `scale`.
-        move : float, default=0.0
-            Added to each value first, with a random sign.
-        grouped : object, default=None
-            What this method returned before for the same values, if it is not needed
-            any more. It is changed and returned, so that no value is grouped twice.
-
-        Returns
-        -------
-        entries : SparseEntries or DenseEntries
-        """
-        if grouped is None:
-            grouped = self.observed.with_values(
-                released, signs(0, len(released)), self.values.outputs_of(released)
-            )
-        grouped.rescale(offset, scale, move)
-        return grouped
-
-
-def signs(first: int, last: int) -> NDArray[np.int8]:
-    """Random signs of the entries from `first` to `last`, fixed for every place.
-
-    Parameters
-    ----------
-    first, last : int
-        Places among all entries; `last` is excluded.
-
-    Returns
-    -------
-    signs : ndarray of shape (last - first,), int8
-    """
-    blocks = range(first // _BLOCK, math.ceil(last / _BLOCK))
-    bits = [
-        np.random.default_rng((0, b)).integers(0, 2, _BLOCK, np.int8) for b in blocks
-    ]
-    start = first - blocks.start * _BLOCK
-    return (2 * np.concatenate(bits) - 1)[start : start + last - first]
 
 
 def side_features(

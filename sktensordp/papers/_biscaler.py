@@ -29,6 +29,7 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..completion._client import PUBLIC_COORDINATES
+from ..completion._domain import Domain
 from ..completion._entries import (
     AnyFrameMixin,
     Entries,
@@ -37,7 +38,7 @@ from ..completion._entries import (
     entries_of_tensor,
     extent,
 )
-from ..completion._values import entry_guarantee, plan_entry_randomizer
+from ..completion._values import entry_guarantee
 from ..completion.solvers._sums import SumsRandomizer, plan_sums_randomizer
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
@@ -494,12 +495,9 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         share = _SHARE * self.epsilon
         shares = share, (self.epsilon - share if self._has_noise else share)
         randomizers = [
-            plan_sums_randomizer(
-                plan_entry_randomizer(share, domain, None, None, declared=True),
-                share, where, sizes, declared=True,
-            )
+            plan_sums_randomizer(Domain(domain), share, where, sizes)
             for share, domain in zip(shares, (bounds, (0.0, 1.0)), strict=True)
-        ]  # fmt: skip
+        ]
         if not self._has_noise:
             statement = f"{_SUMS} were used without noise."
             return entry_guarantee(event, statement, source), bounds, randomizers

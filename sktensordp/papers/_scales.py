@@ -58,8 +58,8 @@ def private_statistics(
     offset, means, scale, scales
         As for `published_statistics`.
     """
-    low, high = means.values.bounds
-    middle, half = (low + high) / 2, (high - low) / 2
+    low, high = means.domain.bounds
+    middle, half = means.domain.middle, means.domain.scale
 
     def release(
         randomizer: SumsRandomizer, values: NDArray[np.floating], step: int

@@ -24,8 +24,13 @@ from .._random import NoiseStreams
 from .._sklearn_compat import Interval, StrOptions
 from ..completion import CPCompletion, TuckerCompletion
 from ..completion._base import BaseCompletion
+from ..completion._domain import Domain
 from ..completion._problem import Problem
-from ..completion._values import domain_lattice, entry_guarantee
+from ..completion._values import (
+    domain_lattice,
+    entry_guarantee,
+    guarantee_without_noise,
+)
 from ..completion.solvers._solver import OnSweep, Outcome, Solver
 from ..exceptions import UnsoundClaimWarning
 from ..noise import LaplaceLattice
@@ -93,17 +98,18 @@ class _Algorithm(Solver):
 
     @cached_property
     def _lattice(self) -> LaplaceLattice:
-        return domain_lattice(self.problem.epsilon, self.problem.values.bounds, None)
+        problem = self.problem
+        return domain_lattice(problem.epsilon, Domain(problem.domain.bounds))
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
         """The guarantee that holds, and the published claim if it is stronger."""
         problem = self.problem
         if math.isinf(problem.epsilon):
-            return problem.values.guarantee
+            return guarantee_without_noise()
         lattice = self._lattice
         return _guarantee_of(
-            self.name, problem.epsilon, lattice, declared=problem.declared
+            self.name, problem.epsilon, lattice, void_for=problem.void_for
         )
 
     def release(
@@ -117,7 +123,7 @@ class _Algorithm(Solver):
             generator.random(block) for block in problem.form.blocks(problem.shape)
         ]
         rank = factors[last].shape[1]
-        dtype, values = values.dtype, problem.values.clip(values.astype(float))
+        dtype, values = values.dtype, problem.domain.clip(values.astype(float))
         if self.name == "input" and private:
             values = self._lattice.randomize(values, streams.step(1).stream(0))
         noise: Callable[[int], NDArray[np.float64]] | None = None
@@ -172,7 +178,7 @@ def _guarantee_of(
     epsilon: float,
     lattice: LaplaceLattice | None = None,
     *,
-    declared: bool = True,
+    void_for: float | None = None,
 ) -> PrivacyGuarantee:
     """Guarantee that holds for an algorithm, with the published claim if stronger."""
     from dp_accounting import dp_event
@@ -187,9 +193,7 @@ def _guarantee_of(
     event = PureDpEvent(float(epsilon))
     if lattice is not None:
         event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-    return entry_guarantee(
-        event, _INPUT, source, void_for=None if declared else float(epsilon)
-    )
+    return entry_guarantee(event, _INPUT, source, void_for=void_for)
 
 
 def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
@@ -284,10 +288,11 @@ class _PublishedCompletion(BaseCompletion):
         return solver
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
-        values = self._randomizer()
-        if not math.isfinite(values.guarantee.epsilon):
-            return values.guarantee
-        return _guarantee_of(self.perturbation, float(self.epsilon))
+        epsilon, domain = float(self.epsilon), self._domain()
+        if math.isinf(epsilon):
+            return guarantee_without_noise()
+        void_for = None if domain.is_declared else epsilon
+        return _guarantee_of(self.perturbation, epsilon, void_for=void_for)
 
     @property
     def _randomizes_single_values(self) -> bool:

@@ -6,7 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sktensordp.completion import CPCompletion, _values
+from sktensordp.completion._domain import Domain
 from sktensordp.completion._values import plan_entry_randomizer
+from sktensordp.datasets import make_ratings
 from tests.support.noise import source_of
 
 STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())
@@ -21,9 +24,7 @@ def exp_fraction(epsilon):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("levels", [(0.0, 1.0), (1.0, 2.0, 4.0, 8.0), STARS])
 def test_table_keeps_the_ratio_in_exact_arithmetic(levels, epsilon):
-    plan = plan_entry_randomizer(
-        epsilon, (levels[0], levels[-1]), levels, None, declared=True
-    )
+    plan = plan_entry_randomizer(epsilon, Domain((levels[0], levels[-1]), levels))
     bound = exp_fraction(epsilon)
     for column in zip(*plan.mechanism.weights, strict=True):
         assert max(column) <= bound * min(column)
@@ -43,13 +44,13 @@ def test_table_keeps_the_ratio_in_exact_arithmetic(levels, epsilon):
     ],
 )
 def test_laplace_keeps_the_ratio_in_exact_arithmetic(bounds, levels, epsilon):
-    plan = plan_entry_randomizer(epsilon, bounds, levels, None, declared=True)
+    plan = plan_entry_randomizer(epsilon, Domain(bounds, levels))
     lattice = plan.mechanism
     realised = Fraction(lattice.n_steps * lattice.numerator, lattice.denominator)
     assert realised <= Fraction(epsilon)
     # No value of the domain, nor one outside it, is farther than n_steps away.
     values = np.array([-math.inf, -1e300, *bounds, np.mean(bounds), 1e300, math.inf])
-    index = (plan.clip(values) - lattice.low) / lattice.step
+    index = (plan.domain.clip(values) - lattice.low) / lattice.step
     assert np.ptp(np.clip(np.rint(index), 0, lattice.n_steps)) <= lattice.n_steps
     assert plan.guarantee.epsilon <= epsilon * (1 + 1e-15)
     assert plan.guarantee.epsilon >= 0.99 * min(epsilon, 30)
@@ -57,7 +58,7 @@ def test_laplace_keeps_the_ratio_in_exact_arithmetic(bounds, levels, epsilon):
 
 def test_many_even_levels_use_their_own_step():
     levels = tuple(np.linspace(10, 20, 101).tolist())
-    plan = plan_entry_randomizer(1.0, (10.0, 20.0), levels, None, declared=True)
+    plan = plan_entry_randomizer(1.0, Domain((10.0, 20.0), levels))
     assert plan.mechanism.step == pytest.approx(0.1)
     assert plan.mechanism.n_steps == 100
     noisy = plan.randomize(np.full(1000, 15.04), source_of(0))
@@ -68,7 +69,7 @@ def test_many_even_levels_use_their_own_step():
 @pytest.mark.parametrize("levels", [None, STARS])
 def test_draws_are_unbiased_with_the_stated_variance(levels):
     """z-tests at 1e-9 false alarms each; half the noise would be 90 sigma off."""
-    plan = plan_entry_randomizer(2.0, (0.5, 5.0), levels, None, declared=True)
+    plan = plan_entry_randomizer(2.0, Domain((0.5, 5.0), levels))
     n = 200_000
     for seed, value in enumerate([0.5, 3.0, 5.0]):
         noisy = plan.randomize(np.full(n, value), source_of(seed))
@@ -83,14 +84,14 @@ def test_draws_are_unbiased_with_the_stated_variance(levels):
 
 @pytest.mark.parametrize("levels", [None, STARS])
 def test_values_outside_the_domain_become_its_ends(levels):
-    plan = plan_entry_randomizer(2.0, (0.5, 5.0), levels, None, declared=True)
+    plan = plan_entry_randomizer(2.0, Domain((0.5, 5.0), levels))
     inside = plan.randomize(np.array([0.5, 5.0] * 50), source_of(1))
     outside = plan.randomize(np.array([-7.0, 1e12] * 50), source_of(1))
     np.testing.assert_array_equal(inside, outside)
 
 
 def test_noise_depends_on_block_and_position_alone():
-    plan = plan_entry_randomizer(1.0, (0.0, 1.0), None, None, declared=True)
+    plan = plan_entry_randomizer(1.0, Domain((0.0, 1.0)))
     values = np.random.default_rng(0).random(2**16 + 100)
     whole = plan.randomize(values, source_of(3))
     changed = values.copy()
@@ -105,15 +106,32 @@ def test_noise_depends_on_block_and_position_alone():
 
 def test_values_are_rounded_to_fine_uneven_levels_before_the_noise():
     levels = tuple((np.arange(22.0) ** 2).tolist())
-    plan = plan_entry_randomizer(1.0, (0.0, 441.0), levels, None, declared=True)
+    plan = plan_entry_randomizer(1.0, Domain((0.0, 441.0), levels))
     off_scale = plan.randomize(np.array([2.6, 400.0, 3e9]), source_of(0))
     on_scale = plan.randomize(np.array([4.0, 400.0, 441.0]), source_of(0))
     np.testing.assert_array_equal(off_scale, on_scale)
 
 
 def test_values_are_rounded_to_the_nearest_level():
-    plan = plan_entry_randomizer(
-        math.inf, (1.0, 10.0), (1.0, 2.0, 4.0), None, declared=True
-    )
-    found = plan.clip(np.array([-5, 1.4, 1.6, 2.9, 3.1, 99.0]))
+    domain = Domain((1.0, 10.0), (1.0, 2.0, 4.0))
+    found = domain.clip(np.array([-5, 1.4, 1.6, 2.9, 3.1, 99.0]))
     np.testing.assert_array_equal(found, [1, 1, 2, 2, 4, 4])
+
+
+@pytest.mark.parametrize("perturbation", ["gradient", "output", "statistics", "sums"])
+def test_only_fits_to_single_values_compute_a_table(monkeypatch, perturbation):
+    """A table is the solution of a linear programme; no other fit draws from one."""
+    ratings = make_ratings(12, 10, 80, random_state=0)
+    X, y = ratings.data, ratings.target
+
+    def refuse(*_):
+        raise AssertionError("A table was computed.")
+
+    monkeypatch.setattr(_values, "level_table", refuse)
+    model = CPCompletion(2, shape=(12, 10), levels=STARS, max_iter=2, random_state=0)
+    model.set_params(perturbation=perturbation).fit(X, y)
+    if perturbation in ("statistics", "sums"):
+        model.set_params(perturbation="auto", unit=0).fit(X, y)
+    model.set_params(perturbation="input", unit="entry")
+    with pytest.raises(AssertionError, match="A table"):
+        model.fit(X, y)

@@ -216,7 +216,7 @@ def test_predictions_at_a_bound_keep_their_order():
     X, y = entries((40, 25))
     model = make(epsilon=math.inf, shape=(40, 25)).fit(X, y)
     expected = model.recommend(np.arange(40), 8)
-    narrow = model._fitted.domain._replace(bounds=(0.0, 0.01))
+    narrow = replace(model._fitted.domain, bounds=(0.0, 0.01))
     model._fitted = replace(model._fitted, domain=narrow)
     assert len(np.unique(model.predict([[0, i] for i in range(25)]))) < 20
     np.testing.assert_array_equal(model.recommend(np.arange(40), 8), expected)

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sktensordp import mechanisms
-from sktensordp.completion._values import plan_entry_randomizer
+from sktensordp.completion._domain import Domain
 from sktensordp.completion.solvers import _sums
 from sktensordp.completion.solvers._noisy_sums import (
     plan_gaussian_sums,
@@ -649,12 +649,10 @@ def test_only_the_sum_of_value_and_noise_is_released(monkeypatch, far):
 
 @pytest.mark.parametrize("far", [2**53 + 1, 2**60 + 1])
 def test_sums_and_noise_are_added_exactly(monkeypatch, far):
-    values = plan_entry_randomizer(1.0, (0.0, 1.0), None, None, declared=True)
-
     def released(steps, noise):
         monkeypatch.setattr(_sums, "discrete_laplace", lambda *_: noise)
         planned = _sums.plan_sums_randomizer(
-            values, 1.0, np.zeros((1, 2), int), (1, 1), declared=True
+            Domain((0.0, 1.0)), 1.0, np.zeros((1, 2), int), (1, 1)
         )
         value = np.array([planned.lattice.low + steps * planned.lattice.step])
         return tuple(planned.randomize(value, source_of(0)))

@@ -180,17 +180,20 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
         return noisy
 
     def of_values(randomizer, values, source, *args):
-        lattice, clipped = randomizer.mechanism, randomizer.clip(values)
+        lattice, clipped = randomizer.mechanism, randomizer.domain.clip(values)
         if randomizer.has_table:
-            exact = randomizer._level_index(clipped)
+            exact = randomizer.domain.index(values)
+            clipped = exact.astype(np.uint8)
         else:
             exact = np.rint((clipped - lattice.low) / lattice.step).astype(np.int64)
             exact *= wrong_first
-        (noisy,) = release(
-            lattice, [exact], [clipped],
-            lambda: [values_of(randomizer, values, source, *args)],
-        )  # fmt: skip
-        return noisy
+        (drawn,) = release(
+            lattice,
+            [exact],
+            [clipped],
+            lambda: [draw(randomizer, values, source, *args)],
+        )
+        return drawn
 
     def of_lattice(lattice, values, bits, *args, **options):
         if found._inside:
@@ -204,12 +207,12 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
         return noisy
 
     noisy_sums, sums_of = NoisySums.randomize, _sums.SumsRandomizer.randomize
-    values_of, lattice_of = EntryRandomizer.randomize, LaplaceLattice.randomize
+    draw, lattice_of = EntryRandomizer.draw, LaplaceLattice.randomize
     rows = _wei_2022._spherical
     with (
         mock.patch.object(NoisySums, "randomize", of_noisy_sums),
         mock.patch.object(_sums.SumsRandomizer, "randomize", of_sums),
-        mock.patch.object(EntryRandomizer, "randomize", of_values),
+        mock.patch.object(EntryRandomizer, "draw", of_values),
         mock.patch.object(LaplaceLattice, "randomize", of_lattice),
         mock.patch.object(_wei_2022, "_spherical", lambda *a: factor * rows(*a)),
     ):

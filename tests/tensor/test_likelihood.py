@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_less
 
+from sktensordp.completion._domain import Domain
 from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.tensor import (
     DenseEntries,
@@ -20,7 +21,7 @@ BOUNDS = (0.5, 5.0)
 
 
 def randomizer(epsilon):
-    return plan_entry_randomizer(epsilon, BOUNDS, tuple(LEVELS), None, declared=True)
+    return plan_entry_randomizer(epsilon, Domain(BOUNDS, tuple(LEVELS)))
 
 
 def channel_of(randomizer):
@@ -161,7 +162,8 @@ def ratings(epsilon, seed=0, n=9_000, shape=(150, 120)):
 
 
 def entries_of(where, values, plan, shape, dense=False, dtype=float):
-    outputs, values = plan.outputs_of(values), values.astype(dtype)
+    outputs = np.searchsorted(plan.outputs, values).astype(np.uint8)
+    values = values.astype(dtype)
     if not dense:
         entries = SparseEntries(np.asfortranarray(where), values, shape, None, outputs)
     else:

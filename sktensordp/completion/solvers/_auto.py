@@ -29,14 +29,6 @@ from ._input import InputPerturbation
 from ._solver import Solver
 from ._sums import SumsPerturbation
 
-__all__ = [
-    "SHARE_AT_START",
-    "assumed_variances",
-    "choose_perturbation",
-    "expected_errors",
-    "expected_rmse",
-]
-
 # Variances in half ranges squared: of the weights of one feature, and of the residual.
 _WEIGHTS, _RESIDUAL = 0.002, 0.15
 # Variance of ratings, in half ranges squared: 0.221 in MovieLens latest-small, 0.214 in
@@ -76,7 +68,7 @@ def expected_errors(problem: Problem) -> dict[Any, float]:
     solvers = _eligible_solvers(problem)
     if len(solvers) == 1:
         return {solvers[0]: 0.0}
-    variances = _variances_of_terms(problem, _n_features(problem))
+    variances = _variances_of_terms(problem, problem.features.shape[1])
     expectation = _Expectation(problem, variances)
     return {solver: expectation.of(solver) for solver in solvers}
 
@@ -119,7 +111,7 @@ def expected_rmse(
             )
     elif perturbation != "auto":
         solvers = solvers[:1]
-    variances = assumed_variances(problem, _n_features(problem), variance)
+    variances = assumed_variances(problem, problem.features.shape[1], variance)
     expectation = _Expectation(problem, variances)
     error = min(expectation.of(solver) for solver in solvers)
     return problem.scale * math.sqrt(error + variances.residual)
@@ -186,10 +178,6 @@ def assumed_variances(
     return variances.scaled(total / variances.total(len(problem.shape)))
 
 
-def _n_features(problem: Problem) -> int:
-    return 0 if problem.features is None else problem.features.shape[1]
-
-
 def _variances_of_terms(problem: Problem, n_features: int) -> _Variances:
     """Assumed variances before they are scaled to the variance of the values."""
     interaction = INTERACTION_VARIANCE if problem.rank else 0.0
@@ -204,14 +192,14 @@ class _Expectation:
         self._bias, self._interaction = variances.bias, variances.interaction
         self._weights, self._residual = variances.weights, variances.residual
         self._counts = [counts.astype(float) for counts in problem.counts]
-        self._n_features = _n_features(problem)
+        self._n_features = problem.features.shape[1]
 
     def of(self, solver: Any) -> float:
         """Expected squared error of one solver."""
         scale = self._problem.scale**2
         if solver.name == "input":
             residual = scale * self._residual
-            return self._of_values(solver.problem.values.noise_around(residual) / scale)
+            return self._of_values(solver.randomizer.noise_around(residual) / scale)
         if solver.name == "sums":
             return self._of_sums(solver.randomizer.noise_variance / scale)
         return self._of_sums(

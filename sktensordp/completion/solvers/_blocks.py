@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, point_model, row_posterior
+from .._domain import Domain
 from .._problem import Problem
-from .._values import EntryRandomizer, entry_guarantee
+from .._values import entry_guarantee
 from ._noisy_sums import Contributions, NoisySums, plan_laplace_sums, row_sums
 from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 from ._sums import MeanPerturbation, SumsPerturbation
-
-__all__ = ["Block", "BlockPerturbation", "posterior_of", "unit_of"]
 
 # Share of epsilon for the sums that determine the biases, or for the mean without them.
 _SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
@@ -77,15 +76,13 @@ class BlockPerturbation(Solver):
     @property
     def uses_features(self) -> bool:
         """Whether the solver fits weights of features instead of factors."""
-        features = self.problem.features
-        return features is not None and features.shape[1] > 0
+        return self.problem.features.shape[1] > 0
 
     @cached_property
     def _form(self) -> CPForm | TuckerForm:
         """The fitted form: a sum over the features, or the requested decomposition."""
         if self.uses_features:
-            features: Any = self.problem.features
-            return CPForm(features.shape[1])
+            return CPForm(self.problem.features.shape[1])
         return self.problem.form
 
     @cached_property
@@ -131,9 +128,11 @@ class BlockPerturbation(Solver):
     def _noise(self) -> NoisySums:
         problem = self.problem
         return plan_laplace_sums(
-            (1 - self.sums.share) * problem.epsilon, n_releases=len(self._blocks),
-            n_changed=self._n_columns, n_entries=problem.n_entries,
-        )  # fmt: skip
+            (1 - self.sums.share) * problem.epsilon,
+            n_releases=len(self._blocks),
+            n_changed=self._n_columns,
+            n_entries=problem.n_entries,
+        )
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
@@ -147,7 +146,7 @@ class BlockPerturbation(Solver):
             dp_event.ComposedDpEvent([self.sums.event, self._noise.event]),
             f"{self.sums.statement}, and so were {_STATEMENTS[self.name]}; {ALL_ELSE}",
             _SOURCE,
-            void_for=None if problem.declared else float(problem.epsilon),
+            void_for=problem.void_for,
         )
 
     def release(
@@ -159,7 +158,7 @@ class BlockPerturbation(Solver):
         released = self.sums.release(values, streams_of and streams_of(0), on_sweep)
         outcome = self.sums.complete(released, on_sweep)
         clip = self._clip
-        residuals_of = Residuals(problem.values, outcome.offset, outcome.model, clip)
+        residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
         variance = outcome.model.noise_variance / clip**2
         factors = self._start()
         if problem.is_distributed:
@@ -203,19 +202,16 @@ class BlockPerturbation(Solver):
             decomposition = {"features": problem.features, "weights": factors[0]}
         elif self._blocks:
             decomposition = {"blocks": factors}
-        model = make(
-            problem.shape, outcome.model.noise_variance, dtype, biases=biases,
-            **decomposition,
-        )  # fmt: skip
+        variance = outcome.model.noise_variance
+        model = make(problem.shape, variance, dtype, biases=biases, **decomposition)
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
 
     def _start(self) -> list[NDArray[np.float64]]:
         """Public factors to start from: the features, or fixed random numbers."""
         blocks = self._form.blocks(self.problem.shape)
         if self.uses_features:
-            features: Any = self.problem.features
             factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
-            factors[1] = features[:-1]
+            factors[1] = self.problem.features[:-1]
             return factors
         generator = np.random.default_rng(0)
         return [generator.standard_normal(block) for block in blocks]
@@ -227,15 +223,15 @@ class Residuals:
 
     Attributes
     ----------
-    values : EntryRandomizer
-        Randomizer for the domain of the values.
+    domain : Domain
+        Domain of the values.
     offset : float
     model : StructuredCP
     clip : float
         Largest absolute residual before scaling; it becomes 1.
     """
 
-    values: EntryRandomizer
+    domain: Domain
     offset: float
     model: Any
     clip: float
@@ -243,7 +239,7 @@ class Residuals:
     def __call__(
         self, coordinates: NDArray[np.integer], values: NDArray[np.floating]
     ) -> NDArray[np.float64]:
-        residuals = self.values.clip(values.astype(float))
+        residuals = self.domain.clip(values.astype(float))
         residuals -= self.offset
         residuals -= self.model.predict(coordinates)
         return np.clip(residuals / self.clip, -1.0, 1.0)

@@ -4,9 +4,14 @@ import math
 from collections.abc import Callable
 
 from ...privacy import PrivacyGuarantee
+from .._domain import Domain
 from .._noise_shares import SharedNoise
 from .._problem import Problem
-from .._values import EntryRandomizer, entry_guarantee
+from .._values import (
+    entry_guarantee,
+    guarantee_without_noise,
+    plan_entry_randomizer,
+)
 from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
 from ._gradient import GradientPerturbation
@@ -14,9 +19,7 @@ from ._input import InputPerturbation
 from ._noisy_sums import planned_event
 from ._solver import Solver
 from ._sums import SumsPerturbation
-from ._units import UnitPerturbation, unit_guarantee
-
-__all__ = ["choose_solver", "planned_guarantee"]
+from ._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
 _SOLVERS: dict[str, Callable[[Problem], Solver]] = {
@@ -76,7 +79,7 @@ def choose_solver(
 
 
 def planned_guarantee(
-    values: EntryRandomizer,
+    domain: Domain,
     perturbation: str,
     *,
     epsilon: float,
@@ -88,8 +91,7 @@ def planned_guarantee(
 
     Parameters
     ----------
-    values : EntryRandomizer
-        Randomizer for the declared domain.
+    domain : Domain
     perturbation : str
     epsilon, delta : float
     unit : int or None
@@ -103,22 +105,27 @@ def planned_guarantee(
     from ...privacy.accounting._events import PureDpEvent
 
     if unit is not None:
-        name = "sums" if perturbation == "sums" else "statistics"
         if math.isinf(epsilon):
-            return unit_guarantee(values.guarantee.event, unit, name, delta=0.0)
-        undeclared = not (has_shape and math.isfinite(values.guarantee.epsilon))
+            return unit_guarantee_without_noise(unit)
         return unit_guarantee(
-            planned_event(epsilon, delta, within=epsilon), unit, name, delta=delta,
-            levels=values.levels, void_for=epsilon if undeclared else None,
-        )  # fmt: skip
-    if not math.isfinite(values.guarantee.epsilon):
-        return values.guarantee
+            planned_event(epsilon, delta, within=epsilon),
+            unit,
+            "sums" if perturbation == "sums" else "statistics",
+            delta=delta,
+            domain=domain,
+            void_for=None if has_shape and domain.is_declared else epsilon,
+        )
+    if math.isinf(epsilon):
+        return guarantee_without_noise()
     if perturbation == "input":
-        return values.guarantee
+        return plan_entry_randomizer(epsilon, domain).guarantee
     event, stated = PureDpEvent(epsilon), 0.0
     if perturbation == "gradient":
         event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
-    statement = (
-        "Everything computed from the values is randomised, whatever the values are."
+    return entry_guarantee(
+        event,
+        "Everything computed from the values is randomised, whatever the values are.",
+        _PLANNED,
+        delta=stated,
+        void_for=None if domain.is_declared else epsilon,
     )
-    return entry_guarantee(event, statement, _PLANNED, delta=stated)

@@ -25,7 +25,7 @@ from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
 from .._problem import Problem
-from .._values import entry_guarantee
+from .._values import entry_guarantee, guarantee_without_noise
 from ._noisy_sums import (
     BlockSums,
     Contributions,
@@ -93,12 +93,14 @@ class GradientPerturbation(Solver):
         problem = self.problem
         shapes = [(rows, sum(columns)) for rows, *columns in _blocks(problem)]
         return plan_gaussian_sums(
-            (1 - _SHARE_OF_MEAN) * problem.epsilon, problem.delta,
-            within=problem.epsilon, n_releases=problem.max_iter,
+            (1 - _SHARE_OF_MEAN) * problem.epsilon,
+            problem.delta,
+            within=problem.epsilon,
+            n_releases=problem.max_iter,
             n_cells=problem.max_iter * sum(math.prod(shape) for shape in shapes),
             n_changed=sum(n_columns for _, n_columns in shapes),
             n_entries=problem.n_entries,
-        )  # fmt: skip
+        )
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
@@ -107,14 +109,14 @@ class GradientPerturbation(Solver):
 
         problem = self.problem
         if math.isinf(problem.epsilon):
-            return problem.values.guarantee
+            return guarantee_without_noise()
         return entry_guarantee(
             dp_event.ComposedDpEvent([self._mean.event, self._noise.event]),
             f"{self._mean.statement}, and the sum of all clipped gradients was given "
             f"Gaussian noise in each of {problem.max_iter} iterations; {ALL_ELSE}",
             _SOURCE,
             delta=problem.delta,
-            void_for=None if problem.declared else float(problem.epsilon),
+            void_for=problem.void_for,
         )
 
     @staticmethod
@@ -139,7 +141,7 @@ class GradientPerturbation(Solver):
         streams_of = None if streams is None else streams.step
         noisy_sum = self._mean.release(values, streams_of and streams_of(0), on_sweep)
         mean = self._mean.complete(noisy_sum, on_sweep)
-        residuals = problem.values.clip(values.astype(float))
+        residuals = problem.domain.clip(values.astype(float))
         residuals = (residuals - mean.offset) / problem.scale
         descent = _Descent(problem, noise.noise_variance)
         n_iter = problem.max_iter

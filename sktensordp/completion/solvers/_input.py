@@ -1,6 +1,7 @@
 """Input perturbation: every observed value is randomised first."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +16,9 @@ from ...tensor import (
     fit_structured_tucker,
 )
 from .._problem import Problem
+from .._values import EntryRandomizer, plan_entry_randomizer
 from ._residual_variance import residual_variance
 from ._solver import OnSweep, Outcome, Solver
-
-__all__ = ["InputPerturbation"]
 
 # A model without offset is preferred if its residual variance is below this share of
 # that with offset.
@@ -67,10 +67,15 @@ class InputPerturbation(Solver):
         # Biases alone are fitted as a CP.
         return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
 
+    @cached_property
+    def randomizer(self) -> EntryRandomizer:
+        """Randomizer of a single value."""
+        return plan_entry_randomizer(self.problem.epsilon, self.problem.domain)
+
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of all randomised values together."""
-        return self.problem.values.guarantee
+        return self.randomizer.guarantee
 
     @property
     def n_sweeps(self) -> int:
@@ -80,13 +85,13 @@ class InputPerturbation(Solver):
     def release(
         self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> Any:
-        """Return the randomised values."""
-        return self.problem.randomized(values, streams)
+        """Return the randomised values: `Draws` or `DistributedDraws`."""
+        return self.problem.observed.randomized(values, self.randomizer, streams)
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
         problem = self.problem
-        offset = float(np.clip(problem.mean(released), *problem.values.bounds))
+        offset = float(np.clip(released.mean(), *problem.domain.bounds))
         fit = self._fit(released, offset, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
@@ -98,7 +103,8 @@ class InputPerturbation(Solver):
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
-        return Outcome(model, fit.offset, fit.n_iter, residual)
+        noise = self.randomizer.noise_variance
+        return Outcome(model, fit.offset, fit.n_iter, residual, noise)
 
     def _fit(
         self,
@@ -109,8 +115,8 @@ class InputPerturbation(Solver):
     ) -> _Fit:
         """Fit a model to the randomised values less an offset."""
         problem = self.problem
-        entries = problem.entries(released, offset, problem.scale, grouped=grouped)
-        likelihood = problem.values.likelihood(offset, problem.scale)
+        entries = released.grouped(offset, problem.scale, reuse=grouped)
+        likelihood = self.randomizer.likelihood(offset, problem.scale)
         form: Any = problem.form
         fit: Any = fit_structured_cp
         size: dict[str, Any] = {"rank": problem.rank}
@@ -121,7 +127,7 @@ class InputPerturbation(Solver):
             **size,
             biases=problem.biases,
             value_scale=problem.scale,
-            noise_floor=problem.values.noise_variance,
+            noise_floor=self.randomizer.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,
             features=problem.features,

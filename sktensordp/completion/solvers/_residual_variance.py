@@ -23,11 +23,6 @@ from ...tensor import (
 )
 from .._problem import Problem
 
-__all__ = ["MOST_COMPARED", "residual_variance"]
-
-# Largest number of values that are compared; the standard error of the estimate is then
-# about a 500th of the noise variance.
-MOST_COMPARED = 2**18
 # To measure the response of the fit, values are moved by this share of the standard
 # deviation of an observation, and the fit continues for this number of sweeps.
 _MOVE, _SWEEPS = 0.5, 4
@@ -58,8 +53,8 @@ def residual_variance(
     model : StructuredCP or StructuredTucker
         Fitted to the randomised values less the offset.
     offset : float
-    released : object
-        Randomised values, in the problem's representation.
+    released : Draws or DistributedDraws
+        Randomised values.
     entries : object
         The entries that the model was fitted to. They must not be used any more.
     likelihood : TableLikelihood, default=None
@@ -71,15 +66,15 @@ def residual_variance(
         The same, but with the variance of the randomised values as its noise.
     variance : float
     """
-    randomizer = problem.values
-    coordinates, noisy, signs = problem.compared(released, MOST_COMPARED)
-    noisy = noisy.astype(float)
+    randomizer = released.randomizer
+    # With so many values, the standard error is about a 500th of the noise variance.
+    coordinates, drawn, signs = released.compared()
+    noisy = randomizer.values_of(drawn, released.dtype).astype(float)
     mean = model.predict(coordinates).astype(float)
     known_share = None if likelihood is None else likelihood.known_share
     fitted_to, known = noisy - offset, randomizer.noise_variance
     if likelihood is not None and known_share is not None:
-        outputs: Any = randomizer.outputs_of(noisy)
-        likelihood.observe(mean / problem.scale, outputs, fitted_to)
+        likelihood.observe(mean / problem.scale, drawn, fitted_to)
         fitted_to *= problem.scale
         known = known_share * model.noise_variance
     variance, linear = model.variance(coordinates)
@@ -87,7 +82,7 @@ def residual_variance(
     move: Any = _MOVE * math.sqrt(model.noise_variance)
     is_tucker = isinstance(model, StructuredTucker)
     resume: Any = continue_structured_tucker if is_tucker else continue_structured_cp
-    entries = problem.entries(released, offset, 1.0, move, grouped=entries)
+    entries = released.grouped(offset, 1.0, move, reuse=entries)
     options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
     if not is_tucker:
         options["noise_floor"] = known
@@ -99,13 +94,13 @@ def residual_variance(
     # Distances of randomised values from the predictions that leave them out.
     distance = noisy - offset - fitted_to + (fitted_to - mean) / kept
     variance = variance / kept
-    width = randomizer.bounds[1] - randomizer.bounds[0]
+    width = 2 * problem.scale
     limits = _SMALLEST * width**2, _LARGEST * width**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
         estimate = np.mean(distance**2) - np.mean(variance)
     elif randomizer.has_table:
-        squares = _squared_distances(randomizer.mechanism, noisy, noisy - distance)
+        squares = _squared_distances(randomizer.mechanism, drawn, noisy - distance)
         estimate = squares.mean() - np.mean(variance)
     else:
         scale = math.sqrt(randomizer.noise_variance / 2)
@@ -141,7 +136,7 @@ def _restated(
 
 
 def _squared_distances(
-    table: LevelTable, released: NDArray[np.floating], mean: NDArray[np.floating]
+    table: LevelTable, drawn: NDArray[np.integer], mean: NDArray[np.floating]
 ) -> NDArray[np.floating]:
     """Unbiased estimates of the squared distances of raw values from given means.
 
@@ -150,16 +145,14 @@ def _squared_distances(
     equally frequent levels. A squared distance combines three such functions. If the
     table does not determine them, they are the least-squares solutions.
     """
-    levels, outputs = np.array(table.levels), np.array(table.outputs)
+    levels, order = np.array(table.levels), np.argsort(table.outputs)
     centre = levels.mean()
     levels, mean = levels - centre, mean - centre
     channel = table.probabilities
     scaled = channel / channel.mean(axis=0)
     powers = np.stack([levels**2, levels, np.ones_like(levels)], axis=1)
     weights = scaled.T @ np.linalg.lstsq(scaled @ channel.T, powers, rcond=1e-9)[0]
-    order = np.argsort(outputs)
-    cuts = (outputs[order][1:] + outputs[order][:-1]) / 2
-    square, value, constant = weights[order[np.searchsorted(cuts, released)]].T
+    square, value, constant = weights[order[drawn]].T
     return square - 2 * mean * value + mean**2 * constant
 
 

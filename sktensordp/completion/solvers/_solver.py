@@ -28,6 +28,8 @@ class Outcome:
     n_iter : int
     residual_variance : float, default=None
         Variance of the values around the model, if the solver estimates it.
+    noise_of_value : float, default=0.0
+        Least variance of the noise of a single value; 0 if it was given none.
     perturbation : str, default=None
         The perturbation that was applied, if the solver chose it during the release.
     guarantee : PrivacyGuarantee, default=None
@@ -38,6 +40,7 @@ class Outcome:
     offset: float
     n_iter: int
     residual_variance: float | None = None
+    noise_of_value: float = 0.0
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
 

@@ -17,19 +17,13 @@ from numpy.typing import NDArray
 from ...noise import discrete_laplace
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
+from .._domain import Domain
 from .._problem import Problem
-from .._values import EntryRandomizer, domain_lattice, entry_guarantee, rounded
+from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
 from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-__all__ = [
-    "MeanPerturbation",
-    "SumsPerturbation",
-    "SumsRandomizer",
-    "plan_sums_randomizer",
-]
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
@@ -49,16 +43,16 @@ class _Summands:
 
     Attributes
     ----------
-    values : EntryRandomizer
+    domain : Domain
     lattice : LaplaceLattice or None
         None leaves clipped values as they are; their sums are not exact.
     """
 
-    values: EntryRandomizer
+    domain: Domain
     lattice: Any = None
 
     def __call__(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        clipped = self.values.clip(values.astype(float))
+        clipped = self.domain.clip(values.astype(float))
         if self.lattice is None:
             return clipped
         steps = np.rint((clipped - self.lattice.low) / self.lattice.step)
@@ -71,8 +65,8 @@ class SumsRandomizer:
 
     Attributes
     ----------
-    values : EntryRandomizer
-        Clips values to the declared domain.
+    domain : Domain
+        Domain to which values are clipped.
     guarantee : PrivacyGuarantee
         Guarantee of all randomised sums together.
     where : ndarray of shape (n, n_modes), int, or object
@@ -85,7 +79,7 @@ class SumsRandomizer:
         Event of all sums together, if the range is public; None for no noise.
     """
 
-    values: EntryRandomizer
+    domain: Domain
     guarantee: PrivacyGuarantee
     where: Any
     shape: tuple[int, ...]
@@ -99,7 +93,7 @@ class SumsRandomizer:
 
     def clip(self, values: Any) -> NDArray[np.float64]:
         """Return the sums of clipped values without noise, one mode after the other."""
-        return self._sums(values, _Summands(self.values))
+        return self._sums(values, _Summands(self.domain))
 
     def randomize(self, values: Any, streams: Any) -> NDArray[np.float64]:
         """Return noisy sums; each block of them has its own stream.
@@ -114,13 +108,11 @@ class SumsRandomizer:
         sums : ndarray of shape (sum of shape,), float64
         """
         lattice = self.lattice
-        sums = self._sums(values, _Summands(self.values, lattice)).astype(np.int64)
+        sums = self._sums(values, _Summands(self.domain, lattice)).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             chunk = sums[start : start + _BLOCK]
-            chunk += discrete_laplace(
-                streams.stream(block), lattice.numerator, lattice.denominator,
-                len(chunk),
-            )  # fmt: skip
+            bits, rate = streams.stream(block), (lattice.numerator, lattice.denominator)
+            chunk += discrete_laplace(bits, *rate, len(chunk))
         return sums * lattice.step + lattice.low * self.counts
 
     @property
@@ -141,12 +133,12 @@ class SumsRandomizer:
 
 
 def plan_sums_randomizer(
-    values: EntryRandomizer,
+    domain: Domain,
     epsilon: float,
     where: Any,
     shape: tuple[int, ...],
     *,
-    declared: bool,
+    void_for: float | None = None,
     statement: str = _OF_ROWS,
     consequence: str = "",
 ) -> SumsRandomizer:
@@ -154,14 +146,13 @@ def plan_sums_randomizer(
 
     Parameters
     ----------
-    values : EntryRandomizer
-        Randomizer of single values with the same domain and epsilon.
+    domain : Domain
     epsilon : float
         Budget of one entry; infinity for no noise.
     where : ndarray of shape (n, n_modes), int
     shape : tuple of int
-    declared : bool
-        Whether the range was declared; if not, no finite epsilon holds.
+    void_for : float, default=None
+        See `entry_guarantee`.
     statement : str
         First clause of the guarantee's statement: what was randomised.
     consequence : str
@@ -181,11 +172,9 @@ def plan_sums_randomizer(
     from ...privacy.accounting._events import LatticeLaplaceDpEvent
 
     if math.isinf(epsilon):
-        return SumsRandomizer(values, values.guarantee, where, shape)
+        return SumsRandomizer(domain, guarantee_without_noise(), where, shape)
     n_modes = len(shape)
-    lattice: Any = domain_lattice(
-        epsilon / n_modes, values.bounds, values.levels, max(len(where), 1)
-    )
+    lattice: Any = domain_lattice(epsilon / n_modes, domain, max(len(where), 1))
     if len(where) * lattice.n_steps >= 2**53:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
@@ -193,11 +182,10 @@ def plan_sums_randomizer(
     event = dp_event.SelfComposedDpEvent(
         LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
     )
-    void_for = None if declared else float(epsilon)
     guarantee = entry_guarantee(
         event, f"{statement}; {ALL_ELSE}{consequence}", _SOURCE, void_for=void_for
     )
-    return SumsRandomizer(values, guarantee, where, shape, lattice, event)
+    return SumsRandomizer(domain, guarantee, where, shape, lattice, event)
 
 
 class _SumsSolver(Solver):
@@ -245,7 +233,7 @@ class SumsPerturbation(_SumsSolver):
     @property
     def statement(self) -> str:
         """First clause of the guarantee's statement: what was randomised."""
-        return rounded(self.problem.values.levels) + _OF_ROWS
+        return self.problem.domain.rounding + _OF_ROWS
 
     def __post_init__(self) -> None:
         if not self.problem.biases or self.problem.smooth_modes:
@@ -259,21 +247,29 @@ class SumsPerturbation(_SumsSolver):
         """Randomizer of the sums."""
         problem = self.problem
         return plan_sums_randomizer(
-            problem.values, self.share * problem.epsilon, problem.coordinates,
-            problem.shape, declared=problem.declared,
-            statement=self.statement, consequence=_BIASES_ALONE,
-        )  # fmt: skip
+            problem.domain,
+            self.share * problem.epsilon,
+            problem.coordinates,
+            problem.shape,
+            void_for=problem.void_for,
+            statement=self.statement,
+            consequence=_BIASES_ALONE,
+        )
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
-        middle = sum(problem.values.bounds) / 2
+        middle = problem.domain.middle
         offset, model = fit_biases_to_sums(
-            problem.coordinates, sums - middle * randomizer.counts,
-            randomizer.noise_variance, problem.shape, problem.scale, dtype,
+            problem.coordinates,
+            sums - middle * randomizer.counts,
+            randomizer.noise_variance,
+            problem.shape,
+            problem.scale,
+            dtype,
             problem.features,
-        )  # fmt: skip
+        )
         return Outcome(model, middle + offset, 1)
 
 
@@ -294,21 +290,25 @@ class MeanPerturbation(_SumsSolver):
     @property
     def statement(self) -> str:
         """First clause of the guarantee's statement: what was randomised."""
-        return rounded(self.problem.values.levels) + _OF_ALL
+        return self.problem.domain.rounding + _OF_ALL
 
     @cached_property
     def randomizer(self) -> SumsRandomizer:
         """Randomizer of the sum."""
         problem = self.problem
         return plan_sums_randomizer(
-            problem.values, self.share * problem.epsilon,
-            problem.one_row, (1,), declared=problem.declared, statement=self.statement,
-        )  # fmt: skip
+            problem.domain,
+            self.share * problem.epsilon,
+            problem.one_row,
+            (1,),
+            void_for=problem.void_for,
+            statement=self.statement,
+        )
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return a model whose offset is the mean, and no other term."""
         problem, (total, dtype) = self.problem, released
-        middle, n = sum(problem.values.bounds) / 2, problem.n_entries
+        middle, n = problem.domain.middle, problem.n_entries
         # Shrink the noisy mean: its prior is uniform on the range.
         prior = problem.scale**2 / 3
         weight = prior / (prior + self.randomizer.noise_variance / n**2)

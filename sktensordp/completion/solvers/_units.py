@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor._unit_entries import UnitEntries
+from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
-from .._values import rounded
 from ._noisy_sums import NoisySums, plan_gaussian_sums
 from ._solver import OnSweep, Outcome, Solver
 from ._unit_contributions import Units
@@ -36,8 +36,6 @@ from ._unit_run import (
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-__all__ = ["UnitPerturbation", "unit_guarantee"]
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 _SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
@@ -56,7 +54,7 @@ def unit_guarantee(
     name: str,
     *,
     delta: float,
-    levels: tuple[float, ...] | None = None,
+    domain: Domain,
     void_for: float | None = None,
     shares: NoiseShares | None = None,
     asked_for: tuple[float, float] | None = None,
@@ -72,8 +70,8 @@ def unit_guarantee(
         The perturbation; "statistics" if it is not chosen yet.
     delta : float
         Delta at which the guarantee states its epsilon.
-    levels : tuple of float or None
-        Scale to which values are rounded.
+    domain : Domain
+        Domain of the values.
     void_for : float, default=None
         The requested epsilon, if the range of the values or the shape was read off
         the data. Then no finite epsilon holds.
@@ -92,7 +90,7 @@ def unit_guarantee(
     if shares is not None:
         noise = "discrete Gaussian noise, in shares by the parties"
     statement = (
-        f"{rounded(levels)}{_RANDOMIZED[name]} were given {noise}, with each "
+        f"{domain.rounding}{_RANDOMIZED[name]} were given {noise}, with each "
         "unit's contribution bounded. A unit's own row is computed from these releases "
         "and its own entries; show it to that unit only (joint differential privacy)."
     )
@@ -111,9 +109,6 @@ def unit_guarantee(
     if name == "sums":
         statement += " The sums determine biases alone; rank is not used."
     source = _SOURCE + (_SHARES_SOURCE if shares else "")
-    if isinstance(event, dp_event.NonPrivateDpEvent):
-        source = "not private"
-        statement = "The entries were used without noise."
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
         statement += (
@@ -121,10 +116,27 @@ def unit_guarantee(
             "protects nobody; declare value_bounds or levels, and shape."
         )
     return PrivacyGuarantee.of(
-        event, delta=delta, unit=unit, relation="add-or-remove",
-        statement=statement, source=source,
+        event,
+        delta=delta,
+        unit=unit,
+        relation="add-or-remove",
+        statement=statement,
+        source=source,
         claimed=claimed,
-    )  # fmt: skip
+    )
+
+
+def unit_guarantee_without_noise(unit: int) -> PrivacyGuarantee:
+    """Guarantee of a fit with an infinite epsilon: none."""
+    from dp_accounting import dp_event
+
+    return PrivacyGuarantee.of(
+        dp_event.NonPrivateDpEvent(),
+        unit=unit,
+        relation="add-or-remove",
+        statement="The entries were used without noise.",
+        source="not private",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +191,14 @@ class UnitPerturbation(Solver):
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals)
         return plan_gaussian_sums(
-            problem.epsilon, problem.delta, within=problem.epsilon, n_releases=1,
-            n_cells=n_cells, n_changed=0, n_entries=problem.shape[0],
-        )  # fmt: skip
+            problem.epsilon,
+            problem.delta,
+            within=problem.epsilon,
+            n_releases=1,
+            n_cells=n_cells,
+            n_changed=0,
+            n_entries=problem.shape[0],
+        )
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
@@ -200,23 +217,25 @@ class UnitPerturbation(Solver):
         """
         problem, shared = self.problem, self.shared_noise
         if math.isinf(problem.epsilon):
-            event = problem.values.guarantee.event
-            return unit_guarantee(event, self.unit, name, delta=0.0)
+            return unit_guarantee_without_noise(self.unit)
         return unit_guarantee(
             shared.event(growth) if shared else self.planned_noise.event,
-            self.unit, name, delta=problem.delta, levels=problem.values.levels,
-            void_for=None if problem.declared else float(problem.epsilon),
+            self.unit,
+            name,
+            delta=problem.delta,
+            domain=problem.domain,
+            void_for=problem.void_for,
             shares=None if shared is None else shared.shares,
             asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
-        )  # fmt: skip
+        )
 
     def entries(self, values: Any) -> Units:
         """Entries sorted by unit, with values centred and in half ranges."""
         problem = self.problem
         if problem.is_distributed:
-            return values.by_unit(problem.values)
-        kept = problem.values.kept(values)
-        return UnitEntries(problem.coordinates, kept, problem.values.centred_levels)
+            return values.by_unit(problem.domain)
+        kept = problem.domain.kept(values)
+        return UnitEntries(problem.coordinates, kept, problem.domain.centred_levels)
 
     def release(
         self,
@@ -241,9 +260,7 @@ class UnitPerturbation(Solver):
         """Return the released model, with its place in the tensor."""
         model, name, n_iter, growth = released
         problem = self.problem
-        offset = sum(problem.values.bounds) / 2 + problem.scale * model.offset
+        offset = problem.domain.middle + problem.scale * model.offset
         model = replace(model, unit=self.unit)
         guarantee = self.guarantee_of(name, growth)
-        return Outcome(
-            model, offset, n_iter, perturbation=name, guarantee=guarantee
-        )  # fmt: skip
+        return Outcome(model, offset, n_iter, perturbation=name, guarantee=guarantee)

@@ -1,0 +1,81 @@
+"""The domain of a value: what is known of all values before any is seen."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# A statement lists up to this many levels in full.
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Range and levels of the values.
+
+    Parameters
+    ----------
+    bounds : tuple of (float, float)
+        Range to which values are clipped.
+    levels : tuple of float, default=None
+        Scale to which values are rounded.
+    prior : tuple of float, default=None
+        Assumed probabilities of the levels.
+    is_declared : bool, default=True
+        Whether the range was declared; False if it was read off the values.
+    """
+
+    bounds: tuple[float, float]
+    levels: tuple[float, ...] | None = None
+    prior: tuple[float, ...] | None = field(default=None, compare=False)
+    is_declared: bool = field(default=True, compare=False)
+
+    @property
+    def middle(self) -> float:
+        """Middle of the range."""
+        return (self.bounds[0] + self.bounds[1]) / 2
+
+    @property
+    def scale(self) -> float:
+        """Half the width of the range."""
+        return (self.bounds[1] - self.bounds[0]) / 2
+
+    def clip(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Clip values to the range and round them to the levels; keep their type."""
+        if self.levels is None:
+            return np.clip(values, *self.bounds).astype(values.dtype, copy=False)
+        return np.array(self.levels)[self.index(values)].astype(values.dtype)
+
+    def index(self, values: NDArray[np.floating]) -> NDArray[np.int64]:
+        """Numbers of the levels to which values are rounded."""
+        levels = np.array(self.levels)
+        cuts = (levels[1:] + levels[:-1]) / 2
+        return np.searchsorted(cuts, np.clip(values, *self.bounds))
+
+    def centred(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Clip values, and express them in half ranges around the middle."""
+        return (self.clip(values.astype(float)) - self.middle) / self.scale
+
+    @property
+    def centred_levels(self) -> NDArray[np.floating] | None:
+        """The levels, in half ranges around the middle; None without levels."""
+        return None if self.levels is None else self.centred(np.array(self.levels))
+
+    def kept(self, values: NDArray[np.floating]) -> NDArray[Any]:
+        """Clip values; return the numbers of their levels, or centre them if none."""
+        if self.levels is None:
+            return self.centred(values)
+        index = self.index(values.astype(float))
+        return index.astype(np.min_scalar_type(len(self.levels) - 1))
+
+    @property
+    def rounding(self) -> str:
+        """First sentence of a statement, on rounding; empty without levels."""
+        if self.levels is None:
+            return ""
+        names = [f"{level:.12g}" for level in self.levels]
+        if len(names) > _MOST_NAMED:
+            names = [*names[:2], "...", names[-2], names[-1]]
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"Values were rounded to the {len(self.levels)} levels {listed}. "
