@@ -5,8 +5,6 @@ from typing import Any
 from .base import PrivateEstimatorMixin
 from .privacy import PrivacyGuarantee
 
-__all__ = ["Client"]
-
 
 class Client(PrivateEstimatorMixin):
     """Randomises data where they are recorded; only the result leaves.

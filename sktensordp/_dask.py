@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_lazy", "extremes", "is_dask", "loaded", "map_chunks", "named_columns"]
-
 
 def is_dask(X: Any) -> bool:
     """Whether the samples are in a Dask array or a Dask data frame."""

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from string import Template
 from typing import TypeVar
 
-__all__ = ["with_texts"]
-
 _Class = TypeVar("_Class", bound=type)
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NoiseStreams", "ReleaseCounter", "SentStreams"]
-
 _KEY_BYTES = 16
 
 

@@ -5,8 +5,6 @@ import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
-__all__ = ["show_versions"]
-
 _OPTIONAL = ("dask", "distributed", "matplotlib", "pandas", "polars", "torch")
 
 

@@ -1,5 +1,7 @@
 """Checks of input and parameters. No message shows a value of the data."""
 
+from __future__ import annotations
+
 import math
 import re
 import warnings
@@ -11,26 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length
-
-__all__ = [
-    "as_numpy",
-    "check_bounds",
-    "check_columns",
-    "check_coordinates",
-    "check_level_prior",
-    "check_levels",
-    "check_modes",
-    "check_numeric",
-    "check_same_length",
-    "check_shape",
-    "check_unmasked",
-    "checked",
-    "described",
-    "is_complex",
-    "range_of",
-    "shape_of",
-    "warn_of_two_levels",
-]
 
 _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating

@@ -289,9 +289,12 @@ class PrivateEstimatorMixin(SentMixin):
         authorized = current_preauthorization()
         if authorized is None:
             record(
-                guarantee, name, self._unprotected(), self._sent_by,
+                guarantee,
+                name,
+                self._unprotected(),
+                self._sent_by,
                 seeded=self.random_state is not None,
-            )  # fmt: skip
+            )
             LOGGER.info("%s: %s %s", name, guarantee, guarantee.statement)
             return
         self._check_seed()

@@ -155,8 +155,8 @@ OF_RELEASES = [
     Fault(
         "no budget learns of a release",
         "base.py",
-        "            record(\n                guarantee, name,",
-        "            (lambda *_, **__: None)(\n                guarantee, name,",
+        "            record(\n                guarantee,\n",
+        "            (lambda *_, **__: None)(\n                guarantee,\n",
         ("privacy/test_budget.py",),
     ),
     Fault(
@@ -179,8 +179,8 @@ OF_RELEASES = [
     Fault(
         "what a process with an open budget sent releases elsewhere, unseen",
         "base.py",
-        "self._unprotected(), self._sent_by,",
-        "self._unprotected(), {},",
+        "self._unprotected(),\n                self._sent_by,",
+        "self._unprotected(),\n                {},",
         ("privacy/test_budget_processes.py::test_what_is_sent_refuses_there",),
     ),
     Fault(
@@ -1256,8 +1256,8 @@ OF_COMPLETION = [
     Fault(
         "what a user contributes is twice as long as its share of the budget",
         "completion/solvers/_unit_contributions.py",
-        "math.sqrt(self.share), self.step, self.steps,",
-        "2 * math.sqrt(self.share), self.step, self.steps,",
+        "            math.sqrt(self.share),\n            self.step,",
+        "            2 * math.sqrt(self.share),\n            self.step,",
         ("completion/test_units.py",),
     ),
     Fault(

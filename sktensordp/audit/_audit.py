@@ -1,5 +1,7 @@
 """Audits by many runs on each of two neighbouring inputs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -13,8 +15,6 @@ from threadpoolctl import threadpool_limits
 from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
 from ._scores import Score, candidate_scores, mean_score
-
-__all__ = ["audit_estimator", "audit_mechanism"]
 
 # A stage learns from this many outputs on each input, except the last one.
 _LEAST_LEARNING = 100
@@ -190,7 +190,7 @@ def _chosen_event(
     parameter: float | None,
     alpha: float,
     log_likelihood_ratio: Callable[[Any], Any] | None,
-) -> "_Event":
+) -> _Event:
     """The event that tells these outputs apart best.
 
     Scores are fitted to each half of the outputs and compared on the other half. The

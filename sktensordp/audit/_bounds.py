@@ -1,5 +1,7 @@
 """Lower bounds on epsilon and mu from counts, valid at a stated confidence."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -12,16 +14,6 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
 
 from ..privacy import gaussian_delta
-
-__all__ = [
-    "Gaussian",
-    "Pure",
-    "certified_bound",
-    "curve_bound_of_guesses",
-    "epsilon_of_mu",
-    "lower_epsilon_of_guesses",
-    "quick_bound",
-]
 
 _NUISANCE_POINTS = 25
 # A stage whose event never happens must not outweigh all others.
@@ -47,7 +39,7 @@ def quick_bound(
     hits: ArrayLike,
     false_hits: ArrayLike,
     n: int,
-    claim: "Pure | Gaussian",
+    claim: Pure | Gaussian,
     alpha: float,
 ) -> Any:
     """Lower bound on a privacy parameter from counts of an event in two arms.
@@ -78,14 +70,14 @@ def _signed_bound(
     hits: ArrayLike,
     false_hits: ArrayLike,
     n: int,
-    claim: "Pure | Gaussian",
+    claim: Pure | Gaussian,
     alpha: float,
 ) -> Any:
     return claim.parameter(_lower(hits, n, alpha / 2), _upper(false_hits, n, alpha / 2))
 
 
 def certified_bound(
-    stages: Sequence[tuple[int, int, int]], claim: "Pure | Gaussian", alpha: float
+    stages: Sequence[tuple[int, int, int]], claim: Pure | Gaussian, alpha: float
 ) -> float:
     """Lower bound on a privacy parameter from the counts of one or more stages.
 
@@ -146,7 +138,7 @@ def certified_bound(
 
 
 def _p_value(
-    hits: int, false_hits: int, n: int, claim: "Pure | Gaussian", alpha: float
+    hits: int, false_hits: int, n: int, claim: Pure | Gaussian, alpha: float
 ) -> Callable[[float], float]:
     """The p-value of one stage, as a function of the parameter."""
     observed = float(_signed_bound(hits, false_hits, n, claim, alpha))

@@ -1,5 +1,7 @@
 """Audit by one run with many canaries."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np
@@ -13,8 +15,6 @@ from ._bounds import (
     lower_epsilon_of_guesses,
 )
 from ._report import AuditReport
-
-__all__ = ["audit_one_run"]
 
 # Epsilon at which the bounds are compared if none is claimed.
 _TYPICAL = 3.0

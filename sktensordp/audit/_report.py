@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from ..privacy._numbers import exact, shown, shown_below
 
-__all__ = ["AuditReport"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Score", "candidate_scores", "mean_score"]
-
 _MOST_COLUMNS = 200
 _MOST_COLUMNS_OF_PATTERNS = 100
 _MOST_SPECIAL = 8
@@ -244,9 +242,12 @@ def _pattern_scores(
     if summaries.shape[1]:
         # Small trees with large leaves: they find weak effects of few columns.
         trees = HistGradientBoostingClassifier(
-            max_iter=30, max_leaf_nodes=4, early_stopping=False, random_state=0,
+            max_iter=30,
+            max_leaf_nodes=4,
+            early_stopping=False,
+            random_state=0,
             min_samples_leaf=max(20, len(labels) // 100),
-        ).fit(summaries, labels)  # fmt: skip
+        ).fit(summaries, labels)
         scores.append(
             Score(
                 "classifier of the pattern",

@@ -3,6 +3,8 @@
 The result of a fit is one attribute, `_fitted`; see ``_fitted.py``.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -250,10 +252,11 @@ class BaseCompletion(
         # Locked, or another thread might store its model under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
             with self._release(
-                solver.guarantee, anew=True,
+                solver.guarantee,
+                anew=True,
                 draws=solver.draws,
                 recorded=received or shared_noise is not None,
-            ) as noise:  # fmt: skip
+            ) as noise:
                 released = solver.release(entries.values, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
@@ -265,8 +268,11 @@ class BaseCompletion(
         if current_preauthorization() is None:
             LOGGER.info(
                 "%s: rank %s, perturbation %r, at most %d sweeps",
-                type(self).__name__, self.rank, solver.name, solver.n_sweeps,
-            )  # fmt: skip
+                type(self).__name__,
+                self.rank,
+                solver.name,
+                solver.n_sweeps,
+            )
 
     @property
     def _time_is_public(self) -> bool:
@@ -406,9 +412,12 @@ class BaseCompletion(
             del entries
             model = fitted.updated(randomized, randomizer.noise_variance, self.max_iter)
             self._fitted = replace(
-                fitted, model=model, decomposition=self._decomposition(model),
-                shape=model.shape, n_iter=self.max_iter,
-            )  # fmt: skip
+                fitted,
+                model=model,
+                decomposition=self._decomposition(model),
+                shape=model.shape,
+                n_iter=self.max_iter,
+            )
         return self
 
     def _check_unchanged(self) -> None:
@@ -886,8 +895,10 @@ class BaseCompletion(
         check_is_fitted(self)
         coordinates = check_coordinates(
             check_input(self, X, reset=False),
-            shape=self.shape_, allow_unknown=True, name=type(self).__name__,
-        )  # fmt: skip
+            shape=self.shape_,
+            allow_unknown=True,
+            name=type(self).__name__,
+        )
         fitted = self._fitted
         fitted.warn_of_lost_rows(coordinates)
         mean = fitted.predict(coordinates)
@@ -954,8 +965,10 @@ class BaseCompletion(
         rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
         coordinates = check_coordinates(
             checked(check_array, rows, estimator=self, input_name="units"),
-            shape=self.shape_, allow_unknown=True, name="recommend",
-        )  # fmt: skip
+            shape=self.shape_,
+            allow_unknown=True,
+            name="recommend",
+        )
         fitted = self._fitted
         fitted.warn_of_lost_rows(coordinates)
         return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)

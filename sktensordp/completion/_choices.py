@@ -12,8 +12,6 @@ from .._validation import check_coordinates
 from ._entries import check_input, check_same_shape
 from ._sparse import entries_from_sparse, is_sparse
 
-__all__ = ["Choices", "check_choices", "choices_of_batches"]
-
 # Names of columns that hold values, which choices do not have.
 _VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
 
@@ -92,9 +90,11 @@ class Choices:
         starts = np.append(0, np.cumsum(sizes))
         offset = np.repeat(self.starts[rows] - starts[:-1], sizes)
         return Choices(
-            np.asarray(users), starts, self.items[offset + np.arange(starts[-1])],
+            np.asarray(users),
+            starts,
+            self.items[offset + np.arange(starts[-1])],
             self.n_items,
-        )  # fmt: skip
+        )
 
     def replaced(self, new: "Choices") -> "Choices":
         """Replace all choices of the users who are in `new`."""

@@ -7,6 +7,8 @@ computed elsewhere (`_values.py` draws the values). A model is fitted to what wa
 when, how often and to whose values is post-processing.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

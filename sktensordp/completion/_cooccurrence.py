@@ -68,8 +68,6 @@ from .._random import NoiseStreams
 from ._choices import Choices
 from .solvers._noisy_sums import NoisySums, plan_gaussian_sums
 
-__all__ = ["ItemSums", "Releases", "plan_noise"]
-
 # Bits of items' shares, of users' weights, and of a cell of the products.
 _SHARE_BITS, _WEIGHT_BITS = 14, 20
 _CELL_BITS = 2 * _SHARE_BITS + _WEIGHT_BITS
@@ -144,10 +142,14 @@ def plan_noise(
     n_users, n_items = shape
     cells = max_items * (max_items + 1) // 2
     noise = plan_gaussian_sums(
-        epsilon, delta, within=epsilon, n_releases=1,
-        n_cells=2 + n_items + max(n_items, cells), n_changed=cells,
+        epsilon,
+        delta,
+        within=epsilon,
+        n_releases=1,
+        n_cells=2 + n_items + max(n_items, cells),
+        n_changed=cells,
         n_entries=_users_reserved(n_users),
-    )  # fmt: skip
+    )
     if noise.lattice is not None and noise.lattice.step > _LARGEST_STEP:
         raise ValueError(
             f"epsilon = {epsilon} and delta = {delta} are so small that the noise "
@@ -214,9 +216,15 @@ class Releases:
                 counts = (counts / noise**2 + second / second_noise**2) / precision
             empty = np.empty(0)
             return ItemSums(
-                counts, noise and precision**-0.5, n_users, size,
-                empty.astype(np.int64), empty, np.empty((0, 0)), 0.0,
-            )  # fmt: skip
+                counts,
+                noise and precision**-0.5,
+                n_users,
+                size,
+                empty.astype(np.int64),
+                empty,
+                np.empty((0, 0)),
+                0.0,
+            )
         best = np.argsort(-counts, kind="stable")[:n_best]
         least = max(noise, 1e-3 * float(counts.max()), 1e-300)
         shares = np.maximum(counts[best], least)
@@ -288,9 +296,18 @@ class Releases:
         for first in range(0, n_users, _BLOCK):
             last = min(first + _BLOCK, n_users)
             centred_sums(
-                first, last, chosen.starts, chosen.items, shares, unit, scale,
-                _LEAST_LENGTH * size, products, sums, total,
-            )  # fmt: skip
+                first,
+                last,
+                chosen.starts,
+                chosen.items,
+                shares,
+                unit,
+                scale,
+                _LEAST_LENGTH * size,
+                products,
+                sums,
+                total,
+            )
             assemble(products, sums, total, shares, unit, high, low)
         steps = _rounded(high, low, _CELL_BITS + round(math.log2(self._step)))
         del products

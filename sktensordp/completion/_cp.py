@@ -11,8 +11,6 @@ from ..tensor import CPForm, max_cp_rank
 from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
 
-__all__ = ["CPCompletion"]
-
 
 @with_shared_text
 class CPCompletion(BaseCompletion):

@@ -19,7 +19,7 @@ from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._pattern import features_of_pattern
 from ._distributed import Observed, coordinates_of, values_of
 from ._problem import Problem
-from .solvers._blocks import Block, posterior_of, unit_of
+from .solvers._blocks import Block, posterior_of, scales_of
 from .solvers._noisy_sums import NoisySums, row_sums
 
 
@@ -54,7 +54,7 @@ class _DistributedBlock:
     """Weighted sums of residuals in the rows of the first mode; see `Block`."""
 
     _squares: NDArray[np.float64]
-    _unit: NDArray[np.float64]
+    _scales: NDArray[np.float64]
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _DistributedBlock:
     def release(
         self, residuals_of: Callable[..., Any], noise: NoisySums, streams: Any
     ) -> NDArray[np.float64]:
-        """Release noisy sums of residuals, each in the unit of its row."""
+        """Release noisy sums of residuals, each over the scale of its row."""
         n_rows, n_columns = self._shape
         largest = np.zeros(n_rows)
         self._squares = np.zeros((n_rows, n_columns, n_columns))
@@ -76,9 +76,9 @@ class _DistributedBlock:
         for rows, norms, products in self._observed.of_partitions(_weights, *block):
             largest[rows] = np.maximum(largest[rows], norms)
             self._squares[rows] += products
-        self._unit, sums = unit_of(largest), np.zeros(self._shape)
+        self._scales, sums = scales_of(largest), np.zeros(self._shape)
         step = None if noise.lattice is None else noise.lattice.step
-        arguments = *block, residuals_of, self._unit, step
+        arguments = *block, residuals_of, self._scales, step
         for rows, partition_sums in self._observed.of_partitions(
             _contributions, *arguments
         ):
@@ -91,7 +91,7 @@ class _DistributedBlock:
         """Posterior means of the rows, given the noisy sums."""
         squares = self._squares
         return posterior_of(
-            sums, self._unit, squares, squares, noise, residual_variance
+            sums, self._scales, squares, squares, noise, residual_variance
         )
 
 
@@ -119,10 +119,10 @@ def _contributions(
     partition: Any, _: int, checks: tuple[tuple[int, ...] | None, str], *arguments: Any
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Rows of a partition, and sums of their contributions."""
-    *block_arguments, residuals_of, unit, step = arguments
+    *block_arguments, residuals_of, scales, step = arguments
     where = coordinates_of(partition, checks)
     rows, block = _block(where, *block_arguments)
-    block.unit = unit[rows]
+    block.scales = scales[rows]
     contributions = block.contributions(residuals_of(where, values_of(partition)))
     return rows, row_sums(block.rows, block.shape, contributions, step)
 
@@ -220,10 +220,15 @@ class _Pattern:
             weights = self._weights[mode][in_shard], self._weights[other]
             shards.append(
                 make(
-                    coordinates, mode, rows, self._seen[other], weights, probabilities,
+                    coordinates,
+                    mode,
+                    rows,
+                    self._seen[other],
+                    weights,
+                    probabilities,
                     k,
                 )
-            )  # fmt: skip
+            )
         return in_memory(*shards)
 
 

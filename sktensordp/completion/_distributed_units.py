@@ -17,8 +17,6 @@ from ..tensor._distributed import PartitionGroups, by_thread, computed, tree_sum
 from ..tensor._unit_entries import UnitEntries
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
 
-__all__ = ["DistributedUnits"]
-
 
 class DistributedUnits:
     """Entries sorted by unit, in partitions of whole units; see `UnitEntries`.

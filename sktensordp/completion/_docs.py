@@ -2,8 +2,6 @@
 
 from .._docstrings import with_texts
 
-__all__ = ["RANDOM_STATE", "with_shared_text"]
-
 _TASK = """\
 Some entries of a tensor were observed, such as users' ratings of films in some weeks;
 the model predicts the others. The axes of the tensor (users, films, weeks) are called

@@ -1,5 +1,7 @@
 """`CoordinateEncoder`: columns of a table to coordinates of a tensor."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,8 +26,6 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
-
-__all__ = ["CoordinateEncoder"]
 
 _UNKNOWN = -1
 # Seconds from 1970 to the year 10000.
@@ -288,9 +288,11 @@ class CoordinateEncoder(
         check_is_fitted(self)
         check_numeric(X, "X")
         where = check_coordinates(
-            checked(check_array, X), shape=self.shape_, allow_unknown=True,
+            checked(check_array, X),
+            shape=self.shape_,
+            allow_unknown=True,
             name=type(self).__name__,
-        )  # fmt: skip
+        )
         rows = np.empty(where.shape, dtype=object)
         for column in range(where.shape[1]):
             rows[:, column] = self.ids_at(where[:, column], column)

@@ -332,9 +332,14 @@ def check_tensor(
             "tensor of two or more modes."
         )
     X = checked(
-        check_array, X, allow_nd=True, dtype=[np.float64, np.float32],
-        ensure_all_finite="allow-nan", estimator=estimator, input_name="X",
-    )  # fmt: skip
+        check_array,
+        X,
+        allow_nd=True,
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+        estimator=estimator,
+        input_name="X",
+    )
     check_same_shape(X, shape)
     return X
 

@@ -238,10 +238,13 @@ class Fitted:
         update = update_structured_tucker if is_tucker else update_structured_cp
         entries = (self.observed or ())[-1]
         return update(
-            self.model, entries.coordinates, randomized,
-            noise_variance=noise, max_iter=max_iter,
+            self.model,
+            entries.coordinates,
+            randomized,
+            noise_variance=noise,
+            max_iter=max_iter,
             n_threads=effective_n_threads(),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,5 +1,7 @@
 """`ImplicitCompletion`: recommend items from choices without values."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Iterable, Sequence
@@ -23,8 +25,6 @@ from ._entries import check_input
 from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from .solvers._noisy_sums import NoisySums
-
-__all__ = ["ImplicitCompletion"]
 
 _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
@@ -147,7 +147,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     }
 
     n_features_in_: int
-    _fitted: "_Fitted"
+    _fitted: _Fitted
     _of_fit = ("_fitted",)
 
     def __init__(
@@ -319,8 +319,10 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         pairs[:, 0] = indices
         pairs = check_coordinates(
             checked(check_array, pairs, estimator=self, input_name="users"),
-            shape=self.shape_, allow_unknown=True, name="recommend",
-        )  # fmt: skip
+            shape=self.shape_,
+            allow_unknown=True,
+            name="recommend",
+        )
         fitted = self._fitted
         choices = fitted.choices_of(pairs[:, 0].astype(np.int64))
         return fitted.model.best(choices, int(k)).reshape(*np.shape(users), int(k))
@@ -349,8 +351,10 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         pairs = check_coordinates(
             check_input(self, X, reset=False),
-            shape=self.shape_, allow_unknown=True, name=type(self).__name__,
-        )  # fmt: skip
+            shape=self.shape_,
+            allow_unknown=True,
+            name=type(self).__name__,
+        )
         users, rows = np.unique(pairs[:, 0].astype(np.int64), return_inverse=True)
         fitted = self._fitted
         return fitted.model.at(fitted.choices_of(users), rows, pairs[:, 1])
@@ -433,13 +437,16 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         from dp_accounting import dp_event
 
         fields: dict[str, Any] = {
-            "unit": 0, "relation": "add-or-remove", "source": _SOURCE,
-        }  # fmt: skip
+            "unit": 0,
+            "relation": "add-or-remove",
+            "source": _SOURCE,
+        }
         if noise.event is None:
             return PrivacyGuarantee.of(
-                dp_event.NonPrivateDpEvent(), **fields,
+                dp_event.NonPrivateDpEvent(),
+                **fields,
                 statement="The choices were used without noise.",
-            )  # fmt: skip
+            )
         return PrivacyGuarantee.of(
             noise.event, delta=float(self.delta), statement=_STATEMENT, **fields
         )

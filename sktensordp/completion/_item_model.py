@@ -19,8 +19,6 @@ from ._choices import Choices
 from ._cooccurrence import ItemSums
 from ._ranking import best_of
 
-__all__ = ["ItemModel"]
-
 # Number of rows of scores that are ranked at once.
 _N_RANKED = 256
 # Largest rank, and number of rounds that replace the diagonal by the low-rank fit's.

@@ -33,8 +33,6 @@ from ..noise import discrete_gaussian
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-__all__ = ["NoiseShares", "SharedNoise", "plan_shared_noise"]
-
 # Variance of the random rounding, in squared steps, and a bound on rho.
 _ROUNDING, _RHO = 16, 3e-137
 # A coarser share would be rounded up by more than a thousandth, and break the bound.

@@ -16,6 +16,8 @@ Sums of whole steps are integers. Modulo a power of two above their range they k
 their value, so that a protocol of secure aggregation can add them.
 """
 
+from __future__ import annotations
+
 import hashlib
 import operator
 import pickle
@@ -346,12 +348,12 @@ class PartySums:
         """What a solver's `release` takes."""
         return self
 
-    def without_values(self, order: Sequence[int]) -> "PartySums":
+    def without_values(self, order: Sequence[int]) -> PartySums:
         """The same with the modes in another order; see `Entries`."""
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, shape=shape, unit=list(order).index(self.unit))
 
-    def by_unit(self, _: Domain) -> "_AskedUnits":
+    def by_unit(self, _: Domain) -> _AskedUnits:
         """The units, elsewhere, for the releases of one fit."""
         return _AskedUnits(self)
 
@@ -379,11 +381,14 @@ class _AskedUnits:
             for of_block in sums
         )
         request = SumRequest(
-            self._fit, self._n_asked, n_bits, contribute,
+            self._fit,
+            self._n_asked,
+            n_bits,
+            contribute,
             tuple(of_block.empty() for of_block in sums),
             noise_shares=None if noise is None else noise.shares,
             settings=self._settings,
-        )  # fmt: skip
+        )
         self._n_asked += 1
         integers, n_answers = self._answers(request)
         signed = _signed(integers.astype(np.uint64), n_bits)

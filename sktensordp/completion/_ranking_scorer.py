@@ -1,5 +1,7 @@
 """Scores of recommendations: how many held-out items are ranked on top."""
 
+from __future__ import annotations
+
 import copy
 from numbers import Integral
 from typing import Any
@@ -12,8 +14,6 @@ from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
 from ._sparse import entries_from_sparse, is_sparse
 
-__all__ = ["make_ranking_scorer"]
-
 _METRICS = ("recall", "ndcg")
 
 
@@ -23,7 +23,7 @@ def make_ranking_scorer(
     history: float = 0.8,
     *,
     random_state: int = 0,
-) -> "RankingScorer":
+) -> RankingScorer:
     """Make a scorer that counts how many held-out items are recommended.
 
     The scorer folds in a share of each test user's items (the history) and lets the

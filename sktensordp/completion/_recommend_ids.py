@@ -1,5 +1,7 @@
 """Recommendations by the ids of users and items instead of their indices."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -7,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from ._encoder import CoordinateEncoder
-
-__all__ = ["recommend_ids"]
 
 
 def recommend_ids(

@@ -1,5 +1,7 @@
 """Scores of completions on held-out units."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +11,6 @@ from numpy.typing import ArrayLike
 
 from .._sides import below, columns_of, hashes
 from .._validation import check_same_length
-
-__all__ = ["make_fold_in_scorer"]
 
 
 def make_fold_in_scorer(

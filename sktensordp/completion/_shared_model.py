@@ -20,8 +20,6 @@ from ..tensor import (
 )
 from ..tensor._unit_entries import UnitEntries
 
-__all__ = ["SharedModel"]
-
 
 @dataclass(eq=False)
 class SharedModel:
@@ -69,11 +67,13 @@ class SharedModel:
     def _precision(self) -> NDArray[np.float64]:
         """Prior precisions of a unit's row: its bias, weights and factors."""
         n_features = self.features.shape[1]
-        return np.concatenate([
-            np.full(int(self.biases is not None), 1 / self.bias_variance),
-            np.full(n_features, n_features / self.weights_variance),
-            np.ones(self._n_factors),
-        ])  # fmt: skip
+        return np.concatenate(
+            [
+                np.full(int(self.biases is not None), 1 / self.bias_variance),
+                np.full(n_features, n_features / self.weights_variance),
+                np.ones(self._n_factors),
+            ]
+        )
 
     def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """Offset plus the biases of the other modes: an array of shape (n,)."""
@@ -116,10 +116,16 @@ class SharedModel:
         rows, spread = np.empty((n_units, size)), np.empty((n_units, _n_pairs(size)))
         squares, freedom = np.empty((2, n_units))
         solve_units(
-            entries.starts, self.regressors(entries.others),
-            entries.values - self.known(entries.others), self.noise, precision, rows,
-            spread, squares, freedom,
-        )  # fmt: skip
+            entries.starts,
+            self.regressors(entries.others),
+            entries.values - self.known(entries.others),
+            self.noise,
+            precision,
+            rows,
+            spread,
+            squares,
+            freedom,
+        )
         diagonal = np.flatnonzero(np.equal(*np.triu_indices(size)))
         # The factors are the last columns.
         of_factors = spread[:, spread.shape[1] - _n_pairs(self._n_factors) :]

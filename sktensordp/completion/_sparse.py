@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-__all__ = ["entries_from_sparse", "is_sparse"]
-
 # Formats whose blocks and diagonals are padded with zeros.
 _PADDED = ("bsr", "dia")
 

@@ -14,8 +14,6 @@ from ..tensor import TuckerForm
 from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
 
-__all__ = ["TuckerCompletion"]
-
 # Ranks that `rank=None` takes, by the number of modes: the time of a fit grows with the
 # square of the size of the core.
 _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}

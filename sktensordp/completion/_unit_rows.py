@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LocalRows", "UnitModel"]
-
 
 class LocalRows:
     """Rows of units and the coordinates of their entries, for this process only.

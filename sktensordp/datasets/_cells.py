@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["draw_cells"]
-
 # Least length of a batch of draws, so that its share of new cells is a reliable
 # estimate and the last few cells do not need a batch each.
 _MIN_BATCH = 4096

@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
-__all__ = ["make_choices"]
-
 _DESCR = """\
 Synthetic choices
 -----------------
@@ -155,11 +153,15 @@ def make_choices(
         item_groups=item_groups,
         feature_names=["user", "item"],
         DESCR=_DESCR.format(
-            n_users=n_users, n_items=n_items, n_choices=n_choices, n_groups=n_groups,
-            affinity=affinity, user_exponent=user_exponent,
+            n_users=n_users,
+            n_items=n_items,
+            n_choices=n_choices,
+            n_groups=n_groups,
+            affinity=affinity,
+            user_exponent=user_exponent,
             item_exponent=item_exponent,
         ),
-    )  # fmt: skip
+    )
 
 
 def _sizes(

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-__all__ = ["EDITIONS", "Edition", "file_checksum", "ratings_checksum"]
-
 _STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 _HALF_STARS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 _SMALL = "ml-latest-small/ratings.csv"

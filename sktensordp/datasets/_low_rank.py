@@ -10,8 +10,6 @@ from sklearn.utils import Bunch, check_random_state
 
 from sktensordp.tensor import cp_to_dense, mode_products
 
-__all__ = ["make_low_rank_tensor"]
-
 _DESCR = """\
 Synthetic tensor of low rank
 ----------------------------

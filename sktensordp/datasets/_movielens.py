@@ -24,8 +24,6 @@ from sktensordp.datasets._editions import (
     ratings_checksum,
 )
 
-__all__ = ["fetch_movielens"]
-
 _URL = "https://files.grouplens.org/datasets/movielens/ml-{name}.zip"
 _TIMEOUT = 60  # seconds
 

@@ -9,8 +9,6 @@ from sklearn.utils import Bunch, check_random_state
 
 from sktensordp.datasets._cells import draw_cells
 
-__all__ = ["make_ratings"]
-
 # Mean, and standard deviations of the user biases, item biases and interaction, as
 # fractions of the range of the levels. With the default levels and noise, the ratings
 # have the spread of MovieLens latest-small, and biases explain as much of it. The

@@ -1,5 +1,7 @@
 """The base of the encoders: learn from consenting people, privatise, decode."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable
@@ -31,8 +33,6 @@ from ._whitening import whitening
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-__all__ = ["FittedCode", "LinearEncoder"]
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class LinearEncoder(
             code, noise = self._choose_code(problem)
         on_step()
         matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
-        encoder = code.encoder @ white.inverse / code.unit
+        encoder = code.encoder @ white.inverse / code.divisor
         return FittedCode(
             ClientRandomizer(white.mean, white.scale, encoder, noise.randomizer),
             AffineDecoder(matrix, white.mean - matrix @ code.centre),
@@ -429,7 +429,7 @@ class LinearEncoder(
             code = self._refined(problem, code, noise)
         return code, noise
 
-    def _guarantee(self, mechanism: str, event: "DpEvent") -> PrivacyGuarantee:
+    def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
         return encoder_guarantee(
             mechanism,
             event,
@@ -458,9 +458,13 @@ class LinearEncoder(
         planned = self._guarantee("gaussian", dp_event.ComposedDpEvent(most))
         event = dp_event.ComposedDpEvent([fewest[0], most[1]])
         return PrivacyGuarantee.of(
-            event, delta=delta, unit=planned.unit, relation=planned.relation,
-            statement=planned.statement, source=planned.source,
-        )  # fmt: skip
+            event,
+            delta=delta,
+            unit=planned.unit,
+            relation=planned.relation,
+            statement=planned.statement,
+            source=planned.source,
+        )
 
     def _unprotected(self) -> list[str]:
         return [

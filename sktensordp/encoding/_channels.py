@@ -17,8 +17,6 @@ from ..privacy.calibration._privunit import PrivUnitDesign
 from ._code_noise import CodeNoise
 from ._linear import code_norms
 
-__all__ = ["BallChannel", "Channel", "SphereChannel", "code_channel", "cosines"]
-
 # Below this log share of the sphere, its inverse is out of reach of floats.
 _LEAST_LOG_MASS = -600.0
 

@@ -1,5 +1,7 @@
 """The client half of a fitted encoder, which runs where a person's data are."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +15,6 @@ from .._validation import check_numeric
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
 from ._whitening import standardized
-
-__all__ = ["ClientRandomizer", "EncoderClient"]
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,6 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._knorm import KNormLattice, knorm_lattice
 from ._linear import code_norms
 
-__all__ = [
-    "PURE",
-    "BallNoise",
-    "CodeNoise",
-    "code_noise",
-    "no_noise",
-]
-
 PURE = ("laplace", "l2", "privunit")
 
 _EPS = float(np.finfo(float).eps)

@@ -12,8 +12,6 @@ from scipy.optimize import minimize
 
 from ._linear import code_norms
 
-__all__ = ["descend", "loss_and_gradient"]
-
 _MOST_STEPS = 40
 # The descent ends when a step lowers the loss by a smaller share.
 _TOLERANCE = 1e-5
@@ -66,7 +64,7 @@ def loss_and_gradient(
     return float(loss), np.sum(slope * first, axis=0)
 
 
-def descend(
+def descend_scaling(
     scaling: NDArray[np.float64],
     scores: NDArray[np.float64],
     values: NDArray[np.float64],

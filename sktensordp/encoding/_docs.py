@@ -2,8 +2,6 @@
 
 from .._docstrings import with_texts
 
-__all__ = ["TEXTS", "with_shared_text"]
-
 _BUDGET = """\
 epsilon : float, default=1.0
     Budget of a sample in one call of `transform` or `privatize`. With

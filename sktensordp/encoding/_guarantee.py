@@ -8,8 +8,6 @@ from ..privacy import PrivacyGuarantee
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-__all__ = ["encoder_guarantee"]
-
 # How each mechanism releases a code, and the theorem that the guarantee rests on.
 _MECHANISMS = {
     "laplace": (

@@ -18,8 +18,6 @@ from scipy.special import gammaincc, gammainccinv
 
 from ..noise._lattice import _dense_normal, _dense_uniform, _power_of_two_step
 
-__all__ = ["KNormLattice", "knorm_lattice"]
-
 _EPS = float(np.finfo(float).eps)
 # NumPy's normals, with a dense tail, are within 2^-46 (1 + |z|) of ideal normals z.
 _NORMAL_ERROR = 2.0**-46

@@ -5,6 +5,8 @@ itself. It replaces the alternating descent of Cheng, Tang and Chinchali (2022),
 Algorithm 1.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -22,8 +24,6 @@ from ._search import best_clip, search_scaling
 from ._tasks import NetworkTask, check_gradient, linearised
 from ._training import DECODER_STEPS, JOINT_STEPS, Model, Trainer
 from ._whitening import Whitening, standardized, whitening
-
-__all__ = ["LearnedEncoder", "learned_encoder", "make_trainer", "most_steps"]
 
 # Candidate numbers of components.
 _COMPONENTS = (1, 2, 3, 5, 8)
@@ -286,7 +286,7 @@ def _affine_model(
     channel: Channel,
 ) -> tuple[Model, NDArray[np.float64]]:
     """The model of a linear code, for standardised columns, with its parameters."""
-    encoding = (code.encoder @ white.inverse / code.unit).T[columns]
+    encoding = (code.encoder @ white.inverse / code.divisor).T[columns]
     decoding = (white.root @ code.decoder).T[:, columns]
     offset = -code.centre @ decoding
     n_extra = channel.n_outputs - channel.n_components

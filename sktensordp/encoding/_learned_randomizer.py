@@ -1,5 +1,7 @@
 """Learned encoders for the estimator: client's half, server's half and noise."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,15 +21,6 @@ from ._learned import LearnedEncoder, learned_encoder
 from ._maps import CodeMap
 from ._task_models import task_of
 from ._whitening import standardized
-
-__all__ = [
-    "LearnedRandomizer",
-    "SphereNoise",
-    "fitted_code",
-    "is_linear",
-    "learned_code",
-    "task_and_targets",
-]
 
 
 def is_linear(task: Any) -> bool:

@@ -16,17 +16,6 @@ from numpy.typing import NDArray
 
 from ._whitening import Whitening
 
-__all__ = [
-    "LinearCode",
-    "LinearProblem",
-    "clipped_code",
-    "code_norms",
-    "linear_problem",
-    "noise_shares",
-    "scaled_basis",
-    "unclipped_code",
-]
-
 # Singular values of the task below this share of the largest count as zero.
 _LEAST_SINGULAR = 1e-9
 
@@ -169,7 +158,7 @@ class LinearCode:
     loss: float
 
     @property
-    def unit(self) -> float:
+    def divisor(self) -> float:
         """Divisor of the code before noise is added."""
         return self.radius if math.isfinite(self.radius) else 1.0
 

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CodeMap", "MapShape", "in_columns"]
-
 
 def in_columns(
     rows: NDArray[np.float64],

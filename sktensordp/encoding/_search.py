@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from ._channels import Channel
 from ._code_noise import CodeNoise
-from ._descent import descend
+from ._descent import descend_scaling
 from ._linear import (
     LinearCode,
     LinearProblem,
@@ -18,8 +18,6 @@ from ._linear import (
     noise_shares,
     scaled_basis,
 )
-
-__all__ = ["best_clip", "clip_levels", "refined", "search_scaling"]
 
 # The search uses at most this many rows; the decoder uses all.
 _MOST_ROWS = 2000
@@ -46,7 +44,9 @@ def refined(problem: LinearProblem, code: LinearCode, noise: CodeNoise) -> Linea
     """
     scaling = np.sqrt(np.square(code.encoder).sum(axis=1)) / code.radius
     scores = problem.scores[_thinned(problem)]
-    scaling = descend(scaling, scores, problem.values, noise.order, noise.variance)
+    scaling = descend_scaling(
+        scaling, scores, problem.values, noise.order, noise.variance
+    )
     total = float(np.square(scaling).sum())
     encoder = scaled_basis(problem, scaling**2 / total)
     descended = clipped_code(

@@ -1,5 +1,7 @@
 """A linear task as a matrix."""
 
+from __future__ import annotations
+
 import warnings
 from numbers import Real
 from typing import Any
@@ -10,8 +12,6 @@ from sklearn.base import is_classifier
 
 from .._validation import check_numeric, check_unmasked
 from ._whitening import Whitening
-
-__all__ = ["task_matrix"]
 
 # Integer targets with at most this many different values are labels.
 _MOST_CLASSES = 20

@@ -9,8 +9,6 @@ from ._base import LinearEncoder
 from ._docs import with_shared_text
 from ._linear import LinearProblem
 
-__all__ = ["TaskAgnosticEncoder"]
-
 
 @with_shared_text
 class TaskAgnosticEncoder(LinearEncoder):

@@ -16,8 +16,6 @@ from ._learned_randomizer import is_linear, learned_code
 from ._linear import LinearCode, LinearProblem, noise_shares, scaled_basis
 from ._search import best_clip, refined, search_scaling
 
-__all__ = ["TaskAwareEncoder"]
-
 
 @with_shared_text
 class TaskAwareEncoder(LinearEncoder):
@@ -180,11 +178,16 @@ class TaskAwareEncoder(LinearEncoder):
         """Learn encoder, decoder and noise for a task with a gradient."""
         epsilon = float(self.epsilon)
         return learned_code(
-            self.task, rows, y,
+            self.task,
+            rows,
+            y,
             mechanism=self.mechanism if math.isfinite(epsilon) else "none",
-            epsilon=epsilon, delta=float(self.delta), n_components=self.n_components,
-            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0, on_step=on_step,
-        )  # fmt: skip
+            epsilon=epsilon,
+            delta=float(self.delta),
+            n_components=self.n_components,
+            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0,
+            on_step=on_step,
+        )
 
     def _encoding_matrix(
         self, problem: LinearProblem, ratio: float

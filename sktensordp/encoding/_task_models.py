@@ -11,8 +11,6 @@ from sklearn.preprocessing import StandardScaler
 
 from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask
 
-__all__ = ["task_of"]
-
 # Rows on which a network is compared with its model, and the tolerance.
 _PROBES, _TOLERANCE = 50, 1e-4
 

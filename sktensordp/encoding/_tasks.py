@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 
-__all__ = ["NetworkTask", "check_gradient", "linearised"]
-
 # Activations by scikit-learn's names, with their derivatives as functions of the
 # activation's output.
 _ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {

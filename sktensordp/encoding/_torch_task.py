@@ -1,12 +1,12 @@
 """A torch module as a task."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["TorchTask"]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from scipy.optimize import minimize
 from ._channels import Channel
 from ._maps import MapShape, in_columns
 
-__all__ = ["DECODER_STEPS", "JOINT_STEPS", "Model", "Sample", "Trainer"]
-
 # Copies of each training sample, and limits on the number of rows.
 _COPIES, _LEAST_ROWS, _MOST_ROWS = 8, 4000, 20_000
 # Rows with held-out noise, for comparing models, per training row.
@@ -231,6 +229,10 @@ class Trainer:
 
         options = {"maxiter": n_iterations, "maxcor": _MEMORY}
         return minimize(
-            penalised, start, jac=True, method="L-BFGS-B", options=options,
+            penalised,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
             callback=on_iteration,
-        ).x  # fmt: skip
+        ).x

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Whitening", "standardized", "whitening"]
-
 # Directions below this share of the largest variance hold only rounding errors.
 _LEAST_VARIANCE = 1e-10
 # A column counts as constant if its relative range is at most this, or if its values

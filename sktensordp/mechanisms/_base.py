@@ -1,5 +1,7 @@
 """Base classes of the mechanisms: `fit` chooses the noise, `transform` releases."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable
@@ -26,14 +28,6 @@ from ._noise import Clipping
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-__all__ = [
-    "LocalMechanism",
-    "NoiseMechanism",
-    "PlannedNoise",
-    "PlannedRelease",
-    "ReleasingTransformer",
-]
 
 # Randomizer, event or guarantee, noise variance and expected squared error.
 PlannedNoise = tuple[Any, "DpEvent", float | NDArray[np.float64], float]
@@ -419,7 +413,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         return None
 
     def _guarantee(
-        self, event: "DpEvent", domain: SensitivitySet, declared: bool
+        self, event: DpEvent, domain: SensitivitySet, declared: bool
     ) -> PrivacyGuarantee:
         """Guarantee of one call of `transform`."""
         from dp_accounting import dp_event

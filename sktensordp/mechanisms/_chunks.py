@@ -12,8 +12,6 @@ from .._dask import map_chunks
 from .._random import NoiseStreams, SentStreams
 from .._validation import check_numeric, checked
 
-__all__ = ["AS_SAMPLES", "DTYPES", "in_chunks"]
-
 DTYPES = (np.float64, np.float32)
 AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
 
@@ -40,9 +38,12 @@ class _ChunkTask:
     def __call__(self, number: int, chunk: Any) -> NDArray[np.floating]:
         check_numeric(chunk, self.input_name)
         array = checked(
-            check_array, chunk, **AS_SAMPLES, input_name=self.input_name,
+            check_array,
+            chunk,
+            **AS_SAMPLES,
+            input_name=self.input_name,
             estimator=self.name,
-        )  # fmt: skip
+        )
         rows = array.reshape(len(array), -1)
         if self.streams is None:
             return self.method(rows)

@@ -1,5 +1,7 @@
 """Tensor variate Gaussian noise: weights and directions in every mode."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -11,8 +13,6 @@ from ._base import NoiseMechanism, PlannedNoise
 from ._docs import with_shared_text
 from ._structured import EXACT, ModeDesign, structured_noise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
-
-__all__ = ["MatrixGaussian", "TensorVariateGaussian"]
 
 
 @with_shared_text

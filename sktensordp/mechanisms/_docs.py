@@ -2,8 +2,6 @@
 
 from .._docstrings import with_texts
 
-__all__ = ["with_shared_text"]
-
 _EPSILON = """\
 epsilon : float, default=1.0
     Budget of a sample in one call of `transform`. With ``float("inf")``, samples are

@@ -24,16 +24,6 @@ from ._noise import AddedNoise, WhitenedNoise
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = [
-    "GaussianNoise",
-    "diagonal_noise",
-    "ideal_budget",
-    "largest_within",
-    "rotated_noise",
-    "whitened_noise",
-    "within_budget",
-]
-
 _EPS = float(np.finfo(float).eps)
 # Rounds mu up by more than the errors of the sums that compute it.
 _ROUNDED_UP = 1 + 1e-12

@@ -1,5 +1,7 @@
 """The hybrid mechanism: randomises a few sampled entries of each sample."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +22,6 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import LocalMechanism, PlannedNoise
 from ._docs import with_shared_text
 from ._noise import Clipping, by_tiles
-
-__all__ = ["HybridMechanism"]
 
 
 def best_n_sampled(epsilon: float, n_entries: int) -> int:

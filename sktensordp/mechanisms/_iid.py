@@ -1,5 +1,7 @@
 """Independent noise of one scale in every entry: Laplace and Gaussian."""
 
+from __future__ import annotations
+
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,8 +20,6 @@ from ._noise import AddedNoise
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-__all__ = ["GaussianMechanism", "LaplaceMechanism"]
 
 # With more different ranges than this, the event is the total epsilon alone.
 _MOST_RANGES = 32
@@ -117,7 +117,7 @@ class LaplaceMechanism(NoiseMechanism):
         event = self._event(domain, lattice)
         return AddedNoise(domain, lattice), event, variance, variance * math.prod(shape)
 
-    def _event(self, domain: SensitivitySet, lattice: LaplaceLattice) -> "DpEvent":
+    def _event(self, domain: SensitivitySet, lattice: LaplaceLattice) -> DpEvent:
         """Event of one sample: for a box, a composition over its entries."""
         from dp_accounting import dp_event
 

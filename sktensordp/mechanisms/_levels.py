@@ -19,8 +19,6 @@ from ..privacy.accounting._randomized_response import (
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["LevelDesign", "design_levels"]
-
 # The largest budget spent on one entry: more would be indistinguishable from certainty.
 _LARGEST = 20.0
 _SMALLEST = 1e-9

@@ -1,5 +1,7 @@
 """The matrix mechanism: answers linear queries from a strategy of least error."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -18,8 +20,6 @@ from ._base import PlannedRelease, ReleasingTransformer
 from ._docs import with_shared_text
 from ._gaussian_noise import whitened_noise
 from ._strategy import optimal_strategy
-
-__all__ = ["MatrixMechanism"]
 
 
 @with_shared_text
@@ -170,9 +170,15 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             float(np.linalg.norm(np.atleast_2d(a), axis=0).max()) for a in strategies
         )
         noise = whitened_noise(
-            domain, modes, strategies, answering, self.sensitivity * longest,
-            float(self.epsilon), float(self.delta), rescale=True,
-        )  # fmt: skip
+            domain,
+            modes,
+            strategies,
+            answering,
+            self.sensitivity * longest,
+            float(self.epsilon),
+            float(self.delta),
+            rescale=True,
+        )
         variance = np.ones(1)
         for matrix in answering:
             norms = np.square(matrix)

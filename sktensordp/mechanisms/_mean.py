@@ -1,5 +1,7 @@
 """The mean of released samples, with its standard error."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from numbers import Integral
@@ -11,8 +13,6 @@ from sklearn.utils import check_array
 
 from .._validation import check_numeric, checked
 from ..privacy.calibration._sensitivity import declared_set
-
-__all__ = ["MeanEstimate", "mean"]
 
 # Number of entries processed at a time.
 _CHUNK = 2**20

@@ -18,14 +18,6 @@ from ..noise import GaussianLattice, LaplaceLattice
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
 
-__all__ = [
-    "AddedNoise",
-    "Clipping",
-    "WhitenedNoise",
-    "by_tiles",
-    "sample_chunks",
-]
-
 _TILE = 2**16
 
 

@@ -1,5 +1,7 @@
 """PrivUnit: releases one random direction for each whole sample."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +21,6 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise
 from ._docs import with_shared_text
 from ._noise import by_tiles
-
-__all__ = ["CalibratedCap", "PrivUnit", "calibrated_cap"]
 
 # The sampler aims at caps of less mass than this; for larger ones, rejection is
 # cheaper.

@@ -1,5 +1,7 @@
 """Randomised response for tensors of levels."""
 
+from __future__ import annotations
+
 import math
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,8 +19,6 @@ from ._responses import LevelResponse
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-__all__ = ["TensorRandomizedResponse", "kinds_of"]
 
 _MOST_LEVELS = 1024
 
@@ -222,7 +222,7 @@ class TensorRandomizedResponse(LocalMechanism):
         domain: SensitivitySet,
         shares: NDArray[np.float64],
         kinds: NDArray[np.integer] | None,
-    ) -> tuple[Any, "DpEvent"]:
+    ) -> tuple[Any, DpEvent]:
         """Randomizer, and event of one sample."""
         counts = np.array([domain.n_entries]) if kinds is None else np.bincount(kinds)
         rate = None if self.scale is None else float(self.scale)

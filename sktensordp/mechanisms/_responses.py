@@ -13,8 +13,6 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._levels import LevelDesign
 from ._noise import by_tiles
 
-__all__ = ["LevelResponse", "columns_of"]
-
 # Denominator of the probability of keeping.
 _KEEP_TOTAL = 2**52
 

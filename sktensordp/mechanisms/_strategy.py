@@ -15,13 +15,13 @@ a fixed point to which lam <- lam (S_ii / lam_i) converges; so does the power 1.
 the ratio, in half the steps.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
-
-__all__ = ["Strategy", "optimal_strategy"]
 
 _POWER = 1.9
 # Multipliers of slack cells tend to 0. This floor makes sum(lam) too large by at most

@@ -18,8 +18,6 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import PlannedNoise
 from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
 
-__all__ = ["EXACT", "ModeDesign", "noise_along", "structured_noise"]
-
 # Theorem behind the guarantee.
 EXACT = "Balle and Wang (2018), Theorem 8"
 

@@ -1,5 +1,7 @@
 """Gaussian noise with a factor in one mode, and i.i.d. along the others."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -12,8 +14,6 @@ from ._base import NoiseMechanism, PlannedNoise
 from ._docs import with_shared_text
 from ._structured import EXACT, ModeDesign, structured_noise
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
-
-__all__ = ["IndependentDirectionalNoise", "UnimodalDirectionalNoise"]
 
 
 def _design_of_mode(

@@ -1,11 +1,11 @@
 """Utility weights and noise directions of each mode, from the parameters."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["SINGULAR_VECTORS", "check_directions", "check_utility", "mode_weights"]
 
 SINGULAR_VECTORS = "singular_vectors"
 # Largest utility: its square is the weight of an error.

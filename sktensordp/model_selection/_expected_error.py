@@ -1,5 +1,7 @@
 """Expected error of an estimator before it releases, and the epsilon for an error."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from ._plan import fit_guarantee
-
-__all__ = ["ExpectedError", "epsilon_needed", "expected_error"]
 
 # Range of the search for an epsilon, and its relative precision.
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**10

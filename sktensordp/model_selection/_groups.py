@@ -1,5 +1,7 @@
 """Splits of the rows, and the protected unit whose score counts once: row or user."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -18,16 +20,6 @@ from sklearn.model_selection import (
 from ..noise._discrete import bernoulli
 from ._holdout import UserHoldout, UserKFold
 from ._scores import STEPS
-
-__all__ = [
-    "Rows",
-    "Split",
-    "Users",
-    "check_groups",
-    "protected_units",
-    "seed_from",
-    "use_counts",
-]
 
 _COIN_SIDES = 2**32
 # Share of a held-out user's rows that are folded in, as in `make_fold_in_scorer`.

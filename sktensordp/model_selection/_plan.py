@@ -1,5 +1,7 @@
 """Guarantee of one try of a private search, from its fits and its score."""
 
+from __future__ import annotations
+
 import inspect
 import operator
 import warnings
@@ -19,17 +21,6 @@ from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import collect
 from ..privacy._searches import Context, Findings
-
-__all__ = [
-    "check_metadata",
-    "checked_fit_guarantee",
-    "declare_shape",
-    "fit_guarantee",
-    "is_seeded",
-    "steps_of",
-    "try_guarantee",
-    "unprotected_by",
-]
 
 
 def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:

@@ -1,5 +1,7 @@
 """Parameter search by private scores: the best of a random, secret number of tries."""
 
+from __future__ import annotations
+
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
@@ -62,8 +64,6 @@ from ._plan import (
     unprotected_by,
 )
 from ._scores import STEPS, RowScore, row_score
-
-__all__ = ["PrivateSearchCV"]
 
 _NOT_SEARCHED = ("epsilon", "delta")
 # Combinations of lists that are all checked before the release; of more, only some.
@@ -248,9 +248,15 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         random_state: int | None = None,
     ) -> None:
         super().__init__(
-            estimator, param_distributions, n_iter=n_iter, scoring=scoring,
-            n_jobs=n_jobs, refit=refit, cv=cv, random_state=random_state,
-        )  # fmt: skip
+            estimator,
+            param_distributions,
+            n_iter=n_iter,
+            scoring=scoring,
+            n_jobs=n_jobs,
+            refit=refit,
+            cv=cv,
+            random_state=random_state,
+        )
         self.law = law
         self.eta = eta
         self.score_epsilon = score_epsilon
@@ -401,14 +407,19 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             self._check_candidate(candidate, fit, units, shape)
         distribution, uses = self._distribution(), use_counts(units, self.cv)
         lattice = laplace_lattice(
-            -np.inf, np.inf, float(self.score_epsilon), step=1.0,
+            -np.inf,
+            np.inf,
+            float(self.score_epsilon),
+            step=1.0,
             l1=float(STEPS * max(tested for _, tested in uses)),
-        )  # fmt: skip
+        )
         score = PrivacyGuarantee.of(
-            PureDpEvent(lattice.epsilon), unit=fit.unit, relation=fit.relation,
+            PureDpEvent(lattice.epsilon),
+            unit=fit.unit,
+            relation=fit.relation,
             statement="A score with discrete Laplace noise.",
             source="Dwork et al. (2006)",
-        )  # fmt: skip
+        )
         one_try = try_guarantee(fit, score, uses)
         guarantee = self._guarantee(fit, one_try, distribution)
         return fit, units, distribution, lattice, guarantee
@@ -536,9 +547,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """
         folds = self.cv if isinstance(self.cv, Integral) else 2
         checked(
-            check_array, y, ensure_2d=False, allow_nd=True, dtype=None,
-            ensure_min_samples=folds, input_name="y",
-        )  # fmt: skip
+            check_array,
+            y,
+            ensure_2d=False,
+            allow_nd=True,
+            dtype=None,
+            ensure_min_samples=folds,
+            input_name="y",
+        )
         if hasattr(self.estimator, "_declared_shape"):
             estimator = clone(self.estimator)
             return check_entries(estimator, X, y, estimator._declared_shape())[0]

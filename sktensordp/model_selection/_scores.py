@@ -1,5 +1,7 @@
 """Scores of rows, clipped to a declared range and rounded to integer steps."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +11,6 @@ from sklearn.base import is_classifier
 from sklearn.metrics import get_scorer
 
 from ._plan import steps_of
-
-__all__ = ["STEPS", "RowScore", "row_score"]
 
 # The score of a row is rounded to this many steps over the declared range.
 STEPS = 2**20

@@ -1,5 +1,7 @@
 """The local epsilon for a central guarantee, when messages are shuffled."""
 
+from __future__ import annotations
+
 import math
 from typing import TYPE_CHECKING
 
@@ -10,14 +12,12 @@ from sklearn.base import clone
 if TYPE_CHECKING:
     from ..mechanisms._base import NoiseMechanism
 
-__all__ = ["epsilon_before_shuffling"]
-
 # Largest epsilon of a message that is tried, and the relative precision of the search.
 _LARGEST, _PRECISION = 2.0**6, 1e-3
 
 
 def epsilon_before_shuffling(
-    mechanism: "NoiseMechanism",
+    mechanism: NoiseMechanism,
     X: ArrayLike,
     *,
     epsilon: float,

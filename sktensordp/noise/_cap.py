@@ -33,8 +33,6 @@ from scipy.special import gammainc
 from ._discrete import _uniform_below
 from ._lattice import _dense_normal, _dense_uniform
 
-__all__ = ["CapSampler"]
-
 _ROUNDOFF = 2.0**-53
 # NumPy's normals, with a dense tail, are within 2^-46 (1 + |z|) of ideal normals z.
 _NORMAL_ERROR = 2.0**-46

@@ -12,14 +12,6 @@ import operator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "bernoulli",
-    "categorical",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "discrete_laplace_variance",
-]
-
 _MAX_DENOMINATOR = 2**50
 
 

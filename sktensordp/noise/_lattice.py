@@ -11,8 +11,6 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from ._discrete import discrete_laplace, discrete_laplace_variance
 
-__all__ = ["GaussianLattice", "LaplaceLattice", "gaussian_lattice", "laplace_lattice"]
-
 # The step is 2^-20 of the scale of the noise, rounded down to a power of two.
 _FINENESS = 20
 # Where NumPy's ziggurat ends its 52-bit strips, and its tail begins.

@@ -17,14 +17,6 @@ from numpy.typing import NDArray
 
 from ._discrete import _uniform_below
 
-__all__ = [
-    "HYBRID_FROM",
-    "LARGEST_EPSILON",
-    "HybridDistribution",
-    "hybrid_distribution",
-    "subsets",
-]
-
 # ln of the paper's e^eps*, Lemma 3. Below it, the two-point mechanism alone is better.
 _ROOT = 405 * math.sqrt(241)
 HYBRID_FROM = math.log(

@@ -13,8 +13,6 @@ from ..encoding._maps import CodeMap, MapShape
 from ..encoding._training import Model, Sample
 from ..tensor._blas import one_blas_thread
 
-__all__ = ["N_EPOCHS", "l1_diameter", "published_encoder"]
-
 # Appendix A.8: Adam's learning rate, and steps of an epoch.
 _RATE, _N_STEPS = 1e-3, 15
 N_EPOCHS = 2000

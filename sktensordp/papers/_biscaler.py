@@ -8,6 +8,8 @@ entry; so their sums differ in one row and one column, and get noise too. The gu
 composes the four releases: rows and columns, of values and of squares.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Sequence
@@ -43,8 +45,6 @@ from ..completion.solvers._sums import SumsRandomizer, plan_sums_randomizer
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ._scales import _MAX_SWEEPS, private_statistics, published_statistics
-
-__all__ = ["BiScaler"]
 
 _SUMS = (
     "The sums of the values, and of their squared residuals, in every row and column"

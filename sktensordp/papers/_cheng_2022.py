@@ -5,6 +5,8 @@ between two codes of the fitting data. No finite epsilon holds for the samples o
 people, whose codes may lie farther apart.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable
@@ -30,12 +32,6 @@ from ._privacy_agnostic import PrivacyAgnosticEncoder
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-__all__ = [
-    "PublishedPrivacyAgnosticEncoder",
-    "PublishedTaskAgnosticEncoder",
-    "PublishedTaskAwareEncoder",
-]
 
 # Values of the paper: dimension of the code, and penalty on the encoder's parameters.
 _COMPONENTS, _PENALTY = 3, 0.001
@@ -85,7 +81,7 @@ class _PublishedEncoder(LinearEncoder):
             return super()._choose_code(problem)
         return _linear_code(problem, self._encoding_matrix, float(self.epsilon))
 
-    def _guarantee(self, mechanism: str, event: "DpEvent") -> PrivacyGuarantee:
+    def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
         if math.isinf(self.epsilon):
             return super()._guarantee(mechanism, event)
         return PrivacyGuarantee.of(
@@ -318,10 +314,14 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         if math.isinf(self.epsilon):
             return super()._learn_maps(rows, y, on_step)
         return _learned_code(
-            self.task, rows, y, epsilon=float(self.epsilon),
+            self.task,
+            rows,
+            y,
+            epsilon=float(self.epsilon),
             n_components=self.n_components,
-            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0, on_step=on_step,
-        )  # fmt: skip
+            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0,
+            on_step=on_step,
+        )
 
 
 def _linear_code(

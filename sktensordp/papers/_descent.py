@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ..tensor import CPForm, TuckerForm
 
-__all__ = ["descend"]
-
 # The values of a model are sums of products of elements, one of each block. Where such
 # a product may exceed this, a sum of many can overflow in single precision.
 _LARGEST_PRODUCT = 1e30
@@ -70,7 +68,7 @@ def descend(
     for n_done in range(n_passes):
         before = state.blocks()
         pass_noise = no_noise if noise is None else noise(n_done)
-        state.descend(values, rate, ridge, core_ridge, clip, pass_noise)
+        state.move(values, rate, ridge, core_ridge, clip, pass_noise)
         after = state.blocks()
         if _has_diverged(after):
             return before, n_done
@@ -118,7 +116,7 @@ class _State:
             return factors
         return [*factors, self._core[np.newaxis].copy()]
 
-    def descend(
+    def move(
         self,
         values: NDArray[np.floating],
         rate: float,
@@ -136,6 +134,15 @@ class _State:
         from ._descent_kernels import sgd_tucker_pass
 
         sgd_tucker_pass(
-            self._rows, values, self._stacked, self._ranks, self._core, self._cells,
-            rate, ridge, core_ridge, clip, noise,
-        )  # fmt: skip
+            self._rows,
+            values,
+            self._stacked,
+            self._ranks,
+            self._core,
+            self._cells,
+            rate,
+            ridge,
+            core_ridge,
+            clip,
+            noise,
+        )

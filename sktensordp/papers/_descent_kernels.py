@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from ..tensor.kernels._cp import compiled
 
-__all__ = ["sgd_pass", "sgd_tucker_pass"]
-
 
 @compiled
 def sgd_step(

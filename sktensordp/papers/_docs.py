@@ -4,8 +4,6 @@ from .._docstrings import with_texts
 from ..completion._docs import RANDOM_STATE
 from ..encoding._docs import TEXTS
 
-__all__ = ["with_encoder_text", "with_shared_text"]
-
 _ALGORITHMS = """\
 Stochastic gradient descent fits the decomposition to values that are neither centred
 nor scaled, without biases. The claim of [1]_ for "input" is true. Those for "gradient"

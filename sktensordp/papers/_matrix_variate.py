@@ -1,5 +1,7 @@
 """The matrix variate Gaussian mechanism, a baseline: calibrated, and as published."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, ClassVar
 
@@ -11,8 +13,6 @@ from ..mechanisms._docs import with_shared_text
 from ..mechanisms._structured import EXACT, ModeDesign, noise_along
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._yang_2021 import PublishedDirections, positive, zeta
-
-__all__ = ["MatrixVariateGaussian", "PublishedMatrixVariateGaussian"]
 
 
 @with_shared_text
@@ -142,9 +142,14 @@ class MatrixVariateGaussian(NoiseMechanism):
         # Errors count the same in every entry.
         weights = [np.ones(size) for size in shape]
         return noise_along(
-            shape, domain, (directions, weights), sigmas, float(self.epsilon),
-            float(self.delta), rescale=rescale,
-        )  # fmt: skip
+            shape,
+            domain,
+            (directions, weights),
+            sigmas,
+            float(self.epsilon),
+            float(self.delta),
+            rescale=rescale,
+        )
 
 
 class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian):
@@ -183,9 +188,12 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
         directions, (first, second) = design
         n_rows, n_columns = shape
         bound = matrix_variate_bound(
-            (n_rows, n_columns), float(self.epsilon), float(self.delta), domain.l2,
+            (n_rows, n_columns),
+            float(self.epsilon),
+            float(self.delta),
+            domain.l2,
             domain.radius,
-        )  # fmt: skip
+        )
         spectra = math.prod(float(np.linalg.norm(s**-2.0)) for s in (first, second))
         scaled = [first * math.sqrt(spectra / bound), second]
         return self._noise_of(shape, domain, (directions, scaled), rescale=False)

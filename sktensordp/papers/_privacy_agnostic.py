@@ -9,8 +9,6 @@ from ..encoding._base import LinearEncoder
 from ..encoding._docs import with_shared_text
 from ..encoding._linear import LinearProblem
 
-__all__ = ["PrivacyAgnosticEncoder"]
-
 
 @with_shared_text
 class PrivacyAgnosticEncoder(LinearEncoder):

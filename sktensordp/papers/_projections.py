@@ -13,6 +13,8 @@ length m, in units of w, is m-GDP. The guarantee accounts for the residual and t
 shift.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +36,6 @@ from ..privacy.accounting._projections import projection_tau
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-__all__ = ["JohnsonLindenstrauss"]
 
 _EPS = float(np.finfo(float).eps)
 # The projected normals are multiples of 2^-24, which makes their coarseness about as
@@ -236,7 +236,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         variance = (1 + np.eye(n_features)) * randomizer.noise**4 / r
         return randomizer, guarantee, variance, float(variance.sum())
 
-    def _event(self, tau: float, residual: tuple[float, float]) -> "DpEvent":
+    def _event(self, tau: float, residual: tuple[float, float]) -> DpEvent:
         """Event of one sample: ideal draws, and the residual of the sampler."""
         from dp_accounting import dp_event
 
@@ -255,7 +255,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
         tau: float,
         epsilon: float,
         delta: float,
-    ) -> tuple["Projections", tuple[float, float]]:
+    ) -> tuple[Projections, tuple[float, float]]:
         """Randomizer for a tau, and the residual of its sampler."""
         n_rows, n_features = shape
         r = int(self.n_projections)

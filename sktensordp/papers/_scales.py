@@ -22,8 +22,6 @@ from .._random import NoiseStreams
 from ..completion.solvers._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
 
-__all__ = ["private_statistics", "published_statistics"]
-
 # Prior guesses, each with its uncertainty in e-folds: the common variance over the
 # squared half range, and the variance of the log variances of the rows.
 _COMMON_VARIANCE, _COMMON_E_FOLDS = 0.2, 3.0
@@ -120,9 +118,9 @@ def _scales_from_sums(
     logs = [np.zeros(size) for size in sizes]
     n_seen = np.array([np.count_nonzero(s) for s in seen])
     # Rows and columns give two noisy totals; average them by their precision.
-    totals = np.array([
-        each[s].sum() for each, s in zip(sums_by_mode, seen, strict=True)
-    ])  # fmt: skip
+    totals = np.array(
+        [each[s].sum() for each, s in zip(sums_by_mode, seen, strict=True)]
+    )
     total = np.sum(totals / n_seen) / np.sum(1 / n_seen)
     noise_of_total = noise_variance / np.sum(1 / n_seen)
 
@@ -238,8 +236,8 @@ def published_statistics(
         np.bincount(column, minlength=size)
         for column, size in zip(columns, sizes, strict=True)
     ]
-    offset, unit = float(values.mean()), float(values.std()) or 1.0
-    centred = z = (values - offset) / unit
+    offset, std = float(values.mean()), float(values.std()) or 1.0
+    centred = z = (values - offset) / std
     common, means = 1.0, [np.zeros(size) for size in sizes]
     scales = [np.ones(size) for size in sizes]
     varied = [n >= 2 for n in counts]
@@ -280,11 +278,11 @@ def published_statistics(
     for mean, count in zip(means, counts, strict=True):
         level = float(count @ mean / len(values))
         mean[count > 0] -= level
-        offset += unit * level
-    scale = unit * common
+        offset += std * level
+    scale = std * common
     return (
         offset,
-        [unit * mean for mean in means],
+        [std * mean for mean in means],
         scale,
         [math.sqrt(scale) * each for each in scales],
     )

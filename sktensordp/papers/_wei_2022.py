@@ -38,8 +38,6 @@ from ..privacy import PrivacyGuarantee
 from ._descent import descend
 from ._docs import with_shared_text
 
-__all__ = ["PublishedCPCompletion", "PublishedTuckerCompletion"]
-
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm {number} and Theorem {number}"
 _NUMBERS = {"input": 1, "gradient": 2, "output": 3}
 _INPUT = (
@@ -143,11 +141,18 @@ class _Algorithm(Solver):
             return bool(stopped)
 
         factors, n_iter = descend(
-            problem.coordinates, values, factors, rate=self.learning_rate,
-            ridge=self.regularization, n_passes=problem.max_iter,
-            clip=self.gradient_clip, noise=noise, on_pass=on_pass,
-            form=problem.form, core_ridge=self.core_regularization,
-        )  # fmt: skip
+            problem.coordinates,
+            values,
+            factors,
+            rate=self.learning_rate,
+            ridge=self.regularization,
+            n_passes=problem.max_iter,
+            clip=self.gradient_clip,
+            noise=noise,
+            on_pass=on_pass,
+            form=problem.form,
+            core_ridge=self.core_regularization,
+        )
         if n_iter < problem.max_iter and not stopped:
             warnings.warn(
                 f"The descent diverged in pass {n_iter + 1}; the factors are those "
@@ -273,11 +278,13 @@ class _PublishedCompletion(BaseCompletion):
 
     def _solver(self, problem: Problem, *_: Any) -> Solver:
         solver = _Algorithm(
-            problem, name=self.perturbation, learning_rate=float(self.learning_rate),
+            problem,
+            name=self.perturbation,
+            learning_rate=float(self.learning_rate),
             regularization=float(self.regularization),
             core_regularization=float(self.core_regularization),
             gradient_clip=float(self.gradient_clip),
-        )  # fmt: skip
+        )
         if self.perturbation in _CLAIMS and math.isfinite(self.epsilon):
             guarantee = solver.guarantee
             warnings.warn(
@@ -408,9 +415,15 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         random_state: int | None = None,
     ) -> None:
         super().__init__(
-            rank, epsilon=epsilon, perturbation=perturbation,
-            value_bounds=value_bounds, shape=shape, max_iter=max_iter,
-            learning_rate=learning_rate, regularization=regularization,
-            gradient_clip=gradient_clip, random_state=random_state,
-        )  # fmt: skip
+            rank,
+            epsilon=epsilon,
+            perturbation=perturbation,
+            value_bounds=value_bounds,
+            shape=shape,
+            max_iter=max_iter,
+            learning_rate=learning_rate,
+            regularization=regularization,
+            gradient_clip=gradient_clip,
+            random_state=random_state,
+        )
         self.core_regularization = core_regularization

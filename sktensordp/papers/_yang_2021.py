@@ -23,17 +23,6 @@ from ..privacy._numbers import exact
 from ..privacy.calibration._gaussian import floored
 from ..privacy.calibration._sensitivity import SensitivitySet
 
-__all__ = [
-    "PublishedDirections",
-    "PublishedIndependentDirectionalNoise",
-    "PublishedTensorVariateGaussian",
-    "PublishedUnimodalDirectionalNoise",
-    "positive",
-    "published_bound",
-    "published_variances",
-    "zeta",
-]
-
 
 class PublishedDirections(NoiseMechanism):
     """Gaussian noise with directions, whose variances a paper chooses."""

@@ -3,8 +3,6 @@
 from ..mechanisms import MatrixGaussian
 from ._yang_2021 import PublishedTensorVariateGaussian
 
-__all__ = ["PublishedMatrixGaussian"]
-
 
 class PublishedMatrixGaussian(PublishedTensorVariateGaussian, MatrixGaussian):
     """Matrix Gaussian mechanism (MGM) with the published variances.

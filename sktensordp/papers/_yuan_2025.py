@@ -6,6 +6,8 @@ For large tensors, hardly any entry is kept: what remains is noise with a budget
 epsilon for every entry.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from dataclasses import dataclass
@@ -35,8 +37,6 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-__all__ = ["PublishedTensorRandomizedResponse"]
 
 # Denominator of the probability of keeping.
 _TOTAL = 2**60
@@ -268,7 +268,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
         domain: SensitivitySet,
         shares: NDArray[np.float64],
         kinds: NDArray[np.integer] | None,
-    ) -> tuple["_Response", "DpEvent"]:
+    ) -> tuple[_Response, DpEvent]:
         """Randomizer and event of entries that are kept or receive noise."""
         from dp_accounting import dp_event
 

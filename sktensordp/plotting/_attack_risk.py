@@ -1,5 +1,7 @@
 """Picture of what an attacker can achieve."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -15,8 +17,6 @@ from ._curves import CurvesDisplay
 from ._docs import with_shared_text
 from ._privacy_profile import trade_off
 from ._style import claimed_style, shade, wrapped
-
-__all__ = ["AttackRiskDisplay"]
 
 _FPRS = np.linspace(0.0, 1.0, 201)
 _PRIORS = np.linspace(0.01, 0.99, 99)
@@ -234,17 +234,25 @@ class AttackRiskDisplay(CurvesDisplay):
         values = (self.tprs if is_tpr else self.accuracies)[label]
         every = (0.03 * (len(self.lines_) % 4), 0.12)
         lines = self.ax_.plot(
-            x, values, linestyle=line, marker=marker, markevery=every,
+            x,
+            values,
+            linestyle=line,
+            marker=marker,
+            markevery=every,
             label=wrapped(legend_text(label, self.notes, {})),
-        )  # fmt: skip
+        )
         if label in self.claimed:
             epsilon, delta = self.claimed[label]
             claims = _rates(_worst_curve(epsilon, delta), epsilon, x)
             text = f"{label}: claimed ({shown(epsilon)}, {shown(delta)})"
             lines += self.ax_.plot(
-                x, claims[0] if is_tpr else claims[1], marker=marker, markevery=every,
-                label=wrapped(text), **claimed_style(self.ax_),
-            )  # fmt: skip
+                x,
+                claims[0] if is_tpr else claims[1],
+                marker=marker,
+                markevery=every,
+                label=wrapped(text),
+                **claimed_style(self.ax_),
+            )
             self.claims_[label] = lines[1]
         self._handles += lines
         return lines[0]

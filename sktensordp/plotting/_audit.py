@@ -8,8 +8,6 @@ import numpy as np
 from ._docs import with_shared_text
 from ._style import new_axes, shade, wrapped
 
-__all__ = ["AuditDisplay"]
-
 _BOUND, _VIOLATED, _CLAIMED = "proved lower bound", "above the claim", "claimed"
 
 
@@ -112,9 +110,11 @@ class AuditDisplay:
             ax = new_axes(figsize=(6.4, 1.2 + 0.4 * len(rows)))
         self.ax_, self.figure_ = ax, ax.figure
         self.bars_ = ax.barh(
-            rows, [r.epsilon_lower for r in reports], edgecolor=shade(ax, 1.0),
+            rows,
+            [r.epsilon_lower for r in reports],
+            edgecolor=shade(ax, 1.0),
             height=0.6,
-        )  # fmt: skip
+        )
         handles: dict[str, Any] = {}
         for bar, report in zip(self.bars_, reports, strict=True):
             if report.violated:
@@ -126,15 +126,23 @@ class AuditDisplay:
         claims = [(c, row) for c, row in claims if c is not None and np.isfinite(c)]
         if claims:
             (handles[_CLAIMED],) = ax.plot(
-                *zip(*claims, strict=True), linestyle="none", marker="|",
-                color=shade(ax, 1.0), markersize=18, mew=3,
-            )  # fmt: skip
+                *zip(*claims, strict=True),
+                linestyle="none",
+                marker="|",
+                color=shade(ax, 1.0),
+                markersize=18,
+                mew=3,
+            )
         ax.set_yticks(rows, labels=[wrapped(label) for label in self.reports])
         ax.invert_yaxis()
         ax.set_xlim(left=0)
         ax.set_xlabel("epsilon")
         ax.legend(
-            handles.values(), handles.keys(), loc="lower right", bbox_to_anchor=(1, 1),
-            ncols=len(handles), frameon=False,
-        )  # fmt: skip
+            handles.values(),
+            handles.keys(),
+            loc="lower right",
+            bbox_to_anchor=(1, 1),
+            ncols=len(handles),
+            frameon=False,
+        )
         return self

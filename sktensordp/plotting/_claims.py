@@ -1,5 +1,7 @@
 """Guarantees behind the curves over epsilon: whether a claimed epsilon is true."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,17 +14,6 @@ from ..privacy._guarantee import check_guarantee
 from ..privacy._numbers import shown
 from ..privacy._parts import collect
 from ..privacy._searches import Context
-
-__all__ = [
-    "by_label",
-    "check_labels",
-    "difference_notes",
-    "guarantee_of_candidate",
-    "guarantee_of_fits",
-    "guarantees_of",
-    "legend_text",
-    "true_epsilons",
-]
 
 # A legend lists at most this many epsilons; of more, only the range.
 _MOST_LISTED = 6

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["choose_components", "column_names", "components_by_name", "meaning_of"]
-
 # Number of terms or columns that are drawn by default, besides the biases.
 _MOST_COMPONENTS = 4
 _MEANINGS = {

@@ -1,5 +1,7 @@
 """Base class of displays that draw one curve per label."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,8 +10,6 @@ from numpy.typing import ArrayLike
 
 from ..privacy._numbers import shown
 from ._style import STYLES, new_axes, place_legend
-
-__all__ = ["CurvesDisplay"]
 
 # Labels of more ticks would overlap.
 _MOST_TICKS = 10

@@ -2,8 +2,6 @@
 
 from .._docstrings import with_texts
 
-__all__ = ["with_shared_text"]
-
 _CLAIMED = """\
 claimed : dict of str to (float, float), default=None
     Claims that differ from the truth: epsilon and delta, by label. They are drawn

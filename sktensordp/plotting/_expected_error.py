@@ -1,5 +1,7 @@
 """Picture of the expected error over epsilon."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -12,8 +14,6 @@ from ._claims import check_labels, difference_notes, legend_text, true_epsilons
 from ._curves import CurvesDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
-
-__all__ = ["ExpectedErrorDisplay"]
 
 _ROUNDING = 1e-12
 
@@ -161,9 +161,12 @@ class ExpectedErrorDisplay(CurvesDisplay):
             if reached.any() and not reached.all():
                 needed[label] = epsilon_needed(model, X, y, error=target)
         return cls(
-            curves, target=target, needed=needed, true_epsilons=truths,
+            curves,
+            target=target,
+            needed=needed,
+            true_epsilons=truths,
             notes=difference_notes(guarantees),
-        ).plot(ax=ax)  # fmt: skip
+        ).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curves and the target.
@@ -214,9 +217,13 @@ class ExpectedErrorDisplay(CurvesDisplay):
         is_claim = label in self.true_epsilons
         style = claimed_style(self.ax_) if is_claim else {"linestyle": line}
         (curve_line,) = self.ax_.plot(
-            *points[:, order], marker=marker, markersize=4, label=wrapped(text),
-            markevery=np.flatnonzero(has_marker[order]).tolist(), **style,
-        )  # fmt: skip
+            *points[:, order],
+            marker=marker,
+            markersize=4,
+            label=wrapped(text),
+            markevery=np.flatnonzero(has_marker[order]).tolist(),
+            **style,
+        )
         self._draw_without_noise(curve, curve_line)
         return curve_line
 
@@ -244,9 +251,14 @@ class ExpectedErrorDisplay(CurvesDisplay):
         for epsilon in self.needed.values():
             ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, **grey)
             ax.plot(
-                epsilon, self.target, linestyle="none", marker="o", fillstyle="none",
-                color=shade(ax, 1.0), markersize=9,
-            )  # fmt: skip
+                epsilon,
+                self.target,
+                linestyle="none",
+                marker="o",
+                fillstyle="none",
+                color=shade(ax, 1.0),
+                markersize=9,
+            )
 
     def _draw_without_noise(self, curve: Any, line: Any) -> None:
         errors = curve.errors[np.isinf(curve.epsilons)]

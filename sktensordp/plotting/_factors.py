@@ -1,5 +1,7 @@
 """Picture of the factors of a completed tensor."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -14,8 +16,6 @@ from ._columns import (
     meaning_of,
 )
 from ._style import shade, wrapped
-
-__all__ = ["FactorsDisplay"]
 
 # A larger mode gets no bar for every index, or no name below every tick.
 _MOST_BARS = 24
@@ -209,10 +209,14 @@ class FactorsDisplay:
             ordered = () if estimator.smooth_modes is None else estimator.smooth_modes
         chosen = choose_components(components_by_name(factors, names), components)
         return cls(
-            chosen, modes=modes, labels=labels, ordered=ordered,
-            private=private, n_labels=n_labels,
+            chosen,
+            modes=modes,
+            labels=labels,
+            ordered=ordered,
+            private=private,
+            n_labels=n_labels,
             mode_names=getattr(estimator, "feature_names_in_", None),
-        ).plot(ax=ax)  # fmt: skip
+        ).plot(ax=ax)
 
     @classmethod
     def from_decomposition(
@@ -332,9 +336,12 @@ class FactorsDisplay:
         import matplotlib.pyplot as plt
 
         return plt.subplots(
-            *shape, squeeze=False, height_ratios=heights, layout="constrained",
+            *shape,
+            squeeze=False,
+            height_ratios=heights,
+            layout="constrained",
             figsize=(max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3),
-        )[1]  # fmt: skip
+        )[1]
 
     def _draw_mode(self, row: NDArray[Any], mode: int) -> None:
         columns = [columns[mode] for columns in self.components.values()]
@@ -347,10 +354,16 @@ class FactorsDisplay:
         if mode in self.private:
             text = f"{name}: not released, because each of its indices is protected"
             row[0].text(
-                0.0, 0.5, text, color=shade(row[0], 1.0),
-                transform=row[0].transAxes, va="center", style="italic",
-                fontsize="small", in_layout=False,
-            )  # fmt: skip
+                0.0,
+                0.5,
+                text,
+                color=shade(row[0], 1.0),
+                transform=row[0].transAxes,
+                va="center",
+                style="italic",
+                fontsize="small",
+                in_layout=False,
+            )
         for axes in [axes for axes in row if axes.axison][:1]:
             axes.set_ylabel(name)
 
@@ -388,9 +401,11 @@ class FactorsDisplay:
         if not n:
             return
         style = {
-            "transform": axes.transAxes, "fontsize": "x-small", "in_layout": False,
+            "transform": axes.transAxes,
+            "fontsize": "x-small",
+            "in_layout": False,
             "color": shade(axes, 1.0),
-        }  # fmt: skip
+        }
         highest, lowest = names[:n], names[len(names) - n :]
         axes.text(0.05, 0.95, "\n".join(["highest:", *highest]), va="top", **style)
         axes.text(0.95, 0.05, "\n".join(["lowest:", *lowest]), ha="right", **style)

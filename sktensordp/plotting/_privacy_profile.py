@@ -1,5 +1,7 @@
 """Picture of a whole guarantee: delta over epsilon, or the trade-off curve."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -12,8 +14,6 @@ from ._claims import by_label, difference_notes, guarantees_of, legend_text
 from ._curves import CurvesDisplay
 from ._docs import with_shared_text
 from ._style import claimed_style, shade, wrapped
-
-__all__ = ["PrivacyProfileDisplay"]
 
 _N_EPSILONS = 121
 # Lower end of the axis of delta.
@@ -208,9 +208,12 @@ class PrivacyProfileDisplay(CurvesDisplay):
         else:
             ax.set(xlabel="type I error", ylabel="smallest type II error of any test")
             handles += ax.plot(
-                [0, 1], [1, 0], color=shade(ax, 0.4), linewidth=1,
+                [0, 1],
+                [1, 0],
+                color=shade(ax, 0.4),
+                linewidth=1,
                 label="nothing revealed",
-            )  # fmt: skip
+            )
         self._draw_legend(handles)
         return self
 
@@ -228,16 +231,25 @@ class PrivacyProfileDisplay(CurvesDisplay):
     ) -> list[Any]:
         deltas = np.maximum(np.asarray(self.deltas[label], dtype=float), _NEARLY_ZERO)
         lines = self._draw_line(
-            self.epsilons, deltas, start, linestyle=line, marker=marker,
+            self.epsilons,
+            deltas,
+            start,
+            linestyle=line,
+            marker=marker,
             label=self._text(label),
-        )  # fmt: skip
+        )
         if label in self.claimed:
             epsilon, delta = self.claimed[label]
             lines += self.ax_.plot(
-                epsilon, max(delta, _LEAST_DELTA), marker=marker, markersize=12,
-                clip_on=False, zorder=6, label=self._claim_text(label),
+                epsilon,
+                max(delta, _LEAST_DELTA),
+                marker=marker,
+                markersize=12,
+                clip_on=False,
+                zorder=6,
+                label=self._claim_text(label),
                 **{**claimed_style(self.ax_), "linestyle": "none"},
-            )  # fmt: skip
+            )
         return lines
 
     def _draw_tradeoff(
@@ -253,9 +265,13 @@ class PrivacyProfileDisplay(CurvesDisplay):
             epsilon, delta = np.array(self.claimed[label])[:, np.newaxis]
             claim = trade_off(epsilon, delta, alpha)
             lines += self._draw_line(
-                alpha, claim, start, marker=marker, label=self._claim_text(label),
+                alpha,
+                claim,
+                start,
+                marker=marker,
+                label=self._claim_text(label),
                 **claimed_style(self.ax_),
-            )  # fmt: skip
+            )
         return lines
 
     def _draw_line(

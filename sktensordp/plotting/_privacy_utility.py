@@ -1,5 +1,7 @@
 """Picture of the trade-off between privacy and utility."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -18,8 +20,6 @@ from ._claims import (
 from ._curves import CurvesDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
-
-__all__ = ["PrivacyUtilityDisplay"]
 
 # Metrics whose common names differ from their names in scikit-learn.
 _METRICS = {
@@ -264,9 +264,13 @@ class PrivacyUtilityDisplay(CurvesDisplay):
             for epsilon in grid:
                 result = cross_validate(
                     clone(model).set_params(**{names[label]: epsilon}),
-                    X, y, cv=splits, scoring=scoring, n_jobs=n_jobs,
+                    X,
+                    y,
+                    cv=splits,
+                    scoring=scoring,
+                    n_jobs=n_jobs,
                     return_estimator=True,
-                )  # fmt: skip
+                )
                 scores, fits = sign * result["test_score"], result["estimator"]
                 if np.isinf(epsilon):
                     without_noise[label] = scores.mean()
@@ -294,9 +298,12 @@ class PrivacyUtilityDisplay(CurvesDisplay):
             if true is not None:
                 truths[label] = true
         return cls(
-            curves, references=references, score_name=score_name, true_epsilons=truths,
+            curves,
+            references=references,
+            score_name=score_name,
+            true_epsilons=truths,
             notes=difference_notes(guarantees),
-        )  # fmt: skip
+        )
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curves and the references.
@@ -325,10 +332,13 @@ class PrivacyUtilityDisplay(CurvesDisplay):
             dashes = REFERENCE_STYLES[i % len(REFERENCE_STYLES)]
             references += [
                 self.ax_.axhline(
-                    score, color=shade(self.ax_, 0.65), linestyle=dashes, linewidth=1.2,
+                    score,
+                    color=shade(self.ax_, 0.65),
+                    linestyle=dashes,
+                    linewidth=1.2,
                     label=wrapped(label),
                 )
-            ]  # fmt: skip
+            ]
         self._label_epsilons([epsilon for epsilon, *_ in self.curves.values()])
         self.ax_.set_ylabel(wrapped(self.score_name, AXIS_WIDTH))
         self._draw_legend([*self.lines_, *references])
@@ -339,9 +349,15 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         is_claim = label in self.true_epsilons
         style = claimed_style(self.ax_) if is_claim else {"linestyle": line}
         return self.ax_.errorbar(
-            epsilon, mean, yerr=spread, marker=marker, capsize=3, elinewidth=0.8,
-            label=wrapped(legend_text(label, self.notes, self.true_epsilons)), **style,
-        )  # fmt: skip
+            epsilon,
+            mean,
+            yerr=spread,
+            marker=marker,
+            capsize=3,
+            elinewidth=0.8,
+            label=wrapped(legend_text(label, self.notes, self.true_epsilons)),
+            **style,
+        )
 
 
 def _epsilon_parameter(names: Iterable[str]) -> str:

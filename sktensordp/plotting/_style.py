@@ -4,18 +4,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "AXIS_WIDTH",
-    "CLAIMED_LINE",
-    "REFERENCE_STYLES",
-    "STYLES",
-    "claimed_style",
-    "new_axes",
-    "place_legend",
-    "shade",
-    "wrapped",
-]
-
 _LINES = ["-", "--", "-.", ":"]
 # The numbers of lines and markers have no common divisor, so that all pairs differ.
 _MARKERS = "os^DvP<*>Xhdp"
@@ -24,9 +12,15 @@ STYLES = [
     for i in range(len(_LINES) * len(_MARKERS))
 ]
 REFERENCE_STYLES = [
-    (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0, (1, 4)),
-    (0, (8, 2, 1, 2, 1, 2)), (0, (5, 5)), (0, (12, 2, 2, 2)),
-]  # fmt: skip
+    (0, (1, 1)),
+    (0, (5, 1)),
+    (0, (3, 1, 1, 1)),
+    (0, (8, 3)),
+    (0, (1, 4)),
+    (0, (8, 2, 1, 2, 1, 2)),
+    (0, (5, 5)),
+    (0, (12, 2, 2, 2)),
+]
 # Line of a claim that does not hold; no other curve has it.
 CLAIMED_LINE = (0, (2, 3))
 # Characters in a line of a vertical axis label, and of a legend.

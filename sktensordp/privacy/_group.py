@@ -5,8 +5,6 @@ import operator
 import re
 from typing import Any
 
-__all__ = ["for_group", "group_relation", "split_relation"]
-
 _GROUP = re.compile(r"(.*), any (\d+) together")
 _SOURCE = "Dong, Roth and Su (2022), group privacy"
 

@@ -13,17 +13,6 @@ from ._group import for_group, group_relation, split_relation
 from ._numbers import check_number, exact, shown
 from ._shuffled import shuffled
 
-__all__ = [
-    "CALLERS_RELATION",
-    "PrivacyGuarantee",
-    "check_guarantee",
-    "compose",
-    "compose_parallel",
-    "sources_of",
-    "unit_and_relation",
-    "unit_name",
-]
-
 # Relation of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
 # The largest delta that a claim may have.

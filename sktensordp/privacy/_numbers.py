@@ -4,8 +4,6 @@ import decimal
 import math
 from typing import Any
 
-__all__ = ["check_number", "epsilon_line", "exact", "shown", "shown_below"]
-
 
 def check_number(value: Any, name: str) -> None:
     """Refuse a parameter that is not a single number, without showing it."""

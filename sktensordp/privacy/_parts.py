@@ -18,8 +18,6 @@ from ._searches import (
     unprotected_release,
 )
 
-__all__ = ["collect"]
-
 # A private estimator, and its guarantee if that is known.
 _HiddenEstimator = tuple[Any, PrivacyGuarantee | None]
 

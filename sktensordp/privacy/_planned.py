@@ -12,8 +12,6 @@ from ._report import report_of
 from ._searches import Context, Findings
 from .budgets._budget import PrivacyBudget
 
-__all__ = ["epsilon_per_release", "planned_guarantee"]
-
 # How far below the largest epsilon the answer may be, as a share of it.
 _PRECISION = 1e-4
 # The share of an equal part of the budget below which delta must be what is in the way.

@@ -16,8 +16,6 @@ from ._searches import (
     unprotected_release,
 )
 
-__all__ = ["PrivacyReport", "privacy_of", "report_of"]
-
 
 @dataclass(frozen=True)
 class PrivacyReport:

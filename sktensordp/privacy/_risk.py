@@ -21,11 +21,6 @@ from scipy.optimize import minimize_scalar
 
 from ._numbers import check_number
 
-__all__ = [
-    "PredictiveValues", "advantage", "epsilon_for_accuracy", "max_accuracy", "max_tpr",
-    "predictive_values",
-]  # fmt: skip
-
 _Curve = Callable[[float], float]
 
 # Epsilons between which the best line is sought first.

@@ -10,15 +10,6 @@ from typing import Any
 
 from ._guarantee import PrivacyGuarantee
 
-__all__ = [
-    "Context",
-    "Findings",
-    "Release",
-    "collect_search",
-    "is_search",
-    "unprotected_release",
-]
-
 # Maps an estimator and its context to the findings in it.
 _Collect = Callable[[Any, "Context"], "Findings"]
 

@@ -9,8 +9,6 @@ from ._numbers import check_number, exact, shown
 if TYPE_CHECKING:
     from .accounting._events import ShuffledDpEvent
 
-__all__ = ["shuffled", "shuffled_event"]
-
 _BLANKET = "Balle, Bell, Gascón and Nissim (2019), Lemmas 5.1 to 5.3"
 _BITS = "the theorem for two messages in doc/shuffling.md"
 _CLONES = "Feldman, McMillan and Talwar (2021), Theorem 3.2"

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cp_to_dense", "diagonal", "mode_products", "packed_squares"]
-
 
 def mode_products(
     tensors: NDArray[np.floating], matrices: Sequence[NDArray[np.floating] | None]

@@ -6,8 +6,6 @@ from functools import lru_cache
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
-
 
 @lru_cache(maxsize=1)
 def _blas_libraries() -> ThreadpoolController:

@@ -10,8 +10,6 @@ is block tridiagonal. One pass forward and one pass backward solve it exactly.
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["path_eigenvalues", "solve_chain"]
-
 
 def path_eigenvalues(n: int) -> NDArray[np.float64]:
     """Eigenvalues of the Laplacian of a path with n nodes."""

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_coordinates", "group_by_mode", "times_recurring"]
-
 
 def as_coordinates(where: NDArray[Any]) -> NDArray[np.integer]:
     """Coordinates of the entries that a mask marks; coordinates stay as they are."""

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["expected_counts"]
-
 _N_LEVELS, _ROUNDS = 40, 50
 # Counts above this many standard deviations of the noise need no prior.
 _WELL_KNOWN = 8.0

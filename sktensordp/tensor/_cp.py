@@ -25,8 +25,6 @@ from numpy.typing import DTypeLike, NDArray
 from ._algebra import cp_to_dense
 from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
 
-__all__ = ["CPForm", "StructuredCP", "cp_columns", "max_cp_rank", "point_model"]
-
 # Least divisor, for the length of a column.
 _SHORTEST = 1e-150
 # Number of entries that are predicted at a time.
@@ -351,10 +349,15 @@ def point_model(
     )
     n_rows, n_columns = sum(shape) + n_modes, fixed.shape[1]
     model = StructuredCP(
-        shape, fixed, np.ones((n_rows, n_columns), dtype),
-        np.zeros((n_rows, n_columns * (n_columns + 1) // 2), dtype), prior_mean,
-        precision, tie, noise_variance,
-    )  # fmt: skip
+        shape,
+        fixed,
+        np.ones((n_rows, n_columns), dtype),
+        np.zeros((n_rows, n_columns * (n_columns + 1) // 2), dtype),
+        prior_mean,
+        precision,
+        tie,
+        noise_variance,
+    )
     n_biases = 0 if biases is None else n_modes
     last = n_biases + rank
     for mode, r in enumerate(model.rows):

@@ -28,8 +28,6 @@ from ._entries import DenseEntries, Entries, SparseEntries
 from ._likelihood import TableLikelihood
 from ._row_fit import N_STARTS, SWEEPS_BEFORE_LEARNING, RowFit, start_rows
 
-__all__ = ["continue_structured_cp", "entries_noise_floor", "fit_structured_cp"]
-
 # Fits of three or more modes begin with this many terms more than they keep, for half
 # of their sweeps, but at most this number of sweeps.
 _EXTRA_TERMS, _MOST_FIRST_SWEEPS = 2, 30
@@ -282,10 +280,13 @@ class _CPFit(RowFit):
         n_columns = self.fixed.shape[1]
         kept = np.delete(np.arange(n_columns), full[weakest])
         fit = type(self)(
-            self.entries, self.fixed[:, kept], self.prior_mean[:, kept],
-            self.precision[:, kept], self.tie[:, kept],
+            self.entries,
+            self.fixed[:, kept],
+            self.prior_mean[:, kept],
+            self.precision[:, kept],
+            self.tie[:, kept],
             n_features=self._weights.stop - self._weights.start,
-        )  # fmt: skip
+        )
         fit.independent_columns = self.independent_columns
         is_kept = np.isin(np.triu_indices(n_columns), kept).all(axis=0)
         means = np.ascontiguousarray(self.means[:, kept])
@@ -329,9 +330,14 @@ class _CPFit(RowFit):
         """Expected sums over the entries of some rows of a mode; see `RowFit.sums`."""
         entries = cast("SparseEntries | DenseEntries", self.entries)
         return entries.sums(
-            mode, rows.start, rows.stop, self.rows, self.means, self.moments,
+            mode,
+            rows.start,
+            rows.stop,
+            self.rows,
+            self.means,
+            self.moments,
             self._stacked_weights,
-        )  # fmt: skip
+        )
 
     def fitted_values(self, mode: int, rows: slice) -> NDArray[np.floating]:
         """Predictions of the entries of some rows; see `RowFit.fitted_values`."""
@@ -344,9 +350,14 @@ class _CPFit(RowFit):
         starts, others, _ = cast("SparseEntries", self.entries).groups[mode]
         fitted = np.empty(starts[rows.stop] - starts[rows.start], self.means.dtype)
         fitted_values(
-            rows.start, rows.stop, starts, others, self.means,
-            self.means[self.rows[mode]], fitted,
-        )  # fmt: skip
+            rows.start,
+            rows.stop,
+            starts,
+            others,
+            self.means,
+            self.means[self.rows[mode]],
+            fitted,
+        )
         return fitted
 
     def model(self, scale: float) -> StructuredCP:
@@ -357,12 +368,16 @@ class _CPFit(RowFit):
         factor[np.argmin(fixed, axis=0), np.arange(fixed.shape[1])] = scale
         n_rows = sum(shape) + len(shape)
         model = StructuredCP(
-            shape, fixed,
+            shape,
+            fixed,
             np.empty((n_rows, self.means.shape[1]), self.means.dtype),
             np.empty((n_rows, self.covariances.shape[1]), self.means.dtype),
-            self.prior_mean * factor, self.precision / factor**2,
-            self.tie / factor**2, self.noise * scale**2, self._model_weights(),
-        )  # fmt: skip
+            self.prior_mean * factor,
+            self.precision / factor**2,
+            self.tie / factor**2,
+            self.noise * scale**2,
+            self._model_weights(),
+        )
         for mode, r in enumerate(model.rows):
             self.write_rows(mode, factor[mode], model.means[r], model.covariances[r])
         return model

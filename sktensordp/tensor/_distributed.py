@@ -29,16 +29,6 @@ from ._likelihood import TableLikelihood
 from ._row_fit import RowFit, RowWeighting
 from ._tucker_fit import _TuckerFit
 
-__all__ = [
-    "DistributedEntries",
-    "PartitionGroups",
-    "by_thread",
-    "computed",
-    "grouped",
-    "in_memory",
-    "tree_sum",
-]
-
 # The partitions of a group by thread.
 _Group: TypeAlias = list[list[SparseEntries]]
 # Number of terms that one task adds.
@@ -496,9 +486,10 @@ class _DistributedRows(RowFit):
         weights = self.row_weights, self.stated_weights
         # The first mode is updated before a task reads its second moments.
         columns = (
-            (means, None, moments, None, None) if entries.mode
+            (means, None, moments, None, None)
+            if entries.mode
             else (means, None, None, *weights)
-        )  # fmt: skip
+        )
         by_partition = map(_Rows, *map(entries.split, columns))
         self._local_rows = [
             dask.delayed(rows, traverse=False)
@@ -764,10 +755,14 @@ def _updated_in_turn(
         means, covariances, moments = fit.posterior(mode)
         updated.append(
             _Rows(
-                means, covariances, moments, rows.weights, rows.stated_weights,
+                means,
+                covariances,
+                moments,
+                rows.weights,
+                rows.stated_weights,
                 fit.row_errors,
             )
-        )  # fmt: skip
+        )
         seen = entries.observed(mode)
         seen_means = means[seen].astype(float)
         variances = covariances[:, diagonal(means.shape[1])][seen].astype(float)

@@ -23,8 +23,6 @@ from ._algebra import diagonal, packed_squares
 from ._coordinates import group_by_mode
 from ._likelihood import TableLikelihood
 
-__all__ = ["DenseEntries", "Entries", "SparseEntries", "array_of"]
-
 # Offset and scale.
 _Units: TypeAlias = tuple[float, float]
 # Largest number of rows whose sums are in memory at a time.
@@ -288,10 +286,15 @@ class SparseEntries(_LocalEntries):
         projection = np.empty((last - first, n_columns))
         add = mean_sums if moments.shape[1] == n_columns else moment_sums
         add(
-            first, last, *self.groups[mode],
-            means[:0, 0] if weights is None else weights, means, moments, gram,
+            first,
+            last,
+            *self.groups[mode],
+            means[:0, 0] if weights is None else weights,
+            means,
+            moments,
+            gram,
             projection,
-        )  # fmt: skip
+        )
         if weights is not None:
             own = weights[rows[mode]][first:last, np.newaxis]
             gram *= own

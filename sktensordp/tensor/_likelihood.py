@@ -17,8 +17,6 @@ prediction. Only released values and predictions are read.
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TableLikelihood"]
-
 # Number of predictions for which observations are tabulated. Those in between are
 # interpolated; the least and largest are this share of the range inside of it.
 _N_GRID, _MARGIN = 64, 0.04

@@ -20,8 +20,6 @@ from scipy import sparse
 
 from ._blas import one_blas_thread
 
-__all__ = ["pattern_features"]
-
 # A singular value stands out above this multiple of the largest of a random pattern.
 _STANDS_OUT = 1.2
 # Counts are overdispersed above this ratio of their variance to their mean.
@@ -108,7 +106,7 @@ def features_of_pattern(
         features.append(_COUNT_SCALE / spread * logs[:, np.newaxis])
     n_components = min(n_components, *(n - 2 for n in n_seen))
     if n_components > 0:
-        vectors = _leading_vectors(decompose, n_components)
+        vectors = _pattern_vectors(decompose, n_components)
         components = np.zeros((len(padded), vectors.shape[1]))
         components[padded > 0] = vectors
         features.append(components)
@@ -121,7 +119,7 @@ def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:
     return numbers.astype(np.int32)[index]
 
 
-def _leading_vectors(
+def _pattern_vectors(
     decompose: Callable[..., Any], n_components: int
 ) -> NDArray[np.float64]:
     """Right singular vectors that stand out, weighted by their values.

@@ -1,17 +1,5 @@
 """Prior constants of the fits, for values divided by half the width of their range."""
 
-__all__ = [
-    "BIAS_PRECISION",
-    "BIAS_VARIANCE",
-    "CORE_PRECISION",
-    "CORE_VARIANCE",
-    "FACTOR_PRECISION",
-    "INTERACTION_VARIANCE",
-    "MODULATION_VARIANCE",
-    "RESIDUAL_VARIANCE",
-    "TIE_PRECISION",
-]
-
 # Starting values; a fit learns these precisions from the data.
 BIAS_PRECISION = 20.0
 FACTOR_PRECISION = 1.0

@@ -20,14 +20,6 @@ from ._chain import path_eigenvalues, solve_chain
 from ._entries import Entries, SparseEntries
 from ._likelihood import TableLikelihood
 
-__all__ = [
-    "N_STARTS",
-    "SWEEPS_BEFORE_LEARNING",
-    "RowFit",
-    "RowWeighting",
-    "start_rows",
-]
-
 # One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
 # Standard deviations around the prior means in the first two modes and in the others,
@@ -311,10 +303,16 @@ class RowFit:
 
         def solve(rows: slice) -> None:
             solve_rows(
-                *self._all_sums(mode, rows), free, self.prior_mean[mode],
-                self.precision[mode], self.noise, means[rows], covariances[rows],
-                moments[rows], fitted[rows],
-            )  # fmt: skip
+                *self._all_sums(mode, rows),
+                free,
+                self.prior_mean[mode],
+                self.precision[mode],
+                self.noise,
+                means[rows],
+                covariances[rows],
+                moments[rows],
+                fitted[rows],
+            )
 
         list(self.map_rows(solve, mode, pool, n_threads))
         return self._error(mode, fitted), None

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-__all__ = ["row_posterior"]
-
 _LOG_LIMITS = (-25.0, 5.0)
 _ROUNDS = 8
 # Rows are taken for non-zero if twice the gain in log-likelihood exceeds this.
@@ -54,14 +52,14 @@ def row_posterior(
         return means
     identity = np.eye(size)
     # Scale every row, so that the constant added for stability is relatively small.
-    unit = np.sqrt(np.einsum("iaa->i", weights[seen]) / size)[:, np.newaxis]
-    covariance = residual_variance * weights[seen] / unit[:, np.newaxis] ** 2
-    added = noise_variance[seen, np.newaxis] / unit**2 + 1e-9 * residual_variance
+    scale = np.sqrt(np.einsum("iaa->i", weights[seen]) / size)[:, np.newaxis]
+    covariance = residual_variance * weights[seen] / scale[:, np.newaxis] ** 2
+    added = noise_variance[seen, np.newaxis] / scale**2 + 1e-9 * residual_variance
     covariance += added[:, np.newaxis] * identity
-    design = design[seen] / unit[:, np.newaxis]
+    design = design[seen] / scale[:, np.newaxis]
     factor = np.linalg.cholesky(covariance)
     whitened = np.linalg.solve(factor, design)
-    rotated = np.linalg.solve(factor, (sums[seen] / unit)[:, :, np.newaxis])
+    rotated = np.linalg.solve(factor, (sums[seen] / scale)[:, :, np.newaxis])
     left, strength, right = np.linalg.svd(whitened)
     rotated = np.einsum("iab,ia->ib", left, rotated[:, :, 0])
 

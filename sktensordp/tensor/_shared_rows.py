@@ -11,13 +11,6 @@ from s_j to x_j, but a row that has no step left is right. Priors are Gaussian.
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "biases_from_sums",
-    "drifted",
-    "row_information",
-    "rows_from_information",
-]
-
 _LEAST_EIGENVALUE = 1e-6
 # Prior of the variance of biases: it counts like this number of known rows that have
 # this variance.

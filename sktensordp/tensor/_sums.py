@@ -25,8 +25,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ._cp import StructuredCP, point_model
 
-__all__ = ["fit_biases_to_sums", "shared_entries"]
-
 # Variances are divided by the square of half the range of the values. The first two are
 # the medians of log-normal priors.
 _BIAS_VARIANCE, _RESIDUAL_VARIANCE = 0.04, 0.2

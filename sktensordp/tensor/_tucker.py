@@ -23,15 +23,6 @@ from scipy.sparse import csr_array
 from ._algebra import mode_products, packed_squares
 from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
 
-__all__ = [
-    "StructuredTucker",
-    "TuckerColumns",
-    "TuckerForm",
-    "core_of_squares",
-    "point_tucker_model",
-    "unfolded",
-]
-
 # Numbers in memory at a time while entries are contracted with the core.
 _LARGEST_BLOCK = 2**22
 # Below this share of nonzero elements, a matrix is faster as a sparse one.
@@ -109,9 +100,9 @@ class TuckerForm:
             core = core.reshape(self.ranks).transpose(block, *others)
             core = core.reshape(self.ranks[block], -1)
             mean, square = core @ mean, core @ square @ core.T
-        return np.block([
-            [np.ones((1, 1)), mean[np.newaxis]], [mean[:, np.newaxis], square]
-        ])  # fmt: skip
+        return np.block(
+            [[np.ones((1, 1)), mean[np.newaxis]], [mean[:, np.newaxis], square]]
+        )
 
     def _core(self, factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
         return factors[-1].reshape(self.ranks)
@@ -561,11 +552,16 @@ def point_tucker_model(
         weight_columns[:-1], weight_columns[-1] = weights, 0.0
         means[1][:, columns.features(1)] = features
     return StructuredTucker(
-        tuple(shape), columns, columns.core(free, dtype), free,
-        [columns.fixed(mode) for mode in range(len(shape))], means,
+        tuple(shape),
+        columns,
+        columns.core(free, dtype),
+        free,
+        [columns.fixed(mode) for mode in range(len(shape))],
+        means,
         [np.zeros((len(m), math.comb(m.shape[1] + 1, 2)), dtype) for m in means],
-        *columns.prior(()), noise_variance,
-    )  # fmt: skip
+        *columns.prior(()),
+        noise_variance,
+    )
 
 
 def _largest(block: NDArray[np.floating]) -> float:

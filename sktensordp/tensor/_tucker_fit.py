@@ -36,12 +36,6 @@ from ._tucker import (
     unfolded,
 )
 
-__all__ = [
-    "check_tucker_size",
-    "continue_structured_tucker",
-    "fit_structured_tucker",
-]
-
 # A fit starts at a decomposition of the whole tensor with at least this share of
 # observed entries, and at most this size.
 _LEAST_DENSITY, _LARGEST_START = 0.02, 2**24
@@ -151,14 +145,19 @@ def continue_structured_tucker(
     model : StructuredTucker
     """
     fit = entries.fit_class(_TuckerFit)(
-        entries, model.columns, model.prior_mean, model.precision, model.tie,
+        entries,
+        model.columns,
+        model.prior_mean,
+        model.precision,
+        model.tie,
         model.core[model.columns.free_core],
-    )  # fmt: skip
+    )
     fit.core_mean = model.core_mean
     fit.start(
         [m[:-1].copy() for m in model.means],
-        [c[:-1].copy() for c in model.covariances], model.noise_variance,
-    )  # fmt: skip
+        [c[:-1].copy() for c in model.covariances],
+        model.noise_variance,
+    )
     fit.run_sweeps(max_iter, n_threads)
     return fit.model(1.0)
 
@@ -426,15 +425,27 @@ class _TuckerFit(RowFit):
             means.append(np.empty((n_rows, size), dtype))
             covariances.append(np.empty((n_rows, math.comb(size + 1, 2)), dtype))
             self.write_rows(mode, factor, means[mode], covariances[mode])
-            prior.append((
-                self.prior_mean[mode] * factor, self.precision[mode] / factor**2,
-                self.tie[mode] / factor**2,
-            ))  # fmt: skip
+            prior.append(
+                (
+                    self.prior_mean[mode] * factor,
+                    self.precision[mode] / factor**2,
+                    self.tie[mode] / factor**2,
+                )
+            )
         prior_mean, precision, tie = map(list, zip(*prior, strict=True))
         return StructuredTucker(
-            shape, columns, self.core.astype(dtype), self.core_mean, self.fixed,
-            means, covariances, prior_mean, precision, tie, self.noise * scale**2,
-        )  # fmt: skip
+            shape,
+            columns,
+            self.core.astype(dtype),
+            self.core_mean,
+            self.fixed,
+            means,
+            covariances,
+            prior_mean,
+            precision,
+            tie,
+            self.noise * scale**2,
+        )
 
 
 def _has_hosvd(entries: Entries) -> bool:
@@ -517,10 +528,16 @@ def _sparse_sums(
     begins = np.cumsum([0, *(t.size for t in tables[:-1])])
     sums = np.empty((rows.stop - rows.start, math.prod(sizes[:-1]), sizes[-1]))
     outer_sums(
-        rows.start, rows.stop, starts, others, values if weighted else values[:0],
-        np.concatenate([t.ravel() for t in tables]), begins - offsets * sizes, sizes,
+        rows.start,
+        rows.stop,
+        starts,
+        others,
+        values if weighted else values[:0],
+        np.concatenate([t.ravel() for t in tables]),
+        begins - offsets * sizes,
+        sizes,
         sums,
-    )  # fmt: skip
+    )
     return sums.reshape(len(sums), -1)
 
 

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UnitEntries"]
-
 # Largest number of entries in a chunk, unless a single unit has more.
 _CHUNK = 2**16
 

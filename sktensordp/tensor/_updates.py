@@ -14,8 +14,6 @@ from ._row_fit import RowFit
 from ._tucker import StructuredTucker
 from ._tucker_fit import _TuckerFit
 
-__all__ = ["update_structured_cp", "update_structured_tucker"]
-
 
 def update_structured_cp(
     model: StructuredCP,
@@ -48,9 +46,12 @@ def update_structured_cp(
     """
     model = _grow_cp(model, _grown_shape(model, coordinates))
     entries, touched = _touched_rows(model, coordinates, values, model.means.dtype)
-    rows = np.concatenate([
-        at + mode_rows.start for at, mode_rows in zip(touched, model.rows, strict=True)
-    ])  # fmt: skip
+    rows = np.concatenate(
+        [
+            at + mode_rows.start
+            for at, mode_rows in zip(touched, model.rows, strict=True)
+        ]
+    )
     # A flat prior, since the posterior of the model takes its place.
     flat = np.zeros(model.fixed.shape)
     fit = _CPFit(entries, model.fixed, flat, flat, flat)
@@ -91,14 +92,20 @@ def update_structured_tucker(
     # A flat prior, since the posterior of the model takes its place.
     flat = [np.zeros(size) for size in model.columns.sizes]
     fit = _TuckerFit(
-        entries, model.columns, flat, flat, flat, model.core[model.columns.free_core],
-    )  # fmt: skip
+        entries,
+        model.columns,
+        flat,
+        flat,
+        flat,
+        model.core[model.columns.free_core],
+    )
     fit.learns_core = False
     noise = model.noise_variance if noise_variance is None else noise_variance
     fit.start(
         [m[at] for m, at in zip(model.means, touched, strict=True)],
-        [c[at] for c, at in zip(model.covariances, touched, strict=True)], noise,
-    )  # fmt: skip
+        [c[at] for c, at in zip(model.covariances, touched, strict=True)],
+        noise,
+    )
     _sweep_from_posterior(fit, max_iter, n_threads)
     means = [m.copy() for m in model.means]
     covariances = [c.copy() for c in model.covariances]
@@ -145,11 +152,16 @@ def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
     """The model with a larger shape; new rows get the distribution of the prior."""
     grown = [
         _grow_rows(
-            model.means[r], model.covariances[r], size, model.fixed[mode],
-            model.prior_mean[mode], model.precision[mode], model.tie[mode],
+            model.means[r],
+            model.covariances[r],
+            size,
+            model.fixed[mode],
+            model.prior_mean[mode],
+            model.precision[mode],
+            model.tie[mode],
         )
         for mode, (r, size) in enumerate(zip(model.rows, shape, strict=True))
-    ]  # fmt: skip
+    ]
     means, covariances = map(np.concatenate, zip(*grown, strict=True))
     weights = model.row_weights
     if weights is not None:
@@ -162,9 +174,15 @@ def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
 def _grow_tucker(model: StructuredTucker, shape: tuple[int, ...]) -> StructuredTucker:
     """The model with a larger shape; see `_grow_cp`."""
     grown = map(
-        _grow_rows, model.means, model.covariances, shape, model.fixed,
-        model.prior_mean, model.precision, model.tie,
-    )  # fmt: skip
+        _grow_rows,
+        model.means,
+        model.covariances,
+        shape,
+        model.fixed,
+        model.prior_mean,
+        model.precision,
+        model.tie,
+    )
     means, covariances = map(list, zip(*grown, strict=True))
     return dataclasses.replace(model, shape=shape, means=means, covariances=covariances)
 

@@ -69,7 +69,7 @@ def expected_errors(problem: Problem) -> dict[Any, float]:
     if len(solvers) == 1:
         return {solvers[0]: 0.0}
     variances = _variances_of_terms(problem, problem.features.shape[1])
-    expectation = _Expectation(problem, variances)
+    expectation = _EntryExpectation(problem, variances)
     return {solver: expectation.of(solver) for solver in solvers}
 
 
@@ -112,7 +112,7 @@ def expected_rmse(
     elif perturbation != "auto":
         solvers = solvers[:1]
     variances = assumed_variances(problem, problem.features.shape[1], variance)
-    expectation = _Expectation(problem, variances)
+    expectation = _EntryExpectation(problem, variances)
     error = min(expectation.of(solver) for solver in solvers)
     return problem.scale * math.sqrt(error + variances.residual)
 
@@ -184,7 +184,7 @@ def _variances_of_terms(problem: Problem, n_features: int) -> _Variances:
     return _Variances(BIAS_VARIANCE, interaction, _WEIGHTS * n_features, _RESIDUAL)
 
 
-class _Expectation:
+class _EntryExpectation:
     """Expected squared errors of solvers, averaged over the entries."""
 
     def __init__(self, problem: Problem, variances: _Variances) -> None:

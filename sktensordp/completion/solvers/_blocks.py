@@ -31,7 +31,7 @@ from ...tensor import CPForm, TuckerForm, point_model, row_posterior
 from .._domain import Domain
 from .._problem import Problem
 from .._values import entry_guarantee
-from ._noisy_sums import Contributions, NoisySums, plan_laplace_sums, row_sums
+from ._noisy_sums import NoisySums, OfChunk, plan_laplace_sums, row_sums
 from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 from ._sums import MeanPerturbation, SumsPerturbation
 
@@ -259,7 +259,7 @@ class Block:
         For every block, the row of each entry.
     """
 
-    unit: NDArray[np.float64]
+    scales: NDArray[np.float64]
 
     def __init__(
         self,
@@ -285,9 +285,7 @@ class Block:
             return regressors
         return np.einsum("eab,eb->ea", self._inverses[self.rows[chunk]], regressors)
 
-    def products(
-        self, left: Contributions, right: Contributions
-    ) -> NDArray[np.float64]:
+    def products(self, left: OfChunk, right: OfChunk) -> NDArray[np.float64]:
         """Sums of the outer products of two vectors over the entries of each row."""
         n_rows, n_columns = self.shape
         if n_rows == 1:
@@ -313,8 +311,8 @@ class Block:
     def release(
         self, residuals: NDArray[np.float64], noise: NoisySums, streams: Any
     ) -> NDArray[np.float64]:
-        """Release noisy sums of the residuals, each in the unit of its row."""
-        self.unit = unit_of(self.largest())
+        """Release noisy sums of the residuals, each over the scale of its row."""
+        self.scales = scales_of(self.largest())
         contributions = self.contributions(residuals)
         return noise.release([(self.rows, self.shape, contributions)], streams)[0]
 
@@ -328,11 +326,11 @@ class Block:
             np.maximum.at(largest, self.rows[chunk], norms)
         return largest
 
-    def contributions(self, residuals: NDArray[np.float64]) -> Contributions:
-        """Contributions of entries to the sums, in the units of the rows."""
+    def contributions(self, residuals: NDArray[np.float64]) -> OfChunk:
+        """Contributions of entries to the sums, over the scales of the rows."""
 
         def contributions(chunk: slice) -> NDArray[np.floating]:
-            scaled = residuals[chunk] / self.unit[self.rows[chunk]]
+            scaled = residuals[chunk] / self.scales[self.rows[chunk]]
             weighted = self.weights(chunk) * scaled[:, np.newaxis]
             # Keeps the bound where weights nearly cancel and rounding lengthens them.
             excess = np.maximum(2 * np.abs(weighted).sum(axis=1), 1.0)
@@ -347,11 +345,13 @@ class Block:
         squares = design = self.products(self.weights, self.weights)
         if self._inverses is not None:
             design = self.products(self.weights, self.regressors)
-        return posterior_of(sums, self.unit, design, squares, noise, residual_variance)
+        return posterior_of(
+            sums, self.scales, design, squares, noise, residual_variance
+        )
 
 
-def unit_of(largest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Units of the rows, in which contributions have an L1 norm of at most 1/2.
+def scales_of(largest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scales of the rows, over which contributions have an L1 norm of at most 1/2.
 
     Parameters
     ----------
@@ -363,14 +363,17 @@ def unit_of(largest: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def posterior_of(
     sums: NDArray[np.float64],
-    unit: NDArray[np.float64],
+    scales: NDArray[np.float64],
     design: NDArray[np.float64],
     squares: NDArray[np.float64],
     noise: NoisySums,
     residual_variance: float,
 ) -> NDArray[np.float64]:
-    """Posterior means of the rows, given noisy sums in the units of the rows."""
+    """Posterior means of the rows, given noisy sums over the scales of the rows."""
     return row_posterior(
-        sums * unit[:, np.newaxis], design, squares, unit**2 * noise.noise_variance,
+        sums * scales[:, np.newaxis],
+        design,
+        squares,
+        scales**2 * noise.noise_variance,
         residual_variance,
-    )  # fmt: skip
+    )

@@ -28,8 +28,8 @@ from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
 from ._noisy_sums import (
     BlockSums,
-    Contributions,
     NoisySums,
+    OfChunk,
     plan_gaussian_sums,
     planned_event,
     row_sums,
@@ -39,8 +39,6 @@ from ._sums import MeanPerturbation
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-__all__ = ["GradientPerturbation"]
 
 # C: the largest norm of an entry's gradient, with values in half ranges.
 CLIP = 0.5
@@ -262,16 +260,14 @@ class _Descent:
             clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
             weights[chunk] = clipped / (2 * length)
 
-        def gradients(block: int) -> Contributions:
+        def gradients(block: int) -> OfChunk:
             return lambda chunk: (
                 self._derivative(block, chunk) * weights[chunk, np.newaxis]
             )
 
         return self._by_block(gradients)
 
-    def _by_block(
-        self, contributions: Callable[[int], Contributions]
-    ) -> list[BlockSums]:
+    def _by_block(self, contributions: Callable[[int], OfChunk]) -> list[BlockSums]:
         """Sums of contributions to every block."""
         return [
             (rows, parameters.shape, contributions(block))
@@ -283,7 +279,7 @@ class _Descent:
     def move(self, sums: list[NDArray[np.float64]]) -> None:
         """Take one step along the noisy gradients, over the public curvature."""
 
-        def squares(block: int) -> Contributions:
+        def squares(block: int) -> OfChunk:
             return lambda chunk: self._derivative(block, chunk) ** 2
 
         curvatures = [row_sums(*block) for block in self._by_block(squares)]

@@ -31,20 +31,10 @@ from ...privacy import gaussian_mu
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-__all__ = [
-    "BlockSums",
-    "Contributions",
-    "NoisySums",
-    "plan_gaussian_sums",
-    "plan_laplace_sums",
-    "planned_event",
-    "row_sums",
-]
-
 # Maps a chunk of the entries to their contributions, of shape (n, n_columns).
-Contributions = Callable[[slice], NDArray[np.floating]]
+OfChunk = Callable[[slice], NDArray[np.floating]]
 # The row of each entry, the shape of the sums, and the contributions.
-BlockSums = tuple[NDArray[np.integer], tuple[int, ...], Contributions]
+BlockSums = tuple[NDArray[np.integer], tuple[int, ...], OfChunk]
 
 # Covers the rounding error of contributions, and that of the accounting.
 _ROUNDED_UP = 1 + 1e-9
@@ -121,7 +111,7 @@ class NoisySums:
 def row_sums(
     rows: NDArray[np.integer],
     shape: tuple[int, ...],
-    contributions: Contributions,
+    contributions: OfChunk,
     step: float | None = None,
 ) -> NDArray[np.float64]:
     """Sums of contributions by row; exact sums of rounded ones if a step is given."""

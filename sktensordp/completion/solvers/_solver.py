@@ -8,8 +8,6 @@ from typing import Any
 from ...privacy import PrivacyGuarantee
 from .._problem import Problem
 
-__all__ = ["ALL_ELSE", "OnSweep", "Outcome", "Solver"]
-
 OnSweep = Callable[[int], bool]
 
 # Last clause of the statement of a guarantee.

@@ -19,19 +19,6 @@ from ...tensor._algebra import packed_squares
 from ...tensor._unit_entries import UnitEntries
 from .._shared_model import SharedModel
 
-__all__ = [
-    "LOG_RANGE",
-    "USUAL_LOG",
-    "BlockContributions",
-    "BoundedSums",
-    "Contributions",
-    "CountContributions",
-    "UnitTotals",
-    "Units",
-    "add_totals",
-    "steps_of",
-]
-
 # Covers the rounding error of contributions.
 _ROUNDED_UP = 1 + 1e-9
 # Centre and half width of the range of the logarithm of a unit's number of entries.
@@ -127,9 +114,16 @@ class BoundedSums:
 
         scales = np.empty(len(starts) - 1)
         bounded_sums(
-            starts, order, index, np.ascontiguousarray(contributions), self._bound,
-            math.sqrt(self.share), self.step, self.steps, scales,
-        )  # fmt: skip
+            starts,
+            order,
+            index,
+            np.ascontiguousarray(contributions),
+            self._bound,
+            math.sqrt(self.share),
+            self.step,
+            self.steps,
+            scales,
+        )
         return scales
 
     def add_entries(
@@ -311,9 +305,14 @@ class BlockContributions:
         regressors = np.ascontiguousarray(form.regressors(0, blocks, places))
         products = np.empty_like(regressors)
         expected_products(
-            chunk.starts, regressors, np.ascontiguousarray(factors),
-            np.ascontiguousarray(spread), _SPREAD_SHARE, residuals, products,
-        )  # fmt: skip
+            chunk.starts,
+            regressors,
+            np.ascontiguousarray(factors),
+            np.ascontiguousarray(spread),
+            _SPREAD_SHARE,
+            residuals,
+            products,
+        )
         return products
 
     def _prior_statistics(

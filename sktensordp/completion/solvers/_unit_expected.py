@@ -27,8 +27,6 @@ from ._unit_run import (
 )
 from ._units import UnitPerturbation
 
-__all__ = ["expected_unit_rmse"]
-
 # Entries fall into the k-th most active row with a probability in proportion to
 # k^-power: powers for units, and for rows of the other modes.
 _UNITS_POWER, _OTHERS_POWER = 0.7, 0.8
@@ -61,7 +59,7 @@ def expected_unit_rmse(
     activity = [
         _shares(problem.shape, n_entries, mode) for mode in range(len(problem.shape))
     ]
-    expectation = _Expectation(problem, variances, noise, n_entries, activity)
+    expectation = _UnitExpectation(problem, variances, noise, n_entries, activity)
     takes_factors = problem.rank > 0 and perturbation != "sums"
     if takes_factors and perturbation == "auto":
         takes_factors = expectation.factors_pay()
@@ -92,7 +90,7 @@ def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.flo
 
 
 @dataclass(frozen=True, eq=False)
-class _Expectation:
+class _UnitExpectation:
     """Expected squared errors in half ranges squared, averaged over the entries.
 
     Attributes
@@ -131,9 +129,12 @@ class _Expectation:
         """Whether "auto" takes factors."""
         counts = self.activity[1] * (self.unit_sizes @ self.unit_weights)
         return factors_pay(
-            self.problem, counts, self.typical_size, sigma=math.sqrt(self.noise),
+            self.problem,
+            counts,
+            self.typical_size,
+            sigma=math.sqrt(self.noise),
             left=LEFT,
-        )  # fmt: skip
+        )
 
     def of_sums(self) -> float:
         """Error of biases from noisy sums."""

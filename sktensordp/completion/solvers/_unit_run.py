@@ -52,20 +52,6 @@ from ._unit_contributions import (
     add_totals,
 )
 
-__all__ = [
-    "BIAS_PASSES",
-    "BOUND",
-    "FACTOR_PASSES",
-    "LEFT",
-    "UnitReleases",
-    "UnitRun",
-    "after_drift",
-    "factors_pay",
-    "planned_shares",
-    "release_row_counts",
-    "release_totals",
-]
-
 # Shares of the squared budget: for the totals and for the counts. Of the rest, the
 # share for the first pass, which fits biases alone before factors follow.
 _TOTALS, _COUNTS, _FIRST = 0.03, 0.06, 0.1
@@ -283,9 +269,14 @@ class UnitRun:
         if problem.biases:
             biases = [np.zeros(size + 1) for size in self._sizes]
         self.model = SharedModel(
-            CPForm(0), self._sizes, totals.offset, biases, [],
-            problem.side_information[:, :0], RESIDUAL_VARIANCE,
-        )  # fmt: skip
+            CPForm(0),
+            self._sizes,
+            totals.offset,
+            biases,
+            [],
+            problem.side_information[:, :0],
+            RESIDUAL_VARIANCE,
+        )
         # Second moment of one and the factors of a unit.
         self._unit_moment = _prior_moment(0)
         # Posterior variances of the biases, mode by mode; None before the first fit.
@@ -298,9 +289,12 @@ class UnitRun:
     def factors_pay(self) -> bool:
         """Whether factors are expected to explain more than their noise costs."""
         return factors_pay(
-            self._problem, self._row_counts.counts[0], self._totals.typical_size,
-            sigma=self._releases.sigma, left=self._releases.left,
-        )  # fmt: skip
+            self._problem,
+            self._row_counts.counts[0],
+            self._totals.typical_size,
+            sigma=self._releases.sigma,
+            left=self._releases.left,
+        )
 
     def passes(self, name: str, on_sweep: OnSweep) -> int:
         """Fit the blocks in turn, in several passes.
@@ -362,8 +356,9 @@ class UnitRun:
         n_moments = 1 + self._n_unit_factors
         totals = self._releases.sums(
             (1, _N_TOTALS + n_moments * (n_moments + 1) // 2),
-            3 + model.form.rank / 2, share * _BLOCK_TOTALS,
-        )  # fmt: skip
+            3 + model.form.rank / 2,
+            share * _BLOCK_TOTALS,
+        )
         row_weights = self._row_counts.weights[block - 1] if block <= n_modes else None
         contribute = BlockContributions(
             model, block, n_biases, lengths, self._totals, row_weights
@@ -484,9 +479,13 @@ class UnitRun:
         lengths = regressions.lengths
         residual = self.model.noise * squares
         precision, shift = row_information(
-            regressions.sums, weights, regressions.moment, regressions.error**2,
-            _NEW_SHARE * residual, before * lengths,
-        )  # fmt: skip
+            regressions.sums,
+            weights,
+            regressions.moment,
+            regressions.error**2,
+            _NEW_SHARE * residual,
+            before * lengths,
+        )
         precision = precision * lengths * lengths[:, np.newaxis]
         shift = shift * lengths
         if block in self._information:
@@ -504,9 +503,13 @@ class UnitRun:
             precision, shift, common[:, np.newaxis, np.newaxis] * inverse
         )
         means, self._covariances[block] = rows_from_information(
-            precision, shift, centre, bias_variance, self._covariances[block],
+            precision,
+            shift,
+            centre,
+            bias_variance,
+            self._covariances[block],
             learn=not is_core,
-        )  # fmt: skip
+        )
         if n_biases:
             biases[block - 1][:-1] = means[:, 0]
         self.model.factors[block - 1] = means[:, n_biases:]

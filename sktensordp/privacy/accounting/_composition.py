@@ -13,8 +13,6 @@ from ._pld import group_of_pure, pure_fraction, rounded_up
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["Composition", "composed_mu"]
-
 # Added to a delta that a PLD gives: once, and again for every composed release.
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["lower_envelope"]
-
 
 def lower_envelope(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.intp]:
     """Indices of the corners of the lower convex envelope of points, sorted by `x`."""

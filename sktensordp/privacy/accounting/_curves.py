@@ -64,15 +64,6 @@ from ._randomized_response import optimal_composition_delta
 from ._selection import SelectionCurve
 from ._shuffling import MOST_SHUFFLED, ShuffledCurve, blanket_pairs
 
-__all__ = [
-    "compose_events",
-    "compositions_of",
-    "curve_of",
-    "event_delta",
-    "event_epsilon",
-    "selection_residual",
-]
-
 # Releases about disjoint parts of the data, and how often they were made.
 _ParallelReleases = list[tuple[ParallelDpEvent, int]]
 
@@ -174,9 +165,11 @@ def _epsilon_of_least_delta(composition: Composition, start: float) -> float:
     return float(
         minimize_scalar(
             lambda e: math.log(_sampler_delta(composition, e)),
-            bounds=(start, end), method="bounded", options={"xatol": 1e-4},
+            bounds=(start, end),
+            method="bounded",
+            options={"xatol": 1e-4},
         ).x
-    )  # fmt: skip
+    )
 
 
 def _sampler_delta(composition: Composition, epsilon: float) -> float:

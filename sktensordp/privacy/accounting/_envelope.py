@@ -1,5 +1,7 @@
 """The convex envelope of an upper bound of a privacy curve."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._convex import lower_envelope
-
-__all__ = ["ConvexEnvelope"]
 
 
 @dataclass(frozen=True, eq=False)

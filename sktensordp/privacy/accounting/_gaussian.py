@@ -14,6 +14,8 @@ normal density phi and with the Mills ratio R(x) = Phi(-x) / phi(x),
 because e^epsilon phi(t + mu) = phi(t).
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
@@ -21,14 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, log_ndtr
-
-__all__ = [
-    "gaussian_delta",
-    "gaussian_delta_above",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "gaussian_sigma",
-]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)

@@ -18,6 +18,8 @@ least of its lines. Some e_j are negative: for e > 0, exchanging the neighbours 
 delta(-e) = 1 - e^-e (1 - delta(e)).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +29,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._convex import lower_envelope
-
-__all__ = ["GroupCurve"]
 
 # Losses beyond this count as infinite.
 _LARGEST_LOSS = 650.0

@@ -4,6 +4,8 @@ Each kind of release has a PLD of its own, built from its dominating pair. All P
 the same grid of losses, and dp-accounting composes them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -27,17 +29,6 @@ from ._group_curve import GroupCurve
 from ._projections import ProjectionCurve
 from ._selection import SelectionCurve
 from ._shuffling import ShuffledCurve
-
-__all__ = [
-    "PURE_EVENTS",
-    "composed_pld",
-    "group_of_pure",
-    "hockey_stick",
-    "pure_epsilon",
-    "pure_fraction",
-    "refuse_negative",
-    "rounded_up",
-]
 
 # Releases with their counts: see `composed_pld`.
 _PureReleases = frozenset[tuple[DpEvent, int]]

@@ -24,6 +24,8 @@ entire functions of q, for which Gauss-Legendre quadrature converges at once. Fo
 epsilon < 0, delta(epsilon; P, Q) = 1 - e^epsilon + e^epsilon delta(-epsilon; Q, P).
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from numbers import Integral
@@ -32,8 +34,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-
-__all__ = ["ProjectionCurve", "projection_delta", "projection_tau"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 # The integral leaves out values of f below e^-45 of its peak: at a distance d from its

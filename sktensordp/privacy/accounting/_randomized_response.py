@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["LevelDistribution", "optimal_composition_delta"]
-
 
 @dataclass(frozen=True)
 class LevelDistribution:

@@ -25,8 +25,6 @@ from ._shuffling import shuffled_renyi
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["event_renyi"]
-
 # Beyond this, a sample counts as the whole data.
 _LARGEST_REACH = 1e4
 

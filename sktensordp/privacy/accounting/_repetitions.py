@@ -26,8 +26,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-__all__ = ["RepetitionDistribution", "negative_binomial", "poisson"]
-
 # The sum of all weights stays below 2**63.
 _TOTAL = 2.0**62
 _MAX_TERMS = 100_000

@@ -6,6 +6,8 @@ The bound is tightened in two ways: every curve is convex in exp(e), and this on
 for both directions of two neighbours.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +19,6 @@ from numpy.typing import ArrayLike
 
 from ._envelope import ConvexEnvelope
 from ._repetitions import RepetitionDistribution
-
-__all__ = ["SelectionCurve"]
 
 _KNOTS = 600
 # Losses beyond this count as infinite.

@@ -29,8 +29,6 @@ from scipy.stats import binom
 
 from ._convex import lower_envelope
 
-__all__ = ["ShuffledBits"]
-
 # Ranges of j; up to as many people, the result is exact.
 _RANGES = 256
 # More people than this, or than have this variance in their sum, are left out.

@@ -30,6 +30,8 @@ the result; what lies beyond its window on the right is added by a Chernoff boun
 doc/shuffling.md has the proofs.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,17 +52,6 @@ from ._events import (
     TableDpEvent,
 )
 from ._shuffled_bits import ShuffledBits
-
-__all__ = [
-    "MOST_SHUFFLED",
-    "BlanketPair",
-    "ShuffledCurve",
-    "added_delta",
-    "blanket_divergence",
-    "blanket_pairs",
-    "delta_of_clones",
-    "shuffled_renyi",
-]
 
 # Relative error of probabilities as floats, and of an FFT for every halving.
 _PROBABILITY_ERROR, _FFT_ERROR = 1e-14, 1e-15
@@ -103,7 +94,7 @@ class BlanketPair:
     residual: float = 0.0
 
     @classmethod
-    def of_clones(cls, epsilon: float) -> "BlanketPair":
+    def of_clones(cls, epsilon: float) -> BlanketPair:
         """The pair that bounds every randomizer of pure `epsilon`."""
         small = math.exp(-epsilon)
         first = np.array([1.0, small]) / (1 + small)

@@ -10,8 +10,6 @@ from .._guarantee import PrivacyGuarantee
 from ..accounting._events import ParallelDpEvent
 from ._filter import Totals
 
-__all__ = ["Account"]
-
 
 @dataclass
 class Account:

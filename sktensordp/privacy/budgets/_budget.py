@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     # The account that records a release, its totals, and the limits of the filter.
     _Admission = tuple[Account, Totals, Any]
 
-__all__ = [
-    "PrivacyBudget", "Senders", "check_seed", "process_name", "record", "record_ids",
-    "senders",
-]  # fmt: skip
-
 # Guards the stack and all accounts: all open budgets record a release, or none does.
 _LOCK = threading.RLock()
 _STACK: list["PrivacyBudget"] = []
@@ -444,8 +439,10 @@ class PrivacyBudget:
         from ._ledger import Ledger
 
         parameters = {
-            "epsilon": self._epsilon, "delta": self._delta, "adaptive": self._adaptive,
-        }  # fmt: skip
+            "epsilon": self._epsilon,
+            "delta": self._delta,
+            "adaptive": self._adaptive,
+        }
         if create:
             Ledger.create(path, parameters)
         ledger = Ledger(path)

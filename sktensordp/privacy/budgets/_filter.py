@@ -44,8 +44,6 @@ from ..accounting._renyi import event_renyi
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["AdaptiveFilter", "Limits", "Totals"]
-
 _ORDERS = tuple((1 + np.geomspace(0.02, 2e5, 100)).tolist())
 # Shares of epsilon and delta reserved for the residuals: the distances between samplers
 # and their ideal distributions.

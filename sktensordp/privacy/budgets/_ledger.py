@@ -18,8 +18,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-__all__ = ["Ledger", "Row"]
-
 _APPLICATION, _FORMAT = 0x736B6470, 1
 _ACCOUNTING = 1
 """Raise this if an event of a stored guarantee changes its meaning."""

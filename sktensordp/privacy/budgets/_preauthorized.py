@@ -9,8 +9,6 @@ import numpy as np
 from .._guarantee import PrivacyGuarantee, unit_and_relation
 from ._budget import process_name
 
-__all__ = ["current_preauthorization", "run_preauthorized"]
-
 _CURRENT: contextvars.ContextVar["_Preauthorization | None"] = contextvars.ContextVar(
     "preauthorization", default=None
 )

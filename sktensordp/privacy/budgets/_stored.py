@@ -15,8 +15,6 @@ from ..accounting import _events
 from ..accounting._randomized_response import LevelDistribution
 from ..accounting._repetitions import RepetitionDistribution
 
-__all__ = ["guarantee_from_json", "guarantee_to_json"]
-
 _FIELDS = ("epsilon", "delta", "unit", "relation", "source")
 
 

@@ -6,18 +6,12 @@ are {|Delta_i| <= r_i, ||Delta|| <= s}, with r or s infinite if it is not declar
 squared error in entry i costs its weight P_i >= 0.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "box_mu",
-    "diagonal_bound",
-    "floored",
-    "least_cost_variances",
-    "water_filling",
-]
 
 # With a weight of zero, infinite noise would cost least.
 _SMALLEST_WEIGHT = 1e-6

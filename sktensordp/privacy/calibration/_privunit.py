@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaln, expit, log_expit
 
-__all__ = ["PrivUnitDesign", "cap_log_odds", "privunit_design"]
-
 # If -a log Y is larger, the integrand's singularities are far from the real line.
 _SMALLEST_EXPONENT = 0.25
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ._gaussian import water_filling
 
-__all__ = ["SensitivitySet", "declared_set"]
-
 # A sum of n squares has a relative rounding error below (n + 8) machine epsilons.
 _EPS = float(np.finfo(float).eps)
 # Larger scaled values are clipped to this, so that no square overflows.

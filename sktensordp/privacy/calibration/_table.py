@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-__all__ = ["LevelTable", "level_table"]
-
 # Probabilities of the outputs, with a row for each level; and the outputs.
 _Channel = tuple[NDArray[np.float64], NDArray[np.float64]]
 

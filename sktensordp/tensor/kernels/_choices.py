@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ._cp import compiled
 
-__all__ = ["assemble", "centred_sums"]
-
 
 @compiled
 def centred_sums(

@@ -16,16 +16,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "counting_sort",
-    "fitted_values",
-    "mean_sums",
-    "model_variance",
-    "moment_sums",
-    "observations",
-    "solve_rows",
-]
-
 CHUNK = 256
 # Sums may be reordered, so that they use vector instructions; NaN and infinity keep
 # their meaning.

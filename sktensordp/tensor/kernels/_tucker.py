@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from ._cp import CHUNK, compiled
 
-__all__ = ["outer_sums"]
-
 
 @compiled
 def outer_sums(

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ._cp import cholesky, compiled, invert_factor, solve_factor
 
-__all__ = ["bounded_sums", "expected_products", "solve_units", "unit_sums"]
-
 
 @compiled
 def solve_units(
