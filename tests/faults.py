@@ -587,14 +587,14 @@ OF_ACCOUNTING = [
     ),
     Fault(
         "a budget charges two calls once",
-        "privacy/budgets/_account.py",
+        "privacy/budgets/_filter.py",
         "self.direct_totals = self.direct_totals + totals",
         "self.direct_totals = self.direct_totals | totals",
         ("privacy/test_budget.py",),
     ),
     Fault(
         "what was spent shows two equal releases as one",
-        "privacy/budgets/_account.py",
+        "privacy/budgets/_filter.py",
         "(name, guarantee, last[2] + 1)",
         "(name, guarantee, last[2])",
         ("privacy/test_budget.py",),

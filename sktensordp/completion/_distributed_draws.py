@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 import numpy as np
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from ..tensor import SparseEntries
 from ..tensor._distributed import DistributedEntries, computed, tree_sum
 from ._values import EntryRandomizer
-
-if TYPE_CHECKING:
-    from ._distributed import Observed
 
 # What was drawn for the entries of a shard, and their signs, which are doubled for
 # values to compare.
@@ -33,7 +30,7 @@ class DistributedDraws:
         In memory, in the order of the coordinates; see `Shard`.
     """
 
-    observed: "Observed"
+    observed: Any
     randomizer: EntryRandomizer
     shards: Sequence[Delayed]
 

@@ -2,16 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..tensor import DenseEntries, SparseEntries
 from ._values import EntryRandomizer
-
-if TYPE_CHECKING:
-    from ._entries import Entries
 
 # Largest number of values that are compared with a model.
 MOST_COMPARED = 2**18
@@ -36,7 +33,7 @@ class Draws:
         Type of the values.
     """
 
-    entries: "Entries"
+    entries: Any
     randomizer: EntryRandomizer
     drawn: NDArray[Any]
     dtype: np.dtype[Any]

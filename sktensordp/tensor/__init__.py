@@ -1,10 +1,15 @@
 """Tensor mathematics: arrays in, arrays out; no randomness, no privacy."""
 
 from ._algebra import cp_to_dense, mode_products
-from ._coordinates import as_coordinates, group_by_mode, times_recurring
 from ._cp import CPForm, StructuredCP, max_cp_rank, point_model
 from ._cp_fit import continue_structured_cp, fit_structured_cp
-from ._entries import DenseEntries, SparseEntries
+from ._entries import (
+    DenseEntries,
+    SparseEntries,
+    as_coordinates,
+    group_by_mode,
+    times_recurring,
+)
 from ._likelihood import TableLikelihood
 from ._pattern import pattern_features
 from ._row_posterior import row_posterior

@@ -12,9 +12,13 @@ from scipy.spatial.distance import pdist
 
 from sktensordp.encoding import _linear as linear
 from sktensordp.encoding._code_noise import code_noise
-from sktensordp.encoding._descent import loss_and_gradient
 from sktensordp.encoding._linear import LinearProblem
-from sktensordp.encoding._search import best_clip, refined, search_scaling
+from sktensordp.encoding._search import (
+    best_clip,
+    loss_and_gradient,
+    refined,
+    search_scaling,
+)
 from sktensordp.encoding._whitening import whitening
 from sktensordp.papers._algorithm_one import l1_diameter
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from sktensordp.mechanisms._strategy import Strategy, optimal_strategy
+from sktensordp.mechanisms._matrix_mechanism import Strategy, optimal_strategy
 
 ORACLE = json.loads(
     Path(__file__).with_name("strategy_oracle.json").read_text(encoding="utf-8")

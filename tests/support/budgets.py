@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from sktensordp import base
-from sktensordp.privacy.budgets import _account, _budget
+from sktensordp.privacy.budgets import _budget, _filter
 from sktensordp.privacy.budgets._preauthorized import (
     current_preauthorization,
     run_preauthorized,
@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 # Where every release passes that is recorded.
-FILES = {_account.__file__, _budget.__file__, base.__file__}
+FILES = {_filter.__file__, _budget.__file__, base.__file__}
 
 
 def releases_of(budget):
@@ -70,11 +70,11 @@ def recording(after=lambda name: None):
 
 def unrecorded(budget, error):
     """While this lasts, recording in a budget raises an error."""
-    record = _account.Account.record
+    record = _filter.Account.record
 
     def interrupted(account, *args):
         if account is budget._account:
             raise error
         record(account, *args)
 
-    return mock.patch.object(_account.Account, "record", interrupted)
+    return mock.patch.object(_filter.Account, "record", interrupted)

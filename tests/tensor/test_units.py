@@ -13,10 +13,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.tensor import _shared_rows, _unit_entries
-from sktensordp.tensor._counts import expected_counts
 from sktensordp.tensor._shared_rows import (
     biases_from_sums,
     drifted,
+    expected_counts,
     row_information,
     rows_from_information,
 )

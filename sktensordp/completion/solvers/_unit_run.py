@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
 from ...tensor import CPForm, TuckerForm
-from ...tensor._counts import expected_counts
 from ...tensor._priors import (
     BIAS_VARIANCE,
     CORE_VARIANCE,
@@ -33,6 +32,7 @@ from ...tensor._priors import (
 from ...tensor._shared_rows import (
     biases_from_sums,
     drifted,
+    expected_counts,
     row_information,
     rows_from_information,
 )

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from dp_accounting import DpEvent
 
-    from ._account import Account
-    from ._filter import Totals
+    from ._filter import Account, Totals
     from ._ledger import Ledger, Row
 
     # The account that records a release, its totals, and the limits of the filter.
@@ -418,8 +417,7 @@ class PrivacyBudget:
         if create and path is None:
             raise ValueError("create=True makes a file: pass its path.")
         # These import dp-accounting, which importing the package does not.
-        from ._account import Account
-        from ._filter import AdaptiveFilter
+        from ._filter import Account, AdaptiveFilter
 
         self._epsilon, self._delta = float(epsilon), float(delta)
         self._adaptive = bool(adaptive)
@@ -657,7 +655,7 @@ class PrivacyBudget:
         >>> budget.spent.epsilon
         0.5
         """
-        from ._account import Account
+        from ._filter import Account
 
         if self._ledger is not None:
             raise ValueError(
