@@ -1402,14 +1402,14 @@ OF_COMPLETION = [
     ),
     Fault(
         "all partitions of Dask begin with the same noise",
-        "completion/_distributed.py",
+        "completion/_partitioned.py",
         "randomizer.draw(raw, streams, start, first[-1])",
         "randomizer.draw(raw, streams, 0, first[-1])",
         ("with_dask/test_completion.py",),
     ),
     Fault(
         "values of another frame, which Dask shuffles each time anew, are randomised",
-        "completion/_distributed.py",
+        "completion/_partitions.py",
         "if not (X.known_divisions and y.known_divisions):",
         "if False:",
         ("with_dask/test_completion.py",),
@@ -1430,7 +1430,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "users whose entries have changed since they were counted are summed",
-        "completion/_distributed.py",
+        "completion/_partitioned.py",
         "if not np.array_equal(found, sizes):",
         "if False:",
         ("with_dask/test_users.py",),
@@ -1528,7 +1528,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "the bound of a row is that of its last partition",
-        "completion/_distributed_problem.py",
+        "completion/_partitioned_blocks.py",
         "largest[rows] = np.maximum(largest[rows], norms)",
         "largest[rows] = norms",
         ("with_dask/test_completion.py",),

@@ -244,9 +244,9 @@ class BaseCompletion(
         problem = self._problem(entries)
         solver = self._solver(problem, streaming, shared_noise)
         warn_of_two_levels(self.levels)
-        if self._unit is not None and entries.is_distributed:
+        if self._unit is not None and not entries.is_local:
             # Before the release is recorded, so that a refusal costs nothing.
-            entries.by_unit(problem.domain)
+            entries.by_unit(problem.domain, self._unit)
         self._log_plan(solver)
         progress = self._progress("sweep", solver.n_sweeps)
         # Locked, or another thread might store its model under this guarantee.
@@ -257,7 +257,7 @@ class BaseCompletion(
                 draws=solver.draws,
                 recorded=received or shared_noise is not None,
             ) as noise:
-                released = solver.release(entries.values, noise, on_sweep)
+                released = solver.release(entries, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
@@ -309,7 +309,7 @@ class BaseCompletion(
         }
         if self._unit is None:
             # Entries in Dask collections are not stored.
-            observed = None if entries.is_distributed else (entries.without_values(),)
+            observed = (entries.without_values(),) if entries.is_local else None
             decomposition = self._decomposition(outcome.model)
             self._fitted = Fitted(
                 decomposition=decomposition, observed=observed, **kept
@@ -321,7 +321,7 @@ class BaseCompletion(
         )
         decomposition = self._decomposition(fitted.answering)
         fitted = replace(fitted, decomposition=decomposition)
-        if entries.is_distributed:
+        if not entries.is_local:
             local = entries.rows_of_units(problem.domain)
             self._fitted = replace(fitted, local=local)
             return
@@ -1106,11 +1106,8 @@ class BaseCompletion(
         first = self._unit or 0
         order = [first, *(k for k in range(len(shape)) if k != first)]
         features = side_features(self.side_information, shape, order[1])
-        make = Problem
-        if entries.is_distributed and self._unit is None:
-            from ._distributed_problem import DistributedProblem as make
-        return make(
-            observed=entries.without_values(order),
+        return Problem(
+            entries=entries.without_values(order),
             domain=self._domain(entries),
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -1205,7 +1202,7 @@ class BaseCompletion(
         return Domain(bounds, levels, prior, is_declared)
 
     def _inferred_bounds(self, entries: Any) -> tuple[float, float]:
-        if entries is None or entries.values is None:
+        if entries is None or getattr(entries, "values", ...) is None:
             return 0.0, 1.0
         if math.isfinite(self.epsilon):
             warnings.warn(

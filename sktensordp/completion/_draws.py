@@ -20,7 +20,7 @@ _BLOCK = 2**16
 class Draws:
     """Randomised values of all observed entries, in memory.
 
-    `DistributedDraws` answers the same questions for entries in Dask collections.
+    `PartitionedDraws` answers the same questions for entries in Dask collections.
 
     Attributes
     ----------

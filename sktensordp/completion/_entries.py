@@ -2,11 +2,12 @@
 
 Users pass coordinates with values, a tensor with NaN, a sparse array or Dask
 collections. The functions here check the input on behalf of an estimator, which learns
-the feature names and their number. All later code sees one type: `Entries`, or for Dask
-its counterpart `Observed`.
+the feature names and their number. All later code asks the entries, and does not know
+where they are: in memory (`Entries`), in Dask partitions (`PartitionedEntries`) or with
+parties (`PartySums`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,7 +27,15 @@ from .._validation import (
     checked,
     range_of,
 )
-from ..tensor import DenseEntries, SparseEntries, as_coordinates
+from ..tensor import (
+    DenseEntries,
+    SparseEntries,
+    as_coordinates,
+    pattern_features,
+)
+from ..tensor._sums import shared_entries
+from ..tensor._unit_entries import UnitEntries
+from ._domain import Domain
 from ._draws import Draws
 from ._sparse import entries_from_sparse, is_sparse
 from ._values import EntryRandomizer
@@ -40,8 +49,8 @@ _LEAST_DENSITY = 0.05
 class Entries:
     """The observed entries of a tensor, in memory.
 
-    `Observed` in ``_distributed.py`` answers the same questions for the partitions of
-    Dask collections.
+    `PartitionedEntries` answers the same questions for the partitions of Dask
+    collections, and `PartySums` answers those about units for parties.
 
     Parameters
     ----------
@@ -61,7 +70,7 @@ class Entries:
     shape: tuple[int, ...]
     is_dense: bool = False
 
-    is_distributed = False
+    is_local = True
 
     @property
     def n_entries(self) -> int:
@@ -75,6 +84,19 @@ class Entries:
         return as_coordinates(self.where)
 
     @property
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Number of entries in each row, mode by mode."""
+        return [
+            np.bincount(column, minlength=size)
+            for column, size in zip(self.coordinates.T, self.shape, strict=True)
+        ]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return self.values.dtype
+
+    @property
     def value_range(self) -> tuple[float, float]:
         """Least and largest value; private."""
         return range_of(self.values)
@@ -86,14 +108,49 @@ class Entries:
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
 
+    def pattern(self, n_components: int) -> NDArray[np.float64]:
+        """Features of the rows of the second mode; see `pattern_features`."""
+        return pattern_features(self.coordinates, self.shape, n_components)
+
+    def shared(self) -> Any:
+        """Numbers of entries that two rows share; see `shared_entries`."""
+        return shared_entries(self.coordinates, self.shape)
+
+    def row_sums(
+        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]]
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of every row, one mode after the other.
+
+        Parameters
+        ----------
+        summands_of : callable
+            Maps values to summands; integers are summed exactly.
+
+        Returns
+        -------
+        sums : ndarray of shape (sum of shape,)
+        """
+        return _sums_at(self.coordinates, self.shape, summands_of(self.values))
+
+    def total(
+        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]]
+    ) -> NDArray[np.float64]:
+        """Sum over all entries, of shape (1,); see `row_sums`."""
+        one_row = np.zeros((self.n_entries, 1), dtype=np.int32)
+        return _sums_at(one_row, (1,), summands_of(self.values))
+
     def randomized(
-        self,
-        values: NDArray[np.floating],
-        randomizer: EntryRandomizer,
-        streams: NoiseStreams | None,
+        self, randomizer: EntryRandomizer, streams: NoiseStreams | None
     ) -> Draws:
-        """Randomise values at these places; see `EntryRandomizer.draw`."""
-        return Draws(self, randomizer, randomizer.draw(values, streams), values.dtype)
+        """Randomise the values; see `EntryRandomizer.draw`."""
+        drawn = randomizer.draw(self.values, streams)
+        return Draws(self.without_values(), randomizer, drawn, self.dtype)
+
+    def by_unit(self, domain: Domain, unit: int) -> UnitEntries:
+        """All entries of every unit together, clipped to the domain."""
+        others = [mode for mode in range(len(self.shape)) if mode != unit]
+        where = self.coordinates[:, [unit, *others]]
+        return UnitEntries(where, domain.kept(self.values), domain.centred_levels)
 
     def with_values(
         self,
@@ -118,6 +175,17 @@ class Entries:
         return DenseEntries(tensor, self.where, signs, outputs)
 
 
+def _sums_at(
+    where: NDArray[np.integer], shape: Sequence[int], summands: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Sums of numbers over the rows of every mode, one mode after the other."""
+    sums = [
+        np.bincount(column, weights=summands, minlength=size)
+        for column, size in zip(where.T, shape, strict=True)
+    ]
+    return np.concatenate(sums)
+
+
 def observed_entries(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
 ) -> Any:
@@ -134,7 +202,7 @@ def observed_entries(
 
     Returns
     -------
-    entries : Entries or Observed
+    entries : Entries or PartitionedEntries
     """
     if is_dask(X):
         return _distributed_entries(estimator, X, y, shape)
@@ -347,8 +415,8 @@ def check_tensor(
 def _distributed_entries(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
 ) -> Any:
-    """Check Dask collections: an `Observed`."""
-    from ._distributed import observed_of
+    """Check Dask collections: a `PartitionedEntries`."""
+    from ._partitioned import partitioned_entries
 
     if estimator.perturbation in ("gradient", "output"):
         raise ValueError(
@@ -364,10 +432,10 @@ def _distributed_entries(
     options = {"reset": True, "skip_check_array": True}
     checked(validate_data, estimator, named_columns(X), **options)
     unit = None if estimator.unit == "entry" else int(estimator.unit)
-    observed = observed_of(X, y, shape, type(estimator).__name__, unit)
-    if not (observed.n_entries or may_be_empty(estimator)):
+    entries = partitioned_entries(X, y, shape, type(estimator).__name__, unit)
+    if not (entries.n_entries or may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: X holds no entry.")
-    return observed
+    return entries
 
 
 def _holds_text(X: Any) -> bool:

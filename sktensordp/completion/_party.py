@@ -26,7 +26,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +44,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._budget import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
+from ._entries import Entries
 from ._noise_shares import NoiseShares, SharedNoise
 from ._unit_rows import LocalRows
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
@@ -311,9 +312,7 @@ def party_of(
     if not np.all(np.isfinite(own)):
         raise ValueError("Some values in y are NaN, infinite or missing.")
     check_same_length(where, own)
-    others = [mode for mode in range(len(shape)) if mode != unit]
-    where = where[:, [unit, *others]]
-    entries = UnitEntries(where, domain.kept(own), domain.centred_levels)
+    entries = Entries(where, own, shape).by_unit(domain, unit)
     return UnitParty(entries, **options)
 
 
@@ -341,19 +340,14 @@ class PartySums:
     noise: SharedNoise | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
-    is_dense, is_distributed, n_entries = False, True, 0
-
-    @property
-    def values(self) -> Self:
-        """What a solver's `release` takes."""
-        return self
+    is_dense, is_local, n_entries = False, False, 0
 
     def without_values(self, order: Sequence[int]) -> PartySums:
         """The same with the modes in another order; see `Entries`."""
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, shape=shape, unit=list(order).index(self.unit))
 
-    def by_unit(self, _: Domain) -> _AskedUnits:
+    def by_unit(self, *_: Any) -> _AskedUnits:
         """The units, elsewhere, for the releases of one fit."""
         return _AskedUnits(self)
 

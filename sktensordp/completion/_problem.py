@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor import CPForm, TuckerForm, pattern_features
+from ..tensor import CPForm, TuckerForm
 from ._domain import Domain
 
 # Largest difference between two rows of a feature, in its standard deviations.
@@ -21,9 +21,8 @@ class Problem:
 
     Parameters
     ----------
-    observed : Entries
-        The observed entries without their values, or an `Observed`, whose values the
-        problem does not read.
+    entries : Entries, PartitionedEntries or PartySums
+        The observed entries, whose values the problem does not read.
     domain : Domain
         Range and levels of the values.
     epsilon, delta : float
@@ -42,7 +41,7 @@ class Problem:
         False if the shape was read off coordinates that are private.
     """
 
-    observed: Any
+    entries: Any
     domain: Domain
     epsilon: float
     delta: float
@@ -64,43 +63,10 @@ class Problem:
         is_public = self.domain.is_declared and self.has_public_shape
         return None if is_public else float(self.epsilon)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the modes."""
-        return self.observed.shape
-
-    @property
-    def is_distributed(self) -> bool:
-        """Whether the entries are in partitions of Dask collections."""
-        return self.observed.is_distributed
-
-    @property
-    def rank(self) -> int:
-        """Number of CP terms, or the smallest Tucker rank."""
-        return self.form.rank
-
-    @property
-    def n_entries(self) -> int:
-        """Number of observed entries."""
-        return self.observed.n_entries
-
     @cached_property
-    def coordinates(self) -> Any:
-        """Coordinates of the observed entries."""
-        return self.observed.coordinates
-
-    @property
-    def one_row(self) -> Any:
-        """Coordinates of all entries in a tensor of a single row."""
-        return np.zeros((self.n_entries, 1), dtype=np.int32)
-
-    @cached_property
-    def counts(self) -> list[NDArray[np.int64]]:
-        """Number of entries in each row, mode by mode; public."""
-        return [
-            np.bincount(column, minlength=size)
-            for column, size in zip(self.coordinates.T, self.shape, strict=True)
-        ]
+    def coordinates(self) -> NDArray[np.integer]:
+        """Coordinates of the entries, if they are in memory."""
+        return self.entries.coordinates
 
     @cached_property
     def features(self) -> NDArray[np.float64]:
@@ -110,22 +76,15 @@ class Problem:
         """
         if not (self.biases and self.n_components):
             return self.side_information
-        return np.concatenate([self.side_information, self._pattern()], axis=1)
-
-    def _pattern(self) -> NDArray[np.float64]:
-        return pattern_features(self.coordinates, self.shape, self.n_components)
-
-    @property
-    def scale(self) -> float:
-        """Half the range of the values."""
-        return self.domain.scale
+        pattern = self.entries.pattern(self.n_components)
+        return np.concatenate([self.side_information, pattern], axis=1)
 
     def with_budget(self, epsilon: float) -> "Problem":
         """The same problem with another epsilon."""
         problem = replace(self, epsilon=epsilon)
-        if self.n_entries:
-            # These depend on the coordinates alone: compute them once.
-            vars(problem).update(coordinates=self.coordinates, features=self.features)
+        if self.entries.n_entries:
+            # They depend on the coordinates alone: compute them once.
+            vars(problem)["features"] = self.features
         return problem
 
 

@@ -24,7 +24,7 @@ class LocalRows:
     where : ndarray of shape (n, n_modes), int, default=None
         Coordinates of the units' entries.
     lost : bool, default=False
-    elsewhere : DistributedUnits, default=None
+    elsewhere : PartitionedUnits, default=None
         Entries of further units, which answer for these units where they are.
 
     Attributes

@@ -495,7 +495,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         share = _SHARE * self.epsilon
         shares = share, (self.epsilon - share if self._has_noise else share)
         randomizers = [
-            plan_sums_randomizer(Domain(domain), share, where, sizes)
+            plan_sums_randomizer(Domain(domain), share, Entries(where, None, sizes))
             for share, domain in zip(shares, (bounds, (0.0, 1.0)), strict=True)
         ]
         if not self._has_noise:

@@ -11,6 +11,7 @@ log g maximise the likelihood of the sums.
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,24 +63,24 @@ def private_statistics(
     def release(
         randomizer: SumsRandomizer, values: NDArray[np.floating], step: int
     ) -> NDArray[np.float64]:
+        entries = replace(randomizer.entries, values=values)
         if streams is None:
-            return randomizer.clip(values)
-        return randomizer.randomize(values, streams.step(step))
+            return randomizer.clip(entries)
+        return randomizer.randomize(entries, streams.step(step))
 
     sums = release(means, values, 0) - middle * means.counts
-    offset, model = fit_biases_to_sums(
-        means.where, sums, means.noise_variance, means.shape, half
-    )
+    shape, noise_variance = means.entries.shape, means.noise_variance
+    gram = means.entries.shared()
+    offset, model = fit_biases_to_sums(gram, sums, noise_variance, shape, half)
     offset = float(np.clip(middle + offset, low, high))
     biases = [factor[:, mode].copy() for mode, factor in enumerate(model.factors)]
     residual = np.clip(values, low, high) - offset
-    for bias, column in zip(biases, means.where.T, strict=True):
+    columns = means.entries.coordinates.T
+    for bias, column in zip(biases, columns, strict=True):
         residual -= bias[column]
     # The randomizer clips the squares to [0, 1].
     sums = release(squares, (residual / half) ** 2, 1)
-    common, logs = _scales_from_sums(
-        squares.where.T, sums, squares.noise_variance, squares.shape
-    )
+    common, logs = _scales_from_sums(columns, sums, squares.noise_variance, shape)
     scale = half * math.sqrt(common)
     return offset, biases, scale, [math.sqrt(scale) * np.exp(x / 2) for x in logs]
 

@@ -25,6 +25,7 @@ from .._sklearn_compat import Interval, StrOptions
 from ..completion import CPCompletion, TuckerCompletion
 from ..completion._base import BaseCompletion
 from ..completion._domain import Domain
+from ..completion._entries import Entries
 from ..completion._problem import Problem
 from ..completion._values import (
     domain_lattice,
@@ -81,7 +82,7 @@ class _Algorithm(Solver):
     name: str
 
     def __post_init__(self) -> None:
-        if self.problem.is_distributed:
+        if not self.problem.entries.is_local:
             raise ValueError("The published algorithms do not support Dask input.")
 
     @property
@@ -111,17 +112,17 @@ class _Algorithm(Solver):
         )
 
     def release(
-        self, values: NDArray[np.floating], streams: NoiseStreams, on_sweep: OnSweep
+        self, entries: Entries, streams: NoiseStreams, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """Run the algorithm, and return the blocks."""
-        problem = self.problem
-        private, last = math.isfinite(problem.epsilon), len(problem.shape) - 1
+        problem, shape, dtype = self.problem, entries.shape, entries.dtype
+        private, last = math.isfinite(problem.epsilon), len(shape) - 1
         generator = _generator(streams, 0)
         factors: list[NDArray[np.float64]] = [
-            generator.random(block) for block in problem.form.blocks(problem.shape)
+            generator.random(block) for block in problem.form.blocks(shape)
         ]
         rank = factors[last].shape[1]
-        dtype, values = values.dtype, problem.domain.clip(values.astype(float))
+        values = problem.domain.clip(entries.values.astype(float))
         if self.name == "input" and private:
             values = self._lattice.randomize(values, streams.step(1).stream(0))
         noise: Callable[[int], NDArray[np.float64]] | None = None
@@ -174,7 +175,9 @@ class _Algorithm(Solver):
         """Make a model of the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem
-        model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
+        model = problem.form.point_model(
+            problem.entries.shape, math.nan, dtype, blocks=blocks
+        )
         return Outcome(model, 0.0, n_iter)
 
 

@@ -40,7 +40,7 @@ _MOST_STEPS, _VISIBLE = 2000, 1e-2
 
 
 def fit_biases_to_sums(
-    coordinates: Any,
+    gram: Any,
     sums: NDArray[np.float64],
     noise_variance: float,
     shape: tuple[int, ...],
@@ -52,9 +52,9 @@ def fit_biases_to_sums(
 
     Parameters
     ----------
-    coordinates : ndarray of shape (n, n_modes), int, or object
-        Coordinates of the entries; or an object that acts as their `shared_entries`,
-        with a method ``diagonal()`` and the operator ``@``.
+    gram : csr_array or object
+        The `shared_entries`, or an object that acts as these, with a method
+        ``diagonal()`` and the operator ``@``.
     sums : ndarray of shape (sum of shape,), float
         Noisy sum of the values in every row, one mode after the other.
     noise_variance : float
@@ -73,9 +73,6 @@ def fit_biases_to_sums(
     model : StructuredCP
         It has bias columns only. Its covariances are zero.
     """
-    gram = coordinates
-    if isinstance(coordinates, np.ndarray):
-        gram = shared_entries(coordinates, shape)
     counts = gram.diagonal()
     rows = [slice(*pair) for pair in pairwise(np.cumsum([0, *shape]).tolist())]
     if features is None:

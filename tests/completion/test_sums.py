@@ -12,6 +12,7 @@ from sktensordp.completion import CPCompletion
 from sktensordp.completion.solvers import _sums
 from sktensordp.datasets import make_ratings
 from sktensordp.tensor import fit_biases_to_sums
+from sktensordp.tensor._sums import shared_entries
 from tests.support.replaying import quick, recorded
 
 DOMAINS = {
@@ -135,9 +136,8 @@ def test_posterior_is_that_of_the_joint_normal_law(shape, noise):
         np.bincount(c, values, n) for c, n in zip(coordinates.T, shape, strict=True)
     ]
     sums = np.concatenate(sums) + np.sqrt(noise) * rng.standard_normal(sum(shape))
-    offset, model = fit_biases_to_sums(
-        coordinates.astype(np.int32), sums, noise, shape, 2.0
-    )
+    gram = shared_entries(coordinates.astype(np.int32), shape)
+    offset, model = fit_biases_to_sums(gram, sums, noise, shape, 2.0)
     variances = 1 / model.precision[:, 0]
     expected = dense_posterior(
         coordinates, sums, shape, variances, model.noise_variance, noise, 4 / 3
@@ -156,9 +156,8 @@ def test_variances_are_learned():
     values = sum(b[c] for b, c in zip(biases, where.T, strict=True))
     values += 0.8 * rng.standard_normal(30_000)
     sums = [np.bincount(c, values, n) for c, n in zip(where.T, shape, strict=True)]
-    _, model = fit_biases_to_sums(
-        where.astype(np.int32), np.concatenate(sums), 0.0, shape, 2.0
-    )
+    gram = shared_entries(where.astype(np.int32), shape)
+    _, model = fit_biases_to_sums(gram, np.concatenate(sums), 0.0, shape, 2.0)
     assert 1 / model.precision[:, 0] == pytest.approx([0.49, 0.09], rel=0.25)
     assert model.noise_variance == pytest.approx(0.64, rel=0.35)
 

@@ -315,11 +315,11 @@ def test_values_that_are_not_clipped_would_be_noticed(monkeypatch):
     near = np.clip(values, 0, 1)
     start = run(make("CP"), where, values)
     assert_array_equal(start.flat, run(make("CP"), where, near, start).flat)
-    entries = original("entries of units")
+    by_unit = original("entries of units")
 
-    def unclipped(solver, values):
-        found = entries(solver, values)
-        return type(found)(solver.problem.coordinates, 2 * values - 1)
+    def unclipped(entries, domain, unit):
+        clipped = by_unit(entries, domain, unit)
+        return type(clipped)(entries.coordinates, 2 * entries.values - 1)
 
     monkeypatch.setattr(*POINTS["entries of units"], unclipped)
     start = run(make("CP"), where, near)

@@ -3,6 +3,7 @@
 The one place that knows in which modules these are.
 """
 
+from sktensordp.completion import _entries
 from sktensordp.completion.solvers import (
     _blocks,
     _unit_contributions,
@@ -29,7 +30,7 @@ POINTS = {
     "bounding": (_kernels_units, "bounded_sums"),
     "chunk of entries": (_unit_entries, "_CHUNK"),
     "completion of units": (_unit.UnitPerturbation, "complete"),
-    "entries of units": (_unit.UnitPerturbation, "entries"),
+    "entries of units": (_entries.Entries, "by_unit"),
     "published encoder": (_cheng_2022, "published_encoder"),
     "one thread of BLAS": (_blas, "one_blas_thread"),
     "plan of units": (_unit, "plan_gaussian_sums"),

@@ -229,8 +229,9 @@ def quick():
 
     def remembered(solver, released, on_sweep):
         problem = solver.problem
-        key = (released[0].tobytes(), problem.coordinates.tobytes(), problem.shape)
-        key += (problem.scale, solver.randomizer.noise_variance)
+        key = (released[0].tobytes(), problem.coordinates.tobytes())
+        key += (problem.entries.shape, problem.domain.scale)
+        key += (solver.randomizer.noise_variance,)
         if key not in known:
             known[key] = complete(solver, released, on_sweep)
         return known[key]

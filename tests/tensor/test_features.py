@@ -11,6 +11,7 @@ from sktensordp.tensor import (
     point_model,
     update_structured_cp,
 )
+from sktensordp.tensor._sums import shared_entries
 
 SHAPE = 120, 60
 
@@ -111,7 +112,8 @@ def test_biases_from_sums_follow_features():
     sums += 20 * rng.standard_normal(700)
     errors = []
     for known in (features, None):
-        offset, model = fit_biases_to_sums(where, sums, 400.0, shape, 2.0, float, known)
+        gram = shared_entries(where, shape)
+        offset, model = fit_biases_to_sums(gram, sums, 400.0, shape, 2.0, float, known)
         errors.append(error(model, where, biases[where[:, 1]] + 1.0 - offset))
         if known is not None:
             unknown = model.predict(np.array([[-1, -1]]))[0]

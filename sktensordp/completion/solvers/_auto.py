@@ -114,7 +114,7 @@ def expected_rmse(
     variances = assumed_variances(problem, problem.features.shape[1], variance)
     expectation = _EntryExpectation(problem, variances)
     error = min(expectation.of(solver) for solver in solvers)
-    return problem.scale * math.sqrt(error + variances.residual)
+    return problem.domain.scale * math.sqrt(error + variances.residual)
 
 
 def _eligible_solvers(problem: Problem) -> list[Any]:
@@ -170,17 +170,17 @@ def assumed_variances(
     -------
     variances : _Variances
     """
-    total = _RATINGS if variance is None else variance / problem.scale**2
+    total = _RATINGS if variance is None else variance / problem.domain.scale**2
     variances = _variances_of_terms(problem, n_features)
     # An interaction that the model omits counts as residual.
     residual = _RESIDUAL + INTERACTION_VARIANCE - variances.interaction
     variances = replace(variances, residual=residual)
-    return variances.scaled(total / variances.total(len(problem.shape)))
+    return variances.scaled(total / variances.total(len(problem.entries.shape)))
 
 
 def _variances_of_terms(problem: Problem, n_features: int) -> _Variances:
     """Assumed variances before they are scaled to the variance of the values."""
-    interaction = INTERACTION_VARIANCE if problem.rank else 0.0
+    interaction = INTERACTION_VARIANCE if problem.form.rank else 0.0
     return _Variances(BIAS_VARIANCE, interaction, _WEIGHTS * n_features, _RESIDUAL)
 
 
@@ -191,12 +191,12 @@ class _EntryExpectation:
         self._problem = problem
         self._bias, self._interaction = variances.bias, variances.interaction
         self._weights, self._residual = variances.weights, variances.residual
-        self._counts = [counts.astype(float) for counts in problem.counts]
+        self._counts = [counts.astype(float) for counts in problem.entries.counts]
         self._n_features = problem.features.shape[1]
 
     def of(self, solver: Any) -> float:
         """Expected squared error of one solver."""
-        scale = self._problem.scale**2
+        scale = self._problem.domain.scale**2
         if solver.name == "input":
             residual = scale * self._residual
             return self._of_values(solver.randomizer.noise_around(residual) / scale)
@@ -246,7 +246,7 @@ class _EntryExpectation:
         shares = [SHARE_AT_START] * 2 + [1.0] * (len(self._counts) - 2)
         if not self._interaction:
             return shares
-        term = self._interaction / self._problem.rank
+        term = self._interaction / self._problem.form.rank
         for _ in range(self._problem.max_iter):
             unrecovered = self._interaction * (1 - math.prod(shares))
             variance = around_model + unrecovered

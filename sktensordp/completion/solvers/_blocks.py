@@ -94,12 +94,17 @@ class BlockPerturbation(Solver):
             return []
         epsilon_of_round = _EPSILON_OF_ROUND * self._n_columns / self._form.rank
         n_rounds = min(max(self.problem.epsilon / epsilon_of_round, 1), _MOST_ROUNDS)
-        return int(n_rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
+        return int(n_rounds) * [*range(len(self._blocks_of_form))]
 
     @property
     def _n_columns(self) -> int:
         """Largest number of columns of a block."""
-        return max(n for _, n in self._form.blocks(self.problem.shape))
+        return max(n for _, n in self._blocks_of_form)
+
+    @property
+    def _blocks_of_form(self) -> list[tuple[int, int]]:
+        """Numbers of rows and columns of every block."""
+        return self._form.blocks(self.problem.entries.shape)
 
     @cached_property
     def sums(self) -> SumsPerturbation | MeanPerturbation:
@@ -122,7 +127,8 @@ class BlockPerturbation(Solver):
     @property
     def _clip(self) -> float:
         """Largest absolute residual."""
-        return self.problem.scale * (_RESIDUAL_CLIP if self.problem.biases else 1.0)
+        share = _RESIDUAL_CLIP if self.problem.biases else 1.0
+        return share * self.problem.domain.scale
 
     @cached_property
     def _noise(self) -> NoisySums:
@@ -131,7 +137,7 @@ class BlockPerturbation(Solver):
             (1 - self.sums.share) * problem.epsilon,
             n_releases=len(self._blocks),
             n_changed=self._n_columns,
-            n_entries=problem.n_entries,
+            n_entries=problem.entries.n_entries,
         )
 
     @cached_property
@@ -150,27 +156,27 @@ class BlockPerturbation(Solver):
         )
 
     def release(
-        self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
         """Return the outcome of the sums, and the factors from noisy blocks."""
-        problem: Any = self.problem
+        problem = self.problem
         streams_of = None if streams is None else streams.step
-        released = self.sums.release(values, streams_of and streams_of(0), on_sweep)
+        released = self.sums.release(entries, streams_of and streams_of(0), on_sweep)
         outcome = self.sums.complete(released, on_sweep)
         clip = self._clip
         residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
         variance = outcome.model.noise_variance / clip**2
         factors = self._start()
-        if problem.is_distributed:
+        if not entries.is_local:
             if self._blocks:
-                block = problem.block(self._form, factors)
+                block = entries.block(self._form, factors)
                 sums = block.release(
                     residuals_of, self._noise, streams_of and streams_of(1)
                 )
                 factors[0] = clip * block.posterior(sums, self._noise, variance)
-            return outcome, factors, values.dtype
-        residuals = residuals_of(problem.coordinates, values)
-        ridge = outcome.model.noise_variance / problem.scale**2 / _ROW_VARIANCE
+            return outcome, factors, entries.dtype
+        residuals = residuals_of(problem.coordinates, entries.values)
+        ridge = outcome.model.noise_variance / problem.domain.scale**2 / _ROW_VARIANCE
         rows = self._form.rows(problem.coordinates)
         for step, number in enumerate(self._blocks, start=1):
             block = Block(self._form, number, factors, rows)
@@ -185,7 +191,7 @@ class BlockPerturbation(Solver):
                 self._form.normalize(number, factors)
         if self._blocks:
             factors[self._blocks[-1]] *= clip
-        return outcome, factors, values.dtype
+        return outcome, factors, entries.dtype
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Make a model of the factors."""
@@ -203,12 +209,14 @@ class BlockPerturbation(Solver):
         elif self._blocks:
             decomposition = {"blocks": factors}
         variance = outcome.model.noise_variance
-        model = make(problem.shape, variance, dtype, biases=biases, **decomposition)
+        model = make(
+            problem.entries.shape, variance, dtype, biases=biases, **decomposition
+        )
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
 
     def _start(self) -> list[NDArray[np.float64]]:
         """Public factors to start from: the features, or fixed random numbers."""
-        blocks = self._form.blocks(self.problem.shape)
+        blocks = self._blocks_of_form
         if self.uses_features:
             factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
             factors[1] = self.problem.features[:-1]

@@ -63,13 +63,19 @@ def choose_solver(
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation, shared_noise)
+    if not problem.entries.is_local and problem.entries.mode in problem.smooth_modes:
+        raise ValueError(
+            f"For Dask input, smooth_modes must not contain mode "
+            f"{problem.entries.mode}: the rows of the larger of the first two modes "
+            f"are divided among workers."
+        )
     if perturbation == "auto":
         if not streaming:
             return choose_perturbation(problem)
         perturbation = "input"
     if perturbation in ("statistics", "output"):
         solver = BlockPerturbation(problem, perturbation)
-        if problem.is_distributed and not solver.uses_features:
+        if not problem.entries.is_local and not solver.uses_features:
             raise ValueError(
                 "For Dask input, perturbation='statistics' needs features: "
                 "side_information, or a pattern (n_pattern_components > 0)."

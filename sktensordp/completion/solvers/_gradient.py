@@ -24,6 +24,7 @@ from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
+from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
 from ._noisy_sums import (
@@ -97,7 +98,7 @@ class GradientPerturbation(Solver):
             n_releases=problem.max_iter,
             n_cells=problem.max_iter * sum(math.prod(shape) for shape in shapes),
             n_changed=sum(n_columns for _, n_columns in shapes),
-            n_entries=problem.n_entries,
+            n_entries=problem.entries.n_entries,
         )
 
     @cached_property
@@ -130,17 +131,17 @@ class GradientPerturbation(Solver):
 
     def release(
         self,
-        values: NDArray[np.floating],
+        entries: Entries,
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
     ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
         """Return the mean, and the parameters after a descent along noisy gradients."""
         problem, noise = self.problem, self._noise
         streams_of = None if streams is None else streams.step
-        noisy_sum = self._mean.release(values, streams_of and streams_of(0), on_sweep)
+        noisy_sum = self._mean.release(entries, streams_of and streams_of(0), on_sweep)
         mean = self._mean.complete(noisy_sum, on_sweep)
-        residuals = problem.domain.clip(values.astype(float))
-        residuals = (residuals - mean.offset) / problem.scale
+        residuals = problem.domain.clip(entries.values.astype(float))
+        residuals = (residuals - mean.offset) / problem.domain.scale
         descent = _Descent(problem, noise.noise_variance)
         n_iter = problem.max_iter
         for step in range(1, problem.max_iter + 1):
@@ -151,17 +152,17 @@ class GradientPerturbation(Solver):
             if on_sweep(step - 1):
                 n_iter = step
                 break
-        return mean, descent.average(), n_iter, values.dtype
+        return mean, descent.average(), n_iter, entries.dtype
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Make a model of the parameters."""
         mean, parameters, n_iter, dtype = released
-        problem = self.problem
+        problem, scale = self.problem, self.problem.domain.scale
         model: dict[str, Any] = {}
         if problem.biases:
             model["biases"] = [
-                problem.scale * np.append(rows[:, 0], 0.0)
-                for rows in parameters[: len(problem.shape)]
+                scale * np.append(rows[:, 0], 0.0)
+                for rows in parameters[: len(problem.entries.shape)]
             ]
         if problem.form:
             blocks = [
@@ -170,9 +171,11 @@ class GradientPerturbation(Solver):
                     parameters, _blocks(problem), strict=True
                 )
             ]
-            model["blocks"] = [problem.scale * blocks[0], *blocks[1:]]
-        variance = RESIDUAL_VARIANCE * problem.scale**2
-        fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
+            model["blocks"] = [scale * blocks[0], *blocks[1:]]
+        variance = RESIDUAL_VARIANCE * scale**2
+        fitted = problem.form.point_model(
+            problem.entries.shape, variance, dtype, **model
+        )
         return Outcome(fitted, mean.offset, n_iter)
 
 
@@ -184,9 +187,9 @@ def _form(problem: Problem) -> CPForm | TuckerForm:
 def _blocks(problem: Problem) -> list[tuple[int, int, int]]:
     """For every block, its numbers of rows, of biases (0 or 1) and of factors."""
     return [
-        (n_rows, int(problem.biases and number < len(problem.shape)), n_columns)
+        (n_rows, int(problem.biases and number < len(problem.entries.shape)), n_columns)
         for number, (n_rows, n_columns) in enumerate(
-            _form(problem).blocks(problem.shape)
+            _form(problem).blocks(problem.entries.shape)
         )
     ]
 
@@ -206,7 +209,7 @@ class _Descent:
         for number, (n_rows, n_biases, n_columns) in enumerate(_blocks(problem)):
             is_bias = np.arange(n_biases + n_columns) < n_biases
             centre = np.r_[np.zeros(n_biases), self._form.centre(number)]
-            is_core = number == len(problem.shape)
+            is_core = number == len(problem.entries.shape)
             variance = _CORE_VARIANCE if is_core else _FACTOR_VARIANCE
             # The core starts at its public centre, the factors at random.
             scale = 0.0 if is_core else _START_SCALE

@@ -83,10 +83,10 @@ class InputPerturbation(Solver):
         return self.problem.max_iter
 
     def release(
-        self, values: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> Any:
-        """Return the randomised values: `Draws` or `DistributedDraws`."""
-        return self.problem.observed.randomized(values, self.randomizer, streams)
+        """Return the randomised values: `Draws` or `PartitionedDraws`."""
+        return entries.randomized(self.randomizer, streams)
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
@@ -115,18 +115,18 @@ class InputPerturbation(Solver):
     ) -> _Fit:
         """Fit a model to the randomised values less an offset."""
         problem = self.problem
-        entries = released.grouped(offset, problem.scale, reuse=grouped)
-        likelihood = self.randomizer.likelihood(offset, problem.scale)
+        entries = released.grouped(offset, problem.domain.scale, reuse=grouped)
+        likelihood = self.randomizer.likelihood(offset, problem.domain.scale)
         form: Any = problem.form
         fit: Any = fit_structured_cp
-        size: dict[str, Any] = {"rank": problem.rank}
+        size: dict[str, Any] = {"rank": problem.form.rank}
         if self._fits_tucker:
             fit, size = fit_structured_tucker, {"ranks": form.ranks}
         model, n_iter = fit(
             entries,
             **size,
             biases=problem.biases,
-            value_scale=problem.scale,
+            value_scale=problem.domain.scale,
             noise_floor=self.randomizer.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,

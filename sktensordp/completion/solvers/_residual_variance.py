@@ -53,7 +53,7 @@ def residual_variance(
     model : StructuredCP or StructuredTucker
         Fitted to the randomised values less the offset.
     offset : float
-    released : Draws or DistributedDraws
+    released : Draws or PartitionedDraws
         Randomised values.
     entries : object
         The entries that the model was fitted to. They must not be used any more.
@@ -74,8 +74,8 @@ def residual_variance(
     known_share = None if likelihood is None else likelihood.known_share
     fitted_to, known = noisy - offset, randomizer.noise_variance
     if likelihood is not None and known_share is not None:
-        likelihood.observe(mean / problem.scale, drawn, fitted_to)
-        fitted_to *= problem.scale
+        likelihood.observe(mean / problem.domain.scale, drawn, fitted_to)
+        fitted_to *= problem.domain.scale
         known = known_share * model.noise_variance
     variance, linear = model.variance(coordinates)
     linear = linear * model.weights_of(coordinates)
@@ -94,7 +94,7 @@ def residual_variance(
     # Distances of randomised values from the predictions that leave them out.
     distance = noisy - offset - fitted_to + (fitted_to - mean) / kept
     variance = variance / kept
-    width = 2 * problem.scale
+    width = 2 * problem.domain.scale
     limits = _SMALLEST * width**2, _LARGEST * width**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):

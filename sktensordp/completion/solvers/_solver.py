@@ -46,7 +46,7 @@ class Outcome:
 class Solver:
     """One way to fit a model privately, with its guarantee.
 
-    Only `release(values, streams, on_sweep)` reads the values.
+    Only `release(entries, streams, on_sweep)` reads the values of entries.
     `complete(released, on_sweep)` computes an `Outcome` from its result alone.
 
     Attributes

@@ -69,10 +69,10 @@ class SumsRandomizer:
         Domain to which values are clipped.
     guarantee : PrivacyGuarantee
         Guarantee of all randomised sums together.
-    where : ndarray of shape (n, n_modes), int, or object
-        Coordinates of the values. For values in other processes, an object with a
-        length and a method `row_sums`.
-    shape : tuple of int
+    entries : Entries or PartitionedEntries
+        Where the values belong.
+    by_row : bool
+        Whether there is a sum for every row of every mode; if not, there is one sum.
     lattice : LaplaceLattice or None
         Lattice of the values and of the noise in a sum; None for no noise.
     event : dp_accounting.DpEvent or None
@@ -81,8 +81,8 @@ class SumsRandomizer:
 
     domain: Domain
     guarantee: PrivacyGuarantee
-    where: Any
-    shape: tuple[int, ...]
+    entries: Any
+    by_row: bool = True
     lattice: Any = None
     event: "DpEvent | None" = None
 
@@ -91,24 +91,26 @@ class SumsRandomizer:
         """Variance of the noise in a sum."""
         return 0.0 if self.lattice is None else self.lattice.noise_variance
 
-    def clip(self, values: Any) -> NDArray[np.float64]:
+    def clip(self, entries: Any) -> NDArray[np.float64]:
         """Return the sums of clipped values without noise, one mode after the other."""
-        return self._sums(values, _Summands(self.domain))
+        return self._sums(entries, _Summands(self.domain))
 
-    def randomize(self, values: Any, streams: Any) -> NDArray[np.float64]:
+    def randomize(self, entries: Any, streams: Any) -> NDArray[np.float64]:
         """Return noisy sums; each block of them has its own stream.
 
         Parameters
         ----------
-        values : ndarray of shape (n,), float
+        entries : Entries or PartitionedEntries
+            With values.
         streams : NoiseStreams
 
         Returns
         -------
-        sums : ndarray of shape (sum of shape,), float64
+        sums : ndarray of shape (n_sums,), float64
         """
         lattice = self.lattice
-        sums = self._sums(values, _Summands(self.domain, lattice)).astype(np.int64)
+        summands = _Summands(self.domain, lattice)
+        sums = self._sums(entries, summands).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             chunk = sums[start : start + _BLOCK]
             bits, rate = streams.stream(block), (lattice.numerator, lattice.denominator)
@@ -118,26 +120,20 @@ class SumsRandomizer:
     @property
     def counts(self) -> NDArray[np.int64]:
         """Number of values in each sum; public."""
-        return self._sums(None, None)
+        if self.by_row:
+            return np.concatenate(self.entries.counts)
+        return np.array([self.entries.n_entries])
 
-    def _sums(self, values: Any, summands_of: _Summands | None) -> NDArray[Any]:
-        """Sums of a function of the values; None counts the values."""
-        if not isinstance(self.where, np.ndarray):
-            return self.where.row_sums(summands_of)
-        summands = None if summands_of is None else summands_of(values)
-        sums = [
-            np.bincount(column, weights=summands, minlength=size)
-            for column, size in zip(self.where.T, self.shape, strict=True)
-        ]
-        return np.concatenate(sums)
+    def _sums(self, entries: Any, summands_of: _Summands) -> NDArray[np.float64]:
+        return (entries.row_sums if self.by_row else entries.total)(summands_of)
 
 
 def plan_sums_randomizer(
     domain: Domain,
     epsilon: float,
-    where: Any,
-    shape: tuple[int, ...],
+    entries: Any,
     *,
+    by_row: bool = True,
     void_for: float | None = None,
     statement: str = _OF_ROWS,
     consequence: str = "",
@@ -149,8 +145,9 @@ def plan_sums_randomizer(
     domain : Domain
     epsilon : float
         Budget of one entry; infinity for no noise.
-    where : ndarray of shape (n, n_modes), int
-    shape : tuple of int
+    entries : Entries or PartitionedEntries
+    by_row : bool, default=True
+        See `SumsRandomizer`.
     void_for : float, default=None
         See `entry_guarantee`.
     statement : str
@@ -172,10 +169,10 @@ def plan_sums_randomizer(
     from ...privacy.accounting._events import LatticeLaplaceDpEvent
 
     if math.isinf(epsilon):
-        return SumsRandomizer(domain, guarantee_without_noise(), where, shape)
-    n_modes = len(shape)
-    lattice: Any = domain_lattice(epsilon / n_modes, domain, max(len(where), 1))
-    if len(where) * lattice.n_steps >= 2**53:
+        return SumsRandomizer(domain, guarantee_without_noise(), entries, by_row)
+    n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
+    lattice: Any = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
+    if n_entries * lattice.n_steps >= 2**53:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
         )
@@ -185,7 +182,7 @@ def plan_sums_randomizer(
     guarantee = entry_guarantee(
         event, f"{statement}; {ALL_ELSE}{consequence}", _SOURCE, void_for=void_for
     )
-    return SumsRandomizer(domain, guarantee, where, shape, lattice, event)
+    return SumsRandomizer(domain, guarantee, entries, by_row, lattice, event)
 
 
 class _SumsSolver(Solver):
@@ -207,12 +204,12 @@ class _SumsSolver(Solver):
         return self.randomizer.event
 
     def release(
-        self, values: Any, streams: Any, on_sweep: OnSweep
+        self, entries: Any, streams: Any, on_sweep: OnSweep
     ) -> tuple[NDArray[np.float64], np.dtype]:
         """Return the randomised sums, and the type of the values."""
         if self.randomizer.lattice is None:
-            return self.randomizer.clip(values), values.dtype
-        return self.randomizer.randomize(values, streams), values.dtype
+            return self.randomizer.clip(entries), entries.dtype
+        return self.randomizer.randomize(entries, streams), entries.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,8 +246,7 @@ class SumsPerturbation(_SumsSolver):
         return plan_sums_randomizer(
             problem.domain,
             self.share * problem.epsilon,
-            problem.coordinates,
-            problem.shape,
+            problem.entries,
             void_for=problem.void_for,
             statement=self.statement,
             consequence=_BIASES_ALONE,
@@ -262,11 +258,11 @@ class SumsPerturbation(_SumsSolver):
         sums, dtype = released
         middle = problem.domain.middle
         offset, model = fit_biases_to_sums(
-            problem.coordinates,
+            problem.entries.shared(),
             sums - middle * randomizer.counts,
             randomizer.noise_variance,
-            problem.shape,
-            problem.scale,
+            problem.entries.shape,
+            problem.domain.scale,
             dtype,
             problem.features,
         )
@@ -299,8 +295,8 @@ class MeanPerturbation(_SumsSolver):
         return plan_sums_randomizer(
             problem.domain,
             self.share * problem.epsilon,
-            problem.one_row,
-            (1,),
+            problem.entries,
+            by_row=False,
             void_for=problem.void_for,
             statement=self.statement,
         )
@@ -308,10 +304,10 @@ class MeanPerturbation(_SumsSolver):
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return a model whose offset is the mean, and no other term."""
         problem, (total, dtype) = self.problem, released
-        middle, n = problem.domain.middle, problem.n_entries
+        middle, n = problem.domain.middle, problem.entries.n_entries
         # Shrink the noisy mean: its prior is uniform on the range.
-        prior = problem.scale**2 / 3
+        prior = problem.domain.scale**2 / 3
         weight = prior / (prior + self.randomizer.noise_variance / n**2)
         mean = middle + weight * (float(total[0]) / n - middle)
-        variance = _VARIANCE_OF_VALUES * problem.scale**2
-        return Outcome(point_model(problem.shape, variance, dtype), mean, 1)
+        variance = _VARIANCE_OF_VALUES * problem.domain.scale**2
+        return Outcome(point_model(problem.entries.shape, variance, dtype), mean, 1)

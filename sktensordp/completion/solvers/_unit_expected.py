@@ -57,14 +57,15 @@ def expected_unit_rmse(
     variances = assumed_variances(problem, 0, variance)
     noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
     activity = [
-        _shares(problem.shape, n_entries, mode) for mode in range(len(problem.shape))
+        _shares(problem.entries.shape, n_entries, mode)
+        for mode in range(len(problem.entries.shape))
     ]
     expectation = _UnitExpectation(problem, variances, noise, n_entries, activity)
-    takes_factors = problem.rank > 0 and perturbation != "sums"
+    takes_factors = problem.form.rank > 0 and perturbation != "sums"
     if takes_factors and perturbation == "auto":
         takes_factors = expectation.factors_pay()
     error = expectation.of_statistics() if takes_factors else expectation.of_sums()
-    return problem.scale * math.sqrt(error)
+    return problem.domain.scale * math.sqrt(error)
 
 
 def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.float64]:
@@ -144,10 +145,10 @@ class _UnitExpectation:
 
     def of_statistics(self) -> float:
         """Error of biases and factors from noisy regressions."""
-        variances, rank = self.variances, self.problem.rank
+        variances, rank = self.variances, self.problem.form.rank
         shares = planned_shares(self.problem, "statistics", LEFT)
         term, n_columns = variances.interaction / rank, 1 + rank
-        unit_share, known = SHARE_AT_START, np.zeros(self.problem.shape[1])
+        unit_share, known = SHARE_AT_START, np.zeros(self.problem.entries.shape[1])
         item_share = SHARE_AT_START
         for of_pass in shares[-FACTOR_PASSES:]:
             unrecovered = variances.interaction * (1 - item_share * unit_share)
@@ -169,7 +170,7 @@ class _UnitExpectation:
         prior = self.variances.bias
         unit_errors = 1 / (1 / prior + self.unit_sizes / around_model)
         error = self.activity[0] @ unit_errors
-        for mode in range(1, len(self.problem.shape)):
+        for mode in range(1, len(self.problem.entries.shape)):
             share = math.fsum(pass_shares[mode] for pass_shares in shares)
             known = self._information(mode, prior, n_columns, share, around_model)
             error += prior * (1 - self._recovered_share(mode, known))

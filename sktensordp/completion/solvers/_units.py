@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
-from ...tensor._unit_entries import UnitEntries
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
 from ._noisy_sums import NoisySums, plan_gaussian_sums
 from ._solver import OnSweep, Outcome, Solver
-from ._unit_contributions import Units
 from ._unit_run import (
     BIAS_PASSES,
     FACTOR_PASSES,
@@ -185,8 +183,8 @@ class UnitPerturbation(Solver):
     def planned_noise(self) -> NoisySums:
         """Noise for vectors of length one, if it is added here."""
         problem = self.problem
-        rows, size = sum(problem.shape[1:]), len(problem.shape)
-        blocks = problem.form.blocks(problem.shape)[1:]
+        rows, size = sum(problem.entries.shape[1:]), len(problem.entries.shape)
+        blocks = problem.form.blocks(problem.entries.shape)[1:]
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals)
@@ -197,7 +195,7 @@ class UnitPerturbation(Solver):
             n_releases=1,
             n_cells=n_cells,
             n_changed=0,
-            n_entries=problem.shape[0],
+            n_entries=problem.entries.shape[0],
         )
 
     @cached_property
@@ -229,26 +227,19 @@ class UnitPerturbation(Solver):
             asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
         )
 
-    def entries(self, values: Any) -> Units:
-        """Entries sorted by unit, with values centred and in half ranges."""
-        problem = self.problem
-        if problem.is_distributed:
-            return values.by_unit(problem.domain)
-        kept = problem.domain.kept(values)
-        return UnitEntries(problem.coordinates, kept, problem.domain.centred_levels)
-
     def release(
         self,
-        values: Any,
+        entries: Any,
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
     ) -> tuple[SharedModel, str, int, float]:
         """Return the model without units' rows, the perturbation, passes and growth."""
-        problem, entries = self.problem, self.entries(values)
+        problem = self.problem
+        units = entries.by_unit(problem.domain, self.unit)
         releases = UnitReleases(self.noise, streams)
-        totals = release_totals(entries, releases)
-        counts = release_row_counts(entries, problem.shape[1:], totals, releases)
-        run = UnitRun(problem, entries, releases, totals, counts)
+        totals = release_totals(units, releases)
+        counts = release_row_counts(units, problem.entries.shape[1:], totals, releases)
+        run = UnitRun(problem, units, releases, totals, counts)
         name = self.name
         may_choose = self.perturbation == "auto" and problem.biases
         if may_choose and name == "statistics" and not run.factors_pay():
@@ -260,7 +251,7 @@ class UnitPerturbation(Solver):
         """Return the released model, with its place in the tensor."""
         model, name, n_iter, growth = released
         problem = self.problem
-        offset = problem.domain.middle + problem.scale * model.offset
+        offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
         guarantee = self.guarantee_of(name, growth)
         return Outcome(model, offset, n_iter, perturbation=name, guarantee=guarantee)

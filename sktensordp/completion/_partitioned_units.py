@@ -18,7 +18,7 @@ from ..tensor._unit_entries import UnitEntries
 from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
 
 
-class DistributedUnits:
+class PartitionedUnits:
     """Entries sorted by unit, in partitions of whole units; see `UnitEntries`.
 
     Parameters

@@ -10,7 +10,6 @@ that computes it again gets the same result.
 """
 
 import math
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,23 +20,24 @@ import dask
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from .._random import NoiseStreams
-from .._validation import check_coordinates, check_numeric, checked, range_of
+from .._validation import range_of
+from ..tensor import CPForm, TuckerForm
 from ..tensor._distributed import computed, in_memory, tree_sum
+from ..tensor._pattern import features_of_pattern
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
-from ._client import check_values
-from ._distributed_draws import DistributedDraws, Shard
-from ._distributed_units import DistributedUnits
 from ._domain import Domain
 from ._draws import MOST_COMPARED, signs
+from ._partitioned_blocks import PartitionedBlock
+from ._partitioned_draws import PartitionedDraws, Shard
+from ._partitioned_pattern import PartitionedPattern
+from ._partitioned_units import PartitionedUnits
+from ._partitions import coordinates_of, map_partitions, paired_partitions, values_of
 from ._unit_rows import LocalRows
 from ._values import EntryRandomizer
 
-# Name of the column of values in a frame that also holds the coordinates.
-_VALUE = "value that is observed"
 _CHANGED = (
     "A partition no longer holds the entries that were checked. Pass Dask collections "
     "that give the same data each time."
@@ -46,13 +46,13 @@ _CHANGED = (
 _MOST_SHARDS = 256
 
 
-def observed_of(
+def partitioned_entries(
     X: Any,
     y: Any,
     shape: tuple[int, ...] | None,
     name: str,
     unit: int | None = None,
-) -> "Observed":
+) -> "PartitionedEntries":
     """Check all entries of Dask collections, and count them.
 
     Parameters
@@ -69,12 +69,12 @@ def observed_of(
 
     Returns
     -------
-    observed : Observed
+    entries : PartitionedEntries
     """
-    partitions = _partitions(X, y)
-    described = computed(*_map_partitions(partitions, _described, (shape, name)))
+    partitions = paired_partitions(X, y)
+    described = computed(*map_partitions(partitions, _described, (shape, name)))
     lengths, partition_counts, dtypes, lows, highs = zip(*described, strict=True)
-    counts = [_total(of_mode) for of_mode in zip(*partition_counts, strict=True)]
+    counts = [_total_counts(of_mode) for of_mode in zip(*partition_counts, strict=True)]
     if shape is not None:
         counts = [
             np.pad(c, (0, n - len(c))) for c, n in zip(counts, shape, strict=True)
@@ -83,104 +83,9 @@ def observed_of(
     dtype = np.result_type(*(of_entries or dtypes))
     spans = [list(map(_span, c)) for c in partition_counts]
     limits = min(lows), max(highs)
-    return Observed(partitions, list(lengths), spans, counts, dtype, limits, name, unit)
-
-
-def _partitions(X: Any, y: Any) -> Any:
-    """Pair the partitions: a frame of coordinates and values, or delayed pairs."""
-    if not dask.is_dask_collection(y):
-        raise ValueError("X is a Dask collection, so y must be one too.")
-    if hasattr(X, "assign") and hasattr(y, "to_frame"):
-        joined = X.assign(**{_VALUE: y})
-        if not (_of_one_frame(X, y) or _aligned(joined, X, y)):
-            raise ValueError(
-                "X and y come from different frames, and Dask cannot tell which value "
-                "belongs to which entry: their indices differ, or their divisions are "
-                "unknown. Take X and y from one frame."
-            )
-        return joined
-    coordinates, values = map(_delayed_partitions, (X, y))
-    if len(coordinates) != len(values):
-        raise ValueError(
-            f"X has {len(coordinates)} partitions and y has {len(values)}; rechunk or "
-            f"repartition one like the other."
-        )
-    return [list(pair) for pair in zip(coordinates, values, strict=True)]
-
-
-def _of_one_frame(X: Any, y: Any) -> bool:
-    """Whether both have the partitions of one frame, row by row."""
-    from dask.dataframe.dask_expr._expr import are_co_aligned
-
-    return are_co_aligned(X.expr, y.expr)
-
-
-def _aligned(joined: Any, X: Any, y: Any) -> bool:
-    """Whether Dask has joined all of two frames by their index, and in one order.
-
-    With unknown divisions, rows are shuffled, in an order that can change each time. If
-    indices differ, values are left out, or coordinates are added.
-    """
-    if not (X.known_divisions and y.known_divisions):
-        return False
-    rows, values = joined.shape[0], joined[_VALUE].count()
-    try:
-        counts = computed(rows, X.shape[0], y.shape[0], values, y.count())
-    except ValueError:  # Indices that occur more than once, in different numbers.
-        return False
-    return len(set(counts[:3])) == len(set(counts[3:])) == 1
-
-
-def _delayed_partitions(collection: Any) -> list[Delayed]:
-    """The partitions of a collection, each a delayed array or frame."""
-    if not hasattr(collection, "rechunk"):
-        return collection.to_delayed()
-    whole = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
-    return whole.to_delayed().ravel()
-
-
-def _map_partitions(
-    partitions: Any, function: Callable[..., Any], *arguments: Any
-) -> list[Delayed]:
-    """Apply a function to every partition and its number, lazily.
-
-    For a frame, one task reads a partition and applies the function, so the partition
-    does not leave the worker that reads it.
-    """
-    task = _Task(function, arguments)
-    if isinstance(partitions, list):
-        task = dask.delayed(task, pure=False, traverse=False)
-        return [task(pair, {"number": k}) for k, pair in enumerate(partitions)]
-    options = {"enforce_metadata": False, "align_dataframes": False}
-    results = partitions.map_partitions(task, meta=(None, object), **options)
-    return list(results.to_delayed())
-
-
-class _Task:
-    """A function of partitions, whose name does not show its arguments."""
-
-    def __init__(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...]
-    ) -> None:
-        self._function, self._arguments = function, arguments
-        self._name = f"{function.__name__}-{uuid.uuid4().hex}"
-
-    def __call__(self, partition: Any, partition_info: dict[str, Any]) -> Any:
-        number = partition_info["number"]
-        return self._function(partition, number, *self._arguments)
-
-    def __repr__(self) -> str:
-        return self._name
-
-    def __dask_tokenize__(self) -> str:
-        return self._name
-
-
-def _coordinates_and_values(partition: Any) -> Sequence[Any]:
-    """Split a partition into its coordinates and its values."""
-    if isinstance(partition, list):
-        return partition
-    return partition.drop(columns=_VALUE), partition[_VALUE]
+    return PartitionedEntries(
+        partitions, list(lengths), spans, counts, dtype, limits, name, unit
+    )
 
 
 def _row_counts(
@@ -194,7 +99,7 @@ def _row_counts(
     return rows, counts.astype(np.min_scalar_type(counts.max(initial=0)))
 
 
-def _total(
+def _total_counts(
     row_counts: Sequence[tuple[NDArray[np.int32], NDArray[np.unsignedinteger]]],
 ) -> NDArray[np.int64]:
     """Number of entries of every row, in all partitions."""
@@ -225,27 +130,8 @@ def _described(
     return len(values), counts, values.dtype, float(low), float(high)
 
 
-def coordinates_of(
-    partition: Any, checks: tuple[tuple[int, ...] | None, str]
-) -> NDArray[np.int32]:
-    """Checked coordinates of a partition."""
-    X, (shape, name) = _coordinates_and_values(partition)[0], checks
-    check_numeric(X, "X")
-    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
-    if X.shape[1] < 2:
-        raise ValueError(
-            f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
-        )
-    return check_coordinates(X, shape=shape, name=name)
-
-
-def values_of(partition: Any) -> NDArray[np.floating]:
-    """Checked values of a partition."""
-    return check_values(_coordinates_and_values(partition)[1])
-
-
 @dataclass(frozen=True, eq=False)
-class Observed:
+class PartitionedEntries:
     """Observed entries in partitions, with their counts; see `Entries`.
 
     Attributes
@@ -281,14 +167,11 @@ class Observed:
     unit: int | None = None
     order: tuple[int, ...] | None = None
 
-    is_dense, is_distributed = False, True
+    is_dense, is_local = False, False
 
-    @property
-    def values(self) -> "Observed":
-        """What a solver's `release` takes: partitions hold values and coordinates."""
-        return self
-
-    def without_values(self, order: Sequence[int] | None = None) -> "Observed":
+    def without_values(
+        self, order: Sequence[int] | None = None
+    ) -> "PartitionedEntries":
         """These entries; see `Entries`. Their values stay in the partitions."""
         if order is None or list(order) == sorted(order):
             return self
@@ -351,43 +234,49 @@ class Observed:
 
     def _map(self, function: Callable[..., Any], *arguments: Any) -> list[Delayed]:
         checks = tuple(map(len, self.counts)), self.name
-        return _map_partitions(self.partitions, function, checks, *arguments)
+        return map_partitions(self.partitions, function, checks, *arguments)
 
     def randomized(
-        self, _: "Observed", randomizer: EntryRandomizer, streams: NoiseStreams | None
-    ) -> DistributedDraws:
+        self, randomizer: EntryRandomizer, streams: NoiseStreams | None
+    ) -> PartitionedDraws:
         """Randomise the values in the partitions; see `EntryRandomizer.draw`."""
         first = np.cumsum([0, *self.lengths]).tolist()
         every = math.ceil(self.n_entries / MOST_COMPARED)
         sent = None if streams is None else streams.sent()
         noise = randomizer, sent, every, first
         pieces = self._map(_split_draws, self.cuts, self.mode, noise)
-        return DistributedDraws(self, randomizer, self._joined_by_shard(pieces))
-
-    def __len__(self) -> int:
-        return self.n_entries
+        return PartitionedDraws(self, randomizer, self._joined_by_shard(pieces))
 
     def row_sums(
-        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None
-    ) -> NDArray[Any]:
-        """Sums over the entries of every row, one mode after the other.
-
-        Parameters
-        ----------
-        summands_of : callable or None
-            Maps values to summands; integers are summed exactly. None counts entries.
-
-        Returns
-        -------
-        sums : ndarray of shape (sum of shape,)
-        """
-        if summands_of is None:
-            return np.concatenate(self.counts)
+        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]]
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of every row; see `Entries.row_sums`."""
         totals = [np.zeros(size) for size in self.shape]
         for partition_sums in self.of_partitions(_row_sums, summands_of):
             for total, (rows, sums) in zip(totals, partition_sums, strict=True):
                 total[rows] += sums
         return np.concatenate(totals)
+
+    def total(
+        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]]
+    ) -> NDArray[np.float64]:
+        """Sum over all entries, of shape (1,); see `Entries.row_sums`."""
+        return np.array([sum(self.of_partitions(_total, summands_of))])
+
+    def pattern(self, n_components: int) -> NDArray[np.float64]:
+        """Features of the rows of the second mode; see `pattern_features`."""
+        decompose = PartitionedPattern(self).decompose
+        return features_of_pattern(self.counts, n_components, decompose)
+
+    def block(
+        self, form: CPForm | TuckerForm, factors: list[NDArray[np.float64]]
+    ) -> PartitionedBlock:
+        """The first block of a form; see `Block`."""
+        return PartitionedBlock(self, form, factors)
+
+    def shared(self) -> "PartitionedEntries":
+        """The entries themselves act as their `shared_entries`."""
+        return self
 
     def of_partitions(
         self, function: Callable[..., Any], *arguments: Any
@@ -445,9 +334,9 @@ class Observed:
 
     def rows_of_units(self, domain: Domain) -> LocalRows:
         """Rows of units, which stay where their entries are."""
-        return LocalRows(elsewhere=self.by_unit(domain))
+        return LocalRows(elsewhere=self.by_unit(domain, self.mode))
 
-    def by_unit(self, domain: Domain) -> DistributedUnits:
+    def by_unit(self, domain: Domain, _: int) -> PartitionedUnits:
         """All entries of every unit together, on the workers; computed once.
 
         Parameters
@@ -466,9 +355,18 @@ class Observed:
                     self.cuts.tolist(), sizes, self._by_shard(pieces), strict=False
                 )
             ]
-            found = DistributedUnits(shards, self.cuts)
+            found = PartitionedUnits(shards, self.cuts)
             vars(self)["_units"] = found
         return found
+
+
+def _total(
+    partition: Any,
+    _: int,
+    checks: tuple[tuple[int, ...] | None, str],
+    summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]],
+) -> np.floating:
+    return summands_of(values_of(partition)).sum()
 
 
 def _row_sums(

@@ -19,39 +19,39 @@ Shard = tuple[NDArray[Any], NDArray[np.int8]]
 
 
 @dataclass(frozen=True, eq=False)
-class DistributedDraws:
+class PartitionedDraws:
     """Randomised values of all observed entries, by shard; see `Draws`.
 
     Attributes
     ----------
-    observed : Observed
+    entries : PartitionedEntries
     randomizer : EntryRandomizer
     shards : sequence of Delayed of (ndarray, ndarray of int8)
         In memory, in the order of the coordinates; see `Shard`.
     """
 
-    observed: Any
+    entries: Any
     randomizer: EntryRandomizer
     shards: Sequence[Delayed]
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the values."""
-        return self.observed.dtype
+        return self.entries.dtype
 
     def mean(self) -> float:
         """Mean of the randomised values."""
         total = dask.delayed(_sum_of, pure=False)
         sums = (total(shard, self._made_with) for shard in self.shards)
-        return float(computed(tree_sum(sums))[0][0] / self.observed.n_entries)
+        return float(computed(tree_sum(sums))[0][0] / self.entries.n_entries)
 
     def compared(self) -> tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int8]]:
         """Some of what was drawn; see `Draws.compared`."""
-        observed, select = self.observed, dask.delayed(_compared, pure=False)
-        pairs = zip(observed.coordinates, self.shards, strict=True)
+        entries, select = self.entries, dask.delayed(_compared, pure=False)
+        pairs = zip(entries.coordinates, self.shards, strict=True)
         compared = computed(*(select(*pair) for pair in pairs))
-        for (coordinates, *_), first in zip(compared, observed.cuts, strict=False):
-            coordinates[:, observed.mode] += first
+        for (coordinates, *_), first in zip(compared, entries.cuts, strict=False):
+            coordinates[:, entries.mode] += first
         where, drawn, tags = map(np.concatenate, zip(*compared, strict=True))
         return where, drawn, tags
 
@@ -63,18 +63,18 @@ class DistributedDraws:
         reuse: DistributedEntries | None = None,
     ) -> DistributedEntries:
         """Entries by shard; see `Draws.grouped`."""
-        observed, prepare = self.observed, dask.delayed(_grouped, pure=False)
+        entries, prepare = self.entries, dask.delayed(_grouped, pure=False)
         if reuse is None:
             triples = zip(
-                observed.coordinates, self.shards, observed.shard_shapes, strict=True
+                entries.coordinates, self.shards, entries.shard_shapes, strict=True
             )
             reuse = DistributedEntries(
                 [prepare(*triple, self._made_with) for triple in triples],
-                observed.cuts,
-                observed.mode,
-                observed.shape,
-                observed.counts,
-                observed.dtype,
+                entries.cuts,
+                entries.mode,
+                entries.shape,
+                entries.counts,
+                entries.dtype,
             )
         reuse.rescale(offset, scale, move)
         return reuse
