@@ -3,7 +3,7 @@
 from ._algebra import cp_to_dense, mode_products
 from ._cp import CPForm, StructuredCP, max_cp_rank, point_model
 from ._cp_fit import continue_structured_cp, fit_structured_cp
-from ._entries import (
+from ._grouped import (
     DenseEntries,
     SparseEntries,
     as_coordinates,

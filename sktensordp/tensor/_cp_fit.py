@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ._algebra import cp_to_dense, diagonal, packed_squares
 from ._cp import StructuredCP, cp_columns
-from ._entries import DenseEntries, Entries, SparseEntries
+from ._grouped import DenseEntries, GroupedEntries, SparseEntries
 from ._likelihood import TableLikelihood
 from ._row_fit import N_STARTS, SWEEPS_BEFORE_LEARNING, RowFit, start_rows
 
@@ -44,7 +44,7 @@ MOST_NOISE = 0.8
 
 
 def fit_structured_cp(
-    entries: Entries,
+    entries: GroupedEntries,
     *,
     rank: int,
     biases: bool,
@@ -136,7 +136,7 @@ def fit_structured_cp(
 
 def continue_structured_cp(
     model: StructuredCP,
-    entries: Entries,
+    entries: GroupedEntries,
     *,
     max_iter: int,
     noise_floor: float = 0.0,
@@ -172,7 +172,7 @@ def continue_structured_cp(
     return fit.model(1.0)
 
 
-def _is_nearly_independent(entries: Entries, noise_floor: float) -> bool:
+def _is_nearly_independent(entries: GroupedEntries, noise_floor: float) -> bool:
     """Whether a fit takes the columns of other modes' rows as independent.
 
     There must be many entries, with little noise: the variance of the mechanism, which
@@ -184,7 +184,7 @@ def _is_nearly_independent(entries: Entries, noise_floor: float) -> bool:
 
 
 def entries_noise_floor(
-    entries: Entries, noise_floor: float, value_scale: float
+    entries: GroupedEntries, noise_floor: float, value_scale: float
 ) -> float:
     """Smallest noise variance of a fit, on the scale of the entries.
 
@@ -215,7 +215,7 @@ class _CPFit(RowFit):
 
     def __init__(
         self,
-        entries: Entries,
+        entries: GroupedEntries,
         fixed: NDArray[np.bool_],
         prior_mean: NDArray[np.float64],
         precision: NDArray[np.float64],
@@ -315,7 +315,7 @@ class _CPFit(RowFit):
 
     def attach(
         self,
-        entries: Entries,
+        entries: GroupedEntries,
         posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
     ) -> None:
         """Take entries, and means and second moments by mode; see `RowFit.attach`."""

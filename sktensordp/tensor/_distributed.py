@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ._algebra import diagonal
 from ._cp_fit import _CPFit
-from ._entries import SparseEntries, array_of
+from ._grouped import SparseEntries, array_of
 from ._likelihood import TableLikelihood
 from ._row_fit import RowFit, RowWeighting
 from ._tucker_fit import _TuckerFit

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ._algebra import diagonal, packed_squares
 from ._blas import one_blas_thread
-from ._entries import Entries, SparseEntries
+from ._grouped import GroupedEntries, SparseEntries
 from ._likelihood import TableLikelihood
 
 # One array for each mode: a list of arrays, or the rows of one array.
@@ -109,7 +109,7 @@ class RowFit:
 
     def __init__(
         self,
-        entries: Entries,
+        entries: GroupedEntries,
         fixed: ByMode,
         prior_mean: ByMode,
         precision: ByMode,
@@ -147,7 +147,7 @@ class RowFit:
 
     def attach(
         self,
-        entries: Entries,
+        entries: GroupedEntries,
         posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
     ) -> None:
         """Take entries, and means and second moments by mode; covariances are zero."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ._algebra import mode_products, packed_squares
 from ._cp_fit import MOST_NOISE, entries_noise_floor
-from ._entries import DenseEntries, Entries, SparseEntries
+from ._grouped import DenseEntries, GroupedEntries, SparseEntries
 from ._likelihood import TableLikelihood
 from ._priors import CORE_PRECISION
 from ._row_fit import RowFit, start_rows
@@ -75,7 +75,7 @@ def check_tucker_size(
 
 
 def fit_structured_tucker(
-    entries: Entries,
+    entries: GroupedEntries,
     *,
     ranks: Sequence[int],
     biases: bool,
@@ -126,7 +126,11 @@ def fit_structured_tucker(
 
 
 def continue_structured_tucker(
-    model: StructuredTucker, entries: Entries, *, max_iter: int, n_threads: int = 1
+    model: StructuredTucker,
+    entries: GroupedEntries,
+    *,
+    max_iter: int,
+    n_threads: int = 1,
 ) -> StructuredTucker:
     """Run further sweeps from a model, without changing its prior or its noise.
 
@@ -175,7 +179,7 @@ class _TuckerFit(RowFit):
 
     def __init__(
         self,
-        entries: Entries,
+        entries: GroupedEntries,
         columns: TuckerColumns,
         prior_mean: Sequence[NDArray[np.float64]],
         precision: Sequence[NDArray[np.float64]],
@@ -238,7 +242,7 @@ class _TuckerFit(RowFit):
 
     def attach(
         self,
-        entries: Entries,
+        entries: GroupedEntries,
         posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
     ) -> None:
         """Take entries, and means and second moments by mode; see `RowFit.attach`."""
@@ -448,7 +452,7 @@ class _TuckerFit(RowFit):
         )
 
 
-def _has_hosvd(entries: Entries) -> bool:
+def _has_hosvd(entries: GroupedEntries) -> bool:
     """Whether a tensor has three modes or more, and is small and dense enough."""
     size = math.prod(entries.shape)
     enough = _LEAST_DENSITY * size <= entries.n_entries

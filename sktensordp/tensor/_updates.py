@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ._algebra import diagonal, packed_squares
 from ._cp import StructuredCP
 from ._cp_fit import _CPFit
-from ._entries import SparseEntries
+from ._grouped import SparseEntries
 from ._row_fit import RowFit
 from ._tucker import StructuredTucker
 from ._tucker_fit import _TuckerFit

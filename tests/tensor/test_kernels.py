@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.tensor import DenseEntries, SparseEntries, group_by_mode
 from sktensordp.tensor._algebra import diagonal, packed_squares
-from sktensordp.tensor._entries import _BLOCK
+from sktensordp.tensor._grouped import _BLOCK
 from sktensordp.tensor.kernels._cp import cholesky, solve_rows
 from tests.support.tensors import entries_of
 

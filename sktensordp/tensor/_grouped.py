@@ -32,7 +32,7 @@ _SOLVE_COST = 100
 _LEAST_WORK = 2000
 
 
-class Entries(Protocol):
+class GroupedEntries(Protocol):
     """What a fit needs of entries, wherever they are stored."""
 
     shape: tuple[int, ...]
@@ -84,37 +84,6 @@ class _LocalEntries:
 
     def _rescale(self, before: _Units, after: _Units, move: float) -> float:
         """Change the values in place, and return their sum of squares."""
-        raise NotImplementedError
-
-    def observe(
-        self,
-        mode: int,
-        rows: slice,
-        fitted: NDArray[np.floating],
-        likelihood: TableLikelihood,
-    ) -> NDArray[np.float64]:
-        """Replace values by observations of their means; see `TableLikelihood`.
-
-        Call it for all rows of all `stored_modes`, then `values_changed`.
-
-        Parameters
-        ----------
-        mode : int
-        rows : slice
-            Rows of the mode whose entries are replaced.
-        fitted : ndarray of shape (n,)
-            Predictions of these entries.
-        likelihood : TableLikelihood
-
-        Returns
-        -------
-        counts : ndarray of shape (n_grid, n_outputs)
-            Number of these entries by prediction and output.
-        """
-        raise NotImplementedError
-
-    def values_changed(self) -> None:
-        """Compute sums of squares anew, after `observe`."""
         raise NotImplementedError
 
 
@@ -175,7 +144,24 @@ class SparseEntries(_LocalEntries):
         fitted: NDArray[np.floating],
         likelihood: TableLikelihood,
     ) -> NDArray[np.float64]:
-        """Replace values by observations of their means; see `_LocalEntries`."""
+        """Replace values by observations of their means; see `TableLikelihood`.
+
+        Call it for all rows of all `stored_modes`, then `values_changed`.
+
+        Parameters
+        ----------
+        mode : int
+        rows : slice
+            Rows of the mode whose entries are replaced.
+        fitted : ndarray of shape (n,)
+            Predictions of these entries.
+        likelihood : TableLikelihood
+
+        Returns
+        -------
+        counts : ndarray of shape (n_grid, n_outputs)
+            Number of these entries by prediction and output.
+        """
         starts, _, values = self.groups[mode]
         at = slice(starts[rows.start], starts[rows.stop])
         return likelihood.observe(fitted, self._outputs[mode][at], values[at])
@@ -351,7 +337,7 @@ class DenseEntries(_LocalEntries):
         fitted: NDArray[np.floating],
         likelihood: TableLikelihood,
     ) -> NDArray[np.float64]:
-        """Replace all values by observations of their means; see `_LocalEntries`."""
+        """Replace all values by observations of their means; see `SparseEntries`."""
         values = np.empty_like(fitted)
         outputs = cast("NDArray[np.uint8]", self._outputs)
         counts = likelihood.observe(fitted, outputs, values)
