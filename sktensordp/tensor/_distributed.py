@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._algebra import diagonal
-from ._cp_fit import _CPFit
 from ._grouped import SparseEntries, array_of
 from ._likelihood import TableLikelihood
 from ._row_fit import RowFit, RowWeighting
-from ._tucker_fit import _TuckerFit
+from ._tucker_fit import TuckerFit
 
 # The partitions of a group by thread.
 _Group: TypeAlias = list[list[SparseEntries]]
@@ -373,7 +372,7 @@ class DistributedEntries:
 
     def fit_class(self, local: type) -> Any:
         """The class that fits to partitions, for a class that fits to local entries."""
-        return {_CPFit: _DistributedCP, _TuckerFit: _DistributedTucker}[local]
+        return {RowFit: _DistributedCP, TuckerFit: _DistributedTucker}[local]
 
 
 def _energies(group: _Group, mode: int) -> tuple[Any, ...]:
@@ -606,7 +605,7 @@ class _DistributedRows(RowFit):
         if self.entries.mode != 0:
             return super()._learn_weight_means()
         n_rows, means, _, _ = self._row_sums
-        self.prior_mean[0][self._weights] = means[self._weights] / n_rows
+        self.prior_mean[0][self.features(0)] = means[self.features(0)] / n_rows
 
     def row_sums(
         self, mode: int
@@ -643,12 +642,12 @@ class _DistributedRows(RowFit):
         return super().model(scale)
 
 
-class _DistributedCP(_DistributedRows, _CPFit):
-    local = _CPFit
+class _DistributedCP(_DistributedRows, RowFit):
+    local = RowFit
 
 
-class _DistributedTucker(_DistributedRows, _TuckerFit):
-    local = _TuckerFit
+class _DistributedTucker(_DistributedRows, TuckerFit):
+    local = TuckerFit
 
     def _core_sums(
         self, pool: ThreadPoolExecutor, n_threads: int
@@ -664,7 +663,7 @@ def _local_fit(
     fit = copy.copy(state)
     # Copies, because a task must not change its arguments.
     means, moments = rows.means, rows.moments
-    moments = fit.point_moments(means) if moments is None else moments.copy()
+    moments = fit.squares(means) if moments is None else moments.copy()
     # Zeros in place of rows that were left out, since the task does not read them.
     posteriors = [
         _zeros_like((means, moments), n) if posterior is None else posterior

@@ -1,10 +1,12 @@
-"""The variational fit of rows, common to all decompositions.
+"""The variational fit of a CP, mode by mode.
 
 A sweep solves for the rows of one mode after the other, given the rows of all other
 modes, from sums over the entries. The precisions of the prior are learned from the
-posterior of the rows.
+posterior of the rows. In a fit of a Tucker decomposition, which is a subclass, a core
+multiplies the rows of different modes.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -14,9 +16,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ._algebra import diagonal, packed_squares
+from ._algebra import cp_to_dense, diagonal, packed_squares
 from ._blas import one_blas_thread
-from ._grouped import GroupedEntries, SparseEntries
+from ._cp import StructuredCP
+from ._grouped import DenseEntries, GroupedEntries, SparseEntries
 from ._likelihood import TableLikelihood
 
 # One array for each mode: a list of arrays, or the rows of one array.
@@ -69,18 +72,19 @@ class RowWeighting(NamedTuple):
 
 
 class RowFit:
-    """The state of a fit: entries, prior and noise; a subclass adds the posterior.
+    """The state of a CP fit: entries, posterior, prior and noise.
+
+    The rows of all modes are stacked, one mode after the other; ``rows[mode]`` is the
+    slice of a mode. A subclass may arrange the posterior in another way.
 
     Parameters
     ----------
     entries : SparseEntries or DenseEntries
     fixed, prior_mean, precision, tie : array-like by mode of ndarray of (n_columns,)
         See `StructuredCP`.
-    is_bias : array-like by mode of ndarray of shape (n_columns,), bool
-        Columns that are free in one mode alone.
-    weights : slice
-        Columns of the first mode that are weights of features. Their prior means are
-        learned.
+    n_features : int, default=0
+        Number of columns, the last ones, that are features in the second mode and
+        their weights in the first. The prior means of the weights are learned.
 
     Attributes
     ----------
@@ -96,6 +100,10 @@ class RowFit:
         posterior when these rows were updated last.
     learns_row_noise : bool
         Whether `learn` learns the weights of rows.
+    independent_columns : bool
+        Whether the sums for one mode take the columns of a row of another mode as
+        independent, given the entries. They then read its means and variances, instead
+        of its second moments, and are several times faster.
     likelihood : TableLikelihood or None
         What the values say about their means, if a table has randomised them. `learn`
         then replaces them; see there.
@@ -105,7 +113,13 @@ class RowFit:
         Sweeps that `learn` has run.
     """
 
-    learns_row_noise = False
+    learns_row_noise = True
+    independent_columns = False
+    means: Any
+    covariances: Any
+    moments: Any
+    # The weights of the rows of all modes, for the sums.
+    _stacked_weights: Any = None
 
     def __init__(
         self,
@@ -114,13 +128,12 @@ class RowFit:
         prior_mean: ByMode,
         precision: ByMode,
         tie: ByMode,
-        is_bias: ByMode,
-        weights: slice,
+        n_features: int = 0,
     ) -> None:
-        self.entries = entries
+        self.entries, self.rows = entries, stacked_rows(entries.shape)
         self.fixed, self.prior_mean = fixed, prior_mean
         self.precision, self.tie = precision, tie
-        self._is_bias, self._weights = is_bias, weights
+        self.n_features = n_features
         self.likelihood: TableLikelihood | None = None
         self.earlier_sums: Any = None
         self.noise: Any = None
@@ -129,21 +142,51 @@ class RowFit:
         self.stated_weights: Any = None
         self.row_errors: Any = None
 
+    def features(self, mode: int) -> slice:
+        """Columns of the features of the second mode, or of their weights."""
+        n_columns = len(self.fixed[mode])
+        return slice(n_columns - self.n_features, n_columns)
+
+    def is_bias(self, mode: int) -> NDArray[np.bool_]:
+        """Columns that are free in one mode alone."""
+        return (~self.fixed).sum(axis=0) == 1
+
     def start_at_prior(
         self, features: NDArray[np.floating] | None = None, start: int = 0
     ) -> None:
         """Start near the prior means, with zero covariances; see `start_rows`."""
-        raise NotImplementedError
+        means = start_rows(self.entries.shape, self.fixed, self.prior_mean, start)
+        if features is not None:
+            means[0][:, self.features(0)] = 0.0
+            means[1][:, self.features(1)] = features[:-1]
+        dtype = self.entries.dtype
+        sizes = [(len(m), math.comb(m.shape[1] + 1, 2)) for m in means]
+        zeros = [np.zeros(size, dtype) for size in sizes]
+        self.start([m.astype(dtype) for m in means], zeros, None)
 
-    def start(self, means: Any, covariances: Any, noise: float | None) -> None:
-        """Start from a posterior and a noise variance."""
-        raise NotImplementedError
+    def start(
+        self,
+        means: Sequence[NDArray[np.floating]],
+        covariances: Sequence[NDArray[np.floating]],
+        noise: float | None,
+    ) -> None:
+        """Start from a posterior, mode by mode, and a noise variance."""
+        self.means, variances = np.concatenate(means), np.concatenate(covariances)
+        self.covariances, self.noise = variances, noise
+        if self.independent_columns:
+            variances = variances[:, diagonal(self.means.shape[1])]
+        self.moments = self.squares(self.means) + variances
+
+    def squares(self, means: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Second moments of rows without covariances."""
+        return means**2 if self.independent_columns else packed_squares(means)
 
     def posterior(
         self, mode: int
     ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
         """Views of the means, covariances and second moments of a mode's rows."""
-        raise NotImplementedError
+        r = self.rows[mode]
+        return self.means[r], self.covariances[r], self.moments[r]
 
     def attach(
         self,
@@ -151,11 +194,10 @@ class RowFit:
         posteriors: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]],
     ) -> None:
         """Take entries, and means and second moments by mode; covariances are zero."""
-        raise NotImplementedError
-
-    def point_moments(self, means: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Second moments of rows without covariances."""
-        return packed_squares(means)
+        self.entries, self.rows = entries, stacked_rows(entries.shape)
+        self.means, self.moments = map(np.concatenate, zip(*posteriors, strict=True))
+        n_pairs = math.comb(self.means.shape[1] + 1, 2)
+        self.covariances = np.zeros((len(self.means), n_pairs), self.means.dtype)
 
     def sums(
         self, mode: int, rows: slice
@@ -171,15 +213,66 @@ class RowFit:
         projection : ndarray of shape (n_rows, n_columns)
             Expected sum of y b.
         """
-        raise NotImplementedError
+        entries = cast("SparseEntries | DenseEntries", self.entries)
+        return entries.sums(
+            mode,
+            rows.start,
+            rows.stop,
+            self.rows,
+            self.means,
+            self.moments,
+            self._stacked_weights,
+        )
 
     def fitted_values(self, mode: int, rows: slice) -> NDArray[np.floating]:
         """Predictions of the entries of some rows of a mode, as they are stored."""
-        raise NotImplementedError
+        from .kernels._cp import fitted_values
+
+        if isinstance(self.entries, DenseEntries):
+            return cp_to_dense([self.means[r] for r in self.rows])[
+                self.entries.mask > 0
+            ]
+        starts, others, _ = cast("SparseEntries", self.entries).groups[mode]
+        fitted = np.empty(starts[rows.stop] - starts[rows.start], self.means.dtype)
+        fitted_values(
+            rows.start,
+            rows.stop,
+            starts,
+            others,
+            self.means,
+            self.means[self.rows[mode]],
+            fitted,
+        )
+        return fitted
 
     def model(self, scale: float) -> Any:
         """The fitted model, with its values multiplied by `scale`."""
-        raise NotImplementedError
+        shape, fixed = self.entries.shape, self.fixed
+        # Every column is multiplied in the first mode in which it is free.
+        factor = np.ones(fixed.shape)
+        factor[np.argmin(fixed, axis=0), np.arange(fixed.shape[1])] = scale
+        n_rows = sum(shape) + len(shape)
+        model = StructuredCP(
+            shape,
+            fixed,
+            np.empty((n_rows, self.means.shape[1]), self.means.dtype),
+            np.empty((n_rows, self.covariances.shape[1]), self.means.dtype),
+            self.prior_mean * factor,
+            self.precision / factor**2,
+            self.tie / factor**2,
+            self.noise * scale**2,
+            self._model_weights(),
+        )
+        for mode, r in enumerate(model.rows):
+            self.write_rows(mode, factor[mode], model.means[r], model.covariances[r])
+        return model
+
+    def _model_weights(self) -> NDArray[np.float64] | None:
+        """Weights of the rows of the first mode and, last, of an unknown row."""
+        weights = (
+            self.row_weights if self.stated_weights is None else self.stated_weights
+        )
+        return None if weights is None else np.append(weights, 1.0)
 
     def learn(
         self,
@@ -338,7 +431,11 @@ class RowFit:
 
     def weigh(self, row_weights: NDArray[np.float64] | None) -> None:
         """Set the weights of the first mode's rows."""
-        self.row_weights = row_weights
+        self.row_weights, self._stacked_weights = row_weights, None
+        if row_weights is not None:
+            stacked = np.ones(sum(self.entries.shape), self.entries.dtype)
+            stacked[self.rows[0]] = row_weights
+            self._stacked_weights = stacked
 
     def _learn_row_noise(self, noise_floor: float) -> None:
         """Learn the weights of the first mode's rows from their squared errors.
@@ -457,8 +554,8 @@ class RowFit:
 
     def _learn_weight_means(self) -> None:
         """Learn the prior means of the weights of features, from their posterior."""
-        means = self.posterior(0)[0][self.entries.observed(0), self._weights]
-        self.prior_mean[0][self._weights] = means.mean(axis=0, dtype=float)
+        means = self.posterior(0)[0][self.entries.observed(0), self.features(0)]
+        self.prior_mean[0][self.features(0)] = means.mean(axis=0, dtype=float)
 
     def learn_prior(self, mode: int, cross: Any) -> None:
         """Learn the prior precisions of a mode's free columns, from their posterior.
@@ -530,7 +627,7 @@ class RowFit:
         """Precisions after one step of learning; see `learn_prior`."""
         least = 1e-9 * expected
         learned = precision * np.where(
-            self._is_bias[mode],
+            self.is_bias(mode),
             np.maximum(expected - variances, least) / np.maximum(squares, 1e-300),
             expected / np.maximum(squares + variances, 1e-300),
         )
@@ -566,6 +663,11 @@ class RowFit:
         """Prior variance of every column, averaged over the rows of a mode."""
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
+
+
+def stacked_rows(shape: Sequence[int]) -> list[slice]:
+    """The slice of every mode among the stacked rows of all modes."""
+    return [slice(*ends) for ends in pairwise(np.cumsum([0, *shape]).tolist())]
 
 
 def start_rows(

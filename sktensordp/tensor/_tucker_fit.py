@@ -26,7 +26,7 @@ from ._cp_fit import MOST_NOISE, entries_noise_floor
 from ._grouped import DenseEntries, GroupedEntries, SparseEntries
 from ._likelihood import TableLikelihood
 from ._priors import CORE_PRECISION
-from ._row_fit import RowFit, start_rows
+from ._row_fit import RowFit
 from ._tucker import (
     StructuredTucker,
     TuckerColumns,
@@ -112,7 +112,7 @@ def fit_structured_tucker(
     floor = entries_noise_floor(entries, noise_floor, value_scale)
     prior = columns.prior(smooth_modes, features)
     core = TuckerForm(columns.ranks).centre(len(ranks)).reshape(ranks)
-    fit = entries.fit_class(_TuckerFit)(entries, columns, *prior, core)
+    fit = entries.fit_class(TuckerFit)(entries, columns, *prior, core)
     fit.start_at_prior(features)
     energy = entries.energy / entries.n_entries
     if any(ranks) and _has_hosvd(entries) and floor < MOST_NOISE * energy:
@@ -148,7 +148,7 @@ def continue_structured_tucker(
     -------
     model : StructuredTucker
     """
-    fit = entries.fit_class(_TuckerFit)(
+    fit = entries.fit_class(TuckerFit)(
         entries,
         model.columns,
         model.prior_mean,
@@ -166,7 +166,7 @@ def continue_structured_tucker(
     return fit.model(1.0)
 
 
-class _TuckerFit(RowFit):
+class TuckerFit(RowFit):
     """The state of a Tucker fit: posterior of the rows, core, prior and noise.
 
     Attributes
@@ -176,6 +176,7 @@ class _TuckerFit(RowFit):
     """
 
     learns_core = True
+    learns_row_noise = False
 
     def __init__(
         self,
@@ -186,29 +187,19 @@ class _TuckerFit(RowFit):
         tie: Sequence[NDArray[np.float64]],
         free_core: NDArray[np.floating],
     ) -> None:
-        modes = range(len(entries.shape))
-        is_bias = [np.arange(size) < columns.first for size in columns.sizes]
-        fixed = [columns.fixed(mode) for mode in modes]
-        weights = columns.features(0)
-        super().__init__(
-            entries, fixed, [*prior_mean], [*precision], [*tie], is_bias, weights
-        )
+        fixed = [columns.fixed(mode) for mode in range(len(entries.shape))]
+        super().__init__(entries, fixed, [*prior_mean], [*precision], [*tie])
         self.columns = columns
         self.core_mean = free_core
         self._set_core(free_core)
 
-    def start_at_prior(
-        self, features: NDArray[np.floating] | None = None, start: int = 0
-    ) -> None:
-        """Start near the prior means, with zero covariances; see `start_rows`."""
-        means = start_rows(self.entries.shape, self.fixed, self.prior_mean, start)
-        if features is not None:
-            means[0][:, self.columns.features(0)] = 0.0
-            means[1][:, self.columns.features(1)] = features[:-1]
-        dtype = self.entries.dtype
-        sizes = [(len(m), math.comb(m.shape[1] + 1, 2)) for m in means]
-        covariances = [np.zeros(size, dtype) for size in sizes]
-        self.start([m.astype(dtype) for m in means], covariances, None)
+    def features(self, mode: int) -> slice:
+        """Columns of the features of the second mode, or of their weights."""
+        return self.columns.features(mode)
+
+    def is_bias(self, mode: int) -> NDArray[np.bool_]:
+        """Columns that are free in one mode alone."""
+        return np.arange(self.columns.sizes[mode]) < self.columns.first
 
     def start_at_hosvd(self) -> None:
         """Start at a decomposition of the tensor, with zeros for unobserved entries."""
@@ -221,21 +212,21 @@ class _TuckerFit(RowFit):
         core /= observed.mean()
         for mode, factor in enumerate(factors):
             # Scaled to variance one, as under the prior.
-            unit = math.sqrt(len(factor))
-            self.means[mode][:, self.columns.factors(mode)] = factor * unit
-            core /= unit
+            length = math.sqrt(len(factor))
+            self.means[mode][:, self.columns.factors(mode)] = factor * length
+            core /= length
         self.start(self.means, self.covariances, None)
         self.core_mean = core
         self._set_core(core)
 
     def start(
         self,
-        means: list[NDArray[np.floating]],
-        covariances: list[NDArray[np.floating]],
+        means: Sequence[NDArray[np.floating]],
+        covariances: Sequence[NDArray[np.floating]],
         noise: float | None,
     ) -> None:
-        """Start from a posterior and a noise variance."""
-        self.means, self.covariances, self.noise = means, covariances, noise
+        """Start from a posterior, mode by mode, and a noise variance."""
+        self.means, self.covariances, self.noise = [*means], [*covariances], noise
         self.moments = [
             packed_squares(m) + c for m, c in zip(means, covariances, strict=True)
         ]

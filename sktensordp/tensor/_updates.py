@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 
 from ._algebra import diagonal, packed_squares
 from ._cp import StructuredCP
-from ._cp_fit import _CPFit
 from ._grouped import SparseEntries
 from ._row_fit import RowFit
 from ._tucker import StructuredTucker
-from ._tucker_fit import _TuckerFit
+from ._tucker_fit import TuckerFit
 
 
 def update_structured_cp(
@@ -46,23 +45,19 @@ def update_structured_cp(
     """
     model = _grow_cp(model, _grown_shape(model, coordinates))
     entries, touched = _touched_rows(model, coordinates, values, model.means.dtype)
-    rows = np.concatenate(
-        [
-            at + mode_rows.start
-            for at, mode_rows in zip(touched, model.rows, strict=True)
-        ]
-    )
+    by_mode = [at + r.start for at, r in zip(touched, model.rows, strict=True)]
     # A flat prior, since the posterior of the model takes its place.
     flat = np.zeros(model.fixed.shape)
-    fit = _CPFit(entries, model.fixed, flat, flat, flat)
+    fit = RowFit(entries, model.fixed, flat, flat, flat)
     noise = model.noise_variance if noise_variance is None else noise_variance
-    fit.start(model.means[rows], model.covariances[rows], noise)
+    before = [model.means[rows] for rows in by_mode]
+    fit.start(before, [model.covariances[rows] for rows in by_mode], noise)
     if model.row_weights is not None:
         fit.weigh(model.row_weights[touched[0]])
     _sweep_from_posterior(fit, max_iter, n_threads)
     means, covariances = model.means.copy(), model.covariances.copy()
-    means[rows] = fit.means
-    covariances[rows] = fit.covariances
+    rows = np.concatenate(by_mode)
+    means[rows], covariances[rows] = fit.means, fit.covariances
     return dataclasses.replace(model, means=means, covariances=covariances)
 
 
@@ -91,7 +86,7 @@ def update_structured_tucker(
     entries, touched = _touched_rows(model, coordinates, values, model.core.dtype)
     # A flat prior, since the posterior of the model takes its place.
     flat = [np.zeros(size) for size in model.columns.sizes]
-    fit = _TuckerFit(
+    fit = TuckerFit(
         entries,
         model.columns,
         flat,

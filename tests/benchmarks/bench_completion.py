@@ -354,7 +354,7 @@ def check_references():
     """
     from sktensordp.tensor import SparseEntries
     from sktensordp.tensor._cp import cp_columns
-    from sktensordp.tensor._cp_fit import _CPFit
+    from sktensordp.tensor._row_fit import RowFit
 
     # There are rows without an entry, and rows that the references take in parts.
     shape = 3_000, 300, 2
@@ -363,7 +363,7 @@ def check_references():
         groups = group_by_length(coordinates, values, shape)
         entries = SparseEntries(coordinates, values, shape)
         for sums in REFERENCES.values():
-            fit = _CPFit(entries, *cp_columns(len(shape), RANK, False, ()))
+            fit = RowFit(entries, *cp_columns(len(shape), RANK, False, ()))
             fit.start_at_prior()
             fit.noise = 0.64
             factors = [fit.means[rows].copy() for rows in fit.rows]
@@ -371,7 +371,7 @@ def check_references():
             numpy_sweep(groups, sums, factors, fit.prior_mean.astype(dtype), ridge)
             with fit.threads(1) as pool:
                 for mode in range(len(shape)):
-                    fit.start(fit.means, np.zeros_like(fit.covariances), fit.noise)
+                    fit.start([fit.means], [np.zeros_like(fit.covariances)], fit.noise)
                     fit.update(mode, pool, 1)
             np.testing.assert_allclose(
                 np.concatenate(factors), fit.means, rtol=tolerance, atol=tolerance

@@ -7,7 +7,7 @@ import pytest
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.tensor import SparseEntries, fit_structured_cp
-from sktensordp.tensor._cp_fit import _CPFit
+from sktensordp.tensor._row_fit import RowFit
 from tests.support.tensors import as_dense
 
 SHAPE, BOUNDS = (300, 200), (-4.0, 4.0)
@@ -70,7 +70,7 @@ def test_weights_lower_the_error(monkeypatch):
     where = X[held_out & (X[:, 0] % 2 == 0)]
     errors = []
     for learns in (True, False):
-        monkeypatch.setattr(_CPFit, "learns_row_noise", learns)
+        monkeypatch.setattr(RowFit, "learns_row_noise", learns)
         model = completion().fit(X[~held_out], y[~held_out])
         assert (model._fitted.model.row_weights is not None) == learns
         errors.append(np.mean((model.predict(where) - truth) ** 2) - QUIET**2)
@@ -169,7 +169,7 @@ def test_errors_of_rows_equal_a_reference(weighted, smooth):
 
     X, y = uneven_values(500, shape=(12, 10, 8))
     entries = SparseEntries(X.astype(np.int32), y, (12, 10, 8))
-    fit = _CPFit(entries, *cp_columns(3, 2, True, (0,) if smooth else ()))
+    fit = RowFit(entries, *cp_columns(3, 2, True, (0,) if smooth else ()))
     fit.start_at_prior()
     fit.noise = 0.5
     if weighted:

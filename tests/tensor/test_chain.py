@@ -7,8 +7,7 @@ from scipy.linalg import block_diag
 
 from sktensordp.tensor import SparseEntries, fit_structured_cp
 from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._cp_fit import _CPFit
-from sktensordp.tensor._row_fit import path_eigenvalues, solve_chain
+from sktensordp.tensor._row_fit import RowFit, path_eigenvalues, solve_chain
 from tests.support.tensors import entries_of, unpacked
 
 
@@ -79,7 +78,7 @@ def smooth_fit(shape, mode, *, rank=2, biases=True, dense=False, dtype=float, n=
     # An empty bin, in the middle.
     coordinates = coordinates[coordinates[:, mode] != shape[mode] // 2]
     values = rng.standard_normal(len(coordinates)).astype(dtype)
-    fit = _CPFit(
+    fit = RowFit(
         entries_of(dense, coordinates, values, shape),
         *cp_columns(len(shape), rank, biases, (mode,)),
     )
@@ -92,7 +91,7 @@ def smooth_fit(shape, mode, *, rank=2, biases=True, dense=False, dtype=float, n=
     diagonal = np.flatnonzero(np.equal(*np.triu_indices(free.shape[1])))
     for r, columns in zip(fit.rows, free, strict=True):
         fit.covariances[r, diagonal[columns]] = 0.3
-    fit.start(fit.means, fit.covariances, fit.noise)
+    fit.start([fit.means], [fit.covariances], fit.noise)
     return fit, coordinates, values.astype(float)
 
 
@@ -258,7 +257,7 @@ def chain_of_biases(tied):
     values = truth[row] + np.sqrt(noise) * rng.standard_normal(150)
     coordinates = np.column_stack([row, np.zeros_like(row)]).astype(np.int32)
     held = np.array([[False], [True]])
-    fit = _CPFit(
+    fit = RowFit(
         SparseEntries(coordinates, values, (n_rows, 1)), held,
         held.astype(float), np.ones((2, 1)), np.array([[float(tied)], [0.0]]),
     )  # fmt: skip

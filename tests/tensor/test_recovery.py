@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.tensor import SparseEntries, fit_structured_cp, mode_products
+from sktensordp.tensor import SparseEntries, _cp_fit, fit_structured_cp, mode_products
 from sktensordp.tensor import _cp_fit as _fits
 from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._cp_fit import _CPFit
+from sktensordp.tensor._row_fit import RowFit
 from tests.support.replaying import recorded
 from tests.support.tensors import entries_of, random_problem, unpacked
 
@@ -141,7 +141,7 @@ def test_all_but_the_strongest_terms_are_left_out():
     coordinates, values = random_problem(shape, 40)
     features = np.random.default_rng(1).standard_normal((5, n_features))
     columns = cp_columns(3, 4, True, (), features)
-    fit = _CPFit(
+    fit = RowFit(
         SparseEntries(coordinates, values, shape), *columns, n_features=n_features
     )
     fit.start_at_prior(features)
@@ -151,7 +151,7 @@ def test_all_but_the_strongest_terms_are_left_out():
     # Of four terms, after three biases, the first and the third are made weak.
     for weak in (3, 5):
         fit.means[:, weak] *= 1e-3
-    rest = fit.strongest(2)
+    rest = _cp_fit._strongest(fit, 2)
     kept = [0, 1, 2, 4, 6, 7, 8]
     np.testing.assert_array_equal(rest.means, fit.means[:, kept])
     for name in ("fixed", "prior_mean", "precision", "tie"):
@@ -160,7 +160,7 @@ def test_all_but_the_strongest_terms_are_left_out():
         unpacked(rest.covariances), unpacked(fit.covariances)[:, kept][:, :, kept]
     )
     assert rest.noise == 0.5
-    assert rest._weights == slice(5, 7)
+    assert rest.features(0) == slice(5, 7)
     assert rest.means.flags.c_contiguous
     assert rest.covariances.flags.c_contiguous
 
@@ -211,13 +211,13 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
     X, y = np.argwhere(observed), truth[observed]
     neighbour = y.copy()
     neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
-    chosen, strongest = [], _CPFit.strongest
+    chosen, strongest = [], _cp_fit._strongest
 
     def remember(fit, rank):
         chosen.append((fit.noise, fit.means.copy()))
         return strongest(fit, rank)
 
-    monkeypatch.setattr(_CPFit, "strongest", remember)
+    monkeypatch.setattr(_cp_fit, "_strongest", remember)
 
     def fitted(values):
         model = CPCompletion(

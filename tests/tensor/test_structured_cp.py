@@ -13,7 +13,7 @@ from sktensordp.tensor import (
     max_cp_rank,
 )
 from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._cp_fit import _CPFit
+from sktensordp.tensor._row_fit import RowFit
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 
@@ -57,7 +57,7 @@ def started_fit(shape, rank, biases, *, dense=False, dtype=float):
         values = values[first]
     values = values.astype(dtype)
     entries = (as_dense if dense else SparseEntries)(coordinates, values, shape)
-    fit = _CPFit(entries, *cp_columns(len(shape), rank, biases, ()))
+    fit = RowFit(entries, *cp_columns(len(shape), rank, biases, ()))
     fit.start_at_prior()
     rng = np.random.default_rng(1)
     fit.precision = rng.uniform(0.5, 2, fit.fixed.shape)
@@ -95,7 +95,7 @@ def test_update_equals_the_reference(shape, rank, biases, dense, dtype, independ
         shape, rank, biases, dense=dense, dtype=dtype
     )
     fit.independent_columns = independent
-    fit.start(fit.means, random_covariances(fit), fit.noise)
+    fit.start([fit.means], [random_covariances(fit)], fit.noise)
     seen = np.eye(fit.fixed.shape[1]) if independent else 1.0
     tolerance = 1e-10 if dtype == "f8" else 1e-4
     with fit.threads(2) as pool:
@@ -397,13 +397,13 @@ def test_columns_are_independent_only_with_little_noise(
     """A fit and its continuation decide alike, by the share of known noise."""
     monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", 0)
     found = []
-    sweep = _cp_fit._CPFit.sweep
+    sweep = RowFit.sweep
 
     def seen(fit, *args):
         found.append(fit.independent_columns)
         return sweep(fit, *args)
 
-    monkeypatch.setattr(_cp_fit._CPFit, "sweep", seen)
+    monkeypatch.setattr(RowFit, "sweep", seen)
     coordinates, values, shape = low_rank_problem()
     entries = SparseEntries(coordinates, values, shape)
     floor = share * entries.energy / entries.n_entries

@@ -20,7 +20,7 @@ from sktensordp.tensor import (
 from sktensordp.tensor._algebra import packed_squares
 from sktensordp.tensor._priors import CORE_PRECISION
 from sktensordp.tensor._tucker import TuckerColumns, core_of_squares
-from sktensordp.tensor._tucker_fit import _TuckerFit
+from sktensordp.tensor._tucker_fit import TuckerFit
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 OPTIONS = {"value_scale": 1.0, "noise_floor": 0.0, "max_iter": 5}
@@ -59,7 +59,7 @@ def started_fit(shape, ranks, *, biases=True, n_features=2, dense=False, dtype=f
     features = features_of(shape, n_features) if n_features else None
     rng = np.random.default_rng(1)
     core = rng.standard_normal(ranks)
-    fit = _TuckerFit(entries, columns, *columns.prior((), features), core)
+    fit = TuckerFit(entries, columns, *columns.prior((), features), core)
     fit.start_at_prior(features)
     fit.precision = [rng.uniform(0.5, 2, size) for size in columns.sizes]
     covariances = []
