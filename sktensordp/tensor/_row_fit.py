@@ -171,7 +171,9 @@ class RowFit:
         noise: float | None,
     ) -> None:
         """Start from a posterior, mode by mode, and a noise variance."""
-        self.means, variances = np.concatenate(means), np.concatenate(covariances)
+        # In the order of rows, whatever the order of the parts.
+        self.means = np.ascontiguousarray(np.concatenate(means))
+        variances = np.ascontiguousarray(np.concatenate(covariances))
         self.covariances, self.noise = variances, noise
         if self.independent_columns:
             variances = variances[:, diagonal(self.means.shape[1])]
