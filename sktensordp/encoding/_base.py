@@ -23,7 +23,7 @@ from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..privacy import PrivacyGuarantee
 from ..tensor._blas import one_blas_thread
-from ._client import ClientRandomizer, EncoderClient
+from ._client import ClientRandomizer, EncoderClient, LinearMap
 from ._code_noise import PURE, CodeNoise, code_noise, no_noise
 from ._linear import LinearCode, LinearProblem, linear_problem, unclipped_code
 from ._search import best_clip, clip_levels
@@ -82,7 +82,7 @@ class FittedCode:
 
     Attributes
     ----------
-    randomizer : ClientRandomizer or LearnedRandomizer
+    randomizer : ClientRandomizer
         The client's half: encodes, clips and randomises.
     decoder : AffineDecoder or LearnedEncoder
         The server's half.
@@ -370,7 +370,9 @@ class LinearEncoder(
         matrix = white.scale[:, np.newaxis] * (white.root @ code.decoder)
         encoder = code.encoder @ white.inverse / code.divisor
         return FittedCode(
-            ClientRandomizer(white.mean, white.scale, encoder, noise.randomizer),
+            ClientRandomizer(
+                white.mean, white.scale, LinearMap(encoder), noise.randomizer
+            ),
             AffineDecoder(matrix, white.mean - matrix @ code.centre),
             noise,
             len(code.encoder),

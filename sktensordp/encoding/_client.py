@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,16 @@ from ._whitening import standardized
 
 
 @dataclass(frozen=True)
+class LinearMap:
+    """Maps samples, as rows, by a matrix of shape (Z, n)."""
+
+    matrix: NDArray[np.float64]
+
+    def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        return rows @ self.matrix.T
+
+
+@dataclass(frozen=True)
 class ClientRandomizer:
     """Encodes, clips and randomises samples.
 
@@ -25,16 +36,19 @@ class ClientRandomizer:
     ----------
     mean, scale : ndarray of shape (n,)
         Standardise the entries of a sample.
-    matrix : ndarray of shape (Z, n)
-        Encoder of a standardised sample, in units of the clip radius.
+    encoder : callable
+        Maps standardised samples to codes, in units of the clip radius.
     noise : object
         Its `randomize` clips codes to the unit ball and releases them.
+    columns : ndarray of int, default=None
+        Entries of a sample that enter the code; None for all.
     """
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
-    matrix: NDArray[np.float64]
+    encoder: Callable[[Any], NDArray[np.floating]]
     noise: Any
+    columns: NDArray[np.int64] | None = None
 
     def randomize(
         self, rows: NDArray[np.floating], streams: NoiseStreams
@@ -52,8 +66,10 @@ class ClientRandomizer:
         noisy : ndarray of shape (n_samples, Z), of the type of `rows`
         """
         # `standardized` limits entries, so that the product has no NaN.
-        codes = standardized(rows, self.mean, self.scale) @ self.matrix.T
-        noisy = self.noise.randomize(codes, streams)
+        standard = standardized(rows, self.mean, self.scale)
+        if self.columns is not None:
+            standard = standard[:, self.columns]
+        noisy = self.noise.randomize(self.encoder(standard), streams)
         return noisy.astype(rows.dtype, copy=False)
 
 
@@ -66,7 +82,7 @@ class EncoderClient(Client):
 
     Parameters
     ----------
-    randomizer : ClientRandomizer or LearnedRandomizer
+    randomizer : ClientRandomizer
         Encodes, clips and randomises a sample.
     sample_shape : tuple of int
         Shape of a sample.

@@ -16,11 +16,10 @@ from ..mechanisms._noise import by_tiles
 from ..mechanisms._privunit import CalibratedCap, LiftedRelease
 from ._base import FittedCode
 from ._channels import SphereChannel, code_channel
+from ._client import ClientRandomizer
 from ._code_noise import CodeNoise, code_noise, no_noise
 from ._learned import LearnedEncoder, learned_encoder
-from ._maps import CodeMap
 from ._task_models import task_of
-from ._whitening import standardized
 
 
 def is_linear(task: Any) -> bool:
@@ -66,47 +65,6 @@ class SphereNoise:
             return self.cap.estimates(channel.inputs(block), bits)
 
         return by_tiles(noisy, samples, streams, whole_samples=True)
-
-
-@dataclass(frozen=True)
-class LearnedRandomizer:
-    """Encodes, bounds and randomises samples.
-
-    Attributes
-    ----------
-    mean, scale : ndarray of shape (n,)
-        Standardise the entries of a sample.
-    columns : ndarray of int
-        Entries that enter the code.
-    encoder : CodeMap
-    noise : object
-        Its `randomize` bounds codes and releases them.
-    """
-
-    mean: np.ndarray
-    scale: np.ndarray
-    columns: np.ndarray
-    encoder: CodeMap
-    noise: Any
-
-    def randomize(
-        self, rows: NDArray[np.floating], streams: NoiseStreams
-    ) -> NDArray[np.floating]:
-        """Noisy codes of samples.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_samples, n), float32 or float64
-            Finite.
-        streams : NoiseStreams
-
-        Returns
-        -------
-        noisy : ndarray of shape (n_samples, Z), of the type of `rows`
-        """
-        standard = standardized(rows, self.mean, self.scale)[:, self.columns]
-        noisy = self.noise.randomize(self.encoder(standard), streams)
-        return noisy.astype(rows.dtype, copy=False)
 
 
 def learned_code(
@@ -196,8 +154,8 @@ def fitted_code(
     radius: float,
 ) -> FittedCode:
     """A trained encoder as the estimator stores it."""
-    randomizer = LearnedRandomizer(
-        learned.mean, learned.scale, learned.columns, learned.encoder, release
+    randomizer = ClientRandomizer(
+        learned.mean, learned.scale, learned.encoder, release, learned.columns
     )
     if targets is None:
         targets = task.outputs(rows)

@@ -253,5 +253,7 @@ class UnitPerturbation(Solver):
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
-        guarantee = self.guarantee_of(name, growth)
+        guarantee = self.guarantee
+        if (name, growth) != (self.name, 1.0):
+            guarantee = self.guarantee_of(name, growth)
         return Outcome(model, offset, n_iter, perturbation=name, guarantee=guarantee)
