@@ -15,12 +15,15 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ._algebra import cp_to_dense, diagonal, packed_squares
 from ._blas import one_blas_thread
 from ._cp import StructuredCP
 from ._grouped import DenseEntries, GroupedEntries, SparseEntries
+from ._leading_terms import LocalResiduals, counts_of
 from ._likelihood import TableLikelihood
+from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 
 # One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
@@ -33,7 +36,6 @@ N_STARTS = len(_START_SCALES)
 # Sweeps before the fit learns precisions. If it began with the first sweep, it would
 # take columns that have hardly left the start for superfluous.
 SWEEPS_BEFORE_LEARNING = 3
-_PRECISION_LIMITS = (1e-6, 1e6)
 # If values were randomised by a table, they are replaced by observations around the
 # predictions after this many sweeps of `learn`; after each one, they change less.
 _OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -104,9 +106,22 @@ class RowFit:
         Whether the sums for one mode take the columns of a row of another mode as
         independent, given the entries. They then read its means and variances, instead
         of its second moments, and are several times faster.
+    prunes_terms : bool
+        Whether precisions of full terms are learned by MacKay's fixed point, which
+        switches off those without evidence within a few sweeps; see `learn_prior`.
+    terms_since : float
+        The sweep after which the latest terms started. Their precisions, and those of
+        the terms before, are learned from the fourth sweep after it.
     likelihood : TableLikelihood or None
         What the values say about their means, if a table has randomised them. `learn`
         then replaces them; see there.
+    first_sweep : int
+        The sweep from which those are counted after which values are replaced, and
+        weights of rows are learned.
+    known_noise : float
+        Known part of `noise`, once values have been replaced.
+    most_noise : float
+        Largest value of `noise` that `learn` takes.
     earlier_sums : list by mode of (gram, projection) or None
         Sums that stand for earlier observations, added to the sums of every row.
     n_iter : int
@@ -115,6 +130,11 @@ class RowFit:
 
     learns_row_noise = True
     independent_columns = False
+    prunes_terms = False
+    terms_since = -math.inf
+    first_sweep = 0
+    known_noise = 0.0
+    most_noise = math.inf
     means: Any
     covariances: Any
     moments: Any
@@ -300,17 +320,18 @@ class RowFit:
         """
         n_modes = len(self.entries.shape)
         with self.threads(n_threads) as pool:
-            first, known = self.n_iter, noise_floor
             while self.n_iter < max_iter:
-                n_sweeps = self.n_iter - first
+                n_sweeps = self.n_iter - self.first_sweep
                 if self.likelihood is not None and n_sweeps in _OBSERVED_AFTER:
                     self.observe(pool, n_threads)
-                    known = self.likelihood.known_share * self.noise
+                    self.known_noise = self.likelihood.known_share * self.noise
+                known = self.known_noise or noise_floor
                 error, cross = self.sweep(pool, n_threads)
                 self.n_iter += 1
                 self._learn_weight_means()
                 error = self._unweighted(error)
-                self.noise = float(max(error / self.entries.n_entries, known))
+                noise = min(error / self.entries.n_entries, self.most_noise)
+                self.noise = float(max(noise, known))
                 if self.learns_row_noise and n_sweeps >= _SWEEPS_BEFORE_ROW_NOISE:
                     self._learn_row_noise(known)
                 if self.n_iter > SWEEPS_BEFORE_LEARNING:
@@ -338,6 +359,26 @@ class RowFit:
             counts = sum(self.map_rows(observe, mode, pool, n_threads))
         entries.values_changed()
         return counts
+
+    def residuals(self) -> Any:
+        """What the fit leaves of a matrix, as `Residuals` of `leading_terms`."""
+        matrix = self.residual_matrix(0)
+        return LocalResiduals(matrix, counts_of(matrix))
+
+    def residual_matrix(self, mode: int) -> sparse.csr_array:
+        """Entries less their fitted values, with a row for each of a mode's rows."""
+        entries: Any = self.entries
+        shape = entries.shape[mode], entries.shape[1 - mode]
+        fitted = self.fitted_values(mode, slice(0, shape[0]))
+        if isinstance(entries, DenseEntries):
+            observed = entries.mask > 0
+            values, columns = entries.values[observed], np.nonzero(observed)[1]
+            starts = np.append(0, np.cumsum(entries.row_counts))
+        else:
+            starts, others, values = entries.groups[mode]
+            columns = others[:, 0] - (0 if mode else shape[0])
+        left = values.astype(float) - fitted
+        return sparse.csr_array((left, columns, starts), shape=shape)
 
     def gather(self) -> None:
         """Bring the posterior of all rows into this process, if it is elsewhere."""
@@ -567,7 +608,10 @@ class RowFit:
         of expectation maximisation; with ties, it increases the same bound. Under heavy
         noise that step hardly moves, so biases take MacKay's fixed point instead: the
         prior expectation less the posterior variances, over the squares of the
-        posterior means (MacKay 1992, "Bayesian interpolation", eq. 4.9).
+        posterior means (MacKay 1992, "Bayesian interpolation", eq. 4.9). So do terms of
+        a matrix, if `prunes_terms`: with expectation maximisation, the variance of a
+        term without evidence falls as the inverse root of the number of sweeps, and at
+        rank 40 that of all of them together is as large as the values after 25 sweeps.
 
         Parameters
         ----------
@@ -576,6 +620,9 @@ class RowFit:
             Covariances of neighbouring rows, if the mode ties them.
         """
         free, precision, tie = ~self.fixed[mode], self.precision[mode], self.tie[mode]
+        if self.n_iter - self.terms_since <= SWEEPS_BEFORE_LEARNING:
+            # They have hardly left the start, and would be taken for superfluous.
+            free = free & self.is_bias(mode)
         n_rows, deviation, spread = self.row_sums(mode)
         if n_rows < 2:
             return  # A single row does not show how much rows differ.
@@ -589,7 +636,7 @@ class RowFit:
             change = (np.diff(means.astype(float), axis=0) ** 2).sum(axis=0)
             apart = (variances[1:] + variances[:-1] - 2 * cross).sum(axis=0)
             learned = self._learned_precision(mode, tie, expected, change, apart)
-            self.tie[mode] = np.where(free, learned, 0.0)
+            self.tie[mode] = np.where(free, learned, tie)
             expected = (1 / strength).sum(axis=0)
         learned = self._learned_precision(mode, precision, expected, deviation, spread)
         self.precision[mode] = np.where(free, learned, precision)
@@ -629,11 +676,11 @@ class RowFit:
         """Precisions after one step of learning; see `learn_prior`."""
         least = 1e-9 * expected
         learned = precision * np.where(
-            self.is_bias(mode),
+            self.is_bias(mode) | self.prunes_terms,
             np.maximum(expected - variances, least) / np.maximum(squares, 1e-300),
             expected / np.maximum(squares + variances, 1e-300),
         )
-        return np.clip(learned, *_PRECISION_LIMITS)
+        return np.clip(learned, SMALLEST_PRECISION, LARGEST_PRECISION)
 
     def write_rows(
         self,

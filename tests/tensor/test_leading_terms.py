@@ -1,0 +1,65 @@
+"""Leading terms of residuals, beside dense singular value decompositions."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sktensordp.tensor._leading_terms import (
+    LocalResiduals,
+    counts_of,
+    leading_terms,
+    n_standing_out,
+)
+
+
+def residuals(shape, rank, share, seed=0, strength=1.0):
+    """Entries of a matrix of low rank with noise of variance one."""
+    rng = np.random.default_rng(seed)
+    signal = strength * rng.standard_normal((shape[0], rank))
+    signal = signal @ rng.standard_normal((rank, shape[1]))
+    values = signal + rng.standard_normal(shape)
+    matrix = sparse.csr_array(np.where(rng.random(shape) < share, values, 0.0))
+    return LocalResiduals(matrix, counts_of(matrix)), signal
+
+
+def test_terms_are_the_leading_singular_vectors_of_the_scaled_residuals():
+    found, _ = residuals((60, 40), 3, 0.5)
+    rows = leading_terms(found, 3)
+    weights = [1 / np.sqrt(n + n.mean()) for n in found.counts]
+    scaled = weights[0][:, np.newaxis] * found.matrix.toarray() * weights[1]
+    left, values, right = np.linalg.svd(scaled, full_matrices=False)
+    best = (left[:, :3] * values[:3]) @ right[:3]
+    best = weights[0][:, np.newaxis] * best * weights[1] * found.matrix.nnz
+    np.testing.assert_allclose(rows[0] @ rows[1].T, best, atol=1e-6 * best.max())
+    squares = [np.sum(each**2, axis=0) for each in rows]
+    assert np.all(np.diff(squares[0] * squares[1]) < 0)
+
+
+def test_terms_follow_what_the_residuals_have_in_common():
+    found, signal = residuals((200, 150), 2, 0.5)
+    rows = leading_terms(found, 2)
+    assert np.corrcoef((rows[0] @ rows[1].T).ravel(), signal.ravel())[0, 1] > 0.9
+
+
+def test_no_more_terms_than_the_matrix_has():
+    found, _ = residuals((5, 3), 1, 0.9)
+    rows = leading_terms(found, 6)
+    assert [each.shape for each in rows] == [(5, 6), (3, 6)]
+    assert np.isfinite(rows[0]).all()
+    assert not rows[1][:, 3:].any()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("rank", [1, 3])
+def test_structure_stands_out_and_noise_does_not(rank, seed):
+    assert n_standing_out(residuals((200, 150), rank, 0.5, seed)[0], 8) == rank
+    noise = residuals((200, 150), rank, 0.5, seed, strength=0.0)[0]
+    assert n_standing_out(noise, 8) == 0
+
+
+def test_rows_without_entries_have_zeros():
+    found, _ = residuals((30, 20), 1, 0.5)
+    matrix = sparse.csr_array(np.pad(found.matrix.toarray(), ((0, 1), (0, 2))))
+    rows = leading_terms(LocalResiduals(matrix, counts_of(matrix)), 2)
+    assert np.abs(rows[0][-1]).max() < 1e-9
+    assert np.abs(rows[1][-2:]).max() < 1e-9
