@@ -99,7 +99,10 @@ class BaseCompletion(
         "shape": ["array-like", None],
         "side_information": [dict, list, tuple, None],
         "biases": ["boolean"],
-        "n_pattern_components": [Interval(Integral, 0, None, closed="left")],
+        "n_pattern_components": [
+            StrOptions({"auto"}),
+            Interval(Integral, 0, None, closed="left"),
+        ],
         "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
@@ -127,7 +130,7 @@ class BaseCompletion(
         | Sequence[ArrayLike | None]
         | None = None,
         biases: bool = True,
-        n_pattern_components: int = 8,
+        n_pattern_components: int | str = "auto",
         smooth_modes: Sequence[int] | None = None,
         max_iter: int = 25,
         random_state: int | None = None,
@@ -1106,6 +1109,7 @@ class BaseCompletion(
         first = self._unit or 0
         order = [first, *(k for k in range(len(shape)) if k != first)]
         features = side_features(self.side_information, shape, order[1])
+        n_components = self.n_pattern_components
         return Problem(
             entries=entries.without_values(order),
             domain=self._domain(entries),
@@ -1114,7 +1118,7 @@ class BaseCompletion(
             form=self._form(order, shape),
             biases=bool(self.biases),
             smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
-            n_components=self.n_pattern_components,
+            n_components=None if n_components == "auto" else int(n_components),
             max_iter=self.max_iter,
             n_threads=effective_n_threads(),
             side_information=features,

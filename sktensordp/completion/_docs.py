@@ -110,12 +110,14 @@ list of these and None, default=None
     share. Features cost no budget.
 biases : bool, default=True
     Whether to fit a bias for every index of every mode.
-n_pattern_components : int, default=8
+n_pattern_components : "auto" or int, default="auto"
     Largest number of features that the fit computes for the rows of mode 1 from the
     pattern of the coordinates (who rated what), which is public. They are the leading
     components of the pattern, as far as they exceed chance; the number of entries of
-    each row is one feature more. Each row of mode 0 has weights for the features. Pass
-    0 for no such features. If `unit` is a mode, the pattern is private and gives none.
+    each row is one feature more. Each row of mode 0 has weights for the features.
+    "auto" takes all that exceed chance, at most 64; at most 8 for a Tucker and where
+    sums are released. Pass 0 for no such features. If `unit` is a mode, the pattern is
+    private and gives none.
 smooth_modes : sequence of int, default=None
     Modes whose neighbouring indices are alike, such as time bins. Their prior ties
     every index to the next one; the randomised values determine how strongly. For

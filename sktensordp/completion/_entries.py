@@ -29,9 +29,10 @@ from .._validation import (
 )
 from ..tensor import (
     DenseEntries,
+    Pattern,
     SparseEntries,
     as_coordinates,
-    pattern_features,
+    pattern_of,
 )
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
@@ -108,9 +109,9 @@ class Entries:
         shape = tuple(self.shape[mode] for mode in order)
         return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
 
-    def pattern(self, n_components: int) -> NDArray[np.float64]:
-        """Features of the rows of the second mode; see `pattern_features`."""
-        return pattern_features(self.coordinates, self.shape, n_components)
+    def pattern(self, n_components: int | None) -> Pattern:
+        """Features of the rows of the second mode; see `pattern_of`."""
+        return pattern_of(self.coordinates, self.shape, n_components)
 
     def shared(self) -> Any:
         """Numbers of entries that two rows share; see `shared_entries`."""

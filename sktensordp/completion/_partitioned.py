@@ -25,7 +25,7 @@ from .._random import NoiseStreams
 from .._validation import range_of
 from ..tensor import CPForm, TuckerForm
 from ..tensor._distributed import computed, in_memory, tree_sum
-from ..tensor._pattern import features_of_pattern
+from ..tensor._pattern import Pattern, pattern_from
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
@@ -263,10 +263,10 @@ class PartitionedEntries:
         """Sum over all entries, of shape (1,); see `Entries.row_sums`."""
         return np.array([sum(self.of_partitions(_total, summands_of))])
 
-    def pattern(self, n_components: int) -> NDArray[np.float64]:
-        """Features of the rows of the second mode; see `pattern_features`."""
+    def pattern(self, n_components: int | None) -> Pattern:
+        """Features of the rows of the second mode; see `pattern_of`."""
         decompose = PartitionedPattern(self).decompose
-        return features_of_pattern(self.counts, n_components, decompose)
+        return pattern_from(self.counts, n_components, decompose)
 
     def block(
         self, form: CPForm | TuckerForm, factors: list[NDArray[np.float64]]

@@ -13,7 +13,7 @@ from ..tensor._distributed import computed, in_memory, tree_sum
 
 
 class PartitionedPattern:
-    """Incidence of the rows of the first two modes, by shard; see `pattern_features`.
+    """Incidence of the rows of the first two modes, by shard; see `pattern_of`.
 
     The rows of one of the modes are divided among shards. The singular vectors of the
     other mode are eigenvectors of a sum over the shards.
@@ -30,7 +30,7 @@ class PartitionedPattern:
     def decompose(
         self, n_values: int, at_random: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Singular values and right vectors; see `features_of_pattern`."""
+        """Singular values and right vectors; see `pattern_from`."""
         mode, other = self._entries.mode, 1 - self._entries.mode
         shards = self._scaled_incidence(at_random)
         size = len(self._seen[other])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor import CPForm, TuckerForm
+from ..tensor import CPForm, Pattern, TuckerForm
 from ._domain import Domain
 
 # Largest difference between two rows of a feature, in its standard deviations.
@@ -30,8 +30,8 @@ class Problem:
     form : CPForm or TuckerForm
     biases : bool
     smooth_modes : tuple of int
-    n_components : int
-        Largest number of components of the pattern.
+    n_components : int or None
+        Largest number of components of the pattern; None for as many as stand out.
     max_iter : int
     n_threads : int
     side_information : ndarray of shape (shape[1] + 1, n_features)
@@ -48,7 +48,7 @@ class Problem:
     form: CPForm | TuckerForm
     biases: bool
     smooth_modes: tuple[int, ...]
-    n_components: int
+    n_components: int | None
     max_iter: int
     n_threads: int
     side_information: NDArray[np.float64]
@@ -74,17 +74,38 @@ class Problem:
 
         They are the declared features and those of the pattern of the coordinates.
         """
-        if not (self.biases and self.n_components):
+        if not self._has_pattern:
             return self.side_information
-        pattern = self.entries.pattern(self.n_components)
-        return np.concatenate([self.side_information, pattern], axis=1)
+        features = self._pattern.features
+        return np.concatenate([self.side_information, features], axis=1)
+
+    @cached_property
+    def few_features(self) -> NDArray[np.float64]:
+        """The same with the components of the pattern alone that stand out clearly.
+
+        Every feature of a release of sums gets noise, and the core of a Tucker grows
+        with every feature.
+        """
+        if not self._has_pattern:
+            return self.side_information
+        features = self._pattern.clear_features
+        return np.concatenate([self.side_information, features], axis=1)
+
+    @property
+    def _has_pattern(self) -> bool:
+        return self.biases and self.n_components != 0
+
+    @cached_property
+    def _pattern(self) -> Pattern:
+        """The pattern of the coordinates, if the model takes features of it."""
+        return self.entries.pattern(self.n_components)
 
     def with_budget(self, epsilon: float) -> "Problem":
         """The same problem with another epsilon."""
         problem = replace(self, epsilon=epsilon)
-        if self.entries.n_entries:
-            # They depend on the coordinates alone: compute them once.
-            vars(problem)["features"] = self.features
+        if self.entries.n_entries and self._has_pattern:
+            # It depends on the coordinates alone: compute it once.
+            vars(problem)["_pattern"] = self._pattern
         return problem
 
 

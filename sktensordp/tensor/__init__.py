@@ -11,7 +11,7 @@ from ._grouped import (
     times_recurring,
 )
 from ._likelihood import TableLikelihood
-from ._pattern import pattern_features
+from ._pattern import Pattern, pattern_of
 from ._row_posterior import row_posterior
 from ._sums import fit_biases_to_sums
 from ._tucker import StructuredTucker, TuckerForm, point_tucker_model
@@ -25,6 +25,7 @@ from ._updates import update_structured_cp, update_structured_tucker
 __all__ = [
     "CPForm",
     "DenseEntries",
+    "Pattern",
     "SparseEntries",
     "StructuredCP",
     "StructuredTucker",
@@ -41,7 +42,7 @@ __all__ = [
     "group_by_mode",
     "max_cp_rank",
     "mode_products",
-    "pattern_features",
+    "pattern_of",
     "point_model",
     "point_tucker_model",
     "row_posterior",

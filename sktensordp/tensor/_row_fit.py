@@ -23,7 +23,7 @@ from ._cp import StructuredCP
 from ._grouped import DenseEntries, GroupedEntries, SparseEntries
 from ._leading_terms import LocalResiduals, counts_of
 from ._likelihood import TableLikelihood
-from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
+from ._priors import BIAS_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
 
 # One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
@@ -334,7 +334,13 @@ class RowFit:
                 self.noise = float(max(noise, known))
                 if self.learns_row_noise and n_sweeps >= _SWEEPS_BEFORE_ROW_NOISE:
                     self._learn_row_noise(known)
-                if self.n_iter > SWEEPS_BEFORE_LEARNING:
+                if self.n_iter == SWEEPS_BEFORE_LEARNING:
+                    # Weak before, so that the means of weights are found; but to learn
+                    # it from so weak a start made errors 0.7% larger on Flixster at
+                    # epsilon 2.
+                    of_weights = self.precision[0][self.features(0)]
+                    of_weights[:] = np.maximum(of_weights, BIAS_PRECISION)
+                elif self.n_iter > SWEEPS_BEFORE_LEARNING:
                     for mode in range(n_modes):
                         self.learn_prior(mode, cross[mode])
                 if on_sweep is not None and on_sweep(self.n_iter - 1):

@@ -206,7 +206,7 @@ def time_sweeps(n, shape, dtype):
 
 def time_phases(n):
     """Processor seconds of a fit with default options, rank 16, and of its phases."""
-    from sktensordp.completion import CPCompletion, _problem
+    from sktensordp.completion import CPCompletion, _entries
     from sktensordp.completion.solvers import _input
     from sktensordp.datasets import make_ratings
     from sktensordp.tensor import SparseEntries
@@ -229,7 +229,7 @@ def time_phases(n):
     timed(RowFit, "sweep", "sweeps")
     timed(RowFit, "learn_prior", "priors")
     timed(SparseEntries, "__init__", "grouping")
-    timed(_problem, "pattern_features", "pattern")
+    timed(_entries, "pattern_of", "pattern")
     timed(_input, "residual_variance", "residual variance")
     timed(RowFit, "run_sweeps", "its sweeps")
     ratings = make_ratings(n // 100, max(n // 400, 50), n, random_state=0)

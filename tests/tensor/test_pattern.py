@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sktensordp.tensor import pattern_features
+from sktensordp.tensor import pattern_of
 
 
-def incidence(shape, groups, n_draws, seed=0):
+def incidence(shape, groups, n_draws, seed=0, liking=6.0):
     """Distinct pairs; rows prefer columns of their own group, columns differ in weight.
 
     Returns coordinates and the group of every column.
@@ -15,14 +15,14 @@ def incidence(shape, groups, n_draws, seed=0):
     of_row = rng.integers(0, groups, shape[0])
     of_column = rng.integers(0, groups, shape[1])
     weights = (1 + np.arange(shape[1])) ** -0.6
-    liking = np.where(np.equal.outer(of_row, of_column), 6.0, 1.0) * weights
+    liking = np.where(np.equal.outer(of_row, of_column), liking, 1.0) * weights
     chosen = rng.choice(liking.size, n_draws, p=(liking / liking.sum()).ravel())
     return np.stack(np.divmod(np.unique(chosen), shape[1]), axis=1), of_column
 
 
 def test_the_first_feature_is_the_centred_logarithm_of_the_counts():
     where, _ = incidence((200, 100), 1, 6000)
-    features = pattern_features(where, (200, 100), 0)
+    features = pattern_of(where, (200, 100), 0).features
     counts = np.bincount(where[:, 1], minlength=100)
     assert features.shape == (101, 1)
     shown = np.append(np.log1p(counts), 0.0)
@@ -36,7 +36,7 @@ def test_the_first_feature_is_the_centred_logarithm_of_the_counts():
 @pytest.mark.parametrize("groups", [2, 3, 5])
 def test_groups_are_found_and_no_more(groups):
     where, of_column = incidence((400, 150), groups, 16_000)
-    features = pattern_features(where, (400, 150), 8)
+    features = pattern_of(where, (400, 150), 8).features
     components = features[:-1, 1:]
     assert components.shape[1] == groups - 1
     norms = np.linalg.norm(components, axis=1)
@@ -52,18 +52,18 @@ def test_groups_are_found_and_no_more(groups):
 def test_chance_gives_no_components(seed):
     """Margins that differ, and otherwise independent rows and columns."""
     where, _ = incidence((400, 150), 1, 12_000, seed)
-    assert pattern_features(where, (400, 150), 8).shape == (151, 1)
+    assert pattern_of(where, (400, 150), 8).features.shape == (151, 1)
 
 
 def test_entries_at_random_give_no_features():
     rng = np.random.default_rng(0)
     where = np.argwhere(rng.random((60, 50, 4)) < 0.5)
-    assert pattern_features(where, (60, 50, 4), 8).shape == (51, 0)
+    assert pattern_of(where, (60, 50, 4), 8).features.shape == (51, 0)
 
 
 def test_rows_without_entries_have_no_components():
     where, _ = incidence((300, 100), 3, 9000)
-    features = pattern_features(where, (300, 120), 4)
+    features = pattern_of(where, (300, 120), 4).features
     np.testing.assert_array_equal(features[100:, 1:], 0.0)
     # An unknown row is like one without entries.
     np.testing.assert_array_equal(features[100], features[-1])
@@ -71,8 +71,8 @@ def test_rows_without_entries_have_no_components():
 
 def test_features_are_a_function_of_the_coordinates():
     where, _ = incidence((300, 100), 3, 9000)
-    first = pattern_features(where, (300, 100), 4)
-    np.testing.assert_array_equal(first, pattern_features(where, (300, 100), 4))
+    first = pattern_of(where, (300, 100), 4).features
+    np.testing.assert_array_equal(first, pattern_of(where, (300, 100), 4).features)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (1, 5), (5, 1), (3, 3), (3, 2, 4)])
@@ -80,6 +80,20 @@ def test_features_are_a_function_of_the_coordinates():
 def test_tensors_too_small_for_components(shape, n):
     rng = np.random.default_rng(0)
     where = np.column_stack([rng.integers(0, size, n) for size in shape])
-    features = pattern_features(where, shape, 8)
+    features = pattern_of(where, shape, 8).features
     assert features.shape[0] == shape[1] + 1
     assert np.all(np.isfinite(features))
+
+
+@pytest.mark.parametrize(("groups", "found"), [(1, 0), (3, 2), (14, 13)])
+def test_as_many_components_as_stand_out(groups, found):
+    """More than the search begins with, too; of these, eight are clear at most."""
+    where, _ = incidence((800, 300), groups, 40_000, liking=30.0)
+    pattern = pattern_of(where, (800, 300), None)
+    assert pattern.components.shape[1] == found
+    assert pattern.n_clear == min(found, 8)
+    fewer = pattern_of(where, (800, 300), 8)
+    assert fewer.components.shape[1] == min(found, 8)
+    assert pattern.clear_features.shape == fewer.features.shape
+    norms = np.linalg.norm(pattern.clear_features[:, 1:], axis=1)
+    np.testing.assert_allclose(norms[norms > 0], 1.0)

@@ -68,7 +68,7 @@ def expected_errors(problem: Problem) -> dict[Any, float]:
     solvers = _eligible_solvers(problem)
     if len(solvers) == 1:
         return {solvers[0]: 0.0}
-    variances = _variances_of_terms(problem, problem.features.shape[1])
+    variances = _variances_of_terms(problem, problem.few_features.shape[1])
     expectation = _EntryExpectation(problem, variances)
     return {solver: expectation.of(solver) for solver in solvers}
 
@@ -111,7 +111,7 @@ def expected_rmse(
             )
     elif perturbation != "auto":
         solvers = solvers[:1]
-    variances = assumed_variances(problem, problem.features.shape[1], variance)
+    variances = assumed_variances(problem, problem.few_features.shape[1], variance)
     expectation = _EntryExpectation(problem, variances)
     error = min(expectation.of(solver) for solver in solvers)
     return problem.domain.scale * math.sqrt(error + variances.residual)
@@ -192,7 +192,7 @@ class _EntryExpectation:
         self._bias, self._interaction = variances.bias, variances.interaction
         self._weights, self._residual = variances.weights, variances.residual
         self._counts = [counts.astype(float) for counts in problem.entries.counts]
-        self._n_features = problem.features.shape[1]
+        self._n_features = problem.few_features.shape[1]
 
     def of(self, solver: Any) -> float:
         """Expected squared error of one solver."""

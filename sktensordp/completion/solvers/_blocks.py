@@ -76,13 +76,13 @@ class BlockPerturbation(Solver):
     @property
     def uses_features(self) -> bool:
         """Whether the solver fits weights of features instead of factors."""
-        return self.problem.features.shape[1] > 0
+        return self.problem.few_features.shape[1] > 0
 
     @cached_property
     def _form(self) -> CPForm | TuckerForm:
         """The fitted form: a sum over the features, or the requested decomposition."""
         if self.uses_features:
-            return CPForm(self.problem.features.shape[1])
+            return CPForm(self.problem.few_features.shape[1])
         return self.problem.form
 
     @cached_property
@@ -205,7 +205,7 @@ class BlockPerturbation(Solver):
         make, decomposition = problem.form.point_model, {}
         if self._blocks and self.uses_features:
             make = point_model
-            decomposition = {"features": problem.features, "weights": factors[0]}
+            decomposition = {"features": problem.few_features, "weights": factors[0]}
         elif self._blocks:
             decomposition = {"blocks": factors}
         variance = outcome.model.noise_variance
@@ -219,7 +219,7 @@ class BlockPerturbation(Solver):
         blocks = self._blocks_of_form
         if self.uses_features:
             factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
-            factors[1] = self.problem.features[:-1]
+            factors[1] = self.problem.few_features[:-1]
             return factors
         generator = np.random.default_rng(0)
         return [generator.standard_normal(block) for block in blocks]

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
@@ -60,12 +61,17 @@ class InputPerturbation(Solver):
         if self._fits_tucker:
             problem = self.problem
             form: Any = problem.form
-            check_tucker_size(form.ranks, problem.biases, problem.features)
+            check_tucker_size(form.ranks, problem.biases, self._features)
 
     @property
     def _fits_tucker(self) -> bool:
         # Biases alone are fitted as a CP.
         return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
+
+    @property
+    def _features(self) -> NDArray[np.float64]:
+        problem = self.problem
+        return problem.few_features if self._fits_tucker else problem.features
 
     @cached_property
     def randomizer(self) -> EntryRandomizer:
@@ -130,7 +136,7 @@ class InputPerturbation(Solver):
             noise_floor=self.randomizer.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,
-            features=problem.features,
+            features=self._features,
             n_threads=problem.n_threads,
             on_sweep=on_sweep,
             likelihood=likelihood,

@@ -264,7 +264,7 @@ class SumsPerturbation(_SumsSolver):
             problem.entries.shape,
             problem.domain.scale,
             dtype,
-            problem.features,
+            problem.few_features,
         )
         return Outcome(model, middle + offset, 1)
 
