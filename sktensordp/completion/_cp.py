@@ -27,7 +27,8 @@ class CPCompletion(BaseCompletion):
     ----------
     rank : int, default=None
         Number of CP terms; 0 fits biases alone. None takes 10, or the largest rank
-        that the shape admits if that is smaller.
+        that the shape admits if that is smaller. With two modes, fits to values leave
+        terms at zero for which there is no evidence.
     $parameters
     $random_state
 

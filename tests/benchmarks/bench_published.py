@@ -1,0 +1,69 @@
+"""Completions on fixed splits beside errors that others published for the same splits.
+
+    python tests/benchmarks/bench_published.py douban.npz flixster.npz yahoo_music.npz
+
+A file holds `train` and `test` (user and item of every rating, from 0), `train_values`,
+`test_values` and `shape`. The splits of Monti, Bronstein and Bresson (2017) are in the
+repository riannevdberg/gc-mc. Nothing is tuned: every parameter has its default.
+"""
+
+import argparse
+import math
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+from sklearn.metrics import root_mean_squared_error
+
+from sktensordp.completion import CPCompletion
+
+EPSILONS = math.inf, 16.0, 4.0, 1.0
+# More distinct ratings than this are taken for values of a range.
+MOST_LEVELS = 20
+
+
+def domain(values):
+    """The public scale of ratings: their levels, or their range."""
+    levels = np.unique(values)
+    if len(levels) <= MOST_LEVELS:
+        return {"levels": levels}
+    return {"value_bounds": (levels[0], levels[-1])}
+
+
+def errors(path, n_seeds):
+    """Mean errors at every epsilon, and seconds of processor time without noise."""
+    data = np.load(path)
+    X, test = (data[name].astype(np.int64) for name in ("train", "test"))
+    y, truth = (data[f"{name}_values"].astype(float) for name in ("train", "test"))
+    scale, shape = domain(np.append(y, truth)), tuple(data["shape"].tolist())
+    found, seconds = [], math.nan
+    for epsilon in EPSILONS:
+        seeds, start = range(n_seeds if math.isfinite(epsilon) else 1), process_time()
+        each = [
+            CPCompletion(epsilon=epsilon, shape=shape, random_state=seed, **scale)
+            .fit(X, y)
+            .predict(test)
+            for seed in seeds
+        ]
+        if epsilon == math.inf:
+            seconds = process_time() - start
+        found.append(np.mean([root_mean_squared_error(truth, p) for p in each]))
+    return found, seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--seeds", type=int, default=3, help="fits with noise")
+    arguments = parser.parse_args()
+    warm = np.argwhere(np.ones((5, 5)))
+    CPCompletion(epsilon=math.inf, value_bounds=(0, 1)).fit(warm, np.eye(5).ravel())
+    print(f"{'epsilon':14}" + "".join(f"{e:>9g}" for e in EPSILONS) + "  seconds")
+    for path in arguments.files:
+        found, seconds = errors(path, arguments.seeds)
+        row = "".join(f"{error:9.4f}" for error in found)
+        print(f"{path.stem:14}{row}{seconds:9.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
