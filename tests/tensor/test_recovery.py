@@ -243,3 +243,45 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
     assert one.residual_variance == other.residual_variance
     # Without the replay, the fit shows which data set it was.
     assert fitted(neighbour).model.noise_variance != one.model.noise_variance
+
+
+def test_terms_of_a_matrix_depend_on_what_was_released_alone(monkeypatch):
+    """So do their starts, and how many there are."""
+    truth, observed = low_rank((80, 60), 12, 0.9, 0)
+    X, y = np.argwhere(observed), truth[observed]
+    neighbour = y.copy()
+    neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
+    starts, leading_terms = [], _cp_fit.leading_terms
+
+    def remember(residuals, n_terms):
+        starts.append(leading_terms(residuals, n_terms))
+        return starts[-1]
+
+    monkeypatch.setattr(_cp_fit, "leading_terms", remember)
+
+    def fitted(values):
+        model = CPCompletion(
+            14,
+            epsilon=200.0,
+            value_bounds=(-6, 6),
+            shape=(80, 60),
+            perturbation="input",
+            random_state=0,
+        )
+        model.fit(X, values)
+        return model._fitted.model
+
+    with recorded() as start:
+        one = fitted(y)
+    n_starts = len(starts)
+    with recorded(start) as replayed:
+        other = fitted(neighbour)
+    assert np.any(replayed.flat != start.flat)  # the data sets differ
+    assert n_starts > 1  # more terms start than at first
+    assert len(starts) == 2 * n_starts
+    for a, b in zip(starts[:n_starts], starts[n_starts:], strict=True):
+        np.testing.assert_array_equal(a[0], b[0])
+    np.testing.assert_array_equal(one.means, other.means)
+    assert one.noise_variance == other.noise_variance
+    # Without the replay, the fit shows which data set it was.
+    assert fitted(neighbour).noise_variance != one.noise_variance
