@@ -59,9 +59,10 @@ _MOST_NOISE_INDEPENDENT = 0.5
 # Fits of a matrix begin with this many sweeps without terms, and terms start after each
 # such stage. At first, at most so many start: with more of them than the values carry,
 # real terms are not found among the others (generated ratings; MovieLens
-# latest-small). A term is dropped if its mean square is below the last share of the
-# variance around the model.
-_STAGE, _FIRST_TERMS, _LEAST_STRENGTH = 5, 10, 1e-5
+# latest-small). For small ranks, these are so many more than asked for: with two more,
+# a single term of noise stayed at rank 1 on Flixster. A term is dropped if its mean
+# square is below the last share of the variance around the model.
+_STAGE, _FIRST_TERMS, _EXTRA_OF_MATRIX, _LEAST_STRENGTH = 5, 10, 4, 1e-5
 # Largest share of noise in the values for which starts are compared, or a Tucker fit
 # starts at a decomposition: beyond, they would be chosen for what they make of noise.
 MOST_NOISE = 0.8
@@ -197,7 +198,7 @@ def _grown(
     stage = min(_STAGE, max_iter // 4)
     prior = cp_columns(2, 1, False, smooth_modes)
     stopped = bool(fit.fixed.size) and fit.learn(**{**options, "max_iter": stage})
-    alive, n_new = np.arange(0), min(rank + _EXTRA_TERMS, _FIRST_TERMS)
+    alive, n_new = np.arange(0), min(rank + _EXTRA_OF_MATRIX, _FIRST_TERMS)
     while n_new and not stopped:
         rows = leading_terms(fit.residuals(), n_new)
         fit = _with_terms(fit, alive, _NewTerms(rows, prior, 0.0))
