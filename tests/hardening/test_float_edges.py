@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from sktensordp import mechanisms
 from sktensordp.completion._domain import Domain
+from sktensordp.completion._entries import Entries
 from sktensordp.completion.solvers import _sums
 from sktensordp.completion.solvers._noisy_sums import (
     plan_gaussian_sums,
@@ -652,10 +653,11 @@ def test_sums_and_noise_are_added_exactly(monkeypatch, far):
     def released(steps, noise):
         monkeypatch.setattr(_sums, "discrete_laplace", lambda *_: noise)
         planned = _sums.plan_sums_randomizer(
-            Domain((0.0, 1.0)), 1.0, np.zeros((1, 2), int), (1, 1)
+            Domain((0.0, 1.0)), 1.0, Entries(np.zeros((1, 2), int), None, (1, 1))
         )
         value = np.array([planned.lattice.low + steps * planned.lattice.step])
-        return tuple(planned.randomize(value, source_of(0)))
+        entries = Entries(np.zeros((1, 2), int), value, (1, 1))
+        return tuple(planned.randomize(entries, source_of(0)))
 
     assert len({released(i, far - i) for i in range(8)}) == 1
 
