@@ -14,9 +14,9 @@ from sklearn.callback import ProgressBar
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion.solvers import _gradient
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
+from tests.support.points import POINTS
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
@@ -198,7 +198,7 @@ def test_what_is_published(case):
     ],
 )  # fmt: skip
 def test_what_is_learned_without_noise(monkeypatch, form, perturbation):
-    monkeypatch.setattr(_gradient, "CLIP", 3.0)
+    monkeypatch.setattr(*POINTS["clip of gradients"], 3.0)
     alone = published("biases", 3, "sums", "entry", epsilon=INF, max_iter=5)
     options = {"epsilon": INF, "max_iter": 30, "n_pattern_components": 0}
     model = published(form, 3, perturbation, "entry", **options)
