@@ -1219,7 +1219,7 @@ class BaseCompletion(
         has_range = not self.value_bounds is self.levels is None
         if fitted is self and unit is not None and has_range and shape is not None:
             self._check_unit(len(shape))
-            nobody: Any = PartySums(None, shape, unit)
+            nobody = PartySums(None, shape, unit)
             return self._solver(self._problem(nobody)).guarantee
         return planned_guarantee(
             self._domain(),
