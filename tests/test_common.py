@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from sklearn.utils.fixes import parse_version
 
 from sktensordp import papers
 from sktensordp.completion import (
@@ -50,6 +52,12 @@ OF_TRANSFORMERS = {
     "transform refuses NaN",
 }
 
+# Of estimators of coordinates, in this version of scikit-learn.
+OF_VERSION = {}
+if parse_version(sklearn.__version__) < parse_version("1.8"):
+    OF_VERSION["check_positive_only_tag_during_fit"] = (
+        "scikit-learn 1.7 takes a mean, which is a fraction, from integers"
+    )
 # scikit-learn passes coordinates, of which y may be missing.
 INTEGERS = "integers without y are refused, since they may be coordinates"
 OF_SCALERS = dict.fromkeys(
@@ -155,13 +163,18 @@ FIRST = {
 OTHERS = [estimator for estimator in NOISY if estimator not in FIRST]
 
 
-@parametrize_with_checks(NOISE_FREE)
+def failures_of_version(estimator):
+    return OF_VERSION if get_tags(estimator).input_tags.categorical else {}
+
+
+@parametrize_with_checks(NOISE_FREE, expected_failed_checks=failures_of_version)
 def test_noise_free(estimator, check):
     check(estimator)
 
 
 def expected_failures(estimator):
-    return next(v for k, v in NOISY.items() if str(k) == str(estimator))
+    expected = next(v for k, v in NOISY.items() if str(k) == str(estimator))
+    return {**expected, **failures_of_version(estimator)}
 
 
 @parametrize_with_checks(list(FIRST), expected_failed_checks=expected_failures)
@@ -199,6 +212,7 @@ DEFAULTS = {
     ],
 )
 def test_default_parameters(form, expected):
+    expected = {**expected, **failures_of_version(form())}
     results = check_estimator(
         form(), expected_failed_checks=expected, on_skip=None, on_fail=None
     )

@@ -10,12 +10,12 @@ import tensorly as tl
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.callback import ProgressBar
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
+from tests.support.callbacks import ProgressBar, needs_callbacks
 from tests.support.points import POINTS
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
@@ -412,6 +412,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("kind", BOTH)
+@needs_callbacks
 def test_callbacks_see_every_sweep_but_no_data_and_may_stop(kind, capsys):
     recorder = Recorder()
     model = kind(1, perturbation="input", levels=LEVELS, max_iter=5, random_state=0)

@@ -19,6 +19,7 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.noise import LaplaceLattice
 from tests.support import noise
+from tests.support.callbacks import needs_callbacks
 from tests.support.every_estimator import CASES, EVERY, RELEASING, slow_repeats
 from tests.support.generated import SHOWN, SPOILT, SPOILT_1D, SPOILT_2D
 from tests.support.leak_hunt import (
@@ -321,6 +322,7 @@ def test_what_is_kept_of_tries_is_found(tries):
 
 
 @pytest.mark.parametrize("kind", ["entries"])
+@needs_callbacks
 def test_tries_are_not_heard_of(tries, monkeypatch):
     """How often callbacks are called, or warnings given, would tell how many were."""
 
@@ -500,6 +502,7 @@ class Watcher:
 
 
 @pytest.mark.parametrize("case", slow_repeats(EVERY))
+@needs_callbacks
 def test_nothing_is_said_by_the_way(case, heard):
     secrets = secrets_of(case)
     watcher = Watcher(secrets)
@@ -517,6 +520,7 @@ def test_nothing_is_said_by_the_way(case, heard):
     assert not heard(secrets)
 
 
+@needs_callbacks
 def test_what_callbacks_are_handed_is_searched(monkeypatch):
     start = CPCompletion.fit
 

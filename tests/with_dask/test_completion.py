@@ -15,6 +15,7 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests.support.callbacks import needs_callbacks
 from tests.support.noise import drawing
 from tests.support.points import POINTS
 from tests.support.refusing import refused
@@ -544,6 +545,7 @@ def test_processes_find_the_same(client):
 
 
 @pytest.mark.slow
+@needs_callbacks
 def test_workers_that_are_killed_are_survived(client, tmp_path):
     """One while it randomises its values, one in the midst of the sweeps."""
     X, y = entries()
