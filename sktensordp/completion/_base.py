@@ -325,7 +325,7 @@ class BaseCompletion(
             local = entries.rows_of_units(problem.domain)
             self._fitted = replace(fitted, local=local)
             return
-        self._fitted = fitted.with_rows_of(entries.coordinates, entries.values)
+        self._fitted = fitted.with_units(entries.by_unit(problem.domain, self._unit))
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
@@ -477,7 +477,8 @@ class BaseCompletion(
                     "unit, value_bounds and levels must be those of the fit."
                 )
             entries = entries_at(self, X, y, fitted.shape, reset=False)
-            self._fitted = fitted.with_rows_of(entries.coordinates, entries.values)
+            units = entries.by_unit(fitted.domain, fitted.unit)
+            self._fitted = fitted.with_units(units)
         return self
 
     def _has_client(self) -> bool:

@@ -147,10 +147,16 @@ class Entries:
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
 
     def by_unit(self, domain: Domain, unit: int) -> UnitEntries:
-        """All entries of every unit together, clipped to the domain."""
-        others = [mode for mode in range(len(self.shape)) if mode != unit]
-        where = self.coordinates[:, [unit, *others]]
-        return UnitEntries(where, domain.kept(self.values), domain.centred_levels)
+        """All entries of every unit together, clipped to the domain; computed once."""
+        found = vars(self).get("_units")
+        if found is None:
+            where = self.coordinates
+            if unit:
+                others = np.delete(np.arange(len(self.shape)), unit)
+                where = where[:, [unit, *others]]
+            found = UnitEntries(where, domain.kept(self.values), domain.centred_levels)
+            vars(self)["_units"] = found
+        return found
 
     def with_values(
         self,
