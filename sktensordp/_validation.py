@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import warnings
@@ -19,6 +20,7 @@ _COMPLEX = complex, np.complexfloating
 _TIMES = np.datetime64, np.timedelta64
 # Names of data frame columns that hold values and not coordinates.
 _VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
+_INSIDE = __name__.split(".")[0], "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 # Messages of scikit-learn that state numbers of rows, and what to say in their place.
@@ -271,6 +273,20 @@ def check_bounds(
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
     _check_magnitude((low, high), name)
     return low, high
+
+
+def callers_level() -> int:
+    """The `stacklevel` of a warning that points to the caller's code.
+
+    That is the first frame outside this package and scikit-learn, whose pipelines and
+    searches call this package.
+    """
+    frame, level = inspect.currentframe(), 0
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").split(".")[0] not in _INSIDE:
+            return level
+        frame, level = frame.f_back, level + 1
+    return 1
 
 
 def warn_of_two_levels(levels: Any) -> None:

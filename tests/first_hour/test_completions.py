@@ -19,7 +19,7 @@ from sktensordp.completion import (
     TuckerCompletion,
     entries_from_sparse,
     make_fold_in_scorer,
-    recommend_ids,
+    Recommender,
 )
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
@@ -363,18 +363,17 @@ TABLE = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
 
 
 def test_recommended_by_ids():
-    model = make_pipeline(
-        CoordinateEncoder(), CPCompletion(0, levels=[1, 2, 3, 4, 5])
-    ).fit(TABLE, [5, 1, 4, 3])
-    found = recommend_ids(model, ["ann", "stranger"], k=3)
+    model = Recommender(CPCompletion(0, levels=[1, 2, 3, 4, 5])).fit(
+        TABLE, [5, 1, 4, 3]
+    )
+    found = model.recommend(["ann", "stranger"], k=3)
     assert found[0].tolist() == ["Brazil", None, None]
     assert sorted(found[1].tolist()) == ["Brazil", "Heat", "Up"]
     titles = {"Brazil": "Brazil (1985)", "Heat": "Heat (1995)", "Up": "Up (2009)"}
     assert [titles.get(i) for i in found[0]] == ["Brazil (1985)", None, None]
-    with pytest.raises(ValueError, match=r"CoordinateEncoder.*best_estimator_"):
-        recommend_ids(model[-1], ["ann"])
-    with pytest.raises(ValueError, match="list of ids"):
-        recommend_ids(model, "ann")
+    # One user, and somebody of whom nothing is known.
+    assert model.recommend("ann", k=3).tolist() == found[0].tolist()
+    assert model.recommend(None, k=3).tolist() == found[1].tolist()
 
 
 @pytest.mark.parametrize(
