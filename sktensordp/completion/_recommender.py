@@ -213,11 +213,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             If `X` is a sparse array or a Dask collection.
         """
         encoder, completion = self._steps()
-        with self._progress() as on_step, self._lock, keeping_names_if_refused(self):
-            self._check_y(y)
+        # Locked, or another thread might store its users with the model of this one.
+        lock, names = self._count_releases().lock, keeping_names_if_refused(self)
+        with self._progress() as on_step, lock, names:
+            y = self._checked_y(y)
             users, others = self._columns(X, y, self.capacity is not None, reset=True)
             kept = self._kept(encoder._declares(others, len(users)))
-            others, y = _rows(others, kept), _rows(y, kept)
+            others, y = safe_indexing(others, kept), _rows(y, kept)
             local = None
             if users:
                 assert self.capacity is not None
@@ -229,7 +231,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             elif completion.unit == "entry":
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
-            completion._releases = self._releases
+            completion._releases = self._count_releases()
             completion.fit(where, *([] if y is None else [y]))
             self._fitted = _Fitted(encoder, completion, local)
             on_step()
@@ -334,9 +336,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             rows are taken.
         """
         check_is_fitted(self)
-        with self._lock:
+        with self._count_releases().lock:
             fitted, n_first = self._fitted, int(self._fitted.local is not None)
-            self._check_y(y)
+            y = self._checked_y(y)
             users, others = self._columns(X, y, bool(n_first))
             where = fitted.encode(others)
             kept = self._kept(np.all(where >= 0, axis=1))
@@ -401,15 +403,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
-    @property
-    def _releases(self) -> ReleaseCounter:
-        """The releases of all fits of this object."""
-        return vars(self).setdefault("_counter", ReleaseCounter())
-
-    @property
-    def _lock(self) -> Any:
-        """A lock: another thread might store its users with the model of this one."""
-        return self._releases.lock
+    def _count_releases(self) -> ReleaseCounter:
+        """The count of the releases of all fits of this object, with its lock."""
+        return vars(self).setdefault("_releases", ReleaseCounter())
 
     def _validate_params(self) -> None:
         super()._validate_params()
@@ -472,12 +468,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         are 0: nothing is learned here.
         """
         encoder, completion = self._steps()
+        y = self._checked_y(y)
         users, others = clone(self)._columns(X, y, self.capacity is not None, reset=True)
         kept = self._kept(encoder._declares(others, len(users)))
         if completion.unit == "entry":
             where = np.zeros((len(kept), 2), dtype=np.int64)
         else:
-            others = _rows(others, kept)
+            others = safe_indexing(others, kept)
             where = encoder.fit(others).transform(others)
         if self.capacity is not None:
             ids = users[0][kept]
@@ -494,8 +491,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """What the steps do not say of what the guarantee leaves out."""
         return [] if self.capacity is None else [_CAPACITY_IS_TOLD]
 
-    def _check_y(self, y: Any) -> None:
-        """Refuse y where choices have none, and its absence where values are fitted."""
+    def _checked_y(self, y: Any) -> Any:
+        """The values as an array; None for choices, which must have none."""
         name, has_values = type(self.completion).__name__, hasattr(self, "score")
         if has_values and y is None:
             raise ValueError(
@@ -508,6 +505,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 f"{name} takes no y: choices have no values. Pass X alone, with the "
                 f"rows that count as choices, or use CPCompletion for ratings."
             )
+        if y is None:
+            return None
+        check_unmasked(y, "y")
+        values = as_numpy(y, "y")
+        if not values.ndim:  # scikit-learn's message would show its value
+            raise ValueError("y must be array-like, not a scalar.")
+        return values
 
     def _columns(
         self, X: Any, y: Any, has_local: bool, *, reset: bool = False
@@ -519,7 +523,6 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         table = self._checked(X, reset=reset)
         if y is not None:
-            check_unmasked(y, "y")
             check_same_length(table, y)
         if not has_local:
             return [], table
@@ -677,8 +680,8 @@ def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
 
 
 def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
-    """Some rows of a table or of values; None stays None."""
-    return None if values is None else safe_indexing(values, kept)
+    """Some of the values; None stays None."""
+    return None if values is None else values[kept]
 
 
 def _asked(ids: Any) -> tuple[bool, NDArray[np.object_]]:

@@ -68,7 +68,9 @@ class Case:
         if "shape" in params:
             capacity, n_items = params.pop("shape")
             estimator.set_params(capacity=capacity, encoder=items(n_items))
-        return estimator.set_params(**{f"completion__{k}": params[k] for k in params})
+        return estimator.set_params(
+            **{f"completion__{k.removeprefix('completion__')}": params[k] for k in params}
+        )
 
     @property
     def is_published(self):
