@@ -216,9 +216,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         # Locked, or another thread might store its users with the model of this one.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
-            y = self._checked_y(y)
-            users, others = self._columns(X, y, self.capacity is not None, reset=True)
-            kept = self._kept(encoder._declares(others, len(users)))
+            has_local = self.capacity is not None
+            users, others, y = self._columns(X, y, has_local, reset=True)
+            kept = self._kept(encoder._declares(others, len(users)), completion)
             others, y = safe_indexing(others, kept), _rows(y, kept)
             local = None
             if users:
@@ -337,11 +337,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         with self._count_releases().lock:
-            fitted, n_first = self._fitted, int(self._fitted.local is not None)
-            y = self._checked_y(y)
-            users, others = self._columns(X, y, bool(n_first))
+            fitted = self._fitted
+            users, others, y = self._columns(X, y, fitted.local is not None)
             where = fitted.encode(others)
-            kept = self._kept(np.all(where >= 0, axis=1))
+            kept = self._kept(np.all(where >= 0, axis=1), fitted.completion)
             if not len(kept):
                 return self
             where, y = where[kept], _rows(y, kept)
@@ -468,9 +467,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         are 0: nothing is learned here.
         """
         encoder, completion = self._steps()
-        y = self._checked_y(y)
-        users, others = clone(self)._columns(X, y, self.capacity is not None, reset=True)
-        kept = self._kept(encoder._declares(others, len(users)))
+        fresh, has_local = clone(self), self.capacity is not None
+        users, others, y = fresh._columns(X, y, has_local, reset=True)
+        kept = self._kept(encoder._declares(others, len(users)), completion)
         if completion.unit == "entry":
             where = np.zeros((len(kept), 2), dtype=np.int64)
         else:
@@ -515,22 +514,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _columns(
         self, X: Any, y: Any, has_local: bool, *, reset: bool = False
-    ) -> tuple[list[NDArray[Any]], Any]:
+    ) -> tuple[list[NDArray[Any]], Any, Any]:
         """Split a table into users whom this object knows, if any, and what is encoded.
 
-        Returns a list with the ids of users, or an empty one, and the other columns in
-        the form that they came in.
+        Returns a list with the ids of users, or an empty one; the other columns in the
+        form that they came in; and the checked y.
         """
-        table = self._checked(X, reset=reset)
+        table, y = self._checked(X, reset=reset), self._checked_y(y)
         if y is not None:
             check_same_length(table, y)
-        if not has_local:
-            return [], table
-        first = safe_indexing(table, [0], axis=1)
-        check = partial(check_array, ensure_min_samples=0)
-        ids = checked_ids(check, first)[:, 0]
-        rest = list(range(1, self.n_features_in_))
-        return [ids], safe_indexing(table, rest, axis=1)
+        return (*_split(table, has_local), y)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Check a table of two columns or more; frames stay frames."""
@@ -557,7 +550,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return X
 
-    def _kept(self, known: NDArray[np.bool_]) -> NDArray[np.intp]:
+    def _kept(self, known: NDArray[np.bool_], completion: Any) -> NDArray[np.intp]:
         """Numbers of the rows whose ids are known; the others, by `unknown`.
 
         How many others there are is told only if ids are public.
@@ -566,7 +559,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         n_unknown = len(known) - len(kept)
         if not n_unknown:
             return kept
-        is_public = self.completion.unit == "entry"
+        is_public = completion.unit == "entry"
         if self.unknown == "error":
             number = f"{n_unknown} rows have" if is_public else "Some rows have"
             raise ValueError(
@@ -584,7 +577,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _where(self, fitted: _Fitted, X: Any) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for what is unknown."""
-        users, others = self._columns(X, None, fitted.local is not None)
+        table = self._checked(X, reset=False)
+        users, others = _split(table, fitted.local is not None)
         where = fitted.encode(others)
         if fitted.local is not None:
             fitted.warn_if_lost(len(where) > 0)
@@ -677,6 +671,16 @@ def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
             f"Leave its `shape` at None: the recommender sets it."
         )
     completion.set_params(shape=shape)
+
+
+def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
+    """Split a table into users whom this object knows, if any, and what is encoded."""
+    if not has_local:
+        return [], table
+    check = partial(check_array, ensure_min_samples=0)
+    ids = checked_ids(check, safe_indexing(table, [0], axis=1))[:, 0]
+    rest = list(range(1, table.shape[1]))
+    return [ids], safe_indexing(table, rest, axis=1)
 
 
 def _rows(values: Any, kept: NDArray[np.intp]) -> Any:

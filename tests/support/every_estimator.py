@@ -69,7 +69,10 @@ class Case:
             capacity, n_items = params.pop("shape")
             estimator.set_params(capacity=capacity, encoder=items(n_items))
         return estimator.set_params(
-            **{f"completion__{k.removeprefix('completion__')}": params[k] for k in params}
+            **{
+                f"completion__{k.removeprefix('completion__')}": params[k]
+                for k in params
+            }
         )
 
     @property
