@@ -375,7 +375,7 @@ class CoordinateEncoder(
 
     def _split(self, X: Any, **options: Any) -> tuple[NDArray[Any], Any]:
         """Split `X` into columns of ids and times in seconds since 1970, or None."""
-        # Where nothing is learned, an error about no rows would tell that there are none.
+        # Where nothing is learned, an error would tell that there are no rows.
         options["ensure_min_samples"] = int(self._publishes_ids)
         ids, times = checked_ids(partial(validate_data, self, **options), X), None
         if self._has_time:

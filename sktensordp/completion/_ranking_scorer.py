@@ -54,7 +54,7 @@ def make_ranking_scorer(
     -------
     scorer : callable
         Takes a fitted completion (or a pipeline that ends with one) or `Recommender`, X
-        and, if there are values, y. It does not change the completion. If no user has an
+        and, if there are values, y. It does not change the model. If no user has an
         item to find, the score is NaN.
 
     Raises

@@ -220,12 +220,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             users, others, y = self._columns(X, y, has_local, reset=True)
             kept = self._kept(encoder._declares(others, len(users)), completion)
             others, y = safe_indexing(others, kept), _rows(y, kept)
-            local = None
-            if users:
-                assert self.capacity is not None
-                local = LocalUsers().joined_by(users[0][kept], int(self.capacity))
-            encoder.fit(others)
-            where = encoder.transform(others)
+            # Before the encoder and the completion ask a budget.
+            local = None if self.capacity is None else LocalUsers()
+            if local is not None:
+                local = local.joined_by(users[0][kept], int(completion.shape[0]))
+            where = encoder.fit(others).transform(others)
             if local is not None:
                 where = np.column_stack([local.rows_of(users[0][kept]), where])
             elif completion.unit == "entry":
@@ -461,7 +460,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return encoder, completion
 
     def _coordinates_of_fit(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Make the checks of `fit`; return coordinates and numbers of the rows it keeps.
+        """Make the checks of `fit`; return coordinates, and which rows it keeps.
 
         The rows of users are drawn anew. Where entries are protected, all coordinates
         are 0: nothing is learned here.

@@ -43,8 +43,8 @@ def make_fold_in_scorer(
     -------
     scorer : callable
         Takes a fitted completion (or a pipeline that ends with one) and coordinates, or
-        a fitted `Recommender` and a table of ids; and values. It does not change the completion. If no entry is left to predict, the
-        score is NaN.
+        a fitted `Recommender` and a table of ids; and values. It does not change the
+        model. If no entry is left to predict, the score is NaN.
 
     Raises
     ------

@@ -492,9 +492,9 @@ def test_wrong_tables(make):
 
 def test_ids_of_another_type_say_so(fitted):
     entries = for_entries().fit(table_of(NUMBERS), Y)
-    with pytest.raises(ValueError, match="column 0 are numbers, but some.*are text"):
+    with pytest.raises(ValueError, match=r"column 0 are numbers, but some.*are text"):
         entries.recommend([str(NUMBERS[0])])
-    with pytest.raises(ValueError, match="column 1 are text, but some.*are numbers"):
+    with pytest.raises(ValueError, match=r"column 1 are text, but some.*are numbers"):
         entries.predict(table_of(NUMBERS, range(20)))
     for call in (for_users().fit, fitted.fold_in):
         with refused("column 1 are text, but some.*are numbers"):

@@ -100,7 +100,7 @@ def fold_in(model, user):
     """A user comes back with the same rows; a new one joins."""
     X, y = own_rows(user)
     model = copy.copy(model).fold_in(*data_of(model, X, y))
-    X = np.where(X == user, "new", X)
+    X = np.where(user == X, "new", X)
     model.fold_in(*data_of(model, X, y))
     return np.concatenate([recommend(model, user), recommend(model, "new")])
 

@@ -16,10 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
+    Recommender,
     TuckerCompletion,
     entries_from_sparse,
     make_fold_in_scorer,
-    Recommender,
 )
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
