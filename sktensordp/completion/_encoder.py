@@ -314,7 +314,7 @@ class CoordinateEncoder(
             return _index_of(self.categories_[column], values)
         return self._bins_of(_seconds(values))
 
-    def _ids_at(self, indices: NDArray[np.int64], column: int) -> NDArray[Any]:
+    def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
         """The ids, or the first times, of indices of a column; None for -1.
 
         Where some indices are -1, the array holds objects.

@@ -403,7 +403,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _count_releases(self) -> ReleaseCounter:
         """The count of the releases of all fits of this object, with its lock."""
-        return vars(self).setdefault("_releases", ReleaseCounter())
+        return self.__dict__.setdefault("_releases", ReleaseCounter())
 
     def _validate_params(self) -> None:
         super()._validate_params()
@@ -539,9 +539,15 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         else:
             # Names alone are compared here, whatever the ids are.
             X = as_numpy(X, "X")
-            options = {"dtype": None, "ensure_all_finite": False}
-            options |= {"ensure_min_samples": 0, "reset": reset}
-            X = checked(validate_data, self, X, **options)
+            X = checked(
+                validate_data,
+                self,
+                X,
+                reset=reset,
+                dtype=None,
+                ensure_all_finite=False,
+                ensure_min_samples=0,
+            )
         if self.n_features_in_ < 2:
             raise ValueError(
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "

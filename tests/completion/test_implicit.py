@@ -551,7 +551,7 @@ WRONG = {
     "negative": ({}, ([[-1, 0]],), "Negative values"),
     "fractions": ({}, ([[0.5, 0]],), "fractional"),
     "NaN": ({}, ([[np.nan, 0]],), "NaN"),
-    "text": ({}, ([["ann", "up"]],), "Encode ids first"),
+    "text": ({}, ([["ann", "up"]],), "use Recommender"),
     "values beside": ({}, (np.ones((4, 3)),), "pair of a user and an item"),
     "ratings": (
         {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",

@@ -127,9 +127,8 @@ def test_passed_the_ratings_among_the_coordinates(ratings):
 def test_passed_ids_as_they_are(form):
     X = [["ann", "Heat"], ["bob", "Up"]]
     for y in ([1.0, 2.0], None):
-        with pytest.raises(
-            ValueError, match=r"make_pipeline\(CoordinateEncoder"
-        ) as one:
+        message = rf"use Recommender\({form.__name__}\(\.\.\.\)\)"
+        with pytest.raises(ValueError, match=message) as one:
             form(value_bounds=(0, 5)).fit(X, y)
         assert "ann" not in str(one.value)
 
