@@ -298,7 +298,7 @@ def warn_of_two_levels(levels: Any) -> None:
             f"range, pass value_bounds=({low}, {high}). For two levels, pass "
             f"levels=[{low}, {high}].",
             UserWarning,
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
 
 

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    callers_level,
     check_columns,
     check_coordinates,
     check_numeric,
@@ -197,7 +198,7 @@ class CoordinateEncoder(
                 "The last column holds datetimes, and each of them becomes an index of "
                 "its own. To bin them, pass freq, such as freq='W', or time_bins.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         # Everything that may fail comes first, so that a failed call changes nothing.
         learned = []
@@ -315,13 +316,11 @@ class CoordinateEncoder(
         return self._bins_of(_seconds(values))
 
     def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
-        """The ids, or the first times, of indices of a column; None for -1.
+        """The ids, or the first times, of indices of a column, as objects; None for -1.
 
-        Where some indices are -1, the array holds objects.
+        Another type where no index is -1 would tell so of all in one array.
         """
-        names = self._names(column)
-        if np.any(indices == _UNKNOWN):
-            names = np.append(names.astype(object), np.array([None]))
+        names = np.append(self._names(column).astype(object), np.array([None]))
         return names[indices]
 
     def _names(self, column: int) -> NDArray[Any]:
@@ -437,8 +436,12 @@ def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
         missing = "NA is ambiguous" in str(error)
         if not missing:
             raise
+    except ValueError as error:
+        missing = "contains NaN" in str(error)
+        if not missing:
+            raise
     if missing:
-        raise ValueError("Some ids or times are missing. Leave their rows out.")
+        raise ValueError("Some ids or times are missing (NaN). Leave their rows out.")
     return X
 
 

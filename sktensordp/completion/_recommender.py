@@ -93,8 +93,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         What `fit` and `fold_in` do with a row that has an id which is not among the
         `categories` of its column, such as an item that is no longer on offer: leave it
         out, or refuse the table. If entries are protected, a warning or the error tells
-        how many such rows there are. Where users are protected, nothing does; but
-        others may see that a table was refused.
+        how many such rows there are. Where users are protected, nothing does, not even
+        if no row is left because columns were swapped: "error" finds that. But others
+        may then see that a table was refused.
 
     Attributes
     ----------
@@ -224,7 +225,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             local = None if self.capacity is None else LocalUsers()
             if local is not None:
                 local = local.joined_by(users[0][kept], int(completion.shape[0]))
-            where = encoder.fit(others).transform(others)
+            where = _encoded(encoder.fit(others), others)
             if local is not None:
                 where = np.column_stack([local.rows_of(users[0][kept]), where])
             elif completion.unit == "entry":
@@ -288,7 +289,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
         Returns
         -------
-        items : ndarray of shape (k,) or (n_users, k)
+        items : ndarray of shape (k,) or (n_users, k), object
             Ids of items, best first, padded with None if fewer than `k` items are left.
 
         Raises
@@ -429,7 +430,6 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         if completion.unit == "entry":
             return encoder, completion
         catalogues = list(encoder.categories or ())
-        n_first = 0
         if self.capacity is not None:
             if len(catalogues) < 2 or catalogues[0] is not None:
                 raise ValueError(
@@ -437,26 +437,35 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     "the first, whose users are not listed: pass "
                     "CoordinateEncoder(categories=[None, item_ids])."
                 )
-            n_first = 1
             encoder.set_params(categories=catalogues[1:])
-        elif self.encoder is None or encoder.categories is None:
+        elif not catalogues:
             raise ValueError(
                 f"unit={completion.unit} protects which ids occur, so the encoder must "
                 f"not learn them from the data. Declare the items and reserve rows for "
                 f"users: CoordinateEncoder(categories=[None, item_ids]) and "
                 f"capacity=100_000, for example."
             )
+        elif completion.unit == 0 and catalogues[0] is None:
+            raise ValueError(
+                "The encoder does not declare the ids of users, so reserve rows for "
+                "them: pass a capacity, such as capacity=100_000."
+            )
         if encoder._publishes_ids:
             raise ValueError(
                 f"unit={completion.unit} protects which ids and times occur, but the "
                 f"encoder would learn some from the data. Declare `categories` for "
-                f"every column{' but the first' * n_first}, and leave out time_bins "
-                f"and freq: bin times yourself, into declared ids such as months."
-                + " Or pass capacity, if the ids of users are not to be listed."
-                * (completion.unit == 0 and not n_first)
+                f"every column (with a capacity, all but the first), and leave out "
+                f"time_bins and freq: bin times yourself, into declared ids such as "
+                f"months."
             )
         first = () if self.capacity is None else (int(self.capacity),)
-        _declare_shape(completion, first + encoder.declared_shape)
+        shape = first + encoder.declared_shape
+        if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
+            raise ValueError(
+                f"A choice is a pair of a user and an item, but the encoder declares "
+                f"{len(shape)} columns. Pass two."
+            )
+        _declare_shape(completion, shape)
         return encoder, completion
 
     def _coordinates_of_fit(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -473,7 +482,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             where = np.zeros((len(kept), 2), dtype=np.int64)
         else:
             others = safe_indexing(others, kept)
-            where = encoder.fit(others).transform(others)
+            where = _encoded(encoder.fit(others), others)
         if self.capacity is not None:
             ids = users[0][kept]
             local = LocalUsers().joined_by(ids, int(self.capacity))
@@ -635,6 +644,10 @@ class _Fitted:
         """Indices of what the columns after that of items hold; -1 for None."""
         first = self.item_column + 1
         n_columns = len(self.encoder.shape_) - first
+        if not n_columns:
+            raise ValueError(
+                "The table has no column after the items: leave context=None."
+            )
         if np.ndim(values) != 1 or len(values) != n_columns:
             raise ValueError(
                 f"context must be a list of {n_columns} values, one for each column "
@@ -686,6 +699,11 @@ def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
     ids = checked_ids(check, safe_indexing(table, [0], axis=1))[:, 0]
     rest = list(range(1, table.shape[1]))
     return [ids], safe_indexing(table, rest, axis=1)
+
+
+def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:
+    """Coordinates of a table as an array, also where frames are the usual output."""
+    return encoder._coordinates(*encoder._split(X, reset=False))
 
 
 def _rows(values: Any, kept: NDArray[np.intp]) -> Any:

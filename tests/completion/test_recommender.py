@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import coo_array
+from sklearn import config_context
 from sklearn.base import clone, is_regressor
 from sklearn.model_selection import (
     GridSearchCV,
@@ -231,6 +232,16 @@ def test_tables(form, unit):
         assert [[named[film] for film in row] for row in found] == expected
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [for_entries, for_users])
+def test_frames_as_the_usual_output_change_nothing(make):
+    expected = make().fit(TABLE, Y).predict(TABLE)
+    with config_context(transform_output="pandas"):
+        model = make().fit(TABLE, Y)
+        assert_array_equal(model.predict(TABLE), expected)
+        assert model.recommend(USERS[:2], k=3).shape == (2, 3)
+
+
 def test_values_may_be_nullable(fitted):
     y = pd.Series(Y).astype("Float64")
     assert_array_equal(for_users().fit(TABLE, y).predict(TABLE), fitted.predict(TABLE))
@@ -256,6 +267,8 @@ def test_times_are_context():
     assert_array_equal(
         model.recommend(USERS[0], context=[None]), model.recommend(USERS[0])
     )
+    with pytest.raises(ValueError, match="no column after the items"):
+        for_entries().fit(TABLE, Y).recommend(USERS[0], context=["2025"])
     for wrong in ([], [1, 2], 3, "2025-02-03"):
         with pytest.raises(ValueError, match="list of 1 values"):
             model.recommend(USERS[0], context=wrong)
@@ -442,7 +455,7 @@ def test_a_missing_id_is_refused(make, missing):
         ({"encoder": CoordinateEncoder(categories=[FILMS])}, "all columns but"),
         ({"encoder": CoordinateEncoder(categories=[None, None])}, "would learn some"),
         ({"encoder__freq": "M"}, "leave out time_bins and freq"),
-        ({"capacity": None}, "would learn some.*Or pass capacity"),
+        ({"capacity": None}, "reserve rows for them: pass a capacity"),
         ({"capacity": None, "encoder": None}, "capacity=100_000"),
         ({"completion__unit": "entry"}, "Set unit=0, or leave capacity=None"),
         ({"completion__unit": 1}, "Set unit=0, or leave capacity=None"),
@@ -453,6 +466,7 @@ def test_a_missing_id_is_refused(make, missing):
         ({"completion": CoordinateEncoder()}, "'completion' parameter"),
         ({"completion__epsilon": -1.0}, "'epsilon' parameter"),
         ({"encoder__categories": [None, FILMS, FILMS]}, "one item for each"),
+        ({"encoder__categories": [None, None, FILMS]}, "would learn some"),
         ({"encoder__categories": [None, range(20)]}, "numbers, but some.*are text"),
     ],
 )
