@@ -58,7 +58,8 @@ class CoordinateEncoder(
         indices, such as all films on offer. `fit` then learns nothing from that column
         and refuses other ids. None learns the ids from the data. If all columns are
         declared, so is the shape: pass it on as
-        ``CPCompletion(unit=0, shape=encoder.declared_shape)``.
+        ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` does
+        that, and can reserve rows for users instead: ``categories=[None, films]``.
 
     Attributes
     ----------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,8 +51,8 @@ _CAPACITY_IS_TOLD = (
 )
 
 
-def _has(method: str) -> Any:
-    """Whether the completion has a method."""
+def _has(method: str) -> Callable[[Any], bool]:
+    """A function that checks whether the completion of a recommender has a method."""
 
     def check(recommender: Any) -> bool:
         getattr(recommender.completion, method)  # its error says why it does not
@@ -236,6 +237,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             self._fitted = _Fitted(encoder, completion, local)
             on_step()
         return self
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False
+    ) -> NDArray[np.floating]: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]: ...
 
     def predict(
         self, X: ArrayLike, return_std: bool = False

@@ -109,7 +109,7 @@ def checked_fit_guarantee(
                 f"Step {name!r} publishes the ids and times that occur, which are not "
                 f"public for unit {guarantee.unit!r}. Declare all `categories` of the "
                 f"CoordinateEncoder, without time_bins and freq. If the unit is a "
-                f"mode, encode X with it before the search."
+                f"mode, search over a Recommender."
             )
     return guarantee
 

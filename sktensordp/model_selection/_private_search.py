@@ -84,10 +84,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     ----------
     estimator : estimator or Pipeline
         A private estimator: a completion, a `Recommender`, or a `Pipeline` with a noise
-        mechanism. No
-        step may learn from X before noise is added to X; see Notes. Leave its
-        `random_state` at None in a real release: with an integer, all tries have the
-        same noise.
+        mechanism. No step may learn from X before noise is added to X; see Notes. Leave
+        its `random_state` at None in a real release: with an integer, all tries have
+        the same noise.
     param_distributions : dict or list of dicts
         As in ``RandomizedSearchCV``, but without epsilon and delta; see Notes.
     n_iter : float, default=10
