@@ -678,8 +678,8 @@ class _Fitted:
             return
         self.local.lost = False
         warnings.warn(
-            "This recommender was copied or loaded. The ids of users are never copied "
-            "or stored, so all users are treated as unknown. To get them back, call "
+            "This model was copied or pickled. The ids of users are never pickled or "
+            "copied, so all users are treated as unknown. To get them back, call "
             "fold_in with all of their rows.",
             UserWarning,
             stacklevel=callers_level(),

@@ -321,7 +321,7 @@ def test_choices_have_no_y_and_are_no_regression():
 def test_a_loaded_model_knows_nobody_until_they_are_folded_in(fitted):
     loaded = pickle.loads(pickle.dumps(fitted))
     popular = fitted.recommend(None, k=4).tolist()
-    with pytest.warns(UserWarning, match="copied or loaded.*fold_in") as shown:
+    with pytest.warns(UserWarning, match="copied or pickled.*ids.*fold_in") as shown:
         assert loaded.recommend(USERS[0], k=4).tolist() == popular
     # It points here, and it comes once.
     assert [one.filename for one in shown] == [__file__]
@@ -334,7 +334,7 @@ def test_a_loaded_model_knows_nobody_until_they_are_folded_in(fitted):
         loaded.recommend(USERS[:2], k=4), fitted.recommend(USERS[:2], k=4)
     )
     assert loaded.recommend(USERS[2], k=4).tolist() == popular
-    with pytest.warns(UserWarning, match="copied or loaded") as shown:
+    with pytest.warns(UserWarning, match="copied or pickled.*ids") as shown:
         copy.deepcopy(fitted).predict(TABLE)
     assert [one.filename for one in shown] == [__file__]
 
