@@ -127,7 +127,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     whether or not a user is in the data. Given the rows, the guarantee is that of
     `completion_`; so it holds for the recommender, too.
 
-    Two ids are one user if they are equal: 17 and 17.0 are, "17" is another.
+    Ids that are equal are one user: 17 and 17.0 are, and "17" is another.
 
     Examples
     --------
