@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_array
 from sklearn import config_context
 from sklearn.base import clone, is_regressor
@@ -375,6 +375,19 @@ def test_known_users_keep_their_rows_and_new_ones_get_free_ones():
     model.fold_in(rows_of(["new 1"], FILMS[:1]), [3.0])
 
 
+@pytest.mark.parametrize("kind", [CPCompletion, ImplicitCompletion])
+def test_a_large_capacity_costs_nothing(kind):
+    data = () if kind is ImplicitCompletion else (Y,)
+    tight, wide = (
+        for_users(kind, capacity=capacity).fit(TABLE, *data)
+        for capacity in (N_USERS, 2**31 - 2)
+    )
+    predicted = tight.predict(TABLE)
+    scale = np.std(predicted)
+    assert_allclose(wide.predict(TABLE), predicted, rtol=0, atol=0.01 * scale)
+    assert wide.recommend(USERS[:3], k=2).shape == (3, 2)
+
+
 def test_rows_are_drawn_uniformly():
     """False alarms: below 1e-9, a chi-squared statistic with 29 degrees of freedom."""
     counts = np.zeros((6, 6))
@@ -582,7 +595,7 @@ def test_scores_are_those_of_indices():
             cross_val_score(model, WHERE, Y, cv=cv, scoring=scorer)
             for model in (plain, numbered)
         )
-        np.testing.assert_allclose(one, two, rtol=1e-12)
+        assert_allclose(one, two, rtol=1e-12)
     chosen = for_users(ImplicitCompletion, films=range(N_FILMS))
     plain = clone(chosen.completion).set_params(shape=(1000, N_FILMS))
     cv = UserHoldout(0.3, random_state=0)
@@ -591,7 +604,7 @@ def test_scores_are_those_of_indices():
         cross_val_score(model, WHERE, cv=cv, scoring=scorer)
         for model in (plain, chosen)
     )
-    np.testing.assert_allclose(one, two, rtol=1e-12)
+    assert_allclose(one, two, rtol=1e-12)
     entries = for_entries()
     scorer, cv = make_ranking_scorer(k=5, history=0), ItemHoldout(random_state=0)
     assert 0 < cross_val_score(entries, TABLE, Y, cv=cv, scoring=scorer)[0] < 1
