@@ -470,7 +470,9 @@ def _kinds(ids: NDArray[Any]) -> set[str]:
         return {"text"}
     found = set()
     for kind in set(map(type, ids.tolist())):
-        is_number = issubclass(kind, Number | np.number | np.bool_)
+        is_number = issubclass(kind, Number | np.bool_) and not issubclass(
+            kind, complex | np.complexfloating
+        )
         is_text = issubclass(kind, str | bytes)
         found.add("numbers" if is_number else "text" if is_text else "other objects")
     return found

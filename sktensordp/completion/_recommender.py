@@ -29,6 +29,7 @@ from .._validation import (
     as_numpy,
     callers_level,
     check_columns,
+    check_numeric,
     check_same_length,
     check_unmasked,
     checked,
@@ -525,10 +526,15 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if y is None:
             return None
-        check_unmasked(y, "y")
+        # All of it, so that no refusal depends on which rows are left out.
+        check_numeric(y, "y")
         values = as_numpy(y, "y")
         if not values.ndim:  # scikit-learn's message would show its value
             raise ValueError("y must be array-like, not a scalar.")
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(values.astype(float))
+        if not np.all(is_finite):
+            raise ValueError("Some values in y are NaN, infinite or missing.")
         return values
 
     def _columns(
@@ -725,11 +731,14 @@ def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
 def _asked(ids: Any) -> tuple[bool, NDArray[np.object_]]:
     """Whether one user is asked for, and the ids as an array; None if unknown."""
     check_unmasked(ids, "ids")
-    single = ids is None or np.ndim(ids) == 0
-    values = [ids] if single else list(ids)
-    array = np.empty(len(values), dtype=object)
-    if np.ndim(ids) > 1:
+    n_axes = 0 if ids is None else as_numpy(ids, "ids").ndim
+    if n_axes > 1:
         raise ValueError("ids must be an id or a list of ids, such as ['ann', 'bob'].")
+    single, values = not n_axes, [ids]
+    if n_axes:
+        # In an array, numbers next to text would become text.
+        values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, "ids"))
+    array = np.empty(len(values), dtype=object)
     array[:] = values
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
     if any(type(v).__name__ == "NAType" or not _is_itself(v) for v in values):
