@@ -14,6 +14,7 @@ from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
     ImplicitCompletion,
+    Recommender,
     TuckerCompletion,
 )
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
@@ -80,6 +81,8 @@ NOISE_FREE = [
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),
     CoordinateEncoder(freq="D"),
+    Recommender(CPCompletion(rank=0, epsilon=math.inf)),
+    Recommender(TuckerCompletion(rank=0, epsilon=math.inf), CoordinateEncoder()),
     LaplaceMechanism(math.inf),
     GaussianMechanism(math.inf, bounds=(-100, 100)),
     TensorVariateGaussian(math.inf, norm_bound=1000.0),
@@ -118,6 +121,7 @@ NOISY = {
     CPCompletion(rank=2, epsilon=4.0, value_bounds=(-100, 100)): BY_ENTRIES,
     CPCompletion(rank=1, epsilon=4.0, levels=[-2, -1, 0, 1, 2]): BY_ENTRIES,
     CPCompletion(0, perturbation="sums", value_bounds=(-100, 100)): BY_ENTRIES,
+    Recommender(CPCompletion(0, levels=[-1, 0, 1], random_state=0)): BY_ENTRIES,
     TuckerCompletion(1, levels=[-2, -1, 0, 1, 2], biases=False, max_iter=5): BY_ENTRIES,
     TuckerCompletion(1, perturbation="sums", value_bounds=(-9, 9)): BY_ENTRIES,
     CPCompletion(0, epsilon=math.inf, unit=0): {"check_estimators_pickle": LOCAL},
@@ -189,7 +193,8 @@ def test_noisy_with_other_parameters(estimator, check):
 
 
 DEFAULTS = {
-    **{type(one): OF_ENCODERS for one in NOISY},
+    # A recommender has no default completion.
+    **{type(one): OF_ENCODERS for one in NOISY if type(one) is not Recommender},
     CPCompletion: BY_ENTRIES,
     PublishedCPCompletion: BY_ENTRIES,
     PublishedTuckerCompletion: BY_ENTRIES,

@@ -27,6 +27,7 @@ from .._sklearn_compat import (
     fit_context,
 )
 from .._validation import (
+    callers_level,
     check_bounds,
     check_coordinates,
     check_level_prior,
@@ -1151,7 +1152,7 @@ class BaseCompletion(
                 "as shape=(n_users, n_items), or shape=encoder.declared_shape of a "
                 "CoordinateEncoder with categories.",
                 PrivacyLeakWarning,
-                stacklevel=6,
+                stacklevel=callers_level(),
             )
         return self.shape is not None
 
@@ -1211,7 +1212,7 @@ class BaseCompletion(
                 "is read off the private values. No finite epsilon holds for this "
                 "fit; declare the range to protect the values.",
                 PrivacyLeakWarning,
-                stacklevel=7,
+                stacklevel=callers_level(),
             )
         return entries.value_range
 

@@ -328,9 +328,9 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         )
     if _holds_text(X):
         raise ValueError(
-            f"X must hold numbers, but it holds text. Encode ids first: "
-            f"make_pipeline(CoordinateEncoder(), {type(estimator).__name__}(...)), "
-            f"or X = CoordinateEncoder().fit_transform(X)."
+            f"X must hold numbers, but it holds text. To pass ids, "
+            f"{_taking_ids(estimator)}; or encode them: "
+            f"X = CoordinateEncoder().fit_transform(X)."
         )
     check_numeric(X, "X")
     message = None
@@ -394,9 +394,8 @@ def check_tensor(
         )
     if _holds_text(X):
         raise ValueError(
-            f"X must hold numbers, but it holds text. Encode ids first, and "
-            f"pass the values as y: make_pipeline(CoordinateEncoder(), "
-            f"{type(estimator).__name__}(...)).fit(ids, values)."
+            f"X must hold numbers, but it holds text. To pass ids, "
+            f"{_taking_ids(estimator)}, and pass the values as y: fit(ids, values)."
         )
     check_numeric(X, "X")
     X = np.asarray(X)
@@ -442,6 +441,14 @@ def _distributed_entries(
     if not (entries.n_entries or may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: X holds no entry.")
     return entries
+
+
+def _taking_ids(estimator: Any) -> str:
+    """What takes ids in place of an estimator, in words."""
+    name = type(estimator).__name__
+    if hasattr(estimator, "recommend"):
+        return f"use Recommender({name}(...))"
+    return f"use make_pipeline(CoordinateEncoder(), {name}(...))"
 
 
 def _holds_text(X: Any) -> bool:

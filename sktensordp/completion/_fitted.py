@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._sklearn_compat import effective_n_threads
+from .._validation import callers_level
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
     StructuredTucker,
@@ -326,7 +327,7 @@ class FittedToUnits(Fitted):
             "copied, so all units are treated as unknown. To restore their rows, call "
             "fold_in(X, y) with all of their entries.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=callers_level(),
         )
 
     def with_units(self, entries: UnitEntries) -> Self:

@@ -16,7 +16,13 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, fit_context
-from .._validation import check_coordinates, check_numeric, check_shape, checked
+from .._validation import (
+    callers_level,
+    check_coordinates,
+    check_numeric,
+    check_shape,
+    checked,
+)
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ._choices import Choices, check_choices, choices_of_batches
@@ -515,6 +521,6 @@ class _Fitted:
                 "pickled or copied, so all users are treated as unknown. To restore "
                 "them, call fold_in(X) with all of their choices.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         return self.local.choices_of(self.shape).of_users(users)

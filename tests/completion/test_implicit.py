@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 from sktensordp.completion import (
     CoordinateEncoder,
     ImplicitCompletion,
+    Recommender,
     _cooccurrence,
-    recommend_ids,
 )
 from sktensordp.completion._choices import Choices
 from sktensordp.completion._cooccurrence import plan_noise
@@ -293,11 +293,14 @@ def test_ids_through_an_encoder():
     pipeline = make_pipeline(encoder, make(shape=encoder.declared_shape)).fit(frame)
     model = make().fit(X)
     assert_same(pipeline[-1], model)
-    ids = recommend_ids(pipeline, ["u3", "nobody"], k=4)
+    recommender = Recommender(make(shape=None), encoder).fit(frame)
+    assert_same(recommender.completion_, model)
+    ids = recommender.recommend(["u3", "nobody"], k=4)
     assert ids[0].tolist() == [items[i] for i in model.recommend(3, 4)]
     assert ids[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
-    report = privacy_of(pipeline)
-    assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
+    for fitted in (pipeline, recommender):
+        report = privacy_of(fitted)
+        assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
 
 
 # --- the guarantee -------------------------------------------------------------------
@@ -548,7 +551,7 @@ WRONG = {
     "negative": ({}, ([[-1, 0]],), "Negative values"),
     "fractions": ({}, ([[0.5, 0]],), "fractional"),
     "NaN": ({}, ([[np.nan, 0]],), "NaN"),
-    "text": ({}, ([["ann", "up"]],), "Encode ids first"),
+    "text": ({}, ([["ann", "up"]],), "use Recommender"),
     "values beside": ({}, (np.ones((4, 3)),), "pair of a user and an item"),
     "ratings": (
         {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",

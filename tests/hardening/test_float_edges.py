@@ -549,7 +549,8 @@ SETTINGS = [
 def scaled(case, epsilon, delta, size):
     """Parameters of a case at an extreme."""
     given, found = case.estimator.get_params(), {}
-    prefix = "" if "epsilon" in given else "estimator__"
+    prefixes = (name.removesuffix("epsilon") for name in given if "epsilon" in name)
+    prefix = min(prefixes, key=len) if "score_epsilon" not in given else "estimator__"
     for name, value in given.items():
         if not name.startswith(prefix):
             continue

@@ -360,7 +360,7 @@ GIVEN = {
     "users in a pipeline": (
         rated(make_pipeline(unit_zero(shape=(8, 6))), {"cpcompletion__rank": [0]},
               score_bounds=(-16, 0)),
-        "the completion itself",
+        "a completion with a declared shape or a Recommender",
     ),
     "n_iter": (constant(n_iter=0), "n_iter"),
     "infinite score epsilon": (constant(score_epsilon=np.inf), "score_epsilon"),
