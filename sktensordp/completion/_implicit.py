@@ -142,7 +142,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "unit": [Interval(Integral, 0, None, closed="left")],
         "shape": ["array-like", None],
-        "max_items": [Interval(Integral, 1, _LARGEST_MAX_ITEMS, closed="both")],
+        "max_items": [Interval(Integral, 0, _LARGEST_MAX_ITEMS, closed="both")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
