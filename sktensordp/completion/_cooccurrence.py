@@ -218,6 +218,7 @@ class Releases:
             noise,
             self._sigma / math.sqrt(left),
             n_users,
+            size,
             self._max_items,
         )
         if n_best == 0:

@@ -1,34 +1,44 @@
 """Choose the items whose co-occurrences are released, from noisy counts.
 
-More items serve more choices, but every item adds noise to all others. Let C be the sum
-of the users' centred products of the m most popular items without noise. In a symmetric
-matrix whose cells have independent noise of standard deviation s, a factor of C with
-the eigenvalue t can be seen if t^2 > m s^2. What its noisy eigenvector then gets right
-has the size t - m s^2 / t (Benaych-Georges and Nadakuditi 2011).
+With more items, the model covers more of the users' choices, but every item adds noise
+to the others. So m, the number of items, is chosen to make the product of two expected
+shares largest: the share of all choices that are of the m most popular items, and the
+share of the eigenvalues of their co-occurrences that the noise leaves. Everything here
+is computed from released values.
 
-The eigenvalues of C are not known before it is released. They are expected to be
-e / sqrt(k) for the k-th largest, up to the 200th, where e = sum of c^2 / N is computed
-from the noisy counts c of the m items and the noisy number N of users. So m is the
-number that makes the sum over k of (t_k - m s^2 / t_k)^2 largest, among the items whose
-counts are real.
+**Coverage.** The users' choices have noisy counts c, which add up to about
+N n_typ^(1/2), by the noisy totals. The share of the first m is their sum over this.
 
-What did not help: trying fewer items where noise hides the factors of all real ones
-(with 10 or 20 items, recommendations are worse than by popularity, however clear
-their factors are), and leaving out of e what the largest of so many noisy counts would
-reach by chance.
+**Eigenvalues.** Let C be the sum of the users' centred products of m items, each of
+length 1 at most. For choices that depend on popularity alone, the largest eigenvalue
+before centring is about e = (sum of c^2) / (N coverage): users' products are divided by
+the number of their choices among the m items. On choices of films, web pages, artists,
+games and groceries, with 50 to 1,000 items, the k-th eigenvalue of C was about e / k
+times a number between 0.3 and 1.2 (`doc/choices.md`). So t_k = 0.5 e / k is expected.
+
+**Noise.** In a symmetric matrix of size m whose cells have independent noise of standard
+deviation s, the eigenvector of t is visible if t^2 > m s^2, and the projection of the
+matrix on it is t - m s^2 / t without noise (Benaych-Georges and Nadakuditi 2011).
+
+Only items whose counts are real take part. If no eigenvalue is expected to be visible,
+no item does.
+
+What did not help: fewer items where noise hides what all real ones have in common (with
+10 or 20 items, recommendations are worse than by popularity, however clear their
+eigenvectors are); leaving out of e what the largest of so many noisy counts reach by
+chance; squares of eigenvalues in place of their sum.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-# The largest number of factors that is expected.
-_MOST_FACTORS = 200
+# Largest eigenvalue, in units of what popularity would give, and how many there are.
+_FIRST, _N_EIGENVALUES = 0.5, 300
 # Expected share of items that nobody chose among those whose counts are called real.
 _NOT_REAL = 0.15
-# Popularity is better if fewer items are real, or if e is smaller in units of the
-# smallest eigenvalue that can be seen.
-_LEAST_ITEMS, _LEAST_FACTOR = 40, 0.9
+# With fewer items, popularity is better.
+_LEAST_ITEMS = 50
 
 
 def number_of_items(
@@ -36,6 +46,7 @@ def number_of_items(
     counts_noise: float,
     products_noise: float,
     n_users: float,
+    typical_size: float,
     most: int,
 ) -> int:
     """Choose how many of the most popular items take part.
@@ -46,8 +57,8 @@ def number_of_items(
         Noisy weighted counts of all items, in descending order.
     counts_noise, products_noise : float
         Standard deviations of the noise in a count, and in a cell of the products.
-    n_users : float
-        Noisy number of users.
+    n_users, typical_size : float
+        Noisy number of users, and noisy typical number of their choices.
     most : int
         Largest number of items that may take part.
 
@@ -63,22 +74,20 @@ def number_of_items(
     least = max(min(_LEAST_ITEMS, (most + 1) // 2), 1)
     if n_real < least:
         return 0
-    m = np.arange(least, n_real + 1)
-    squares = np.cumsum(counts[:n_real] ** 2)[least - 1 :] - m * counts_noise**2
-    first = np.maximum(squares, 1e-300) / n_users
-    visible = products_noise * np.sqrt(m)
-    strength = first / visible
-    n_visible = np.minimum(np.minimum(strength**2, m - 1), _MOST_FACTORS).astype(int)
-    # The sum of (t_k - visible^2 / t_k)^2 over the visible factors k.
-    k = np.arange(1.0, 1 + _MOST_FACTORS)
-    inverse = np.append(0.0, np.cumsum(1 / k))[n_visible]
-    gain = first**2 * inverse - 2 * visible**2 * n_visible
-    gain += (visible / strength) ** 2 * n_visible * (n_visible + 1) / 2
-    best = int(np.argmax(gain))
-    if n_visible[best] == 0:
-        # The first factor may be just visible, and more items serve more choices.
-        best = len(m) - 1
-    return int(m[best]) if strength[best] >= _LEAST_FACTOR else 0
+    m = np.arange(1, n_real + 1)
+    counts = counts[:n_real]
+    coverage = np.cumsum(counts) / (n_users * np.sqrt(typical_size))
+    coverage = np.clip(coverage, 1e-300, 1.0)
+    squares = np.maximum(np.cumsum(counts**2) - m * counts_noise**2, counts_noise**2)
+    strength = _FIRST * squares / (n_users * coverage) / (products_noise * np.sqrt(m))
+    n_visible = np.minimum(np.minimum(strength, m), _N_EIGENVALUES).astype(int)
+    # The sum of t_k - m s^2 / t_k over the visible k, in units of the first.
+    k = np.arange(1.0, _N_EIGENVALUES + 1)
+    without_noise = np.append(0.0, np.cumsum(1 / k))[n_visible]
+    kept = without_noise - n_visible * (n_visible + 1) / 2 / strength**2
+    value = np.where(m >= least, coverage * kept, 0.0)
+    best = int(np.argmax(value))
+    return int(m[best]) if value[best] > 0 else 0
 
 
 def _n_real(counts: NDArray[np.float64], noise: float) -> int:
