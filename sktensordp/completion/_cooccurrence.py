@@ -14,10 +14,10 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
 2. Counts: each user adds w_u for every chosen item, where
    w_u^2 max(n_u, n_typ / 20) = s.
 3. Co-occurrences of the m items with the largest noisy counts: each user adds c_u T_u,
-   where T_u is the upper triangle of y_u y_u' with half of its diagonal. Here y_u is x_u
-   less n_u q, n_u counts only these items, q are their shares of the noisy counts, and
-   c_u = sqrt(s) / max(|T_u|, n_typ / 20, 1). If the counts are too noisy for that, a
-   second release of counts takes its place.
+   where T_u is the upper triangle of y_u y_u' with half of its diagonal. Here y_u is
+   x_u less n_u q, n_u counts only these items, q are their shares of the noisy counts,
+   and c_u = sqrt(s) / max(|T_u|, n_typ / 20, 1). If the counts are too noisy for that,
+   or M = 0, a second release of counts takes its place.
 
 The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
 Below, I is the number of items, and M is `max_items`, the largest m. The squared length
@@ -56,8 +56,8 @@ all releases can have.
     4^14 S - 2^14 (b P' + P b') + d P P',   S = sum C x x', b = sum C n x, d = sum C n^2
 
 so that a user costs the square of the user's own number of choices. In units of 2^-48,
-no user's vector is longer than 2^48 (1 - 2^-30). Its diagonal is half of that of C Y Y',
-so a cell of C Y Y' is below 2^49: the diagonal needs a bit more than the other cells.
+no user's vector is longer than 2^48 (1 - 2^-30). On the diagonal it has half of C Y Y',
+so that C Y Y' is below 2^49 there: the diagonal needs a bit more than the other cells.
 For up to 2^14 users the sum is therefore below 2^63 in magnitude. Single terms may be
 larger, but sums of residues modulo 2^64 are exact if the result fits 64 bits. Sums of
 blocks of 2^14 users are added in two limbs. The diagonal is halved where the sum is

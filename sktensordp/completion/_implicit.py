@@ -30,8 +30,8 @@ _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
 _LARGEST_MAX_ITEMS = 2**14
 _STATEMENT = (
-    "Gaussian noise was added to totals over users, counts of items and centred "
-    "co-occurrences of items; each user's contribution is bounded. Scores for a user "
+    "Gaussian noise was added to totals over users, counts of items and, if the counts "
+    "suffice, centred co-occurrences of items; each user's contribution is bounded. Scores for a user "
     "are computed from these releases and the user's own choices; show them to that "
     "user only (joint differential privacy)."
 )

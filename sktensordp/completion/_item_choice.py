@@ -11,14 +11,15 @@ N n_typ^(1/2), by the noisy totals. The share of the first m is their sum over t
 
 **Eigenvalues.** Let C be the sum of the users' centred products of m items, each of
 length 1 at most. For choices that depend on popularity alone, the largest eigenvalue
-before centring is about e = (sum of c^2) / (N coverage): users' products are divided by
-the number of their choices among the m items. On choices of films, web pages, artists,
-games and groceries, with 50 to 1,000 items, the k-th eigenvalue of C was about e / k
-times a number between 0.3 and 1.2 (`doc/choices.md`). So t_k = 0.5 e / k is expected.
+before centring would be about e = (sum of c^2) / (N coverage): a user's products are
+divided by the number of the user's choices among the m items. How it falls from there
+was measured: on choices of films, web pages, artists, games and groceries, with 100 to
+1,000 items, the first ten eigenvalues of C were e / k times 0.2 to 1.4. So the k-th is
+expected to be t_k = 0.5 e / k.
 
-**Noise.** In a symmetric matrix of size m whose cells have independent noise of standard
-deviation s, the eigenvector of t is visible if t^2 > m s^2, and the projection of the
-matrix on it is t - m s^2 / t without noise (Benaych-Georges and Nadakuditi 2011).
+**Noise.** In a symmetric matrix of size m whose cells have independent noise of
+standard deviation s, the eigenvector of t is visible if t^2 > m s^2. The noisy
+eigenvector then finds t - m s^2 / t of it (Benaych-Georges and Nadakuditi 2011).
 
 Only items whose counts are real take part. If no eigenvalue is expected to be visible,
 no item does.
