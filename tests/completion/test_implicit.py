@@ -35,6 +35,7 @@ from sktensordp.completion._item_choice import number_of_items
 from sktensordp.completion._ranking import best_of
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
+from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 
@@ -775,6 +776,27 @@ def test_with_noise_it_beats_popularity():
         assert scorer(models[4.0], data.data[test]) > least * popular
         # At so small a budget the model does not learn from noise.
         assert len(models[0.02].items_) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CHOICES)
+def test_it_is_no_worse_than_popularity_on_any_kind_of_choices(kind):
+    """And better with a larger budget. Differences are many times their noise."""
+    from sktensordp.completion import make_ranking_scorer
+    from sktensordp.datasets import make_choices
+    from sktensordp.model_selection import ItemHoldout
+
+    size, exponents = KINDS_OF_CHOICES[kind]
+    data = make_choices(*size, **exponents, random_state=0)
+    ((train, test),) = ItemHoldout(random_state=0).split(data.data)
+    scorer, scores = make_ranking_scorer(k=20, history=0), {}
+    for epsilon in (0.3, 8.0):
+        for max_items in (0, min(1500, size[1])):
+            model = make(
+                epsilon=epsilon, delta=1e-6, shape=data.shape, max_items=max_items
+            ).fit(data.data[train])
+            scores[epsilon, max_items > 0] = scorer(model, data.data[test])
+    assert scores[0.3, True] > 0.9 * scores[0.3, False]
+    assert scores[8.0, True] > 1.03 * scores[8.0, False]
 
 
 def test_noise_pays_for_rounding_the_co_occurrences():
