@@ -100,8 +100,6 @@ def reference(where=X, shape=SHAPE):
     lengths = np.sqrt((triangles**2).sum(axis=(1, 2)))
     products = (y.T / np.maximum(lengths, max(0.05 * size, 1))) @ y
     m, diagonal = len(items), np.diag(products)
-    least = 0.3 * q * np.median(diagonal[q > 0] / q[q > 0])
-    diagonal = np.maximum(diagonal, least)
     energy = (products**2).sum() - (np.diag(products) ** 2).sum()
     by_chance = min(4 * (2 * len(x) / max(energy, 2 * len(x))) ** 2, 0.3)
     noise = math.sqrt(by_chance * 2 * len(x)) / m
