@@ -479,9 +479,9 @@ def _kinds(ids: NDArray[Any]) -> set[str]:
 
 
 def _with_one_type(X: Any) -> Any:
-    """Convert a data frame that mixes times with other columns to objects."""
-    kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())]
-    if "M" in kinds and set(kinds) != {"M"} and hasattr(X, "iloc"):
+    """Convert a data frame that mixes text or times with other columns to objects."""
+    kinds = {getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())}
+    if kinds & {"M", "O"} and len(kinds) > 1 and hasattr(X, "iloc"):
         return X.astype(object)
     return X
 
