@@ -11,10 +11,11 @@ It runs as it is on synthetic choices. To use your own, run it from the command 
 
 .. code-block:: bash
 
-    python examples/recommend_from_choices.py --choices FILE
+    python examples/recommend_from_choices.py --choices FILE [--test FILE]
 
-FILE is comma-separated: one header line, then user and item; further columns are
-ignored. The users and the items in it are treated as public catalogues.
+A file is comma-separated: one header line, then user and item; further columns are
+ignored. The second file has choices to find; without it, some choices of the first are
+held out. The users and the items in them are treated as public catalogues.
 """
 
 # %%
@@ -32,7 +33,6 @@ import numpy as np
 
 from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
 from sktensordp.datasets import make_choices
-from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.plotting import PrivacyUtilityDisplay
 
@@ -41,16 +41,28 @@ parser = argparse.ArgumentParser(
     allow_abbrev=False,
 )
 parser.add_argument("--choices", metavar="FILE", help="your choices (csv)")
+parser.add_argument("--test", metavar="FILE", help="choices to find (csv)")
 parser.add_argument("--users", type=int, default=2000, help="synthetic users")
 parser.add_argument("--delta", type=float, default=1e-5)
 parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, 16])
 parser.add_argument("--splits", type=int, default=1, help="splits to average")
+parser.add_argument("--fits", type=int, default=1, help="fits of a split to average")
 parser.add_argument("--k", type=int, default=20, help="items to recommend")
 parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+if options.test and not options.choices:
+    parser.error("--test needs --choices.")
+
+
+def pairs_of(file):
+    """Return the ids of users and items."""
+    return np.loadtxt(
+        file, delimiter=",", skiprows=1, usecols=(0, 1), dtype=str, quotechar='"'
+    )
+
 
 if options.choices is None:
     n_users = options.users
@@ -59,10 +71,10 @@ if options.choices is None:
     )
     X, shape = choices.data, choices.shape
 else:
-    table = np.loadtxt(
-        options.choices, delimiter=",", skiprows=1, usecols=(0, 1), dtype=str,
-        quotechar='"',
-    )  # fmt: skip
+    table = pairs_of(options.choices)
+    n_known = len(table)
+    if options.test:
+        table = np.concatenate([table, pairs_of(options.test)])
     users, user_of = np.unique(table[:, 0], return_inverse=True)
     items, item_of = np.unique(table[:, 1], return_inverse=True)
     X, shape = np.column_stack([user_of, item_of]), (len(users), len(items))
@@ -71,88 +83,76 @@ print(f"{len(X):,} choices of {shape[1]:,} items by {shape[0]:,} users")
 # %%
 # The score
 # ---------
-# A fifth of each user's items is held out. The model recommends items that the user has
-# not chosen, and Recall@20 is the share of the held-out items among the first 20.
+# A fifth of each user's items is held out, unless there is a file of choices to find.
+# The model recommends items that the user has not chosen, and Recall@20 is the share of
+# the items to find among the first 20. Only users of whom the model knows a choice
+# count.
 
 scorer = make_ranking_scorer("recall", k=options.k, history=0)
-holdout = ItemHoldout(0.2, n_splits=options.splits, random_state=0)
-splits = [(X[train], X[test]) for train, test in holdout.split(X)]
+if options.test:
+    splits = [(X[:n_known], X[n_known:])]
+else:
+    holdout = ItemHoldout(0.2, n_splits=options.splits, random_state=0)
+    splits = [(X[train], X[test]) for train, test in holdout.split(X)]
+splits = [(train, test[np.isin(test[:, 0], train[:, 0])]) for train, test in splits]
 
 
 def recalls_of(method, epsilon):
-    """Return the recall in every split, and the model of the last one."""
+    """Return the recalls of all fits, and the model of the last one."""
     recalls = []
     for train, test in splits:
-        model = method(epsilon).fit(train)
-        recalls.append(scorer(model, test))
+        for fit in range(options.fits if np.isfinite(epsilon) else 1):
+            seed = options.random_state
+            model = method(epsilon, seed if seed is None else seed + fit).fit(train)
+            recalls.append(scorer(model, test))
     return recalls, model
 
 
 # %%
-# A baseline
-# ----------
-# The simplest private recommender releases noisy counts of the items and recommends the
-# most popular ones to everybody. Each choice of a user with n choices weighs
-# 1 / sqrt(n). So a user moves the vector of counts by a length of at most 1, the
-# sensitivity.
+# The methods
+# -----------
+# :class:`~sktensordp.completion.ImplicitCompletion` releases noisy counts of the items.
+# From these it decides how many of them have co-occurrences that stand out from the
+# noise, and releases noisy co-occurrences of these items only. If they are too few, it
+# spends the rest of its budget on counts and recommends popular items.
+#
+# The simplest private recommender is the baseline: the most popular items for
+# everybody, by noisy counts that get the whole budget. That is the same class with
+# ``max_items=0``.
 
 
-class Popularity:
-    """Recommend the items with the largest noisy counts."""
+def completion(epsilon, seed, **max_items):
+    """Return a recommender for the declared users and items."""
+    return ImplicitCompletion(
+        epsilon=epsilon,
+        delta=options.delta,
+        shape=shape,
+        random_state=seed,
+        **max_items,
+    )
 
-    def __init__(self, epsilon):
-        self.mechanism = GaussianMechanism(
-            epsilon, delta=options.delta, sensitivity=1.0,
-            random_state=options.random_state,
-        )  # fmt: skip
 
-    def fit(self, X):
-        """Release noisy counts, and keep each user's choices for that user."""
-        weights = 1 / np.sqrt(np.bincount(X[:, 0], minlength=shape[0])[X[:, 0]])
-        counts = np.bincount(X[:, 1], weights, minlength=shape[1])[np.newaxis]
-        noisy = self.mechanism.fit(counts).transform(counts)[0]
-        self.ranking = np.argsort(-noisy, kind="stable")
-        self.chosen = [set() for _ in range(shape[0])]
-        for user, item in X.tolist():
-            self.chosen[user].add(item)
-        return self
+def popularity(epsilon, seed):
+    """Return a recommender of popular items."""
+    return completion(epsilon, seed, max_items=0)
 
-    def recommend(self, users, k):
-        """Return the k most popular items that each user has not chosen."""
-        recommended = np.full((len(users), k), -1)
-        for row, user in zip(recommended, users.tolist(), strict=True):
-            chosen = self.chosen[user]
-            candidates = self.ranking[: k + len(chosen)].tolist()
-            best = [item for item in candidates if item not in chosen][:k]
-            row[: len(best)] = best
-        return recommended
 
+methods = {"ImplicitCompletion": completion, "popularity": popularity}
 
 # %%
 # What privacy costs
 # ------------------
-# :class:`~sktensordp.completion.ImplicitCompletion` also releases noisy counts. From
-# these it decides which items have co-occurrences that stand out from the noise, and
-# releases noisy co-occurrences of these items only. The column "items" shows how many
-# they are. If they are too few, it spends the rest of its budget on counts and
-# recommends popular items.
+# The column "items" shows of how many items co-occurrences were released, in the last
+# fit.
 
-
-def completion(epsilon):
-    """Return a recommender for the declared users and items."""
-    return ImplicitCompletion(
-        epsilon=epsilon, delta=options.delta, shape=shape,
-        random_state=options.random_state,
-    )  # fmt: skip
-
-
-methods = {"ImplicitCompletion": completion, "popularity": Popularity}
 references = {}
 for name, method in methods.items():
     without_noise, _ = recalls_of(method, np.inf)
     references[f"{name}, no noise"] = np.mean(without_noise)
 
-print(f"Recall@{options.k}, mean of {options.splits} split(s)\n")
+print(
+    f"Recall@{options.k}, mean of {len(splits)} split(s), {options.fits} fit(s) each\n"
+)
 for name, recall in references.items():
     print(f"{name:32}{recall:8.3f}")
 
@@ -160,7 +160,7 @@ recalls = {name: [] for name in methods}
 names = f"{'ImplicitCompletion':>18}{'items':>8}{'popularity':>12}"
 print(f"\n{'epsilon of one user':22}{names}")
 for epsilon in options.epsilons:
-    popular, _ = recalls_of(Popularity, epsilon)
+    popular, _ = recalls_of(popularity, epsilon)
     private, model = recalls_of(completion, epsilon)
     recalls["popularity"].append(popular)
     recalls["ImplicitCompletion"].append(private)
@@ -170,16 +170,16 @@ for epsilon in options.epsilons:
     )
 
 # %%
-# On the synthetic choices, the model falls back to popularity at the smallest epsilon,
-# and loses hardly anything. From epsilon 1 on it learns which items go together. The
-# larger epsilon is, the more items take part. At the largest epsilons it even passes
-# the model without noise, which lets all items take part, however rarely chosen.
+# On the synthetic choices, the model is hardly better than popularity at the smallest
+# epsilon. From epsilon 1 on it learns which items go together. The larger epsilon is,
+# the more items take part. At the largest epsilons it even passes the model without
+# noise, which lets all items take part, however rarely chosen.
 
 curves = {
     name: (
         options.epsilons,
         np.mean(values, axis=1),
-        np.std(values, axis=1) if options.splits > 1 else None,
+        np.std(values, axis=1) if len(values[0]) > 1 else None,
     )
     for name, values in recalls.items()
 }

@@ -1,4 +1,4 @@
-"""All imports of private scikit-learn names, and decorators that keep types."""
+"""All imports of private scikit-learn names, and of those not in every version."""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +18,16 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metaestimators import available_if as _available_if
 from sklearn.utils.validation import _check_method_params as check_method_params
 
+try:
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:  # before version 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands for scikit-learn's mixin in versions without callbacks."""
+
+
 __all__ = [
+    "CallbackSupportMixin",
     "Interval",
     "StrOptions",
     "available_if",

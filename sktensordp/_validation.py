@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import warnings
@@ -19,6 +20,7 @@ _COMPLEX = complex, np.complexfloating
 _TIMES = np.datetime64, np.timedelta64
 # Names of data frame columns that hold values and not coordinates.
 _VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
+_INSIDE = __name__.split(".")[0], "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 # Messages of scikit-learn that state numbers of rows, and what to say in their place.
@@ -273,6 +275,20 @@ def check_bounds(
     return low, high
 
 
+def callers_level() -> int:
+    """The `stacklevel` of a warning that points to the caller's code.
+
+    That is the first frame outside this package and scikit-learn, whose pipelines and
+    searches call this package.
+    """
+    frame, level = inspect.currentframe(), 0
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").split(".")[0] not in _INSIDE:
+            return level
+        frame, level = frame.f_back, level + 1
+    return 1
+
+
 def warn_of_two_levels(levels: Any) -> None:
     """Warn if `levels` looks like a range; this reads no data."""
     if isinstance(levels, tuple) and len(levels) == 2 and levels[1] - levels[0] > 2:
@@ -282,7 +298,7 @@ def warn_of_two_levels(levels: Any) -> None:
             f"range, pass value_bounds=({low}, {high}). For two levels, pass "
             f"levels=[{low}, {high}].",
             UserWarning,
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
 
 

@@ -11,11 +11,9 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
-from sklearn.callback import CallbackSupportMixin
-
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
-from ._sklearn_compat import has_callbacks
+from ._sklearn_compat import CallbackSupportMixin, has_callbacks
 from ._validation import check_unmasked, described
 from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import Senders, check_seed, process_name, record, senders
@@ -64,9 +62,10 @@ class EstimatorMixin(CallbackSupportMixin):
     def _progress(
         self, task: str = "step", max_tasks: int | None = 1
     ) -> Iterator[Callable[..., bool]]:
-        """Report the progress of a fit to callbacks until the block ends.
+        """Report the progress of a fit to the log and to callbacks.
 
-        Callbacks never receive data.
+        The fit lasts until the block ends. Callbacks never receive data; scikit-learn
+        has them from version 1.9 on.
 
         Parameters
         ----------

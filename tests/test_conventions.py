@@ -9,7 +9,6 @@ from importlib import metadata
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.callback import ProgressBar
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
@@ -24,6 +23,7 @@ from sktensordp.completion import (
 )
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.papers import BiScaler, PublishedTaskAwareEncoder
+from tests.support.callbacks import ProgressBar, needs_callbacks
 from tests.support.every_estimator import (
     CASES,
     EVERY,
@@ -273,6 +273,7 @@ def heard(estimator, *data, **options):
 
 
 @pytest.mark.parametrize("case", slow_repeats(EVERY))
+@needs_callbacks
 def test_every_fit_calls_callbacks(case):
     listener = heard(case.fresh(), *case.data)
     if "n_iter" not in case.estimator.get_params(deep=False):
@@ -301,6 +302,7 @@ def test_every_fit_calls_callbacks(case):
     ],
     ids=["ratings", "samples"],
 )
+@needs_callbacks
 def test_a_pipeline_passes_callbacks_on(estimator, data, capsys):
     # scikit-learn warns of steps that have none.
     estimator.set_callbacks(ProgressBar()).fit(*data)
@@ -333,6 +335,7 @@ LONG = {
 
 @pytest.mark.filterwarnings("ignore:PublishedTask", "ignore:epsilon is None")
 @pytest.mark.parametrize("which", LONG)
+@needs_callbacks
 def test_a_callback_ends_a_long_fit(which):
     estimator, data = LONG[which]
     listener = heard(estimator, *data, stop_after=4)
@@ -343,6 +346,7 @@ def test_a_callback_ends_a_long_fit(which):
     estimator.set_callbacks()
 
 
+@needs_callbacks
 def test_listening_changes_nothing():
     alone, watched = (
         TaskAwareEncoder(2.0, task=Squares(), n_components=1, random_state=0)

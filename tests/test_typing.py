@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.audit import AuditReport, audit_mechanism
-from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
 from sktensordp.papers import BiScaler
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
@@ -84,6 +84,11 @@ def ratings() -> PrivacyReport:
     assert_type(errors, NDArray[np.float64])
     assert_type(epsilon_needed(model, X, error=float(errors.mean())), float)
     assert_type(CoordinateEncoder().fit(X).transform(X), NDArray[np.int64])
+    recommender = Recommender(model).fit(X, y)
+    assert_type(recommender, Recommender)
+    assert_type(recommender.predict(X), Floats)
+    assert_type(recommender.score(X, y), float)
+    assert_type(recommender.recommend([0, 1], k=3), NDArray[Any])
     return privacy_of(make_pipeline(CoordinateEncoder(), model).fit(X, y))
 
 

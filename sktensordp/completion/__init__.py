@@ -5,7 +5,7 @@ from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
 from ._noise_shares import NoiseShares
 from ._ranking_scorer import make_ranking_scorer
-from ._recommend_ids import recommend_ids
+from ._recommender import Recommender
 from ._scoring import make_fold_in_scorer
 from ._sparse import entries_from_sparse
 from ._tucker import TuckerCompletion
@@ -15,9 +15,9 @@ __all__ = [
     "CoordinateEncoder",
     "ImplicitCompletion",
     "NoiseShares",
+    "Recommender",
     "TuckerCompletion",
     "entries_from_sparse",
     "make_fold_in_scorer",
     "make_ranking_scorer",
-    "recommend_ids",
 ]

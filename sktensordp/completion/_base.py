@@ -27,6 +27,7 @@ from .._sklearn_compat import (
     fit_context,
 )
 from .._validation import (
+    callers_level,
     check_bounds,
     check_coordinates,
     check_level_prior,
@@ -328,7 +329,7 @@ class BaseCompletion(
             local = entries.rows_of_units(problem.domain)
             self._fitted = replace(fitted, local=local)
             return
-        self._fitted = fitted.with_rows_of(entries.coordinates, entries.values)
+        self._fitted = fitted.with_units(entries.by_unit(problem.domain, self._unit))
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
@@ -480,7 +481,8 @@ class BaseCompletion(
                     "unit, value_bounds and levels must be those of the fit."
                 )
             entries = entries_at(self, X, y, fitted.shape, reset=False)
-            self._fitted = fitted.with_rows_of(entries.coordinates, entries.values)
+            units = entries.by_unit(fitted.domain, fitted.unit)
+            self._fitted = fitted.with_units(units)
         return self
 
     def _has_client(self) -> bool:
@@ -1154,7 +1156,7 @@ class BaseCompletion(
                 "as shape=(n_users, n_items), or shape=encoder.declared_shape of a "
                 "CoordinateEncoder with categories.",
                 PrivacyLeakWarning,
-                stacklevel=6,
+                stacklevel=callers_level(),
             )
         return self.shape is not None
 
@@ -1214,7 +1216,7 @@ class BaseCompletion(
                 "is read off the private values. No finite epsilon holds for this "
                 "fit; declare the range to protect the values.",
                 PrivacyLeakWarning,
-                stacklevel=7,
+                stacklevel=callers_level(),
             )
         return entries.value_range
 
@@ -1223,7 +1225,7 @@ class BaseCompletion(
         has_range = not self.value_bounds is self.levels is None
         if fitted is self and unit is not None and has_range and shape is not None:
             self._check_unit(len(shape))
-            nobody: Any = PartySums(None, shape, unit)
+            nobody = PartySums(None, shape, unit)
             return self._solver(self._problem(nobody)).guarantee
         return planned_guarantee(
             self._domain(),

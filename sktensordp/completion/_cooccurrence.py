@@ -13,14 +13,16 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
    From these follow the number of users and n_typ, a typical number of choices.
 2. Counts: each user adds w_u for every chosen item, where
    w_u^2 max(n_u, n_typ / 20) = s.
-3. Co-occurrences of the m items with the largest noisy counts: each user adds the upper
-   triangle of c_u y_u y_u'. Here y_u is x_u less n_u q, n_u counts only these items, q
-   are their shares of the noisy counts, and c_u = sqrt(s) / max(|upper triangle|, a
-   floor). If the counts are too noisy for that, a second release of counts takes its
-   place.
+3. Co-occurrences of the m items with the largest noisy counts: each user adds c_u T_u,
+   where T_u is the upper triangle of y_u y_u' with half of its diagonal. Here y_u is
+   x_u less n_u q, n_u counts only these items, q are their shares of the noisy counts,
+   and c_u = sqrt(s) / max(|T_u|, n_typ / 20, 1). If the counts are too noisy for that,
+   or M = 0, a second release of counts takes its place.
 
 The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
-Below, I is the number of items, and M is `max_items`, the largest m.
+Below, I is the number of items, and M is `max_items`, the largest m. The squared length
+of T_u is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4, that is,
+|y|^4 / 2 less a quarter of the sum of y_i^4.
 
 **Proof.** In each release a user adds one vector, a function of the user's own choices
 and of earlier releases.
@@ -38,6 +40,7 @@ M (M + 1) / 2 cells. So e = g sqrt(M (M + 1) / 2).
 remaining releases together are mu-GDP with sigma^2 mu^2 = (1 + e)^2 - U(h).
 
 - For the last release the claim holds, since (sqrt(1 - U) + e)^2 <= (1 + e)^2 - U.
+  Only the last release is ever rounded.
 - Before any other release, h fixes the next share s. That release is sqrt(s) /
   sigma-GDP. Whatever it returns, the releases after it satisfy the claim with U + s. So
   the composition of the two, the second chosen by the first, gives the claim for U
@@ -52,10 +55,13 @@ all releases can have.
 
     4^14 S - 2^14 (b P' + P b') + d P P',   S = sum C x x', b = sum C n x, d = sum C n^2
 
-so that a user costs the square of the user's own number of choices. For up to 2^15
-users the result is below 2^63 in magnitude, since no user's vector is longer than 2^48.
-Single terms may be larger, but sums of residues modulo 2^64 are exact if the result
-fits 64 bits. Sums of blocks of 2^15 users are added in two limbs.
+so that a user costs the square of the user's own number of choices. In units of 2^-48,
+no user's vector is longer than 2^48 (1 - 2^-30). On the diagonal it has half of C Y Y',
+so that C Y Y' is below 2^49 there: the diagonal needs a bit more than the other cells.
+For up to 2^14 users the sum is therefore below 2^63 in magnitude. Single terms may be
+larger, but sums of residues modulo 2^64 are exact if the result fits 64 bits. Sums of
+blocks of 2^14 users are added in two limbs. The diagonal is halved where the sum is
+rounded: it is divided by twice the number by which the other cells are divided.
 """
 
 import math
@@ -66,13 +72,16 @@ from numpy.typing import NDArray
 
 from .._random import NoiseStreams
 from ._choices import Choices
+from ._item_choice import number_of_items
 from .solvers._noisy_sums import NoisySums, plan_gaussian_sums
 
 # Bits of items' shares, of users' weights, and of a cell of the products.
 _SHARE_BITS, _WEIGHT_BITS = 14, 20
 _CELL_BITS = 2 * _SHARE_BITS + _WEIGHT_BITS
+# Diagonal cells are released at half their weight, which costs them a bit.
+_DIAGONAL_BITS = 1
 # Number of users whose sum fits 64 bits.
-_BLOCK = 2 ** (63 - _CELL_BITS)
+_BLOCK = 2 ** (63 - _CELL_BITS - _DIAGONAL_BITS)
 # Rounds weights down by more than the floating-point errors of a length.
 _BELOW_ONE = 1 - 2.0**-30
 # A coarser lattice would round contributions to nothing.
@@ -81,15 +90,10 @@ _LARGEST_STEP = 2.0**-6
 _TOTALS = 0.02
 # Counts get the share that makes their noise this fraction of the number of users,
 # within limits.
-_COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.1, 0.5
-# An item takes part if its expected co-occurrences stand out from the noise. With more
-# users, they must stand out more.
-_SIGNAL, _SIGNAL_POWER, _COUNT_SIGNAL = 0.0045, 0.4, 3.5
-# With fewer items than this, the whole budget goes to counts.
-_LEAST_ITEMS = 40
-# Users with fewer choices, or shorter products, than these fractions of the typical
-# number of choices get the weight at that fraction.
-_LEAST_SIZE, _LEAST_LENGTH = 0.05, 0.05
+_COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.15, 0.5
+# Users with fewer choices than this fraction of the typical number get the weight of
+# that fraction. So do users whose products are shorter than that, or than 1.
+_LEAST_SIZE, _LEAST_LENGTH = 0.05, 1.0
 # Prior for the typical number of choices. It weighs as many users as this many standard
 # deviations of the noisy number of users.
 _PRIOR_SIZE, _PRIOR_USERS = 40.0, 3.0
@@ -208,24 +212,26 @@ class Releases:
         share = float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS))
         counts, noise = self._counts(choices, size, share)
         left = 1 - _TOTALS - share
-        n_best = self._n_standing_out(counts, noise, n_users, left)
-        if n_best < self._n_least:
+        order = np.argsort(-counts, kind="stable")
+        n_best = number_of_items(
+            counts[order],
+            noise,
+            self._sigma / math.sqrt(left),
+            n_users,
+            size,
+            self._max_items,
+        )
+        if n_best == 0:
             second, second_noise = self._counts(choices, size, left)
-            precision = noise**-2 + second_noise**-2 if noise else 1.0
             if noise:
+                precision = noise**-2 + second_noise**-2
                 counts = (counts / noise**2 + second / second_noise**2) / precision
-            empty = np.empty(0)
+                noise = precision**-0.5
+            none = np.empty(0)
             return ItemSums(
-                counts,
-                noise and precision**-0.5,
-                n_users,
-                size,
-                empty.astype(np.int64),
-                empty,
-                np.empty((0, 0)),
-                0.0,
+                counts, noise, n_users, size, order[:0], none, np.empty((0, 0)), 0.0
             )
-        best = np.argsort(-counts, kind="stable")[:n_best]
+        best = order[:n_best]
         least = max(noise, 1e-3 * float(counts.max()), 1e-300)
         shares = np.maximum(counts[best], least)
         whole = np.rint(shares / shares.sum() * 2**_SHARE_BITS).astype(np.int64)
@@ -264,58 +270,78 @@ class Releases:
         scale = math.sqrt(share)
         return self._randomize(steps.astype(float)) / scale, self._sigma / scale
 
-    def _n_standing_out(
-        self, counts: NDArray[np.float64], noise: float, n_users: float, left: float
-    ) -> int:
-        """Number of items that take part, computed from released values only."""
-        error = self._sigma / math.sqrt(left)
-        stands_out = (counts > 0) & (counts >= _COUNT_SIGNAL * noise)
-        signal = _SIGNAL * n_users ** (1 + _SIGNAL_POWER)
-        stands_out &= np.square(counts) >= signal * error
-        return min(int(np.count_nonzero(stands_out)), self._max_items)
-
-    @property
-    def _n_least(self) -> int:
-        """Smallest number of items for which co-occurrences are released."""
-        if not self._sigma:
-            return 1
-        return min(_LEAST_ITEMS, (self._max_items + 1) // 2)
-
     def _products(
         self, chosen: Choices, shares: NDArray[np.int64], size: float, share: float
     ) -> tuple[NDArray[np.float64], float]:
         """Noisy sum of centred products, and the standard deviation of its noise."""
-        from ..tensor.kernels._choices import assemble, centred_sums
-
-        n = len(shares)
-        scale = self._spend(share) * 2.0**_WEIGHT_BITS
-        products, sums = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
-        total = np.zeros(1, np.int64)
-        high, low = np.zeros((2, n * (n + 1) // 2), np.int64)
-        n_users, unit = len(chosen.users), 2**_SHARE_BITS
-        for first in range(0, n_users, _BLOCK):
-            last = min(first + _BLOCK, n_users)
-            centred_sums(
-                first,
-                last,
-                chosen.starts,
-                chosen.items,
-                shares,
-                unit,
-                scale,
-                _LEAST_LENGTH * size,
-                products,
-                sums,
-                total,
-            )
-            assemble(products, sums, total, shares, unit, high, low)
-        steps = _rounded(high, low, _CELL_BITS + round(math.log2(self._step)))
-        del products
+        length, least = self._spend(share), max(_LEAST_SIZE * size, _LEAST_LENGTH)
+        steps = sum_products(chosen, shares, length, least, self._step)
         noisy = self._randomize(steps) / math.sqrt(share)
+        n = len(shares)
         symmetric, upper = np.empty((n, n)), np.triu_indices(n)
         symmetric[upper] = noisy
         symmetric[upper[::-1]] = noisy
+        symmetric[np.diag_indices(n)] *= 2**_DIAGONAL_BITS
         return symmetric, self._sigma / math.sqrt(share)
+
+
+def sum_products(
+    chosen: Choices,
+    shares: NDArray[np.int64],
+    length: float,
+    least: float,
+    step: float,
+) -> NDArray[np.float64]:
+    """Sum the centred products of users, exactly, and round the sum once.
+
+    Parameters
+    ----------
+    chosen : Choices
+        Choices among m items.
+    shares : ndarray of shape (m,), int64
+        Expected share of each item in a user's choices, in units of 2^-14.
+    length : float
+        Length of the vector of a user, below 1.
+    least : float
+        Users whose products are shorter than this add a vector that is shorter than
+        `length` in proportion.
+    step : float
+        Step of the result's lattice.
+
+    Returns
+    -------
+    steps : ndarray of shape (m (m + 1) / 2,)
+        The upper triangle, row by row, in whole steps. Diagonal cells have half weight.
+    """
+    from ..tensor.kernels._choices import assemble, centred_sums
+
+    n, n_users, unit = len(shares), len(chosen.users), 2**_SHARE_BITS
+    products, sums = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
+    total = np.zeros(1, np.int64)
+    high, low = np.zeros((2, n * (n + 1) // 2), np.int64)
+    for first in range(0, n_users, _BLOCK):
+        centred_sums(
+            first,
+            min(first + _BLOCK, n_users),
+            chosen.starts,
+            chosen.items,
+            shares,
+            unit,
+            2.0**-_DIAGONAL_BITS,
+            length * 2.0**_WEIGHT_BITS,
+            least,
+            products,
+            sums,
+            total,
+        )
+        assemble(products, sums, total, shares, unit, high, low)
+    shift = _CELL_BITS + round(math.log2(step))
+    steps = _rounded(high, low, shift)
+    on_diagonal = np.cumsum(np.append(0, np.arange(n, 1, -1)))
+    steps[on_diagonal] = _rounded(
+        high[on_diagonal], low[on_diagonal], shift + _DIAGONAL_BITS
+    )
+    return steps
 
 
 def _users_reserved(n_users: int) -> int:
@@ -327,8 +353,7 @@ def _rounded(
     high: NDArray[np.int64], low: NDArray[np.int64], shift: int
 ) -> NDArray[np.float64]:
     """Round (high 2^32 + low) / 2^shift to the nearest whole number, halves up."""
-    high += low >> 32
-    low &= 0xFFFFFFFF
+    high, low = high + (low >> 32), low & 0xFFFFFFFF
     if shift > 32:
         return ((high + (1 << (shift - 33))) >> (shift - 32)).astype(float)
     half = 1 << (shift - 1)

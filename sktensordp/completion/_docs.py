@@ -99,9 +99,9 @@ shape : tuple of int, default=None
     the shape to cross-validate on coordinates: a fold may lack the largest ones, and
     `predict` refuses coordinates outside the shape. If `unit` is a mode, the shape and
     the meanings of the indices must be public, so declare it: a shape read off the
-    coordinates, with a ``PrivacyLeakWarning``, voids the guarantee. If a
-    `CoordinateEncoder` declares `categories` for every column, pass its
-    `declared_shape`.
+    coordinates, with a ``PrivacyLeakWarning``, voids the guarantee. A
+    `Recommender` sets it. If a `CoordinateEncoder` declares `categories` for every
+    column, pass its `declared_shape`.
 side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \
 list of these and None, default=None
     Public features of the rows of one mode, such as genres of films. That mode must be

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 # A statement lists up to this many levels in full.
 _MOST_NAMED = 12
+# Values that are numbered at a time.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,11 @@ class Domain:
         """Clip values; return the numbers of their levels, or centre them if none."""
         if self.levels is None:
             return self.centred(values)
-        index = self.index(values.astype(float))
-        return index.astype(np.min_scalar_type(len(self.levels) - 1))
+        numbers = np.empty(len(values), np.min_scalar_type(len(self.levels) - 1))
+        for start in range(0, len(values), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            numbers[block] = self.index(values[block].astype(float))
+        return numbers
 
     @property
     def rounding(self) -> str:

@@ -6,7 +6,8 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import date
-from numbers import Integral
+from functools import partial
+from numbers import Integral, Number
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    callers_level,
     check_columns,
     check_coordinates,
     check_numeric,
@@ -56,7 +58,8 @@ class CoordinateEncoder(
         indices, such as all films on offer. `fit` then learns nothing from that column
         and refuses other ids. None learns the ids from the data. If all columns are
         declared, so is the shape: pass it on as
-        ``CPCompletion(unit=0, shape=encoder.declared_shape)``.
+        ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` does
+        that, and can reserve rows for users instead: ``categories=[None, films]``.
 
     Attributes
     ----------
@@ -189,15 +192,16 @@ class CoordinateEncoder(
             raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
-        if first and times is None and isinstance(ids[0, -1], date | np.datetime64):
+        declared = self._declared(ids.shape[1])
+        learns_last = first and times is None and declared[-1] is None
+        if learns_last and isinstance(ids[0, -1], date | np.datetime64):
             warnings.warn(
                 "The last column holds datetimes, and each of them becomes an index of "
                 "its own. To bin them, pass freq, such as freq='W', or time_bins.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         # Everything that may fail comes first, so that a failed call changes nothing.
-        declared = self._declared(ids.shape[1])
         learned = []
         for k, (catalogue, column) in enumerate(zip(declared, ids.T, strict=True)):
             if catalogue is None:
@@ -253,18 +257,26 @@ class CoordinateEncoder(
             integers exactly, or the last column cannot be read as times.
         """
         check_is_fitted(self)
-        ids, times = self._split(X, reset=False)
+        return self._coordinates(*self._split(X, reset=False))
+
+    def _coordinates(self, ids: NDArray[Any], times: Any) -> NDArray[np.int64]:
+        """Encode columns of ids, and times in seconds since 1970 if they are binned."""
         columns = [
             _index_of(known, column)
             for known, column in zip(self.categories_, ids.T, strict=True)
         ]
-        if self.time_bins is not None:
-            columns += [np.searchsorted(self.time_edges_, times, side="right")]
-        elif self.freq is not None:
-            bins = _calendar_bin(times, self.freq) - self.time_start_
-            bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
-            columns += [bins]
+        if self._has_time:
+            columns += [self._bins_of(times)]
         return np.column_stack(columns)
+
+    def _bins_of(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Bins of times; -1 for a calendar bin that is unknown."""
+        if self.time_bins is not None:
+            return np.searchsorted(self.time_edges_, times, side="right")
+        freq: Any = self.freq
+        bins = _calendar_bin(times, freq) - self.time_start_
+        bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
+        return bins
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.object_]:
         """Decode coordinates to ids and times.
@@ -295,72 +307,25 @@ class CoordinateEncoder(
         )
         rows = np.empty(where.shape, dtype=object)
         for column in range(where.shape[1]):
-            rows[:, column] = self.ids_at(where[:, column], column)
+            rows[:, column] = self._ids_at(where[:, column], column)
         return rows
 
-    def indices_of(self, ids: ArrayLike, column: int) -> NDArray[np.int64]:
-        """Encode ids of one column.
+    def _indices_of(self, values: NDArray[Any], column: int) -> NDArray[np.int64]:
+        """Encode ids or times of one column; -1 for an unknown one."""
+        if column < len(self.categories_):
+            return _index_of(self.categories_[column], values)
+        return self._bins_of(_seconds(values))
 
-        Parameters
-        ----------
-        ids : array-like of shape (n,)
-        column : int
+    def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
+        """The ids, or the first times, of indices of a column, as objects; None for -1.
 
-        Returns
-        -------
-        indices : ndarray of shape (n,), int64
-            -1 for an unknown id.
-
-        Raises
-        ------
-        ValueError
-            If the column holds no ids.
+        Another type where no index is -1 would tell so of all in one array.
         """
-        check_is_fitted(self)
-        n_columns = len(self.categories_)
-        if not 0 <= column < n_columns:
-            raise ValueError(
-                f"column = {column} holds no ids; columns 0 to {n_columns - 1} do."
-            )
-        return _index_of(self.categories_[column], np.asarray(ids))
-
-    def ids_at(self, indices: ArrayLike, column: int) -> NDArray[Any]:
-        """Decode indices of one column to ids, or to the times at which bins start.
-
-        Parameters
-        ----------
-        indices : array-like of int, of any shape
-            Indices within the mode; -1 is unknown.
-        column : int
-
-        Returns
-        -------
-        ids : ndarray of the same shape
-            If some indices are -1, an array of objects with None there.
-
-        Raises
-        ------
-        ValueError
-            If there is no such column, or an index is outside the mode.
-        """
-        check_is_fitted(self)
-        names, indices = self._names(column), np.asarray(indices)
-        if np.any((indices < -1) | (indices >= len(names))):
-            raise ValueError(
-                f"Some indices of column {column} are neither -1 nor from 0 to "
-                f"{len(names) - 1}."
-            )
-        if np.any(indices == _UNKNOWN):
-            names = np.append(names.astype(object), np.array([None]))
+        names = np.append(self._names(column).astype(object), np.array([None]))
         return names[indices]
 
     def _names(self, column: int) -> NDArray[Any]:
         """The id, or the first time, of every index of a column."""
-        if not 0 <= column < len(self.shape_):
-            raise ValueError(
-                f"column = {column} is not a column; there are columns 0 to "
-                f"{len(self.shape_) - 1}."
-            )
         if column < len(self.categories_):
             return self.categories_[column]
         if self.time_bins is not None:
@@ -410,24 +375,32 @@ class CoordinateEncoder(
 
     def _split(self, X: Any, **options: Any) -> tuple[NDArray[Any], Any]:
         """Split `X` into columns of ids and times in seconds since 1970, or None."""
-        check_unmasked(X, "X")
-        check_columns(X)
-        try:
-            X = checked(validate_data, self, _with_one_type(X), dtype=None, **options)
-            kinds = set(map(type, X.flat)) if X.dtype == object else ()
-            missing = any(kind.__name__ in ("NoneType", "NAType") for kind in kinds)
-        except TypeError as error:
-            # pandas.NA has no truth value when it is compared.
-            missing = "NA is ambiguous" in str(error)
-            if not missing:
-                raise
-        if missing:
-            raise ValueError("Some ids or times are missing. Leave their rows out.")
-        ids, times = X, None
+        # Where nothing is learned, an error would tell that there are no rows.
+        options["ensure_min_samples"] = int(self._publishes_ids)
+        ids, times = checked_ids(partial(validate_data, self, **options), X), None
         if self._has_time:
-            ids, times = X[:, :-1], _seconds(X[:, -1])
+            ids, times = ids[:, :-1], _seconds(ids[:, -1])
         _check_distinct(ids)
         return ids, times
+
+    def _declares(self, X: Any, first_column: int = 0) -> NDArray[np.bool_]:
+        """Whether all ids of each row are in `categories`, where these declare them.
+
+        Messages count columns from `first_column` on.
+
+        Raises
+        ------
+        ValueError
+            If ids are numbers and the declared ones are not, or the reverse.
+        """
+        ids, _ = self._split(X, reset=True)
+        declared = np.ones(len(ids), dtype=bool)
+        catalogues = self._declared(ids.shape[1])
+        for k, (catalogue, column) in enumerate(zip(catalogues, ids.T, strict=True)):
+            if catalogue is not None:
+                check_kinds(catalogue, column, first_column + k)
+                declared &= _index_of(catalogue, column) != _UNKNOWN
+        return declared
 
     def _unprotected(self) -> list[str]:
         if not self._publishes_ids:
@@ -438,10 +411,77 @@ class CoordinateEncoder(
         ]
 
 
+def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
+    """Check a table of ids and times, and return it as an array.
+
+    Parameters
+    ----------
+    check : callable
+        scikit-learn's `check_array`, or `validate_data` for an estimator, which then
+        learns or compares the names of the columns.
+    X : array-like of shape (n_rows, n_columns)
+
+    Raises
+    ------
+    ValueError
+        If an id or a time is missing.
+    """
+    check_unmasked(X, "X")
+    check_columns(X)
+    try:
+        X = checked(check, _with_one_type(X), dtype=None)
+        kinds = set(map(type, X.flat)) if X.dtype == object else ()
+        missing = any(kind.__name__ in ("NoneType", "NAType") for kind in kinds)
+    except TypeError as error:
+        # pandas.NA has no truth value when it is compared.
+        missing = "NA is ambiguous" in str(error)
+        if not missing:
+            raise
+    except ValueError as error:
+        missing = "contains NaN" in str(error)
+        if not missing:
+            raise
+    if missing:
+        raise ValueError("Some ids or times are missing (NaN). Leave their rows out.")
+    return X
+
+
+def check_kinds(known: NDArray[Any], ids: NDArray[Any], number: int) -> None:
+    """Refuse text where the known ids are numbers, and the like: none would be known.
+
+    Each id is looked at on its own: what it is refused for does not depend on others.
+    """
+    differing = _kinds(ids) - _kinds(known)
+    if differing:
+        kinds = " and ".join(sorted(_kinds(known)))
+        raise ValueError(
+            f"The known ids of column {number} are {kinds}, but some of those passed "
+            f"are {' and '.join(sorted(differing))}. Convert them. (In an array or a "
+            f"list of lists, numbers next to text become text; in a data frame, they "
+            f"stay numbers.)"
+        )
+
+
+def _kinds(ids: NDArray[Any]) -> set[str]:
+    """Whether ids are numbers, text or objects of another type."""
+    if ids.dtype.kind in "biuf":
+        return {"numbers"}
+    if ids.dtype.kind in "SU":
+        return {"text"}
+    found = set()
+    for kind in set(map(type, ids.tolist())):
+        is_number = issubclass(kind, Number | np.bool_) and not issubclass(
+            kind, complex | np.complexfloating
+        )
+        is_text = issubclass(kind, str | bytes)
+        found.add("numbers" if is_number else "text" if is_text else "other objects")
+    return found
+
+
 def _with_one_type(X: Any) -> Any:
-    """Convert a data frame that mixes times with other columns to objects."""
-    kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())]
-    if "M" in kinds and set(kinds) != {"M"} and hasattr(X, "iloc"):
+    """Convert a data frame that mixes text or times with other columns to objects."""
+    kinds = {getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())}
+    if kinds & {"M", "O"} and len(kinds) > 1 and hasattr(X, "iloc"):
         return X.astype(object)
     return X
 

@@ -148,10 +148,16 @@ class Entries:
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
 
     def by_unit(self, domain: Domain, unit: int) -> UnitEntries:
-        """All entries of every unit together, clipped to the domain."""
-        others = [mode for mode in range(len(self.shape)) if mode != unit]
-        where = self.coordinates[:, [unit, *others]]
-        return UnitEntries(where, domain.kept(self.values), domain.centred_levels)
+        """All entries of every unit together, clipped to the domain; computed once."""
+        found = vars(self).get("_units")
+        if found is None:
+            where = self.coordinates
+            if unit:
+                others = np.delete(np.arange(len(self.shape)), unit)
+                where = where[:, [unit, *others]]
+            found = UnitEntries(where, domain.kept(self.values), domain.centred_levels)
+            vars(self)["_units"] = found
+        return found
 
     def with_values(
         self,
@@ -323,9 +329,9 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         )
     if _holds_text(X):
         raise ValueError(
-            f"X must hold numbers, but it holds text. Encode ids first: "
-            f"make_pipeline(CoordinateEncoder(), {type(estimator).__name__}(...)), "
-            f"or X = CoordinateEncoder().fit_transform(X)."
+            f"X must hold numbers, but it holds text. To pass ids, "
+            f"{_taking_ids(estimator)}; or encode them: "
+            f"X = CoordinateEncoder().fit_transform(X)."
         )
     check_numeric(X, "X")
     message = None
@@ -389,9 +395,8 @@ def check_tensor(
         )
     if _holds_text(X):
         raise ValueError(
-            f"X must hold numbers, but it holds text. Encode ids first, and "
-            f"pass the values as y: make_pipeline(CoordinateEncoder(), "
-            f"{type(estimator).__name__}(...)).fit(ids, values)."
+            f"X must hold numbers, but it holds text. To pass ids, "
+            f"{_taking_ids(estimator)}, and pass the values as y: fit(ids, values)."
         )
     check_numeric(X, "X")
     X = np.asarray(X)
@@ -437,6 +442,14 @@ def _distributed_entries(
     if not (entries.n_entries or may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: X holds no entry.")
     return entries
+
+
+def _taking_ids(estimator: Any) -> str:
+    """What takes ids in place of an estimator, in words."""
+    name = type(estimator).__name__
+    if hasattr(estimator, "recommend"):
+        return f"use Recommender({name}(...))"
+    return f"use make_pipeline(CoordinateEncoder(), {name}(...))"
 
 
 def _holds_text(X: Any) -> bool:

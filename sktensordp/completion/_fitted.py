@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._sklearn_compat import effective_n_threads
+from .._validation import callers_level
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
     StructuredTucker,
@@ -326,33 +327,26 @@ class FittedToUnits(Fitted):
             "copied, so all units are treated as unknown. To restore their rows, call "
             "fold_in(X, y) with all of their entries.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=callers_level(),
         )
 
-    def with_rows_of(self, where: np.ndarray, values: np.ndarray) -> Self:
-        """Compute the rows of the units that have these entries.
+    def with_units(self, entries: UnitEntries) -> Self:
+        """Compute the rows of units.
 
         Parameters
         ----------
-        where : ndarray of shape (n, n_modes), int
-            Coordinates of all entries of these units.
-        values : ndarray of shape (n,)
-            Their values.
+        entries : UnitEntries
+            All entries of these units.
 
         Returns
         -------
         fitted : FittedToUnits
             The same model with these rows.
         """
-        others = [mode for mode in range(len(self.shape)) if mode != self.unit]
-        values = self.domain.centred(values)
-        return self.with_units(UnitEntries(where[:, [self.unit, *others]], values))
-
-    def with_units(self, entries: UnitEntries) -> Self:
-        """Compute the rows of units; see `with_rows_of`."""
-        rows = self.model.solve(entries)[0]
-        where = entries.coordinates
-        where = np.insert(where[:, 1:], self.unit, where[:, 0], axis=1)
+        # In chunks, whose regressors are in memory one after the other.
+        solved = (self.model.solve(chunk)[0] for chunk in entries.chunks())
+        rows = np.concatenate([self.model.no_rows, *solved])
+        where = entries.coordinates(self.unit)
         local = self.local.replaced(entries.units, rows, where, self.unit)
         return replace(self, local=local)
 

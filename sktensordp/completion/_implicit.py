@@ -16,7 +16,13 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, fit_context
-from .._validation import check_coordinates, check_numeric, check_shape, checked
+from .._validation import (
+    callers_level,
+    check_coordinates,
+    check_numeric,
+    check_shape,
+    checked,
+)
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ._choices import Choices, check_choices, choices_of_batches
@@ -30,10 +36,10 @@ _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
 _LARGEST_MAX_ITEMS = 2**14
 _STATEMENT = (
-    "Gaussian noise was added to totals over users, counts of items and centred "
-    "co-occurrences of items; each user's contribution is bounded. Scores for a user "
-    "are computed from these releases and the user's own choices; show them to that "
-    "user only (joint differential privacy)."
+    "Gaussian noise was added to totals over users, counts of items and, if the counts "
+    "suffice, centred co-occurrences of items; each user's contribution is bounded. "
+    "Scores for a user are computed from these releases and the user's own choices; "
+    "show them to that user only (joint differential privacy)."
 )
 _SOURCE = (
     "Dong, Roth and Su (2022), Corollary 3.3; Smith and Thakurta (2022) for shares of "
@@ -72,7 +78,9 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     max_items : int, default=1500
         Largest number of items whose co-occurrences are released; noisy counts decide
         how many are. All other items are recommended by their counts. If the catalogue
-        is smaller than the default, the default means all items.
+        is smaller than the default, the default means all items. With 0, everybody gets
+        the most popular items, by noisy counts for the whole budget. A fit takes time
+        with the third power of this number, and memory with its square.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -82,8 +90,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     ----------
     items_ : ndarray of shape (n_similar,), int64
         Items whose co-occurrences were released, by decreasing noisy count. Empty if
-        noise would hide the co-occurrences: the model then recommends the most popular
-        items to everybody.
+        noise would hide the co-occurrences or `max_items` is 0: the model then
+        recommends the most popular items to everybody.
     item_counts_ : ndarray of shape (n_items,)
         Noisy weighted counts of all items. Each choice of a user with n choices weighs
         1 / sqrt(n); for users with very few choices, less.
@@ -110,8 +118,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     The noise is Gaussian, on a lattice. Sums over users are sums of integers, and
     exact. The proof is at the top of ``completion/_cooccurrence.py`` and in
-    ``doc/choices.md``. The weights are those of EASE [1]_, computed from a low-rank
-    approximation of the released matrix.
+    ``doc/choices.md``. The weights are those of EASE [1]_, computed from the released
+    matrix after its eigenvalues have been shrunk by what noise adds to them.
 
     References
     ----------
@@ -142,7 +150,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "unit": [Interval(Integral, 0, None, closed="left")],
         "shape": ["array-like", None],
-        "max_items": [Interval(Integral, 1, _LARGEST_MAX_ITEMS, closed="both")],
+        "max_items": [Interval(Integral, 0, _LARGEST_MAX_ITEMS, closed="both")],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -515,6 +523,6 @@ class _Fitted:
                 "pickled or copied, so all users are treated as unknown. To restore "
                 "them, call fold_in(X) with all of their choices.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         return self.local.choices_of(self.shape).of_users(users)

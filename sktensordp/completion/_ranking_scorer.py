@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
 
 from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
+from ._recommender import Recommender
 from ._sparse import entries_from_sparse, is_sparse
 
 _METRICS = ("recall", "ndcg")
@@ -51,8 +53,8 @@ def make_ranking_scorer(
     Returns
     -------
     scorer : callable
-        Takes a fitted completion (or a pipeline that ends with one), X and, if the
-        completion has values, y. It does not change the completion. If no user has an
+        Takes a fitted completion (or a pipeline that ends with one) or `Recommender`, X
+        and, if there are values, y. It does not change the model. If no user has an
         item to find, the score is NaN.
 
     Raises
@@ -105,35 +107,47 @@ class RankingScorer:
         )
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
-        from sklearn.pipeline import Pipeline
-
-        model = estimator
         if is_sparse(X):
             X, values = entries_from_sparse(X)
             last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
             y = values if hasattr(last, "fit_randomized") else y
         check_same_length(X, y)
+        columns = columns_of(X)[:2]
         # The ids themselves decide, not what an encoder learned to call them.
-        numbers = hashes(columns_of(X)[:2], self._random_state)
-        if isinstance(estimator, Pipeline):
-            X, model = estimator[:-1].transform(X), estimator[-1]
-        where = np.asarray(X)[:, :2]
-        # The model has no answer for unknown users and items.
-        known = np.flatnonzero(np.all(where >= 0, axis=1))
-        where = where[known].astype(np.int64)
-        if not len(where):
-            return np.nan
-        in_history = below(numbers[known], self._history)
+        numbers = hashes(columns, self._random_state)
+        # The model has no answer for unknown users and items, unless it learns users
+        # as they are folded in.
+        if isinstance(estimator, Recommender):
+            model, where = estimator, estimator._where(estimator._fitted, X)
+            if estimator._fitted.local is not None:
+                # Any number that tells users apart will do.
+                names = hashes(columns[:1], 0)
+                where[:, 0] = np.unique(names, return_inverse=True)[1]
+        else:
+            model = estimator
+            if isinstance(estimator, Pipeline):
+                X, model = estimator[:-1].transform(X), estimator[-1]
+            where = np.asarray(X)
+        where = where[:, :2]
+        is_known = np.all(where >= 0, axis=1)
+        in_history = is_known & below(numbers, self._history)
         if np.any(in_history):
-            rows = known[in_history]
+            rows = np.flatnonzero(in_history)
             values_of_rows = () if y is None else (safe_indexing(y, rows),)
             # A shallow copy shares the releases; folding in leaves the original alone.
-            model = copy.copy(model).fold_in(np.asarray(X)[rows], *values_of_rows)
-        pairs = np.unique(where[~in_history], axis=0)
-        users = np.unique(pairs[:, 0])
-        if not len(users):
+            model = copy.copy(model).fold_in(safe_indexing(X, rows), *values_of_rows)
+        held_out = np.flatnonzero(is_known & ~in_history)
+        if not len(held_out):
             return np.nan
-        recommended = model.recommend(users, self._k)
+        where = where[held_out].astype(np.int64)
+        pairs = np.unique(where, axis=0)
+        users, first = np.unique(where[:, 0], return_index=True)
+        if isinstance(model, Recommender):
+            some = safe_indexing(X, held_out[first])
+            asked = model._where(model._fitted, some)[:, 0]
+            recommended = model.completion_.recommend(asked, self._k)
+        else:
+            recommended = model.recommend(users, self._k)
         return float(np.mean(ranking_scores(self._metric, recommended, users, pairs)))
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._sides import below, columns_of, hashes
+from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
 
 
@@ -41,9 +42,9 @@ def make_fold_in_scorer(
     Returns
     -------
     scorer : callable
-        Takes a fitted completion (or a pipeline that ends with one), coordinates and
-        values. It does not change the completion. If no entry is left to predict, the
-        score is NaN.
+        Takes a fitted completion (or a pipeline that ends with one) and coordinates, or
+        a fitted `Recommender` and a table of ids; and values. It does not change the
+        model. If no entry is left to predict, the score is NaN.
 
     Raises
     ------
@@ -97,9 +98,14 @@ class _FoldInScorer:
         is_history = below(hashes(columns_of(X), self._random_state), self._history)
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
-        X, y = np.asarray(X), np.asarray(y)
         if np.all(is_history):
             return np.nan
+        folded_in, scored = np.flatnonzero(is_history), np.flatnonzero(~is_history)
         # A shallow copy: folding in leaves the rows of the original alone.
-        model = copy.copy(model).fold_in(X[is_history], y[is_history])
-        return self._scorer(model, X[~is_history], y[~is_history])
+        model = copy.copy(model).fold_in(*_rows(X, y, folded_in))
+        return self._scorer(model, *_rows(X, y, scored))
+
+
+def _rows(X: Any, y: Any, rows: NDArray[np.intp]) -> tuple[Any, Any]:
+    """Some rows; data frames stay data frames."""
+    return safe_indexing(X, rows), safe_indexing(y, rows)

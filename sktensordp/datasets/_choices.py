@@ -89,6 +89,24 @@ def make_choices(
     fetch_movielens : Real ratings; with ``as_choices=True``, every rated item is a
         choice.
 
+    Notes
+    -----
+    With these arguments, the size, a user's typical number of choices and the share of
+    the choices that fall on the most popular tenth of the items are about those of
+    public data sets:
+
+    ================================  =======  =======  =========  =====  =====
+    choices                           users    items    choices    user   item
+    ================================  =======  =======  =========  =====  =====
+    films (MovieLens latest-small)    671      9,066    100,004    0.75   1.35
+    web pages (Microsoft, UCI)        32,711   285      98,654     0.6    2.0
+    games (Steam)                     12,393   5,155    128,804    1.0    1.5
+    artists (Last.fm, HetRec 2011)    1,885    16,355   82,636     0.0    1.0
+    groceries (retail, FIMI)          88,162   16,470   908,576    0.5    0.95
+    ================================  =======  =======  =========  =====  =====
+
+    The last two columns are `user_exponent` and `item_exponent`.
+
     Examples
     --------
     >>> from sktensordp.datasets import make_choices

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -17,6 +17,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 
+from ..completion import Recommender
 from ..noise._discrete import bernoulli
 from ._holdout import UserHoldout, UserKFold
 from ._scores import STEPS
@@ -37,6 +38,8 @@ class Split:
     history: NDArray[np.intp]
     n_users: int = 0
     """Number of users held out, those without rows included."""
+    users: Any = None
+    """Indices of the users of the rows in `test`, where users are held out."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Rows:
             Split(train, test, no_rows) for train, test in splitter.split(X, y, groups)
         ]
 
-    def total(self, steps: NDArray[np.int64], held_out: ArrayLike, split: Split) -> int:
+    def total(self, steps: NDArray[np.int64], split: Split) -> int:
         """Sum of the scores; one row adds at most STEPS."""
         return int(steps.sum())
 
@@ -100,18 +103,18 @@ class Users:
         for number in range(cv.get_n_splits()):
             is_out = cv._users_out(self.n_users, seed, number)
             held_out = is_out[users]
+            test = np.flatnonzero(held_out & ~in_history)
+            history = np.flatnonzero(held_out & in_history)
+            n_users = int(is_out.sum())
             split = Split(
-                np.flatnonzero(~held_out),
-                np.flatnonzero(held_out & ~in_history),
-                np.flatnonzero(held_out & in_history),
-                int(is_out.sum()),
+                np.flatnonzero(~held_out), test, history, n_users, users[test]
             )
             found.append(split)
         return found
 
-    def total(self, steps: NDArray[np.int64], held_out: ArrayLike, split: Split) -> int:
+    def total(self, steps: NDArray[np.int64], split: Split) -> int:
         """Sum of the users' scores; one user adds at most STEPS."""
-        users = np.asarray(held_out)[:, self.mode].astype(np.intp)
+        users = split.users
         counts = np.bincount(users, minlength=self.n_users)
         sums = np.zeros(self.n_users, dtype=np.int64)
         np.add.at(sums, users, steps)
@@ -137,14 +140,15 @@ def protected_units(
     """
     if not isinstance(unit, int):
         return Rows()
+    if isinstance(estimator, Recommender):
+        _, estimator = estimator._steps()
     shape = getattr(estimator, "shape", None)
     if shape is None or not (cv is None or type(cv) in _OF_USERS):
         raise ValueError(
-            "To protect all entries of a user, a search needs the completion itself as "
-            "its estimator, with a declared shape, and cv=None, UserKFold or "
-            "UserHoldout: the entries of one user must not decide how other users are "
-            "split. Encode ids before the search, with a CoordinateEncoder that "
-            "declares its categories."
+            "To protect all entries of a user, a search needs as its estimator a "
+            "completion with a declared shape or a Recommender, and cv=None, UserKFold "
+            "or UserHoldout: the entries of one user must not decide how other users "
+            "are split. For a table of ids, pass a Recommender instead of a Pipeline."
         )
     if unit >= len(shape):
         raise ValueError(

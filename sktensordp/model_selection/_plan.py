@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
 
 from .._sklearn_compat import routing_enabled
+from ..completion import Recommender
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import collect
@@ -108,7 +109,7 @@ def checked_fit_guarantee(
                 f"Step {name!r} publishes the ids and times that occur, which are not "
                 f"public for unit {guarantee.unit!r}. Declare all `categories` of the "
                 f"CoordinateEncoder, without time_bins and freq. If the unit is a "
-                f"mode, encode X with it before the search."
+                f"mode, search over a Recommender."
             )
     return guarantee
 
@@ -186,17 +187,21 @@ def _refuse_learner(name: str, step: Any, learners: list[str]) -> NoReturn:
 
 
 def steps_of(estimator: Any) -> list[Any]:
-    """The steps of a pipeline, or a list of the estimator alone."""
+    """The steps of a pipeline or recommender, or a list of the estimator alone."""
     return [step for _, step in _named_steps(estimator)]
 
 
 def unprotected_by(estimator: Any) -> list[str]:
     """Sentences that say what a fit of an estimator or pipeline leaves unprotected."""
     steps = _findings_by_step(estimator)
-    return [sentence for _, _, findings in steps for sentence in findings.unprotected]
+    own = estimator._unprotected() if isinstance(estimator, Recommender) else []
+    of_steps = [one for _, _, findings in steps for one in findings.unprotected]
+    return own + of_steps
 
 
 def _named_steps(estimator: Any) -> list[tuple[str, Any]]:
+    if isinstance(estimator, Recommender):
+        return list(zip(("encoder", "completion"), estimator._steps(), strict=True))
     # A subclass of Pipeline may use a record several times, as those that resample do.
     if type(estimator) is not Pipeline:
         return [(type(estimator).__name__, estimator)]

@@ -33,7 +33,7 @@ from .._sklearn_compat import (
 )
 from .._validation import check_unmasked, checked, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
-from ..completion import ImplicitCompletion
+from ..completion import ImplicitCompletion, Recommender
 from ..completion._entries import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
@@ -83,10 +83,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     Parameters
     ----------
     estimator : estimator or Pipeline
-        A private estimator: a completion, or a `Pipeline` with a noise mechanism. No
-        step may learn from X before noise is added to X; see Notes. Leave its
-        `random_state` at None in a real release: with an integer, all tries have the
-        same noise.
+        A private estimator: a completion, a `Recommender`, or a `Pipeline` with a noise
+        mechanism. No step may learn from X before noise is added to X; see Notes. Leave
+        its `random_state` at None in a real release: with an integer, all tries have
+        the same noise.
     param_distributions : dict or list of dicts
         As in ``RandomizedSearchCV``, but without epsilon and delta; see Notes.
     n_iter : float, default=10
@@ -308,11 +308,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # Rows can be indexed in arrays, lists and frames, but not in a memoryview.
         indexed = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
         X, y = checked(indexable, *indexed)
-        where = self._checked_coordinates(X, y)
+        X, y, where, kept = self._checked_rows(X, y)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
         fit, units, distribution, lattice, guarantee = self._plan(shape)
         metadata, group_of_row = self._routed(params)
+        if kept is not None and group_of_row is not None:
+            group_of_row = safe_indexing(group_of_row, kept)
         check_groups(units, self.cv, X, y, group_of_row)
         for step in steps_of(self.estimator):
             if isinstance(step, SentMixin):
@@ -326,7 +328,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             with self._release(guarantee, anew=True) as streams:
                 bits = streams.stream(0)
                 splits = units.splits(
-                    X, y, self.cv, float(self.test_size), bits, group_of_row
+                    where, y, self.cv, float(self.test_size), bits, group_of_row
                 )
                 weights = np.array([distribution.weights])
                 n_tries = int(categorical(bits, weights, np.zeros(1, int))[0])
@@ -540,10 +542,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement = f"{chosen.statement} It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _checked_coordinates(self, X: Any, y: Any) -> Any:
-        """Coordinates for a completion, else `X`, after the checks of a fit.
+    def _checked_rows(self, X: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+        """Rows to search on, and their coordinates, after the checks of a fit.
 
         A fit would make these checks itself, but only after the release has begun.
+
+        Returns
+        -------
+        X, y : array-like
+        where : array-like
+            Coordinates for a completion or a recommender, else `X`.
+        kept : ndarray of int or None
+            Numbers of the rows that are left, if some may be left out.
         """
         folds = self.cv if isinstance(self.cv, Integral) else 2
         checked(
@@ -555,10 +565,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             ensure_min_samples=folds,
             input_name="y",
         )
+        if isinstance(self.estimator, Recommender):
+            where, kept = self.estimator._coordinates_of_fit(X, y)
+            return safe_indexing(X, kept), safe_indexing(y, kept), where, kept
         if hasattr(self.estimator, "_declared_shape"):
             estimator = clone(self.estimator)
-            return check_entries(estimator, X, y, estimator._declared_shape())[0]
-        return X
+            where, _ = check_entries(estimator, X, y, estimator._declared_shape())
+            return X, y, where, None
+        return X, y, X, None
 
     def _check_searched(self) -> None:
         grids = self.param_distributions
@@ -723,4 +737,4 @@ def _fit_and_score_split(
         _fold_in(scored, X, y, split.history)
         # Scoring may draw noise, but only the noisy score is released.
         steps = run_preauthorized(None, score.steps, scored, X_test, y_test)
-    return units.total(steps, X_test, split), candidate
+    return units.total(steps, split), candidate

@@ -194,7 +194,7 @@ class FactorsDisplay:
         if not hasattr(estimator, "decomposition_"):
             raise TypeError(
                 f"{type(estimator).__name__} has no factors. Pass a completion; from a "
-                f"pipeline, pass its completion step."
+                f"pipeline, pass its completion step; from a Recommender, completion_."
             )
         factors, names = estimator.factors_, column_names(estimator)
         private = [mode for mode, factor in enumerate(factors) if factor is None]

@@ -48,6 +48,8 @@ def collect(obj: Any, context: Context) -> Findings:
     if hasattr(type(obj), "_planned_guarantee"):
         return _collect_private(obj, context)
     context = replace(context, alone=False)
+    if hasattr(type(obj), "_fitted_steps"):
+        return _add_published_ids(_collect_steps(obj, context))
     if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
         followed = collect_search(obj, context, collect)
     elif type(obj) in (collectors := _collectors()):
@@ -100,6 +102,23 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     findings.releases += [Release(f"{method} of {name}", guarantee, 1, in_pass, why)]
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
+    return findings
+
+
+def _collect_steps(obj: Any, context: Context) -> Findings:
+    """Findings about an estimator of this package that fits clones as its steps."""
+    steps = obj._fitted_steps()
+    if context.planned:
+        try:
+            steps = obj._steps()
+        except (TypeError, ValueError) as error:
+            why = str(error)
+            return Findings([Release(f"fit of {type(obj).__name__}", None, why=why)])
+    findings = Findings(unprotected=obj._unprotected())
+    for step in steps:
+        # A fit of this object alone has a guarantee that its steps know exactly.
+        like = step if context.like is obj else None
+        findings.add(collect(step, replace(context, like=like)))
     return findings
 
 

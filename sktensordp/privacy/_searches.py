@@ -39,6 +39,11 @@ _UNKNOWN_SPLITS = (
     "It is not known what the splits depend on, because they were passed as a list or "
     "come from an unknown splitter. Use KFold or ShuffleSplit, or UserKFold."
 )
+_READS_CV = (
+    "This version of scikit-learn does not store how a search split the data, so the "
+    "guarantee supposes that `cv` is still what it was in the fit. scikit-learn 1.9 "
+    "stores it."
+)
 _UNKNOWN_SCORING = (
     "It is not known how often a scoring function transforms the samples. Make it with "
     "make_scorer, or pass the name of a scorer. To score the last step on raw samples, "
@@ -244,6 +249,8 @@ def collect_search(search: Any, context: Context, collect: _Collect) -> Findings
     findings.unprotected += [
         release.why for release in findings.releases if release.why
     ] + [SCORES_CAVEAT]
+    if not context.planned and _stored_cv(search) is None:
+        findings.unprotected += [_READS_CV]
     return findings
 
 
@@ -367,12 +374,17 @@ def _fitted_record_counts(search: Any) -> _RecordCounts:
 
     # Parameters may have been set after the fit, so read what the fit stored.
     return _RecordCounts(
-        getattr(search, "_checked_cv_orig", None) or check_cv(search.cv),
+        _stored_cv(search) or check_cv(search.cv),
         search.n_splits_,
         _draws_rows(search),
         _passes_per_score(search.scorer_),
         any(name.startswith("mean_train_") for name in search.cv_results_),
     )
+
+
+def _stored_cv(search: Any) -> Any:
+    """The splitter of a fitted search; None before scikit-learn 1.9."""
+    return getattr(search, "_checked_cv_orig", None)
 
 
 def _planned_record_counts(search: Any) -> _RecordCounts | None:

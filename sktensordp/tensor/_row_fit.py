@@ -354,7 +354,7 @@ class RowFit:
     def observed(self, pool: ThreadPoolExecutor, n_threads: int) -> NDArray[np.float64]:
         """Replace the values; return the counts that the likelihood learns from."""
         entries: Any = self.entries
-        likelihood: Any = self.likelihood
+        likelihood = self.likelihood
         counts: Any = 0.0
         for mode in entries.stored_modes:
 

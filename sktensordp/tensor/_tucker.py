@@ -73,12 +73,12 @@ class TuckerForm:
             None if k == block else factors[k].T[:, rows[k]] for k in range(n_modes)
         ]
         if block == n_modes:
-            outer: Any = np.ones((1, n))
+            outer = np.ones((1, n))
             for columns in gathered:
                 outer = (outer[:, np.newaxis] * columns).reshape(-1, n)
             return np.ascontiguousarray(outer.T)
         others = [k for k in range(n_modes) if k != block]
-        contracted: Any = self._core(factors).transpose(block, *others)
+        contracted = self._core(factors).transpose(block, *others)
         contracted = contracted.reshape(-1, 1)
         for k in reversed(others):
             contracted = contracted.reshape(-1, self.ranks[k], contracted.shape[-1])

@@ -361,8 +361,8 @@ class TuckerFit(RowFit):
         mode = int(np.argmax(pairs))
 
         def rows_sums(rows: slice) -> tuple[Any, Any]:
-            gram: Any = 0.0
-            projection: Any = 0.0
+            gram = 0.0
+            projection = 0.0
             for chunk, moment_sums, mean_sums in self._outer_sums(mode, rows):
                 gram = gram + self.moments[mode][chunk].T @ moment_sums
                 projection = projection + self.means[mode][chunk].T @ mean_sums

@@ -52,9 +52,9 @@ class UnitEntries:
         self.units = units[self.starts[:-1]]
         self.others = np.stack(others).T
         self._levels = levels
-        numbers, places = self.numbers, np.int32 if n < 2**31 else np.int64
+        places = np.int32 if n < 2**31 else np.int64
         self._later_orders = [
-            np.lexsort((rows, numbers)).astype(places) for rows in others[1:]
+            np.lexsort((rows, self.numbers)).astype(places) for rows in others[1:]
         ]
 
     @property
@@ -86,10 +86,16 @@ class UnitEntries:
         """For every entry, the position of its unit in `units`."""
         return np.repeat(np.arange(len(self.units)), self.sizes)
 
-    @property
-    def coordinates(self) -> NDArray[np.integer]:
-        """Coordinates of the entries, that of the unit first: (n, n_modes)."""
-        return np.column_stack([self.units[self.numbers], self.others])
+    def coordinates(self, unit: int = 0) -> NDArray[np.integer]:
+        """Coordinates of the entries, of shape (n, n_modes).
+
+        Parameters
+        ----------
+        unit : int, default=0
+            The column of the units.
+        """
+        own = np.repeat(self.units, self.sizes)
+        return np.column_stack([self.others[:, :unit], own, self.others[:, unit:]])
 
     def of(self, units: NDArray[np.integer]) -> "UnitEntries":
         """The entries of those of the given units that have any."""
@@ -153,12 +159,16 @@ def _sorted_integers(
 ) -> list[NDArray[Any]]:
     """The columns sorted as numbers, of which every column gives some bits."""
     numbers = np.zeros(len(columns[0]), dtype=np.uint64)
+    # Converted by NumPy in small blocks: no column is copied as a whole.
+    options: dict[str, Any] = {"dtype": np.uint64, "casting": "unsafe"}
     for column, bits in zip(columns, n_bits, strict=True):
         numbers <<= np.uint64(bits)
-        numbers |= column.astype(np.uint64)
+        np.bitwise_or(numbers, column, out=numbers, **options)
     numbers.sort()
     found: list[NDArray[Any]] = []
     for column, bits in zip(columns[::-1], n_bits[::-1], strict=True):
-        found.append((numbers & np.uint64(2**bits - 1)).astype(column.dtype))
+        sorted_column = np.empty_like(column, order="C", shape=len(column))
+        np.bitwise_and(numbers, np.uint64(2**bits - 1), out=sorted_column, **options)
+        found.append(sorted_column)
         numbers >>= np.uint64(bits)
     return found[::-1]

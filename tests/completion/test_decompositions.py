@@ -10,13 +10,13 @@ import tensorly as tl
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.callback import ProgressBar
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion.solvers import _gradient
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
+from tests.support.callbacks import ProgressBar, needs_callbacks
+from tests.support.points import POINTS
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
@@ -212,7 +212,7 @@ def test_what_is_published(case):
     ],
 )  # fmt: skip
 def test_what_is_learned_without_noise(monkeypatch, form, perturbation):
-    monkeypatch.setattr(_gradient, "CLIP", 3.0)
+    monkeypatch.setattr(*POINTS["clip of gradients"], 3.0)
     alone = published("biases", 3, "sums", "entry", epsilon=INF, max_iter=5)
     options = {"epsilon": INF, "max_iter": 30, "n_pattern_components": 0}
     model = published(form, 3, perturbation, "entry", **options)
@@ -426,6 +426,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("kind", BOTH)
+@needs_callbacks
 def test_callbacks_see_every_sweep_but_no_data_and_may_stop(kind, capsys):
     recorder = Recorder()
     model = kind(1, perturbation="input", levels=LEVELS, max_iter=5, random_state=0)

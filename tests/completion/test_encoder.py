@@ -181,6 +181,17 @@ def test_a_catalogue_has_the_order_that_it_was_given_in():
     np.testing.assert_array_equal(found, [[0, 1, 0], [-1, 2, 0]])
 
 
+def test_a_table_without_rows_is_no_error_where_nothing_is_learned():
+    """An error would tell that there are none, where all of a user are protected."""
+    declared = CoordinateEncoder(categories=[["a", "b"], [3, 5]])
+    empty = np.empty((0, 2), dtype=object)
+    assert declared.fit(empty).shape_ == (2, 2)
+    assert declared.transform(empty).shape == (0, 2)
+    for learning in (CoordinateEncoder(), CoordinateEncoder(categories=[None, [3]])):
+        with pytest.raises(ValueError, match="0 sample"):
+            learning.fit(empty)
+
+
 def test_one_column_may_be_learned():
     encoder = CoordinateEncoder(categories=[None, FILMS]).fit(
         [row[:2] for row in TABLE]

@@ -13,6 +13,7 @@ from sktensordp.completion.solvers._noisy_sums import row_sums
 from sktensordp.datasets import make_low_rank_tensor
 from tests.completion.test_noisy_sums import SHAPES, WHERE
 from tests.completion.test_noisy_sums import make as make_any
+from tests.support.points import POINTS, original
 from tests.support.replaying import accounted, leaves, quick, recorded
 
 
@@ -73,7 +74,9 @@ def test_one_value_moves_the_sums_by_one(monkeypatch, form, domain, order, facto
 
     With the noise of the trajectory left out, as it is, and a thousand times as large.
     """
-    monkeypatch.setattr(_gradient, "CLIP", CLIPS.get(domain, _gradient.CLIP))
+    monkeypatch.setattr(
+        *POINTS["clip of gradients"], CLIPS.get(domain, original("clip of gradients"))
+    )
     model = make(form, order, **DOMAINS[domain])
     start, largest = largest_distances(model, order, factor)
     assert len(largest) == model.max_iter
@@ -106,7 +109,7 @@ def test_twice_the_contributions_would_be_noticed(form):
 
 def test_clipping_each_mode_for_itself_would_be_noticed(monkeypatch):
     """As is usual for each layer; the whole is then longer."""
-    contributions = _gradient._Descent.contributions
+    contributions = original("contributions of a descent")
 
     def by_mode(descent, values):
         found = []
@@ -120,14 +123,14 @@ def test_clipping_each_mode_for_itself_would_be_noticed(monkeypatch):
             found.append((rows, shape, longer))
         return found
 
-    monkeypatch.setattr(_gradient._Descent, "contributions", by_mode)
+    monkeypatch.setattr(*POINTS["contributions of a descent"], by_mode)
     _, largest = largest_distances(make("Tucker", 3), 3)
     assert largest.max() > 1.4
 
 
 def test_a_core_that_is_left_out_of_the_clipping_would_be_noticed(monkeypatch):
     """Its gradient is no part of the length, and released all the same."""
-    contributions = _gradient._Descent.contributions
+    contributions = original("contributions of a descent")
 
     def without_core(descent, values):
         derivative = descent._derivative
@@ -136,10 +139,10 @@ def test_a_core_that_is_left_out_of_the_clipping_would_be_noticed(monkeypatch):
         ):
             return contributions(descent, values)
 
-    monkeypatch.setattr(_gradient, "_START_SCALE", 1.5)
+    monkeypatch.setattr(*POINTS["scale of a descent's start"], 1.5)
     _, right = largest_distances(make("Tucker", 3, biases=False), 3)
     assert right.max() < 1 + 1e-3
-    monkeypatch.setattr(_gradient._Descent, "contributions", without_core)
+    monkeypatch.setattr(*POINTS["contributions of a descent"], without_core)
     _, largest = largest_distances(make("Tucker", 3, biases=False), 3)
     assert largest.max() > 1.2
 
@@ -183,7 +186,7 @@ def test_a_tucker_starts_as_a_cp_of_two_modes():
 
 def test_gradients_are_those_of_the_cost(monkeypatch):
     """By differences in every number of every block, where nothing is clipped."""
-    monkeypatch.setattr(_gradient, "CLIP", 1e6)
+    monkeypatch.setattr(*POINTS["clip of gradients"], 1e6)
     descent = descent_of("Tucker", 3)
     values = np.linspace(-1, 1, len(WHERE[3]))
     descent.move([np.ones_like(own) * 1e-7 for own in descent.parameters])
@@ -205,7 +208,7 @@ def test_gradients_are_those_of_the_cost(monkeypatch):
 
 
 def test_a_tucker_of_a_tensor_is_better_than_its_mean(monkeypatch):
-    monkeypatch.setattr(_gradient, "CLIP", 1.0)
+    monkeypatch.setattr(*POINTS["clip of gradients"], 1.0)
     made = make_low_rank_tensor(decomposition="tucker", snr=math.inf, random_state=0)
     # That most values are in: beside all of the range, their variance is small.
     bounds = made.truth.mean() + np.array([-0.1, 0.1])
@@ -220,7 +223,7 @@ def test_a_tucker_of_a_tensor_is_better_than_its_mean(monkeypatch):
 
 @pytest.mark.parametrize(("form", "clip"), [("CP", 1e-12), ("Tucker", 1e6)])
 def test_models_stay_finite(monkeypatch, form, clip):
-    monkeypatch.setattr(_gradient, "CLIP", clip)
+    monkeypatch.setattr(*POINTS["clip of gradients"], clip)
     for epsilon in (1e-4, math.inf):
         model = make(form, 3, epsilon=epsilon, max_iter=30)
         model.fit(WHERE[3], np.linspace(0, 1, 5))
@@ -234,7 +237,7 @@ def test_it_learns(monkeypatch):
     where = np.argwhere(rng.random((40, 40)) < 0.6)
     values = np.clip(0.5 + 0.1 * (rows[where[:, 0]] + columns[where[:, 1]]), 0, 1)
     for clip in (0.5, 5.0):
-        monkeypatch.setattr(_gradient, "CLIP", clip)
+        monkeypatch.setattr(*POINTS["clip of gradients"], clip)
         model = make(epsilon=math.inf, rank=1, max_iter=40, shape=(40, 40))
         left = np.var(values - model.fit(where, values).predict(where))
         assert left < 0.1 * np.var(values)

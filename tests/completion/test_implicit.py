@@ -22,17 +22,21 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
+from sktensordp._random import NoiseStreams
 from sktensordp.completion import (
     CoordinateEncoder,
     ImplicitCompletion,
+    Recommender,
     _cooccurrence,
-    recommend_ids,
 )
 from sktensordp.completion._choices import Choices
-from sktensordp.completion._cooccurrence import plan_noise
+from sktensordp.completion._cooccurrence import plan_noise, sum_products
+from sktensordp.completion._item_choice import number_of_items
 from sktensordp.completion._ranking import best_of
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
+from tests.support.callbacks import HAS_CALLBACKS
+from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 
@@ -80,7 +84,7 @@ def as_matrix(where=X, shape=SHAPE):
 # --- without noise -------------------------------------------------------------------
 
 
-def reference(where=X, shape=SHAPE, rank=50):
+def reference(where=X, shape=SHAPE):
     """Do the same steps on a dense matrix, in floating point."""
     x = as_matrix(where, shape)
     x = x[x.any(axis=1)]
@@ -88,27 +92,28 @@ def reference(where=X, shape=SHAPE, rank=50):
     whole = math.log1p(shape[1])
     size = math.expm1(min(max(np.log1p(n).mean(), math.log(2)), whole))
     counts = (x / np.sqrt(np.maximum(n, 0.05 * size))[:, np.newaxis]).sum(axis=0)
-    standing = counts**2 >= 0
-    items = np.argsort(-counts, kind="stable")[: np.sum(standing & (counts > 0))]
+    items = np.argsort(-counts, kind="stable")[: np.sum(counts > 0)]
     q = np.maximum(counts[items], 1e-3 * counts.max())
     q = np.rint(q / q.sum() * 2**14) / 2**14
     y = x[:, items] - x[:, items].sum(axis=1, keepdims=True) * q
-    lengths = np.sqrt(((y**2).sum(axis=1) ** 2 + (y**4).sum(axis=1)) / 2)
-    weights = 1 / np.maximum(lengths, 0.05 * size)
-    products = (y.T * weights * math.sqrt(0.88)) @ y / math.sqrt(0.88)
-    m = len(items)
-    fitted, known = products.copy(), np.zeros(m)
-    for _ in range(5):
-        np.fill_diagonal(fitted, known)
-        values, vectors = eigh(fitted)
-        values = np.maximum(values[-rank:], 0)
-        vectors = vectors[:, -rank:]
-        known = vectors**2 @ values
-    gram = (vectors * values) @ vectors.T
-    diagonal = np.diag(products)
-    least = 0.3 * q * np.median(diagonal[q > 0] / q[q > 0])
-    np.fill_diagonal(gram, np.maximum(np.maximum(diagonal, least), known))
-    inverse = np.linalg.inv(gram + 2 * np.eye(m))
+    triangles = np.triu(y[:, :, np.newaxis] * y[:, np.newaxis, :])
+    triangles -= triangles * np.eye(len(items)) / 2
+    lengths = np.sqrt((triangles**2).sum(axis=(1, 2)))
+    products = (y.T / np.maximum(lengths, max(0.05 * size, 1))) @ y
+    m, diagonal = len(items), np.diag(products)
+    energy = (products**2).sum() - (np.diag(products) ** 2).sum()
+    by_chance = min(4 * (2 * len(x) / max(energy, 2 * len(x))) ** 2, 0.3)
+    noise = math.sqrt(by_chance * 2 * len(x)) / m
+    mixed = products - np.diag(np.diag(products)) + np.diag(diagonal) / 4
+    values, vectors = eigh(mixed)
+    pushed = [
+        sum((w - v) / ((w - v) ** 2 + 4 * noise**2) for v in values) for w in values
+    ]
+    kept = np.maximum(values - 2 * noise**2 * np.array(pushed), 0)
+    gram = (vectors * kept) @ vectors.T
+    np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
+    gram += len(x) * size * np.outer(q, q)
+    inverse = np.linalg.inv(gram + (0.6 * noise * math.sqrt(m) + 1.5) * np.eye(m))
     similarity = -inverse / np.diag(inverse)
     np.fill_diagonal(similarity, 0)
     return counts, items, q, similarity
@@ -138,8 +143,11 @@ def test_without_noise_nothing_is_drawn_and_nothing_protected(streams):
 # --- exact integers ------------------------------------------------------------------
 
 
-def big_integers(chosen, shares, scale, least):
-    """Return the sum of C Y Y' in Python's integers, and each user's length and C."""
+def big_integers(chosen, shares, scale, least, diagonal=0.5):
+    """Return the sum of C Y Y' in Python's integers, and each user's length and C.
+
+    Lengths are squared, and in quarters.
+    """
     unit, m = 2**14, len(shares)
     total = np.zeros((m, m), dtype=object)
     lengths = []
@@ -151,11 +159,11 @@ def big_integers(chosen, shares, scale, least):
         Y = -len(items) * P
         Y[items] += unit
         square, fourth = sum(Y**2), sum(Y**4)
-        length = math.sqrt((square * square + fourth) / 2) / unit**2
+        quarters = 2 * (square * square - fourth) + int(4 * diagonal**2) * fourth
+        length = math.sqrt(quarters) / 2 / unit**2
         C = math.floor(scale / max(length, least))
         total += C * np.outer(Y, Y)
-        upper = C * C * (square * square + fourth) // 2
-        lengths.append((upper, C))
+        lengths.append((C * C * quarters, C))
     return total, lengths
 
 
@@ -176,7 +184,7 @@ SHARES = {
 }
 
 
-def assembled(chosen, shares, scale, least, block):
+def assembled(chosen, shares, scale, least, block, diagonal):
     from sktensordp.tensor.kernels._choices import assemble, centred_sums
 
     m = len(shares)
@@ -186,25 +194,70 @@ def assembled(chosen, shares, scale, least, block):
     for first in range(0, n, block):
         centred_sums(
             first, min(first + block, n), chosen.starts, chosen.items, shares, 2**14,
-            scale, least, products, sums, total,
+            diagonal, scale, least, products, sums, total,
         )  # fmt: skip
         assemble(products, sums, total, shares, 2**14, high, low)
     return [int(h) * 2**32 + int(p) for h, p in zip(high, low, strict=True)]
 
 
-@pytest.mark.parametrize("m", [2, 7, 40])
+@pytest.mark.parametrize("m", [*range(1, 10), 40])
 @pytest.mark.parametrize("kind", SHARES)
-@pytest.mark.parametrize("least", [0.05, 30.0])
-def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, least):
+@pytest.mark.parametrize("diagonal", [0.5, 1.0])
+def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, diagonal):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
     scale = 2.0**20 * _cooccurrence._BELOW_ONE
-    expected, lengths = big_integers(chosen, shares, scale, least)
-    upper = expected[np.triu_indices(m)].tolist()
-    for block in (1, 5, 10**6):
-        assert assembled(chosen, shares, scale, least, block) == upper
-    # Exactly, in units of 2^-48.
-    assert max(length for length, _ in lengths) <= 2**96
-    assert max(C for _, C in lengths) > 0
+    for least in (0.05, 1.0, 30.0):
+        expected, lengths = big_integers(chosen, shares, scale, least, diagonal)
+        upper = expected[np.triu_indices(m)].tolist()
+        for block in (1, 5, 10**6):
+            assert assembled(chosen, shares, scale, least, block, diagonal) == upper
+        # Exactly, in units of 2^-48.
+        assert max(length for length, _ in lengths) <= 4 * 2**96
+        assert max(C for _, C in lengths) > 0
+
+
+@pytest.mark.parametrize("m", [*range(1, 10), 40])
+@pytest.mark.parametrize("kind", SHARES)
+def test_what_is_rounded_is_the_triangle_with_half_of_its_diagonal(m, kind):
+    chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
+    length = 0.9
+    expected, _ = big_integers(chosen, shares, length * 2.0**20, 1.0)
+    for bits in (6, 12, 20, 44):
+        steps = sum_products(chosen, shares, length, 1.0, 2.0**-bits)
+        shift, position = 48 - bits, 0
+        for i in range(m):
+            for j in range(i, m):
+                by = shift + (i == j)
+                assert steps[position] == (expected[i, j] + (1 << (by - 1))) >> by
+                position += 1
+    for u in range(len(chosen.users)):
+        alone = sum_products(chosen.chunk(u, u + 1), shares, length, 1.0, 2.0**-44)
+        assert np.linalg.norm(alone) * 2.0**-44 <= length + 1e-9
+
+
+def worst_for_a_cell(n_users, n_chosen=100):
+    """Users whose largest cell is nearly 2, before its half is taken."""
+    items = np.tile(np.arange(1, n_chosen + 1, dtype=np.int32), n_users)
+    chosen = Choices(
+        np.arange(n_users), np.arange(n_users + 1) * n_chosen, items, n_chosen + 1
+    )
+    return chosen, SHARES["one item"](n_chosen + 1).astype(np.int64)
+
+
+def test_no_cell_of_the_diagonal_exceeds_64_bits():
+    n_users = 2**15 + 3
+    chosen, shares = worst_for_a_cell(n_users)
+    cell = int(sum_products(chosen.chunk(0, 1), shares, 1.0, 1.0, 2.0**-44)[0])
+    # More than 2^62 of half the cell's 2^-49 in 2^14 users.
+    assert cell > 0.97 * 2**44
+    total = sum_products(chosen, shares, 1.0, 1.0, 2.0**-30)[0]
+    assert total == pytest.approx(n_users * cell / 2**14, rel=1e-12)
+
+
+def test_blocks_for_an_undivided_diagonal_would_wrap(monkeypatch):
+    monkeypatch.setattr(_cooccurrence, "_BLOCK", 2**15)
+    with pytest.raises(AssertionError):
+        test_no_cell_of_the_diagonal_exceeds_64_bits()
 
 
 @pytest.mark.parametrize("shift", [1, 20, 31, 32, 33, 40])
@@ -293,11 +346,14 @@ def test_ids_through_an_encoder():
     pipeline = make_pipeline(encoder, make(shape=encoder.declared_shape)).fit(frame)
     model = make().fit(X)
     assert_same(pipeline[-1], model)
-    ids = recommend_ids(pipeline, ["u3", "nobody"], k=4)
+    recommender = Recommender(make(shape=None), encoder).fit(frame)
+    assert_same(recommender.completion_, model)
+    ids = recommender.recommend(["u3", "nobody"], k=4)
     assert ids[0].tolist() == [items[i] for i in model.recommend(3, 4)]
     assert ids[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
-    report = privacy_of(pipeline)
-    assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
+    for fitted in (pipeline, recommender):
+        report = privacy_of(fitted)
+        assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
 
 
 # --- the guarantee -------------------------------------------------------------------
@@ -325,6 +381,21 @@ def test_one_user_moves_all_releases_by_what_is_accounted_for(epsilon):
     assert 0.9 < longest <= bound
     # Rounding the sums costs this much, and no more.
     assert bound < 1.01 if epsilon > 1 else bound < 1.1
+
+
+@pytest.mark.parametrize("max_items", range(31))
+def test_no_user_moves_more_at_any_number_of_items(max_items):
+    """Users with one item, all items and repeated rows among them."""
+    repeated = np.concatenate([X, X[::2]])
+    start = run(repeated, epsilon=300.0, max_items=max_items)
+    assert len(start.model.items_) == max_items
+    bound = accounted(start.model.privacy_guarantee_)[1]
+    users = [0, *range(max_items % 7, 58, 7), 58, 59]
+    assert sorted(np.bincount(X[:, 0])[[58, 59]]) == [1, 30]
+    for user in users:
+        rest = repeated[repeated[:, 0] != user]
+        other = run(rest, start, epsilon=300.0, max_items=max_items)
+        assert start.spent(other)[1] <= bound
 
 
 def test_the_guarantee_is_the_one_asked_for():
@@ -366,18 +437,43 @@ def test_few_choices_give_popularity_with_the_whole_budget():
     assert np.std(noise) == pytest.approx(record.sigma / math.sqrt(0.98), rel=0.5)
 
 
-def test_noise_has_the_standard_deviation_that_is_accounted_for():
+@pytest.mark.parametrize("release", [1, 2], ids=["counts", "products"])
+def test_noise_has_the_standard_deviation_that_is_accounted_for(release):
     """A correct sampler fails this with probability of about 1e-6."""
-    plain = run(X, epsilon=20.0).exact
+    check_noise_of(release, 1.0)
+
+
+def check_noise_of(release, factor):
     residuals = []
     for seed in range(20):
         record = run(X, epsilon=20.0, random_state=seed)
-        exact, noisy = record.exact[1][0], record.outputs[1][0]
-        residuals.append(noisy - exact * record.step)
-        assert len(record.exact) == len(plain)
+        exact, noisy = record.exact[release][0], record.outputs[release][0]
+        residuals.append(factor * (noisy - exact * record.step))
     residuals = np.concatenate(residuals) / record.sigma
     assert abs(np.mean(residuals**2) - 1) < 5 * math.sqrt(2 / residuals.size)
     assert abs(np.mean(residuals)) < 5 / math.sqrt(residuals.size)
+
+
+@pytest.mark.parametrize("release", [1, 2])
+def test_half_the_noise_would_be_noticed(release):
+    with pytest.raises(AssertionError):
+        check_noise_of(release, 0.5)
+
+
+def test_the_diagonal_is_given_back_whole():
+    """With twice the noise of the other cells; errors are within five deviations."""
+    streams, released_sums = NoiseStreams(0, 0), []
+    for epsilon in (FREE, 300.0):
+        noise = plan_noise(epsilon, 1e-3, SHAPE, 30)
+        releases = _cooccurrence.Releases(noise, streams, SHAPE, 30)
+        keys = X[:, 0] * 30 + X[:, 1]
+        released_sums.append(releases.release(Choices.of(keys, 30)))
+    free, noisy = released_sums
+    place = np.argsort(free.items)[noisy.items]
+    # Counts differ, so that the centring does; but hardly at this epsilon.
+    error = noisy.products - free.products[np.ix_(place, place)]
+    assert np.all(np.abs(np.diag(error)) < 10 * noisy.products_noise + 0.2)
+    assert np.trace(free.products) > 20
 
 
 def test_budgets_are_charged_before_noise_is_drawn(streams):
@@ -448,7 +544,7 @@ def test_every_public_method_is_covered():
     asked = {"predict", "recommend", "fold_in"}
     others = {
         "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
-        "set_callbacks",
+        *["set_callbacks"] * HAS_CALLBACKS,
     }  # fmt: skip
     public = {
         name
@@ -508,6 +604,66 @@ def test_equal_scores_are_ordered_by_index():
     ]  # fmt: skip
 
 
+def test_no_items_is_private_popularity():
+    """It makes the releases of a fallback, with noise for no more than these."""
+    record = run(X, epsilon=2.0, max_items=0)
+    assert [len(r[0]) for r in record.exact] == [2, 30, 30]
+    model = record.model
+    assert model.items_.shape == (0,)
+    order = np.argsort(-model.item_counts_, kind="stable")
+    assert_array_equal(model.recommend(-1, 30), order)
+    assert record.sigma <= run(X, epsilon=2.0, max_items=30).sigma
+    assert_allclose(
+        make(epsilon=FREE, max_items=0).fit(X).item_counts_,
+        make(epsilon=FREE).fit(X).item_counts_,
+    )
+
+
+# --- which items take part ------------------------------------------------------------
+
+POPULAR = 300 / np.arange(1, 2001) ** 0.8
+
+
+def chosen_number(counts=POPULAR, noise=1.0, products=1.0, most=2000):
+    return number_of_items(counts, noise, products, 5000.0, 20.0, most)
+
+
+def test_the_number_of_items_is_the_best_of_all_numbers():
+    """Compare with the sum over eigenvalues, written out for every number."""
+    for products in (0.3, 1.0, 3.0):
+        n_real = chosen_number(products=1e-9)
+        values = []
+        for m in range(50, n_real + 1):
+            c = POPULAR[:m]
+            coverage = min(c.sum() / (5000 * math.sqrt(20)), 1)
+            first = 0.5 * (np.sum(c**2) - m) / (5000 * coverage)
+            edge = products * math.sqrt(m)
+            expected = first / np.arange(1, min(m, 300) + 1)
+            visible = expected[expected > edge]
+            values.append(coverage * np.sum(visible - edge**2 / visible) / first)
+        best = chosen_number(products=products)
+        assert (best == 0) == (max(values) <= 0)
+        if best:
+            assert values[best - 50] == pytest.approx(max(values), rel=1e-9)
+
+
+def test_more_noise_never_lets_more_items_take_part():
+    numbers = [chosen_number(products=2.0**k) for k in range(-8, 8)]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[0] > 300
+    assert numbers[-1] == 0
+    assert chosen_number(products=0.0) == 2000
+    assert chosen_number(products=0.0, most=7) == 7
+
+
+def test_counts_of_nobody_are_not_real():
+    """Of pure noise, 50 items take part with a probability below 1e-12."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        counts = np.sort(rng.standard_normal(2000))[::-1]
+        assert chosen_number(counts, 1.0, 1e-6) == 0
+
+
 # --- odd data are fitted, malformed ones refused -------------------------------------
 
 EVERYTHING = np.argwhere(np.ones(SHAPE))
@@ -540,7 +696,7 @@ WRONG = {
     "one item": ({"shape": (60, 1)}, (X,), "nothing to rank"),
     "three modes": ({"shape": (60, 30, 2)}, (X,), "n_users, n_items"),
     "too many items": ({"max_items": 31}, (X,), "max_items = 31"),
-    "no items": ({"max_items": 0}, (X,), "max_items"),
+    "fewer than no items": ({"max_items": -1}, (X,), "max_items"),
     "no delta": ({"delta": 0.0}, (X,), "delta"),
     "tiny budget": ({"epsilon": 1e-9, "delta": 1e-12}, (X,), "epsilon"),
     "outside": ({}, ([[59, 29], [60, 0]],), "outside the tensor"),
@@ -548,7 +704,7 @@ WRONG = {
     "negative": ({}, ([[-1, 0]],), "Negative values"),
     "fractions": ({}, ([[0.5, 0]],), "fractional"),
     "NaN": ({}, ([[np.nan, 0]],), "NaN"),
-    "text": ({}, ([["ann", "up"]],), "Encode ids first"),
+    "text": ({}, ([["ann", "up"]],), "use Recommender"),
     "values beside": ({}, (np.ones((4, 3)),), "pair of a user and an item"),
     "ratings": (
         {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",
@@ -617,11 +773,32 @@ def test_with_noise_it_beats_popularity():
             model = make(epsilon=epsilon, shape=data.shape, delta=1e-5)
             models[epsilon] = model.fit(data.data[train])
         assert len(models[4.0].items_) > 40
-        popular = make(epsilon=FREE, shape=data.shape, max_items=1)
+        popular = make(epsilon=FREE, shape=data.shape, max_items=0)
         popular = scorer(popular.fit(data.data[train]), data.data[test])
         assert scorer(models[4.0], data.data[test]) > least * popular
         # At so small a budget the model does not learn from noise.
         assert len(models[0.02].items_) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CHOICES)
+def test_it_is_no_worse_than_popularity_on_any_kind_of_choices(kind):
+    """And better with a larger budget. Differences are many times their noise."""
+    from sktensordp.completion import make_ranking_scorer
+    from sktensordp.datasets import make_choices
+    from sktensordp.model_selection import ItemHoldout
+
+    size, exponents = KINDS_OF_CHOICES[kind]
+    data = make_choices(*size, **exponents, random_state=0)
+    ((train, test),) = ItemHoldout(random_state=0).split(data.data)
+    scorer, scores = make_ranking_scorer(k=20, history=0), {}
+    for epsilon in (0.3, 8.0):
+        for max_items in (0, min(1500, size[1])):
+            model = make(
+                epsilon=epsilon, delta=1e-6, shape=data.shape, max_items=max_items
+            ).fit(data.data[train])
+            scores[epsilon, max_items > 0] = scorer(model, data.data[test])
+    assert scores[0.3, True] > 0.9 * scores[0.3, False]
+    assert scores[8.0, True] > 1.03 * scores[8.0, False]
 
 
 def test_noise_pays_for_rounding_the_co_occurrences():

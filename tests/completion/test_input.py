@@ -6,11 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sktensordp.completion import CPCompletion, _values
+from sktensordp.completion import CPCompletion
 from sktensordp.completion._domain import Domain
 from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.datasets import make_ratings
 from tests.support.noise import source_of
+from tests.support.points import POINTS
 
 STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())
 EPSILONS = [1e-3, 0.3, 1.0, 4.0, 8.0, 30.0]
@@ -127,7 +128,7 @@ def test_only_fits_to_single_values_compute_a_table(monkeypatch, perturbation):
     def refuse(*_):
         raise AssertionError("A table was computed.")
 
-    monkeypatch.setattr(_values, "level_table", refuse)
+    monkeypatch.setattr(*POINTS["table of levels"], refuse)
     model = CPCompletion(2, shape=(12, 10), levels=STARS, max_iter=2, random_state=0)
     model.set_params(perturbation=perturbation).fit(X, y)
     if perturbation in ("statistics", "sums"):

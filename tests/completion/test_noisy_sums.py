@@ -10,7 +10,7 @@ from dp_accounting import dp_event
 from scipy import stats
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion.solvers import _noisy_sums, _sums
+from sktensordp.completion.solvers import _noisy_sums
 from sktensordp.completion.solvers._noisy_sums import (
     plan_gaussian_sums,
     plan_laplace_sums,
@@ -20,6 +20,7 @@ from sktensordp.papers import PublishedCPCompletion
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support import divergence
 from tests.support.noise import drawing, source_of
+from tests.support.points import POINTS
 from tests.support.replaying import accounted, quick, recorded
 
 SHAPES = {2: (3, 4), 3: (3, 4, 2)}
@@ -45,7 +46,7 @@ def make(form="CP", order=2, **params):
 
 @pytest.mark.parametrize("chunk", [1, 7, 10_000])
 def test_sums_of_whole_steps_are_exact(chunk, monkeypatch):
-    monkeypatch.setattr(_noisy_sums, "_CHUNK", chunk)
+    monkeypatch.setattr(*POINTS["chunk of noisy sums"], chunk)
     rng = np.random.default_rng(0)
     step, n = 2.0**-21, 300
     rows = rng.integers(0, 5, n)
@@ -301,8 +302,8 @@ def test_the_guarantee_is_no_less_than_the_truth(
 @pytest.mark.parametrize("perturbation", ["gradient", "statistics", "output"])
 def test_no_two_draws_of_a_fit_share_a_stream(perturbation, biases, monkeypatch):
     # Several blocks a release.
-    monkeypatch.setattr(_noisy_sums, "_BLOCK", 4)
-    monkeypatch.setattr(_sums, "_BLOCK", 4)
+    monkeypatch.setattr(*POINTS["block of noisy sums"], 4)
+    monkeypatch.setattr(*POINTS["block of sums"], 4)
     model = make("CP", 3, perturbation=perturbation, biases=biases)
     with drawing() as opened, quick():
         model.fit(WHERE[3], np.zeros(5))
@@ -315,7 +316,7 @@ def test_no_two_draws_of_a_fit_share_a_stream(perturbation, biases, monkeypatch)
 
 
 def test_nor_do_the_blocks_of_row_sums(monkeypatch):
-    monkeypatch.setattr(_sums, "_BLOCK", 4)
+    monkeypatch.setattr(*POINTS["block of sums"], 4)
     with drawing() as opened, quick():
         make("CP", 3, perturbation="sums").fit(WHERE[3], np.zeros(5))
     assert len(set(opened)) == len(opened) > 1

@@ -26,7 +26,6 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion.solvers._unit_run import UnitRun
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
@@ -960,13 +959,13 @@ def test_rows_are_fitted_to_the_sums_of_all_passes(monkeypatch):
         ]
 
     of_all = errors()
-    begin = UnitRun._begin_factors
+    begin = original("start of factors of units")
 
     def forgetful(run):
         begin(run)
         run._information = Forgotten()
 
-    monkeypatch.setattr(UnitRun, "_begin_factors", forgetful)
+    monkeypatch.setattr(*POINTS["start of factors of units"], forgetful)
     assert np.mean(np.divide(of_all, errors())) < 0.997
 
 

@@ -27,6 +27,7 @@ from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice, LaplaceLattice
 from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests.support.callbacks import needs_callbacks
 from tests.support.divergence import gaussian_stick
 from tests.support.replaying import accounted, drawing, largest_ratios, recorded
 
@@ -547,6 +548,7 @@ class StopsAfterTwo:
 
 
 @of_every_solver
+@needs_callbacks
 def test_a_callback_that_ends_a_fit_leaves_the_guarantee_of_all(solver):
     whole = make(solver).fit(X, Y)
     model = clone(whole).set_callbacks(StopsAfterTwo()).fit(X, Y)

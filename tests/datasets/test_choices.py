@@ -3,6 +3,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from sktensordp.datasets import make_choices
+from tests.support.choices import KINDS_OF_CHOICES
 
 
 def test_types_and_distinct_pairs():
@@ -34,6 +35,21 @@ def test_popularity_and_activity_are_skewed():
     for column, size in zip(choices.data.T, choices.shape, strict=True):
         counts = np.sort(np.bincount(column, minlength=size))[::-1]
         assert counts[: size // 10].sum() > 0.25 * 8000
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CHOICES)
+def test_kinds_of_choices_have_their_shapes(kind):
+    size, exponents = KINDS_OF_CHOICES[kind]
+    data = make_choices(*size, **exponents, random_state=0).data
+    n_chosen = np.bincount(data[:, 0], minlength=size[0])
+    assert len(np.unique(data, axis=0)) == size[2]
+    assert n_chosen.min() >= 1
+    # Short baskets and visits, and long histories.
+    typical = {"pages": 2, "games": 3, "groceries": 7, "artists": 44, "films": 55}
+    assert np.median(n_chosen) == pytest.approx(typical[kind], rel=0.5)
+    # Few items are popular, and most are hardly ever chosen.
+    popular = np.sort(np.bincount(data[:, 1], minlength=size[1]))[::-1]
+    assert popular[: size[1] // 10].sum() > 0.4 * size[2]
 
 
 def test_a_seed_repeats():

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.datasets import _cells, _ratings, make_ratings
+from tests.support.points import POINTS
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +212,8 @@ def chances_of_sets(n_draws):
 def test_chances_are_those_of_a_draw_without_replacement(monkeypatch, cost, n_draws):
     # By cost, all cells come from batches of draws, or from both ways, or from one
     # pass over the cells.
-    monkeypatch.setattr(_cells, "_COST_OF_DRAW", cost)
-    monkeypatch.setattr(_cells, "_MIN_BATCH", 3)
+    monkeypatch.setattr(*POINTS["cost of drawing a cell"], cost)
+    monkeypatch.setattr(*POINTS["least batch of cells"], 3)
     rng = np.random.RandomState(0)
     n_repeats = 4000
     counts = dict.fromkeys(chances_of_sets(n_draws), 0)

@@ -1,10 +1,13 @@
 """The page and the picture of the architecture show the code as it is."""
 
 import re
+import sys
+import threading
 from collections import defaultdict
 
 import pytest
 
+from sktensordp.completion import CPCompletion
 from tests import DOC, ROOT
 from tests.support.scripts import load_script
 from tests.test_imports import ROOT as PACKAGE
@@ -88,3 +91,44 @@ def test_files_and_functions_of_the_page_are_there():
     assert len(steps) > 13
     for name, path in steps:
         assert f"def {name}(" in (PACKAGE / path).read_text(), (name, path)
+
+
+def first_calls(call):
+    """The functions of the package that a call enters, in the order of first calls."""
+    found = {}
+
+    def saw(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            path = frame.f_code.co_filename[len(str(PACKAGE)) + 1 :]
+            found.setdefault((frame.f_code.co_name, path))
+
+    threading.setprofile(saw), sys.setprofile(saw)
+    try:
+        call()
+    finally:
+        sys.setprofile(None), threading.setprofile(None)
+    return list(found)
+
+
+def is_in_order(steps, calls):
+    """Whether calls occur in this order, others between them."""
+    rest = iter(calls)
+    return all(step in rest for step in steps)
+
+
+def test_a_rating_takes_the_path_of_the_page():
+    rows = re.findall(r"^\| \d+ \| (.*) \| .* \|$", PAGE, re.MULTILINE)
+    steps = re.findall(r"`(\w+)` \(`([\w/]+\.py)`\)", "\n".join(rows))
+    assert len(steps) == 15
+    model = CPCompletion(
+        1, levels=[1, 2, 3], perturbation="input", shape=(3, 4), max_iter=2
+    )
+    X = [[user, item] for user in range(3) for item in range(4)]
+    calls = first_calls(lambda: model.fit(X, [1, 2, 3] * 4))
+    assert is_in_order(steps, calls)
+    # And a page that is wrong is seen: two steps exchanged, one that is not there.
+    for k in range(len(steps) - 1):
+        assert not is_in_order(
+            [*steps[:k], steps[k + 1], steps[k], *steps[k + 2 :]], calls
+        )
+    assert not is_in_order([*steps, ("fold_in", "completion/_fitted.py")], calls)

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests import DOC, ROOT
+from tests.support.callbacks import needs_callbacks
 
 # Pages whose code takes more than a few seconds.
 SLOW = {"budgets", "choosing_epsilon", "completion", "dask", "production", "ratings"}
@@ -19,6 +20,15 @@ PAGES = [
     for path in (ROOT / "README.md", *sorted(DOC.glob("*.md")))
     if "```python\n" in path.read_text() and path.stem != "extend"
 ]
+
+
+def marks_of(page):
+    """Marks of the test of a page."""
+    shows_callbacks = "sklearn.callback" in page.read_text()
+    return [
+        *[pytest.mark.slow] * (page.stem in SLOW),
+        *[needs_callbacks] * shows_callbacks,
+    ]
 
 
 def tokens_of(text):
@@ -65,10 +75,7 @@ def says(printed, shown):
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW), id=page.stem)
-        for page in PAGES
-    ],
+    [pytest.param(page, marks=marks_of(page), id=page.stem) for page in PAGES],
 )
 def test_a_page_prints_what_it_shows(page, capsys, tmp_path, monkeypatch):
     plt = pytest.importorskip("matplotlib.pyplot")

@@ -87,6 +87,25 @@ def test_recommend_from_choices(run, ratings_file):
         run("recommend_from_choices.py", "--typo", 1)
 
 
+def test_recommend_choices_of_a_second_file(run, ratings_file, tmp_path):
+    rows = ratings_file(500, 60, 9000, **STARS).read_text().splitlines()
+    files = tmp_path / "known.csv", tmp_path / "find.csv"
+    files[0].write_text("\n".join([rows[0], *rows[1:8001]]))
+    files[1].write_text("\n".join([rows[0], *rows[8001:], "nobody,1"]))
+    arguments = ["--epsilons", 20, "--random-state", 0, "--choices", files[0]]
+    printed = run("recommend_from_choices.py", *arguments, "--test", files[1])
+    assert "9,001 choices of 60 items by 501 users" in printed
+    # A user of whom no choice is known changes no score.
+    files[1].write_text("\n".join([rows[0], *rows[8001:]]))
+    again = run("recommend_from_choices.py", *arguments, "--test", files[1])
+    pattern = r"no noise +(0\.\d+)$"
+    scores = re.findall(pattern, printed, re.MULTILINE)
+    assert len(scores) == 2
+    assert scores == re.findall(pattern, again, re.MULTILINE)
+    with pytest.raises(SystemExit):
+        run("recommend_from_choices.py", "--test", files[1])
+
+
 def test_simulation_study(run):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
     arguments += ["--missing", "0.5", "--epsilon", "64"]

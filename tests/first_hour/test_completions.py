@@ -16,10 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
+    Recommender,
     TuckerCompletion,
     entries_from_sparse,
     make_fold_in_scorer,
-    recommend_ids,
 )
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
@@ -127,9 +127,8 @@ def test_passed_the_ratings_among_the_coordinates(ratings):
 def test_passed_ids_as_they_are(form):
     X = [["ann", "Heat"], ["bob", "Up"]]
     for y in ([1.0, 2.0], None):
-        with pytest.raises(
-            ValueError, match=r"make_pipeline\(CoordinateEncoder"
-        ) as one:
+        message = rf"use Recommender\({form.__name__}\(\.\.\.\)\)"
+        with pytest.raises(ValueError, match=message) as one:
             form(value_bounds=(0, 5)).fit(X, y)
         assert "ann" not in str(one.value)
 
@@ -363,18 +362,17 @@ TABLE = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
 
 
 def test_recommended_by_ids():
-    model = make_pipeline(
-        CoordinateEncoder(), CPCompletion(0, levels=[1, 2, 3, 4, 5])
-    ).fit(TABLE, [5, 1, 4, 3])
-    found = recommend_ids(model, ["ann", "stranger"], k=3)
+    model = Recommender(CPCompletion(0, levels=[1, 2, 3, 4, 5])).fit(
+        TABLE, [5, 1, 4, 3]
+    )
+    found = model.recommend(["ann", "stranger"], k=3)
     assert found[0].tolist() == ["Brazil", None, None]
     assert sorted(found[1].tolist()) == ["Brazil", "Heat", "Up"]
     titles = {"Brazil": "Brazil (1985)", "Heat": "Heat (1995)", "Up": "Up (2009)"}
     assert [titles.get(i) for i in found[0]] == ["Brazil (1985)", None, None]
-    with pytest.raises(ValueError, match=r"CoordinateEncoder.*best_estimator_"):
-        recommend_ids(model[-1], ["ann"])
-    with pytest.raises(ValueError, match="list of ids"):
-        recommend_ids(model, "ann")
+    # One user, and somebody of whom nothing is known.
+    assert model.recommend("ann", k=3).tolist() == found[0].tolist()
+    assert model.recommend(None, k=3).tolist() == found[1].tolist()
 
 
 @pytest.mark.parametrize(
@@ -431,7 +429,7 @@ def test_had_times_with_a_time_zone(zone):
         found = CoordinateEncoder(freq="D").fit_transform(frame)
     assert found[:, 1].tolist() == [0, 1, 1, 10]
     frame.loc[1, "when"] = pd.NaT
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match="missing"):
         CoordinateEncoder(freq="D").fit(frame)
 
 

@@ -22,7 +22,7 @@ from sktensordp.mechanisms import (
     UnimodalDirectionalNoise,
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
-from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
+from sktensordp.noise import gaussian_lattice, laplace_lattice
 from sktensordp.papers import (
     JohnsonLindenstrauss,
     MatrixVariateGaussian,
@@ -31,6 +31,7 @@ from sktensordp.papers import (
 from sktensordp.privacy.calibration._sensitivity import declared_set
 from tests.support.every_estimator import VALUED, slow_repeats
 from tests.support.noise import source_of
+from tests.support.points import POINTS, original
 
 EPS = float(np.finfo(float).eps)
 LARGEST, LEAST = np.finfo(float).max, 5e-324
@@ -66,7 +67,7 @@ def adversarial(size, step, radius=1.0, low=None, high=None):
 
 def lattice_indices(mechanism, samples):
     """The whole numbers of steps that samples become, before noise is added."""
-    found, index = [], _lattice._lattice_index
+    found, index = [], original("points of a lattice")
 
     def seen(*arguments):
         found.append(index(*arguments).copy())
@@ -76,11 +77,12 @@ def lattice_indices(mechanism, samples):
         return np.zeros(samples.size, dtype=int)
 
     with (
-        mock.patch.object(_lattice, "_lattice_index", seen),
+        mock.patch.object(*POINTS["points of a lattice"], seen),
         mock.patch.object(
-            _lattice, "_dense_normal", lambda bits, size, clip: np.zeros(size)
+            *POINTS["normal noise of a lattice"],
+            lambda bits, size, clip: np.zeros(size),
         ),
-        mock.patch.object(_lattice, "discrete_laplace", nothing),
+        mock.patch.object(*POINTS["Laplace noise of a lattice"], nothing),
     ):
         mechanism.transform(samples)
     index = np.concatenate([np.reshape(part, (len(samples), -1)) for part in found], 1)
@@ -287,10 +289,9 @@ def test_the_sign_of_zero_is_not_released(case, noise):
 
 def almost_no_noise(value):
     """Gaussian noise that is rounded to 0 or to -0; None leaves it as it is."""
-    normal = _lattice._dense_normal
+    normal = original("normal noise of a lattice")
     return mock.patch.object(
-        _lattice,
-        "_dense_normal",
+        *POINTS["normal noise of a lattice"],
         normal if value is None else lambda bits, size, clip: np.full(size, value),
     )
 
@@ -300,7 +301,7 @@ def wrong_zeros(values, low, step, n_steps, out=None):
 
 
 def test_a_sign_of_zero_that_is_released_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(_lattice, "_lattice_index", wrong_zeros)
+    monkeypatch.setattr(*POINTS["points of a lattice"], wrong_zeros)
     case = next(p.values[0] for p in VALUED if "Gaussian" in p.id and "ball" in p.id)
     with almost_no_noise(-1e-12):
         assert released(case, 0.0) != released(case, -0.0)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from sktensordp import mechanisms
 from sktensordp.completion._domain import Domain
+from sktensordp.completion._entries import Entries
 from sktensordp.completion.solvers import _sums
 from sktensordp.completion.solvers._noisy_sums import (
     plan_gaussian_sums,
@@ -50,6 +51,7 @@ from sktensordp.privacy.accounting._randomized_response import (
 from sktensordp.privacy.calibration._table import level_table
 from tests.support.every_estimator import RELEASING, slow_repeats
 from tests.support.noise import source_of, stream_of
+from tests.support.points import POINTS, original
 
 Laplace, DiscreteLaplace = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
 Gaussian, LEAST = dp_event.GaussianDpEvent, 5e-324
@@ -520,7 +522,9 @@ class Words:
 @pytest.mark.parametrize("word", [0, 2**64 - 1, 2**63, 1])
 @pytest.mark.parametrize("bound", [1, 3, 2**32, 2**63 - 1, 2**63, 2**64 - 1])
 def test_extreme_words_stay_in_range(word, bound):
-    drawn = _lattice.discrete_laplace(Words(np.uint64(word), 6), 1, 2**49, 100)
+    drawn = original("Laplace noise of a lattice")(
+        Words(np.uint64(word), 6), 1, 2**49, 100
+    )
     assert np.all(np.abs(drawn) < 2**62)
     below = _uniform_below(Words(np.uint64(word), 3), bound, 10)
     assert all(int(value) < bound for value in below)
@@ -545,7 +549,8 @@ SETTINGS = [
 def scaled(case, epsilon, delta, size):
     """Parameters of a case at an extreme."""
     given, found = case.estimator.get_params(), {}
-    prefix = "" if "epsilon" in given else "estimator__"
+    prefixes = (name.removesuffix("epsilon") for name in given if "epsilon" in name)
+    prefix = min(prefixes, key=len) if "score_epsilon" not in given else "estimator__"
     for name, value in given.items():
         if not name.startswith(prefix):
             continue
@@ -607,7 +612,9 @@ def test_laplace_lattices_of_boxes(low, width, epsilon, n_cells):
     except ValueError:
         return
     ends = np.array([low, np.nextafter(low, high), np.nextafter(high, low), high])
-    index = _lattice._lattice_index(ends, lattice.low, lattice.step, lattice.n_steps)
+    index = original("points of a lattice")(
+        ends, lattice.low, lattice.step, lattice.n_steps
+    )
     apart = int(index.max()) - int(index.min())
     assert exact_epsilon(lattice, apart * n_cells) <= Fraction(epsilon)
     assert lattice.epsilon >= exact_epsilon(lattice, lattice.l1_steps)
@@ -636,7 +643,8 @@ def test_only_the_sum_of_value_and_noise_is_released(monkeypatch, far):
 
     def released(steps, noise):
         monkeypatch.setattr(
-            _lattice, "discrete_laplace", lambda *_: np.array([noise], dtype=np.int64)
+            *POINTS["Laplace noise of a lattice"],
+            lambda *_: np.array([noise], dtype=np.int64),
         )
         values = np.array([steps * lattice.step])
         return lattice.randomize(values, None)[0]
@@ -650,12 +658,13 @@ def test_only_the_sum_of_value_and_noise_is_released(monkeypatch, far):
 @pytest.mark.parametrize("far", [2**53 + 1, 2**60 + 1])
 def test_sums_and_noise_are_added_exactly(monkeypatch, far):
     def released(steps, noise):
-        monkeypatch.setattr(_sums, "discrete_laplace", lambda *_: noise)
+        monkeypatch.setattr(*POINTS["noise of sums"], lambda *_: noise)
         planned = _sums.plan_sums_randomizer(
-            Domain((0.0, 1.0)), 1.0, np.zeros((1, 2), int), (1, 1)
+            Domain((0.0, 1.0)), 1.0, Entries(np.zeros((1, 2), int), None, (1, 1))
         )
         value = np.array([planned.lattice.low + steps * planned.lattice.step])
-        return tuple(planned.randomize(value, source_of(0)))
+        entries = Entries(np.zeros((1, 2), int), value, (1, 1))
+        return tuple(planned.randomize(entries, source_of(0)))
 
     assert len({released(i, far - i) for i in range(8)}) == 1
 

@@ -16,7 +16,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sktensordp import base
 from sktensordp.completion import CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.privacy import PrivacyBudget
@@ -32,6 +31,7 @@ from tests.support.every_estimator import (
     slow_repeats,
 )  # fmt: skip
 from tests.support.interrupting import interrupted, steps
+from tests.support.points import POINTS, original
 
 # The same modes, other sizes and values, and some of the same coordinates.
 OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)
@@ -155,23 +155,22 @@ def test_interrupted_anywhere(case, refit, keys):
 
 
 def records_late(monkeypatch):
-    record, released = base.PrivateEstimatorMixin._record, []
+    record, released = original("record of a release"), []
     monkeypatch.setattr(
-        base.PrivateEstimatorMixin, "_record", lambda *release: released.append(release)
+        *POINTS["record of a release"], lambda *release: released.append(release)
     )
     return noise.drawing(after=lambda *_: record(*released[-1]))
 
 
 def forgets_nothing(monkeypatch):
-    monkeypatch.setattr(base.PrivateEstimatorMixin, "_forget", lambda *_, **__: None)
+    monkeypatch.setattr(*POINTS["end of an earlier fit"], lambda *_, **__: None)
 
 
 def is_fitted_at_first(monkeypatch):
-    start = base.PrivateEstimatorMixin._forget
+    start = original("end of an earlier fit")
     nothing = SimpleNamespace(was_received=False)
     monkeypatch.setattr(
-        base.PrivateEstimatorMixin,
-        "_forget",
+        *POINTS["end of an earlier fit"],
         lambda self, **found: start(self, _fitted=nothing, **found),
     )
 
@@ -181,13 +180,13 @@ def has_one_key(_):
 
 
 def keeps_its_key(monkeypatch):
-    record = base.PrivateEstimatorMixin._record
+    record = original("record of a release")
 
     def keeping(self, guarantee):
         record(self, guarantee)
         self._kept = noise.key_of(noise.source_of(0))
 
-    monkeypatch.setattr(base.PrivateEstimatorMixin, "_record", keeping)
+    monkeypatch.setattr(*POINTS["record of a release"], keeping)
 
 
 @pytest.mark.parametrize(

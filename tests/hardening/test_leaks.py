@@ -19,6 +19,7 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.noise import LaplaceLattice
 from tests.support import noise
+from tests.support.callbacks import needs_callbacks
 from tests.support.every_estimator import CASES, EVERY, RELEASING, slow_repeats
 from tests.support.generated import SHOWN, SPOILT, SPOILT_1D, SPOILT_2D
 from tests.support.leak_hunt import (
@@ -64,9 +65,21 @@ def add_noise(secrets, keys, streams):
         secrets.add_key("noise", noise.words_of(key, block))
 
 
+def local_of(estimator):
+    """What an estimator keeps for this process alone; so do the steps that it fits."""
+    fitted = getattr(estimator, "_fitted", None)
+    found = [getattr(fitted, "local", None)]
+    return found + (local_of(inner) if (inner := inner_of(fitted)) else [])
+
+
+def inner_of(fitted):
+    """The completion that a recommender has fitted, or None."""
+    return getattr(fitted, "completion", None)
+
+
 def found_in(secrets, estimator, others=()):
     """Findings in an estimator, in what else it gave, and in all copies of these."""
-    local = [getattr(getattr(estimator, "_fitted", None), "local", None)]
+    local = local_of(estimator)
     found = secrets.hunt(estimator, skip=local, name="estimator")
     found += secrets.hunt(copy.copy(estimator), skip=local, name="copy")
     found += released(secrets, estimator)
@@ -141,11 +154,14 @@ def test_rows_of_users_are_no_values_and_stay_in_the_process(case):
     estimator = fresh(case).fit(X, y).fold_in(X, y)
     estimator.predict(X)
     secrets = Secrets().plant("planted", RARE).add("y", y).add("scaled", 2 * y - 1)
-    assert not secrets.hunt(estimator._fitted.local)
-    row = estimator._fitted.local.rows[0]
+    local = local_of(estimator)
+    assert not secrets.hunt(local)
+    row = local[-1].rows[0]
     assert np.all(row)
+    for kind, kept in (("row", local[-1]), ("user", local[0])):
+        found = Secrets().add("row", row) if kind == "row" else Secrets()
+        assert found.add_whole("user", USER).hunt(kept)
     secrets.add("row", row).add_whole("user", USER)
-    assert secrets.hunt(estimator._fitted.local)
     assert not released(secrets, estimator)
 
 
@@ -289,7 +305,7 @@ def test_nothing_of_the_losers_is_kept(kind, refit, tries):
     best = kept[0] if kept else search.estimator.set_params(**search.best_params_)
     secrets = tries.losers(best)
     assert "loser" in secrets
-    local = [getattr(getattr(one, "_fitted", None), "local", None) for one in kept]
+    local = [part for one in kept for part in local_of(one)]
     if refit == "keep":
         # Coordinates are public, and which of them it was fitted to.
         local += kept[0]._fitted.observed
@@ -321,6 +337,7 @@ def test_what_is_kept_of_tries_is_found(tries):
 
 
 @pytest.mark.parametrize("kind", ["entries"])
+@needs_callbacks
 def test_tries_are_not_heard_of(tries, monkeypatch):
     """How often callbacks are called, or warnings given, would tell how many were."""
 
@@ -482,8 +499,7 @@ class Watcher:
 
     def look(self, *handed):
         self.n_hooks += 1
-        local = getattr(getattr(handed[0], "_fitted", None), "local", None)
-        self.found += self.secrets.hunt(handed, skip=[self, local])
+        self.found += self.secrets.hunt(handed, skip=[self, *local_of(handed[0])])
 
     def setup(self, estimator, context):
         self.look(estimator, context)
@@ -500,6 +516,7 @@ class Watcher:
 
 
 @pytest.mark.parametrize("case", slow_repeats(EVERY))
+@needs_callbacks
 def test_nothing_is_said_by_the_way(case, heard):
     secrets = secrets_of(case)
     watcher = Watcher(secrets)
@@ -517,6 +534,7 @@ def test_nothing_is_said_by_the_way(case, heard):
     assert not heard(secrets)
 
 
+@needs_callbacks
 def test_what_callbacks_are_handed_is_searched(monkeypatch):
     start = CPCompletion.fit
 

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion.solvers import _gradient
+from tests.support.points import POINTS
 from tests.support.replaying import largest_ratios
 
 pytestmark = [
@@ -155,7 +155,7 @@ def least_of(case):
 def test_no_neighbour_exceeds_what_is_accounted_for(case, monkeypatch):
     if case[0] == "gradient" and case[-1] == "no biases":
         # So short that gradients are clipped, which are short without biases.
-        monkeypatch.setattr(_gradient, "CLIP", 0.03)
+        monkeypatch.setattr(*POINTS["clip of gradients"], 0.03)
     options = {} if case[-1] == "plain" else FEWER
     if case[0] in ("output", "statistics") and case[-1] == "no biases":
         # Sums are then of products of factors: few entries come close to the worst.

@@ -448,8 +448,8 @@ def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
     values = [-1.0, 1.0, np.nan, 0.3, 7.0]
 
     def total(where, y):
-        split = Split(*[np.arange(0)] * 3, n_users=5)
-        return users.total(score.steps(None, where, y), where, split)
+        split = Split(*[np.arange(0)] * 3, n_users=5, users=where[:, 0])
+        return users.total(score.steps(None, where, y), split)
 
     moves = []
     for _ in range(300):

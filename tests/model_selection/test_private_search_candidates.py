@@ -303,7 +303,7 @@ def test_ids_are_learned_where_coordinates_are_public_alone():
     search = coded(CoordinateEncoder(), **of_users)
     refused(search, IDS, VALUES, "Step 'ids' publishes the ids .* unit 0.*`categ")
     search = coded(CoordinateEncoder(categories=CATALOGUE), **of_users)
-    refused(search, IDS, VALUES, "Encode ids before the search")
+    refused(search, IDS, VALUES, "pass a Recommender")
     for encoder in (
         CoordinateEncoder(),
         CoordinateEncoder(categories=[CATALOGUE[0], None]),

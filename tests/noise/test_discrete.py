@@ -18,6 +18,7 @@ from sktensordp.noise import (
     discrete_laplace,
     discrete_laplace_variance,
 )
+from tests.support.points import POINTS, original
 
 N = 2**17
 ALPHA = 1e-6
@@ -60,19 +61,19 @@ class TestBelow:
         complete = 2**64 // bound * bound
         taken = [0, 1, bound - 1, bound % complete, complete // 2, complete - 1]
         bits = scripted(taken)
-        draws = _discrete._uniform_below(bits, bound, len(taken))
+        draws = original("uniform draws")(bits, bound, len(taken))
         assert draws.dtype == np.uint64
         assert draws.tolist() == [word % bound for word in taken]
         for word in {complete, (complete + 2**64) // 2, 2**64 - 1}:
             bits = scripted([word, word, 1])
-            assert _discrete._uniform_below(bits, bound, 1).tolist() == [1 % bound]
+            assert original("uniform draws")(bits, bound, 1).tolist() == [1 % bound]
             assert bits.n_used == 3
 
     @pytest.mark.parametrize("bound", [1, 2, 16, 2**50, 2**62, 2**63])
     def test_powers_of_two_reject_nothing(self, bound, scripted):
         words = [0, 1, bound - 1, bound, 2**63 - 1, 2**63, 2**64 - 1]
         bits = scripted(words)
-        draws = _discrete._uniform_below(bits, bound, len(words))
+        draws = original("uniform draws")(bits, bound, len(words))
         assert draws.tolist() == [word % bound for word in words]
         assert bits.exhausted
 
@@ -80,7 +81,13 @@ class TestBelow:
         bound, reject = 2**63 + 1, 2**64 - 1
         words = [reject, 10, reject, reject, 20, 30, reject, 40, reject, 50]
         bits = scripted(words)
-        assert _discrete._uniform_below(bits, bound, 5).tolist() == [30, 10, 50, 40, 20]
+        assert original("uniform draws")(bits, bound, 5).tolist() == [
+            30,
+            10,
+            50,
+            40,
+            20,
+        ]
         assert bits.exhausted
 
 
@@ -104,7 +111,7 @@ def draw_every_path(monkeypatch, bounds, numerator):
         running = running[draws < numerator]
         return draws.astype(np.uint64)
 
-    monkeypatch.setattr(_discrete, "_uniform_below", all_draws)
+    monkeypatch.setattr(*POINTS["uniform draws"], all_draws)
     return asked
 
 

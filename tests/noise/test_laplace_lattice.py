@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.noise import (
-    _lattice,
     discrete_laplace,
     discrete_laplace_variance,
     laplace_lattice,
 )
+from tests.support.points import POINTS
 
 RANGES = [(0, 1), (-1, 1), (0.1, 1.1), (-0.3, 0.9), (1, 5), (1e-12, 3e-12), (0, 1e12)]
 FAR = (1e9, 1e9 + 1e-3)
@@ -35,8 +35,7 @@ def realised(lattice):
 def shifted_by(noise, monkeypatch):
     """Put the given indices in the place of the noise."""
     monkeypatch.setattr(
-        _lattice,
-        "discrete_laplace",
+        *POINTS["Laplace noise of a lattice"],
         lambda bits, numerator, denominator, size: np.broadcast_to(noise, (size,)),
     )
 

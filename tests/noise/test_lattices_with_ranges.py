@@ -14,6 +14,7 @@ from scipy.stats import norm
 
 from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
 from sktensordp.privacy.calibration._sensitivity import declared_set
+from tests.support.points import POINTS, original
 
 ALPHA = 1e-6
 SEEDS = pytest.mark.parametrize("seed", range(8))
@@ -25,8 +26,12 @@ def with_noise(noise, monkeypatch):
     def given(size):
         return np.array(np.broadcast_to(np.ravel(noise), size))
 
-    monkeypatch.setattr(_lattice, "_dense_normal", lambda bits, n, clip: given(n))
-    monkeypatch.setattr(_lattice, "discrete_laplace", lambda bits, p, q, n: given(n))
+    monkeypatch.setattr(
+        *POINTS["normal noise of a lattice"], lambda bits, n, clip: given(n)
+    )
+    monkeypatch.setattr(
+        *POINTS["Laplace noise of a lattice"], lambda bits, p, q, n: given(n)
+    )
 
 
 def random_ranges(rng):
@@ -47,7 +52,9 @@ def random_gaussian(rng, fineness=20):
 
 
 def index_of(lattice, values):
-    return _lattice._lattice_index(values, lattice.low, lattice.step, lattice.n_steps)
+    return original("points of a lattice")(
+        values, lattice.low, lattice.step, lattice.n_steps
+    )
 
 
 def steps_apart(lattice, first, second):

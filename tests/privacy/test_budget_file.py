@@ -43,6 +43,7 @@ from sktensordp.privacy.budgets._stored import (
 from tests.support.budgets import guarantees_of, n_released, releases_of
 from tests.support.every_estimator import CASES
 from tests.support.guarantees import guarantee, pure
+from tests.support.points import POINTS
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
@@ -745,7 +746,7 @@ def test_another_process_keeps_the_file_locked(path, keys):
     budget = make(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with budget, mock.patch.object(_ledger, "_TIMEOUT", 0.1):
+    with budget, mock.patch.object(*POINTS["longest wait for a file"], 0.1):
         with pytest.raises(OSError, match=r"Another process has kept .* locked"):
             LAPLACE.transform(ROWS)
         assert str(budget)  # reading goes on

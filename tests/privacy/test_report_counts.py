@@ -361,10 +361,15 @@ def test_what_is_set_after_the_fit_hides_nothing():
 
     expected = privacy_of(fitted()).guarantee.epsilon
     for after in (
-        {"return_train_score": False, "cv": 4, "scoring": "accuracy"},
+        {"return_train_score": False, "scoring": "accuracy"},
         {"param_grid": {}},
-    ):  # fmt: skip
+    ):
         assert privacy_of(fitted().set_params(**after)).guarantee.epsilon == expected
+    # Before version 1.9, scikit-learn does not store the splitter: the report says so.
+    report = privacy_of(fitted().set_params(cv=4))
+    supposes = any("supposes that `cv`" in sentence for sentence in report.unprotected)
+    assert (report.guarantee.epsilon == expected) is not supposes
+    assert supposes is not hasattr(fitted(), "_checked_cv_orig")
     # A search that was not refitted does not know the shape of the samples.
     with pytest.raises(TypeError, match="pass refit=True"):
         privacy_of(fitted().set_params(refit=False))

@@ -9,6 +9,7 @@ from sktensordp.privacy.budgets._preauthorized import (
     current_preauthorization,
     run_preauthorized,
 )
+from tests.support.points import POINTS, original
 
 __all__ = [
     "FILES",
@@ -57,24 +58,24 @@ def locked():
 @contextmanager
 def recording(after=lambda name: None):
     """Names of the releases that are recorded while this lasts: a list."""
-    recorded, record = [], base.record
+    recorded, record = [], original("recording")
 
     def recorder(guarantee, name, *args, **options):
         record(guarantee, name, *args, **options)
         recorded.append(name)
         after(name)
 
-    with mock.patch.object(base, "record", recorder):
+    with mock.patch.object(*POINTS["recording"], recorder):
         yield recorded
 
 
 def unrecorded(budget, error):
     """While this lasts, recording in a budget raises an error."""
-    record = _filter.Account.record
+    record = original("recording in an account")
 
     def interrupted(account, *args):
         if account is budget._account:
             raise error
         record(account, *args)
 
-    return mock.patch.object(_filter.Account, "record", interrupted)
+    return mock.patch.object(*POINTS["recording in an account"], interrupted)

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from sktensordp import mechanisms
-from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerCompletion
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    Recommender,
+    TuckerCompletion,
+)
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.papers import (
     BiScaler,
@@ -312,7 +317,9 @@ def must_be_refused(case):
             return f"{argument.form} is no array of numbers"
     if subject.kind == "ids" or any(a.plain is None for a in arguments):
         return None
-    return _REFUSALS[subject.kind](case, *(argument.plain for argument in arguments))
+    is_table = isinstance(subject.estimator, Recommender)
+    refusal = _refused_table if is_table else _REFUSALS[subject.kind]
+    return refusal(case, *(argument.plain for argument in arguments))
 
 
 def _may_be_spoilt(case, argument):
@@ -323,7 +330,8 @@ def _may_be_spoilt(case, argument):
     if method == "fit" and argument.form == "nothing":
         # Without y, X is a tensor.
         return argument is not case.arguments[0]
-    if kind == "ids":
+    is_table = isinstance(case.subject.estimator, Recommender)
+    if kind == "ids" or (is_table and argument is case.arguments[0]):
         return "masked" not in argument.form
     if kind == "tensor":
         return argument.form == "None"
@@ -362,6 +370,24 @@ def _refused_choices(case, X):
     if case.method == "recommend" and X.shape == (0,):
         return "there are no users"
     return _refused_entries(case, X)
+
+
+def _refused_table(case, X, y=None):
+    """Of ids, which may be any numbers; but at a unit, all that is not known goes."""
+    protects_users = case.subject.estimator.completion.unit == 0
+    if case.method == "recommend":
+        return None if X.size and not np.any(np.isnan(X)) else "there are no users"
+    if X.ndim != 2 or not (X.size or protects_users):
+        return "it is no table"
+    if X.shape[1] < 2 or (protects_users and X.shape[1] != 2):
+        return "it lacks users or items"
+    if np.any(np.isnan(X)):
+        return "ids are missing"
+    if y is not None and len(y) != len(X):
+        return "there is not a value for every row"
+    if y is not None and not (protects_users or np.all(np.isfinite(y))):
+        return "values are not finite"
+    return None
 
 
 def _refused_tensor(case, X):

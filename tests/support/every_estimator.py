@@ -19,6 +19,7 @@ from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
     ImplicitCompletion,
+    Recommender,
     TuckerCompletion,
 )
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
@@ -61,7 +62,18 @@ class Case:
     label: str
 
     def fresh(self, **params):
-        return clone(self.estimator).set_params(**params)
+        estimator = clone(self.estimator)
+        if not isinstance(estimator, Recommender):
+            return estimator.set_params(**params)
+        if "shape" in params:
+            capacity, n_items = params.pop("shape")
+            estimator.set_params(capacity=capacity, encoder=items(n_items))
+        return estimator.set_params(
+            **{
+                f"completion__{k.removeprefix('completion__')}": params[k]
+                for k in params
+            }
+        )
 
     @property
     def is_published(self):
@@ -70,7 +82,8 @@ class Case:
 
     @property
     def has_epsilon(self):
-        return "epsilon" in self.estimator.get_params(deep=False)
+        names = self.estimator.get_params(deep=False)
+        return "epsilon" in names or isinstance(self.estimator, Recommender)
 
     def release(self, **params):
         """A fitted clone that has released once, and what a caller gets of it."""
@@ -79,6 +92,11 @@ class Case:
             return estimator, estimator.unscale_values(WHERE, np.zeros(len(WHERE)))
         output = getattr(estimator, "predict", None) or estimator.transform
         return estimator, output(self.data[0])
+
+
+def items(n):
+    """An encoder that declares items, and leaves users to a recommender."""
+    return CoordinateEncoder(categories=[None, range(n)])
 
 
 def _cases():
@@ -97,6 +115,7 @@ def _cases():
         "scaler": BiScaler(1.0, **RANGE),
         "published": papers.PublishedCPCompletion(1, max_iter=2, **RANGE),
         "published Tucker": papers.PublishedTuckerCompletion(1, max_iter=2, **RANGE),
+        "ids": Recommender(cp(0, **RANGE)),
         "search": PrivateSearchCV(
             cp(0, perturbation="input", **RANGE), {"rank": [0, 1]}, n_iter=2
         ),
@@ -105,9 +124,13 @@ def _cases():
         "sums": cp(1, perturbation="sums", **USERS),
         "statistics": cp(1, perturbation="statistics", **USERS),
         "Tucker": tucker(perturbation="sums", **USERS),
+        "ids": Recommender(
+            cp(1, perturbation="sums", **{**USERS, "shape": None}), items(3), capacity=4
+        ),
     }  # fmt: skip
     yield "choices", (WHERE,), {
         "choices": ImplicitCompletion(shape=(4, 3), delta=1e-3),
+        "ids": Recommender(ImplicitCompletion(delta=1e-3), items(3), capacity=4),
     }  # fmt: skip
     yield "ids", entries, {"ids": CoordinateEncoder()}
     yield "samples", (ONE_CELL,), {"cells": mechanisms.MatrixMechanism(delta=1e-5)}

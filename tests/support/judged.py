@@ -16,6 +16,7 @@ from sklearn.exceptions import (
     UndefinedMetricWarning,
 )
 
+from sktensordp.completion import Recommender
 from sktensordp.exceptions import (
     BudgetExceededError,
     PrivacyLeakWarning,
@@ -146,7 +147,12 @@ def _outcome(case, estimator, result):
     found.pop("feature_names_in_", None)
     if case.method == "parameters" and hasattr(estimator, "transform"):
         found["transformed"] = estimator.transform(*case.subject.data[:1])
-    if case.subject.kind == "entries" and hasattr(estimator, "predict"):
+    takes_indices = not isinstance(estimator, Recommender)
+    if (
+        case.subject.kind == "entries"
+        and hasattr(estimator, "predict")
+        and takes_indices
+    ):
         where = np.zeros((1, estimator.n_features_in_))
         found["predicted"] = estimator.predict(where)
     return found
@@ -253,7 +259,7 @@ def _bounds(method, estimator):
         found = getattr(estimator, "value_bounds_", None)
     if method in ("unscale_values", "inverse_transform"):
         found = estimator.value_bounds
-    if method == "recommend":
+    if method == "recommend" and not isinstance(estimator, Recommender):
         found = -1, SHAPE[1] - 1
     return found
 
@@ -303,6 +309,7 @@ def _unlike_plain(case, outcome):
     """What the same numbers in C order get, if that is something else."""
     # Ids and labels of another type are others.
     typed = case.subject.kind == "ids" or case.method == "fit to y"
+    typed |= isinstance(case.subject.estimator, Recommender)
     if typed or all(argument.form == "plain" for argument in case.arguments):
         return None
     estimator, plain = case.estimator(), [a.plain for a in case.arguments]

@@ -12,9 +12,7 @@ import numpy as np
 
 from sktensordp import _random
 from sktensordp._random import NoiseStreams, ReleaseCounter, SentStreams
-from sktensordp.completion.solvers import _sums
-from sktensordp.mechanisms import _responses
-from sktensordp.noise import _lattice
+from tests.support.points import POINTS
 
 __all__ = [
     "FILE", "NoiseStreams", "begin_at", "closing", "constant_noise", "drawing",
@@ -130,7 +128,7 @@ def constant_noise(level):
         return (np.resize(level, size) * (60 * denominator // numerator)).astype(int)
 
     stack = ExitStack()
-    stack.enter_context(mock.patch.object(_lattice, "_dense_normal", normal))
-    for module in (_lattice, _sums, _responses):
-        stack.enter_context(mock.patch.object(module, "discrete_laplace", laplace))
+    stack.enter_context(mock.patch.object(*POINTS["normal noise of a lattice"], normal))
+    for kind in ("Laplace noise of a lattice", "noise of sums", "noise of responses"):
+        stack.enter_context(mock.patch.object(*POINTS[kind], laplace))
     return stack

@@ -162,7 +162,7 @@ def add_code_and_noise(secrets, case, estimator, noisy):
     if is_encoder(case):
         plan = estimator._randomizer
         rows = X.reshape(len(X), -1)
-        code = (rows - plan.mean) / plan.scale @ plan.matrix.T
+        code = plan.encoder((rows - plan.mean) / plan.scale)
         secrets.add("code", code).add("decoded code", estimator.decode(code))
     if np.shape(noisy) == X.shape:
         secrets.add("noise", noisy - X)

@@ -1,41 +1,85 @@
-"""Where estimators compute what they release, for tests that put mistakes there.
+"""Where the package computes what it releases, for tests that put mistakes there.
 
-The one place that knows in which modules these are.
+The one place that knows in which modules these are: after a move, only this file
+changes.
 """
 
-from sktensordp.completion import _entries
+from sktensordp import base
+from sktensordp.completion import _entries, _values
 from sktensordp.completion.solvers import (
     _blocks,
+    _gradient,
+    _noisy_sums,
+    _sums,
     _unit_contributions,
     _unit_run,
+    _units,
 )
-from sktensordp.completion.solvers import _units as _unit
-from sktensordp.completion.solvers._gradient import GradientPerturbation
+from sktensordp.datasets import _cells
+from sktensordp.mechanisms import _responses
+from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
-from sktensordp.tensor import _blas, _unit_entries
-from sktensordp.tensor.kernels import _units as _kernels_units
+from sktensordp.privacy.budgets import _filter, _ledger
+from sktensordp.tensor import _blas, _cp_fit, _shared_rows, _tucker_fit, _unit_entries
+from sktensordp.tensor.kernels import _units as _unit_kernels
 
 __all__ = ["POINTS", "original"]
 
 # By name, what has it and how it is called there, for `monkeypatch.setattr`.
 POINTS = {
+    # The gate.
+    "record of a release": (base.PrivateEstimatorMixin, "_record"),
+    "end of an earlier fit": (base.PrivateEstimatorMixin, "_forget"),
+    "recording": (base, "record"),
+    "recording in an account": (_filter.Account, "record"),
+    "longest wait for a file": (_ledger, "_TIMEOUT"),
+    # Noise.
+    "uniform draws": (_discrete, "_uniform_below"),
+    "points of a lattice": (_lattice, "_lattice_index"),
+    "normal noise of a lattice": (_lattice, "_dense_normal"),
+    "Laplace noise of a lattice": (_lattice, "discrete_laplace"),
+    "noise of responses": (_responses, "discrete_laplace"),
+    # Values and sums.
+    "table of levels": (_values, "level_table"),
+    "noise of sums": (_sums, "discrete_laplace"),
+    "block of sums": (_sums, "_BLOCK"),
+    "release of sums": (_sums.SumsRandomizer, "randomize"),
+    "completion of sums": (_sums.SumsPerturbation, "complete"),
+    "chunk of noisy sums": (_noisy_sums, "_CHUNK"),
+    "block of noisy sums": (_noisy_sums, "_BLOCK"),
+    "rounds of a fit to sums": (_shared_rows, "_ROUNDS"),
+    # Blocks and gradients.
     "lengths of a block": (_blocks.np, "abs"),
     "release of a block": (_blocks.Block, "release"),
     "bounds of a block": (_blocks.Block, "largest"),
-    "release of a descent": (GradientPerturbation, "release"),
-    "generator of a start": (_wei_2022, "_generator"),
-    "spherical rows": (_wei_2022, "_spherical"),
+    "plan of gradients": (_gradient, "plan_gaussian_sums"),
+    "clip of gradients": (_gradient, "CLIP"),
+    "scale of a descent's start": (_gradient, "_START_SCALE"),
+    "contributions of a descent": (_gradient._Descent, "contributions"),
+    "release of a descent": (_gradient.GradientPerturbation, "release"),
+    # Units.
+    "entries of units": (_entries.Entries, "by_unit"),
+    "chunk of entries": (_unit_entries, "_CHUNK"),
+    "bounding": (_unit_kernels, "bounded_sums"),
+    "weights of units": (_unit_contributions.UnitTotals, "weights"),
     "bounded sums of units": (_unit_run, "BoundedSums"),
     "total of bounded sums": (_unit_contributions.BoundedSums, "total"),
-    "bounding": (_kernels_units, "bounded_sums"),
-    "chunk of entries": (_unit_entries, "_CHUNK"),
-    "completion of units": (_unit.UnitPerturbation, "complete"),
-    "entries of units": (_entries.Entries, "by_unit"),
-    "published encoder": (_cheng_2022, "published_encoder"),
-    "one thread of BLAS": (_blas, "one_blas_thread"),
-    "plan of units": (_unit, "plan_gaussian_sums"),
+    "plan of units": (_units, "plan_gaussian_sums"),
     "shares of all releases": (_unit_run, "_TOTALS"),
-    "weights of units": (_unit_contributions.UnitTotals, "weights"),
+    "start of factors of units": (_unit_run.UnitRun, "_begin_factors"),
+    "completion of units": (_units.UnitPerturbation, "complete"),
+    # Fits to what was released.
+    "one thread of BLAS": (_blas, "one_blas_thread"),
+    "least entries for independent columns": (_cp_fit, "_LEAST_INDEPENDENT"),
+    "choice of terms": (_cp_fit, "_strongest"),
+    "block of the core": (_tucker_fit, "_CORE_BLOCK"),
+    # The papers.
+    "generator of a start": (_wei_2022, "_generator"),
+    "spherical rows": (_wei_2022, "_spherical"),
+    "published encoder": (_cheng_2022, "published_encoder"),
+    # Data.
+    "cost of drawing a cell": (_cells, "_COST_OF_DRAW"),
+    "least batch of cells": (_cells, "_MIN_BATCH"),
 }
 
 

@@ -18,12 +18,10 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from sktensordp.completion._values import EntryRandomizer
-from sktensordp.completion.solvers import _gradient, _sums
 from sktensordp.completion.solvers._noisy_sums import NoisySums
 from sktensordp.noise import LaplaceLattice
-from sktensordp.papers import _wei_2022
-from sktensordp.tensor import _shared_rows
 from tests.support.noise import drawing
+from tests.support.points import POINTS, original
 
 __all__ = [
     "Trajectory", "accounted", "drawing", "largest_ratios", "leaves", "quick",
@@ -169,7 +167,7 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
 
     def of_sums(randomizer, values, source):
         lattice, base = randomizer.lattice, randomizer.lattice.low * randomizer.counts
-        with mock.patch.object(_sums, "discrete_laplace", return_value=0):
+        with mock.patch.object(*POINTS["noise of sums"], return_value=0):
             without_noise = sums_of(randomizer, values, mock.Mock())
         exact = np.rint((without_noise - base) / lattice.step).astype(np.int64)
         exact *= wrong_first
@@ -206,15 +204,15 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
         )  # fmt: skip
         return noisy
 
-    noisy_sums, sums_of = NoisySums.randomize, _sums.SumsRandomizer.randomize
+    noisy_sums, sums_of = NoisySums.randomize, original("release of sums")
     draw, lattice_of = EntryRandomizer.draw, LaplaceLattice.randomize
-    rows = _wei_2022._spherical
+    rows = original("spherical rows")
     with (
         mock.patch.object(NoisySums, "randomize", of_noisy_sums),
-        mock.patch.object(_sums.SumsRandomizer, "randomize", of_sums),
+        mock.patch.object(*POINTS["release of sums"], of_sums),
         mock.patch.object(EntryRandomizer, "draw", of_values),
         mock.patch.object(LaplaceLattice, "randomize", of_lattice),
-        mock.patch.object(_wei_2022, "_spherical", lambda *a: factor * rows(*a)),
+        mock.patch.object(*POINTS["spherical rows"], lambda *a: factor * rows(*a)),
     ):
         yield found
 
@@ -225,7 +223,7 @@ def quick():
 
     Rows of units are rough. Along a trajectory all these are the same anyway.
     """
-    known, complete = {}, _sums.SumsPerturbation.complete
+    known, complete = {}, original("completion of sums")
 
     def remembered(solver, released, on_sweep):
         problem = solver.problem
@@ -237,10 +235,10 @@ def quick():
         return known[key]
 
     with (
-        mock.patch.object(_sums.SumsPerturbation, "complete", remembered),
-        mock.patch.object(_shared_rows, "_ROUNDS", 3),
+        mock.patch.object(*POINTS["completion of sums"], remembered),
+        mock.patch.object(*POINTS["rounds of a fit to sums"], 3),
         mock.patch.object(
-            _gradient, "plan_gaussian_sums", cache(_gradient.plan_gaussian_sums)
+            *POINTS["plan of gradients"], cache(original("plan of gradients"))
         ),
     ):
         yield

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.tensor import SparseEntries, _cp_fit, fit_structured_cp, mode_products
-from sktensordp.tensor import _cp_fit as _fits
+from sktensordp.tensor import SparseEntries, fit_structured_cp, mode_products
 from sktensordp.tensor._cp import cp_columns
 from sktensordp.tensor._row_fit import RowFit
+from tests.support.points import POINTS, original
 from tests.support.replaying import recorded
 from tests.support.tensors import entries_of, random_problem, unpacked
 
@@ -151,7 +151,7 @@ def test_all_but_the_strongest_terms_are_left_out():
     # Of four terms, after three biases, the first and the third are made weak.
     for weak in (3, 5):
         fit.means[:, weak] *= 1e-3
-    rest = _cp_fit._strongest(fit, 2)
+    rest = original("choice of terms")(fit, 2)
     kept = [0, 1, 2, 4, 6, 7, 8]
     np.testing.assert_array_equal(rest.means, fit.means[:, kept])
     for name in ("fixed", "prior_mean", "precision", "tie"):
@@ -184,7 +184,7 @@ def test_callbacks_stop_a_fit_at_any_sweep(monkeypatch):
     coordinates, values = random_problem((6, 5, 4), 40)
     entries = SparseEntries(coordinates, values, (6, 5, 4))
     for least in (0, 100):
-        monkeypatch.setattr(_fits, "_LEAST_INDEPENDENT", least)
+        monkeypatch.setattr(*POINTS["least entries for independent columns"], least)
         for stop_at in (1, 9, 12, 13, 20):
             calls = []
 
@@ -211,13 +211,13 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
     X, y = np.argwhere(observed), truth[observed]
     neighbour = y.copy()
     neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
-    chosen, strongest = [], _cp_fit._strongest
+    chosen, strongest = [], original("choice of terms")
 
     def remember(fit, rank):
         chosen.append((fit.noise, fit.means.copy()))
         return strongest(fit, rank)
 
-    monkeypatch.setattr(_cp_fit, "_strongest", remember)
+    monkeypatch.setattr(*POINTS["choice of terms"], remember)
 
     def fitted(values):
         model = CPCompletion(

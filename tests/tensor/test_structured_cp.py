@@ -14,6 +14,7 @@ from sktensordp.tensor import (
 )
 from sktensordp.tensor._cp import cp_columns
 from sktensordp.tensor._row_fit import RowFit
+from tests.support.points import POINTS
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 
@@ -148,7 +149,9 @@ def fit(coordinates, values, shape, **options):
 @pytest.mark.parametrize("smooth_modes", [(), (1,)])
 @pytest.mark.parametrize("least_independent", [0, math.inf])
 def test_dense_and_sparse_fits_agree(least_independent, smooth_modes, monkeypatch):
-    monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", least_independent)
+    monkeypatch.setattr(
+        *POINTS["least entries for independent columns"], least_independent
+    )
     coordinates, values, shape = low_rank_problem()
     options = {"rank": 3, "value_scale": 2.0, "max_iter": 15}
     options["smooth_modes"] = smooth_modes
@@ -169,7 +172,9 @@ def test_dense_and_sparse_fits_agree(least_independent, smooth_modes, monkeypatc
 @pytest.mark.parametrize("least_independent", [0, math.inf])
 @pytest.mark.parametrize("make", [SparseEntries, as_dense])
 def test_single_and_double_precision_agree(make, least_independent, monkeypatch):
-    monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", least_independent)
+    monkeypatch.setattr(
+        *POINTS["least entries for independent columns"], least_independent
+    )
     at = everywhere((12, 9, 7))
     single, double = (
         fit_to(make(*low_rank_problem(dtype)), rank=2) for dtype in ("f4", "f8")
@@ -194,7 +199,9 @@ def test_single_and_double_precision_agree(make, least_independent, monkeypatch)
 def test_threads_do_not_change_the_fit(
     n_threads, dtype, smooth_modes, least_independent, monkeypatch
 ):
-    monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", least_independent)
+    monkeypatch.setattr(
+        *POINTS["least entries for independent columns"], least_independent
+    )
     coordinates, values = random_problem((600, 20), 3000)
     one, more = (
         fit(
@@ -215,7 +222,7 @@ def test_many_entries_take_columns_as_independent(n, independent, monkeypatch):
     found = []
     for least in (None, 0, math.inf):
         if least is not None:
-            monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", least)
+            monkeypatch.setattr(*POINTS["least entries for independent columns"], least)
         found.append(fit(coordinates, values, (300, 200), max_iter=3).means)
     rule, fast, full = found
     assert np.array_equal(rule, fast) == independent
@@ -395,7 +402,7 @@ def test_columns_are_independent_only_with_little_noise(
     share, independent, monkeypatch
 ):
     """A fit and its continuation decide alike, by the share of known noise."""
-    monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", 0)
+    monkeypatch.setattr(*POINTS["least entries for independent columns"], 0)
     found = []
     sweep = RowFit.sweep
 

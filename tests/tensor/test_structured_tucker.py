@@ -21,6 +21,7 @@ from sktensordp.tensor._algebra import packed_squares
 from sktensordp.tensor._priors import CORE_PRECISION
 from sktensordp.tensor._tucker import TuckerColumns, core_of_squares
 from sktensordp.tensor._tucker_fit import TuckerFit
+from tests.support.points import POINTS
 from tests.support.tensors import as_dense, random_problem, unpacked
 
 OPTIONS = {"value_scale": 1.0, "noise_floor": 0.0, "max_iter": 5}
@@ -196,7 +197,7 @@ def test_update_equals_enumeration(of, biases, n_features, dense, dtype):
     [(1000, False), pytest.param(3, True, marks=pytest.mark.slow)],
 )
 def test_core_minimises_the_expected_error(dense, block, monkeypatch):
-    monkeypatch.setattr("sktensordp.tensor._tucker_fit._CORE_BLOCK", block)
+    monkeypatch.setattr(*POINTS["block of the core"], block)
     fit, coordinates, values = started_fit((4, 3, 6), (2, 3, 2), dense=dense)
 
     def cost(core):

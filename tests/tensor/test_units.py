@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.tensor import _shared_rows, _unit_entries
+from sktensordp.tensor import _shared_rows
 from sktensordp.tensor._shared_rows import (
     biases_from_sums,
     drifted,
@@ -27,6 +27,7 @@ from sktensordp.tensor.kernels._units import (
     solve_units,
     unit_sums,
 )
+from tests.support.points import POINTS
 
 # Entries of the units, around the widths of vector instructions; one has very many.
 SIZES = [1, 2, 3, 5, 8, 17, 600]
@@ -343,7 +344,7 @@ def test_numbers_of_levels_stand_for_their_values(n_modes, first):
 @pytest.mark.parametrize("chunk", [1, 7, 60, 499, 10_000])
 def test_chunks_are_parts_of_whole_units(chunk, monkeypatch):
     found = UnitEntries(*entries())
-    monkeypatch.setattr(_unit_entries, "_CHUNK", chunk)
+    monkeypatch.setattr(*POINTS["chunk of entries"], chunk)
     parts = list(found.chunks())
     for name in ("units", "others", "values", "sizes"):
         joined = np.concatenate([getattr(part, name) for part in parts])
@@ -381,7 +382,7 @@ def test_kernels_do_not_see_the_chunks(chunk, monkeypatch):
         return [sums, *(np.concatenate(r) for r in zip(*rows, strict=True))]
 
     whole = everything([found])
-    monkeypatch.setattr(_unit_entries, "_CHUNK", chunk)
+    monkeypatch.setattr(*POINTS["chunk of entries"], chunk)
     for one, other in zip(everything(found.chunks()), whole, strict=True):
         assert_array_equal(one, other)
 

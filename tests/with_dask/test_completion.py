@@ -15,8 +15,9 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from sktensordp.tensor import _cp_fit
+from tests.support.callbacks import needs_callbacks
 from tests.support.noise import drawing
+from tests.support.points import POINTS
 from tests.support.refusing import refused
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
@@ -129,7 +130,7 @@ def test_the_same_when_columns_are_taken_as_independent(order, monkeypatch):
     X, y = entries(order=order)
     estimator = model(rank=2, max_iter=2, perturbation="input")
     full = clone(estimator).fit(X, y)
-    monkeypatch.setattr(_cp_fit, "_LEAST_INDEPENDENT", 0)
+    monkeypatch.setattr(*POINTS["least entries for independent columns"], 0)
     one, parts = both(estimator, X, y)
     np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
     for found, expected in zip(parts.factors_, one.factors_, strict=True):
@@ -544,6 +545,7 @@ def test_processes_find_the_same(client):
 
 
 @pytest.mark.slow
+@needs_callbacks
 def test_workers_that_are_killed_are_survived(client, tmp_path):
     """One while it randomises its values, one in the midst of the sweeps."""
     X, y = entries()

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion
 from sktensordp.tensor._distributed import grouped
+from tests.support.callbacks import needs_callbacks
 from tests.with_dask.test_completion import client  # noqa: F401
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
@@ -114,6 +115,7 @@ def cluster_of_threads(n_workers, threads_per_worker=1):
     ],
 )
 @pytest.mark.parametrize("level", ["entries", "units"])
+@needs_callbacks
 def test_a_sweep_sends_little_more_than_it_has_to(
     level, n_workers, n_threads, most, monkeypatch
 ):
@@ -242,6 +244,7 @@ def wait_when_told(told, waits):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["entries", "units"])
+@needs_callbacks
 def test_all_workers_are_replaced_at_once(level, client, tmp_path):  # noqa: F811
     """In a sweep, and between two others: nothing is lost."""
     table, users = entries(), ["user", "item"]

@@ -14,6 +14,7 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget
+from tests.support.callbacks import needs_callbacks
 from tests.support.refusing import refused
 from tests.with_dask.test_completion import (
     KillAWorker,
@@ -275,6 +276,7 @@ def test_processes_find_the_same_and_answer(client):  # noqa: F811
 
 
 @pytest.mark.slow
+@needs_callbacks
 def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
     """One between passes, and one while it sums what its users contribute."""
     X, y = entries()

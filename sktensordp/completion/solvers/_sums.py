@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...noise import discrete_laplace
+from ...noise import LaplaceLattice, discrete_laplace
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
 from .._domain import Domain
@@ -49,7 +49,7 @@ class _Summands:
     """
 
     domain: Domain
-    lattice: Any = None
+    lattice: LaplaceLattice | None = None
 
     def __call__(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         clipped = self.domain.clip(values.astype(float))
@@ -83,7 +83,7 @@ class SumsRandomizer:
     guarantee: PrivacyGuarantee
     entries: Any
     by_row: bool = True
-    lattice: Any = None
+    lattice: LaplaceLattice | None = None
     event: "DpEvent | None" = None
 
     @property
@@ -91,25 +91,23 @@ class SumsRandomizer:
         """Variance of the noise in a sum."""
         return 0.0 if self.lattice is None else self.lattice.noise_variance
 
-    def clip(self, entries: Any) -> NDArray[np.float64]:
-        """Return the sums of clipped values without noise, one mode after the other."""
-        return self._sums(entries, _Summands(self.domain))
-
     def randomize(self, entries: Any, streams: Any) -> NDArray[np.float64]:
-        """Return noisy sums; each block of them has its own stream.
+        """Return noisy sums, mode by mode; each block of them has its own stream.
 
         Parameters
         ----------
         entries : Entries or PartitionedEntries
             With values.
-        streams : NoiseStreams
+        streams : NoiseStreams or None
+            Not read without noise.
 
         Returns
         -------
         sums : ndarray of shape (n_sums,), float64
         """
-        lattice = self.lattice
-        summands = _Summands(self.domain, lattice)
+        lattice, summands = self.lattice, _Summands(self.domain, self.lattice)
+        if lattice is None:
+            return self._sums(entries, summands)
         sums = self._sums(entries, summands).astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             chunk = sums[start : start + _BLOCK]
@@ -171,7 +169,7 @@ def plan_sums_randomizer(
     if math.isinf(epsilon):
         return SumsRandomizer(domain, guarantee_without_noise(), entries, by_row)
     n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
-    lattice: Any = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
+    lattice = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
     if n_entries * lattice.n_steps >= 2**53:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
@@ -207,8 +205,6 @@ class _SumsSolver(Solver):
         self, entries: Any, streams: Any, on_sweep: OnSweep
     ) -> tuple[NDArray[np.float64], np.dtype]:
         """Return the randomised sums, and the type of the values."""
-        if self.randomizer.lattice is None:
-            return self.randomizer.clip(entries), entries.dtype
         return self.randomizer.randomize(entries, streams), entries.dtype
 
 

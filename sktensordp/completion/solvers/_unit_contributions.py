@@ -100,7 +100,7 @@ class BoundedSums:
         self,
         starts: NDArray[np.int64],
         order: NDArray[np.integer],
-        index: NDArray[np.integer],
+        index: NDArray[np.int32],
         contributions: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Add contributions of entries to the vectors of their units.
@@ -132,14 +132,16 @@ class BoundedSums:
         """Add contributions of entries to the rows of a block; see `add`."""
         if block > len(chunk.orders):
             order = np.arange(len(chunk.values))
-            return self.add(chunk.starts, order, np.zeros_like(order), contributions)
+            one_row = np.zeros(len(order), np.int32)
+            return self.add(chunk.starts, order, one_row, contributions)
         rows = np.ascontiguousarray(chunk.others[:, block - 1])
         return self.add(chunk.starts, chunk.orders[block - 1], rows, contributions)
 
     def add_units(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add one vector for each unit, to sums of one row; see `add`."""
         places = np.arange(len(vectors) + 1)
-        return self.add(places, places[:-1], np.zeros_like(places), vectors)
+        one_row = np.zeros(len(places), np.int32)
+        return self.add(places, places[:-1], one_row, vectors)
 
 
 class Contributions(Protocol):

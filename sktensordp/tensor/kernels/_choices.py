@@ -19,6 +19,7 @@ def centred_sums(
     items: NDArray[np.integer],
     shares: NDArray[np.int64],
     unit: int,
+    diagonal: float,
     scale: float,
     least: float,
     products: NDArray[np.int64],
@@ -27,9 +28,10 @@ def centred_sums(
 ) -> None:
     """Add the weighted choices of some users to three sums.
 
-    For a user with n choices x, let Y = unit x - n shares. The user's weight C is
-    `scale` divided by the length of the upper triangle of Y Y' / unit^2, or by `least`
-    if that is larger, and rounded down.
+    For a user with n choices x, let Y = unit x - n shares. Take the upper triangle of
+    Y Y' / unit^2, with its diagonal multiplied by `diagonal`. The user's weight C is
+    `scale` divided by the length of this triangle, or by `least` if that is larger, and
+    rounded down.
 
     Parameters
     ----------
@@ -44,6 +46,9 @@ def centred_sums(
         `unit`.
     unit : int
         A power of two, up to 2^14.
+    diagonal : float
+        Weight of a diagonal cell in the length, from 1/2 to 1. With less, rounding
+        errors would matter.
     scale, least : float
         Numerator and smallest denominator of a weight.
     products : ndarray of shape (n_items, n_items), int64
@@ -72,7 +77,9 @@ def centred_sums(
         square = float(n * unit * unit - 2 * n * unit * chosen_share + n * n * squares)
         n_float = float(n)
         powers += n_float * n_float * n_float * n_float * float(fourth - chosen_fourth)
-        length = np.sqrt((square * square + powers) / 2) / (float(unit) * float(unit))
+        # Above the diagonal, and on it.
+        squared = (square * square - powers) / 2 + diagonal * diagonal * powers
+        length = np.sqrt(squared) / (float(unit) * float(unit))
         weight = np.int64(np.floor(scale / max(length, least)))
         total[0] += weight * n * n
         for e in range(start, end):

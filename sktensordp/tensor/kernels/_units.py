@@ -162,7 +162,8 @@ def _add_row(
         The first place of the next row.
     """
     row = index[order[e]]
-    total[:] = 0.0
+    for c in range(total.size):
+        total[c] = 0.0
     while e < last and index[order[e]] == row:
         for c in range(total.size):
             total[c] += contributions[order[e], c]
@@ -250,8 +251,9 @@ def unit_sums(
     sums : ndarray of shape (n_units, C)
         Written.
     """
-    sums[:] = 0.0
     for u in range(starts.size - 1):
+        for c in range(numbers.shape[1]):
+            sums[u, c] = 0.0
         for e in range(starts[u], starts[u + 1]):
             for c in range(numbers.shape[1]):
                 sums[u, c] += numbers[e, c]

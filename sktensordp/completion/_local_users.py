@@ -1,0 +1,91 @@
+"""The rows of users, by their ids, which stay in this process.
+
+Which ids there are, how many, and which row an id has are as private as the users'
+entries. So the map from ids to rows is never pickled or deep-copied, and no text shows
+it.
+
+Rows are drawn at random. If they were given in the order of ids, a user who joins would
+move others to other rows. As they are, the rows of all other users have the same
+distribution whether or not a user is in the data: each set of rows is as likely as any
+other. So it does not matter what later steps do with the numbers of rows.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class LocalUsers:
+    """The rows that ids have among those reserved; a further user makes a new object.
+
+    Deep copies and pickles are empty.
+
+    Parameters
+    ----------
+    rows : dict of id to int, default=None
+    lost : bool, default=False
+
+    Attributes
+    ----------
+    lost : bool
+        Whether a copy or a pickle dropped the ids and no warning has said so yet.
+    """
+
+    def __init__(
+        self, rows: dict[Any, int] | None = None, *, lost: bool = False
+    ) -> None:
+        self._rows, self.lost = rows or {}, lost
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _dropped_users, ()
+
+    def __repr__(self) -> str:
+        return "LocalUsers()"
+
+    def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Row of each id; -1 for an unknown user."""
+        values = _hashable(ids)
+        rows = (self._rows.get(value, -1) for value in values)
+        return np.fromiter(rows, dtype=np.int64, count=len(values))
+
+    def joined_by(self, ids: NDArray[Any], capacity: int) -> "LocalUsers":
+        """Give each new id a free row; known ids keep theirs.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer free rows than new ids.
+        """
+        new = [id_ for id_ in dict.fromkeys(_hashable(ids)) if id_ not in self._rows]
+        taken = np.sort(np.fromiter(self._rows.values(), np.int64, len(self._rows)))
+        n_free = capacity - len(taken)
+        if len(new) > n_free:
+            raise ValueError(
+                "There are more users than `capacity` reserves rows for. Fit with a "
+                "larger capacity: it costs no accuracy, so choose one that you will "
+                "never reach."
+            )
+        # Numbers of free rows, at random and distinct; seeds would repeat them.
+        drawn = np.random.default_rng().choice(n_free, len(new), replace=False)
+        # Each row that is taken moves the free ones after it.
+        free_before = taken - np.arange(len(taken))
+        rows = drawn + np.searchsorted(free_before, drawn, side="right")
+        return LocalUsers({**self._rows, **dict(zip(new, rows.tolist(), strict=True))})
+
+
+def _dropped_users() -> LocalUsers:
+    """Stand in for `LocalUsers` in copies and pickles."""
+    return LocalUsers(lost=True)
+
+
+def _hashable(ids: NDArray[Any]) -> list[Any]:
+    """The ids as Python objects."""
+    values: list[Any] = ids.tolist()
+    try:
+        set(values)
+        return values
+    except TypeError:
+        pass
+    # Raised outside of the handler, or the TypeError would be its context.
+    raise ValueError("Some ids are neither numbers nor strings.")

@@ -1,0 +1,750 @@
+"""`Recommender`: from a table with ids to recommendations in ids."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import Tags, check_array, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._dask import is_dask
+from .._random import ReleaseCounter
+from .._sklearn_compat import (
+    Interval,
+    StrOptions,
+    available_if,
+    fit_context,
+    safe_indexing,
+)
+from .._validation import (
+    as_numpy,
+    callers_level,
+    check_columns,
+    check_numeric,
+    check_same_length,
+    check_unmasked,
+    checked,
+)
+from ..base import EstimatorMixin, SentMixin
+from ..privacy import PrivacyGuarantee
+from ._base import BaseCompletion
+from ._cp import CPCompletion
+from ._encoder import CoordinateEncoder, check_kinds, checked_ids
+from ._entries import check_entries
+from ._fitted import keeping_names_if_refused
+from ._implicit import ImplicitCompletion
+from ._local_users import LocalUsers
+from ._sparse import is_sparse
+from ._tucker import TuckerCompletion
+
+_LARGEST_CAPACITY = 2**31 - 2
+_CAPACITY_IS_TOLD = (
+    "A fit refuses more users than `capacity`, and so tells whether there are more."
+)
+
+
+def _has(method: str) -> Callable[[Any], bool]:
+    """A function that checks whether the completion of a recommender has a method."""
+
+    def check(recommender: Any) -> bool:
+        getattr(recommender.completion, method)  # its error says why it does not
+        return True
+
+    return check
+
+
+class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
+    """Recommend items to users: takes a table with ids, and answers in ids.
+
+    Pass a table whose first column holds users and whose second column holds items. The
+    encoder turns ids into coordinates, and the completion is fitted to these.
+
+    **Who is protected.** What the completion protects: by default, the value of each
+    entry, and who rated what is public. With ``unit=0``, everything of each user is
+    protected, who is in the data included: whoever gets a pickle, a copy or the
+    recommendations for others learns no more about a user than `privacy_guarantee_`
+    allows.
+
+    Parameters
+    ----------
+    completion : CPCompletion, TuckerCompletion or ImplicitCompletion
+        A clone of it is fitted. Leave its `shape` at None: the recommender sets it on
+        the clone.
+    encoder : CoordinateEncoder, default=None
+        A clone of it is fitted. None is ``CoordinateEncoder()``, which learns all ids
+        from the table. If users are protected, nothing may be learned: declare
+        `categories`, with None for the users if you pass `capacity`. For example,
+        ``CoordinateEncoder(categories=[None, films])``.
+    capacity : int, default=None
+        With ``unit=0``: number of users for whom rows are reserved. You need not list
+        their ids. It is public, so do not read it off the data, and choose it so large
+        that you will never reach it: it costs no accuracy. A fit to more users is
+        refused before any budget is asked. That refusal reveals one bit, which the
+        guarantee does not cover: that there are more users than `capacity`. None means
+        that the encoder declares the ids of users.
+    unknown : {"drop", "error"}, default="drop"
+        What `fit` and `fold_in` do with a row that has an id which is not among the
+        `categories` of its column, such as an item that is no longer on offer: leave it
+        out, or refuse the table. If entries are protected, a warning or the error tells
+        how many such rows there are. Where users are protected, nothing does, not even
+        if no row is left because columns were swapped: "error" finds that. But others
+        may then see that a table was refused.
+
+    Attributes
+    ----------
+    completion_ : estimator
+        The fitted clone. Its coordinates are numbers of rows, which only this object
+        can map to users if there is a `capacity`.
+    encoder_ : CoordinateEncoder
+        The fitted clone. With `capacity`, it encodes all columns but the users'.
+    privacy_guarantee_ : PrivacyGuarantee
+        Guarantee of everything that the fit releases.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of str
+        Names of the columns, if the table has any.
+
+    See Also
+    --------
+    CoordinateEncoder : The encoder, with times and catalogues.
+    sktensordp.privacy.privacy_of : What a recommender or a search reveals.
+
+    Notes
+    -----
+    With `capacity`, this object alone knows which user has which row, in this process
+    only. No public attribute, pickle, deep copy or text holds the ids of users. After
+    loading, every user is unknown until `fold_in` gets that user's entries again.
+
+    Rows are drawn at random, so the rows of all other users have the same distribution
+    whether or not a user is in the data. Given the rows, the guarantee is that of
+    `completion_`; so it holds for the recommender, too.
+
+    Ids that are equal are one user: 17 and 17.0 are, and "17" is another.
+
+    Examples
+    --------
+    >>> from sktensordp.completion import CPCompletion, Recommender
+    >>> table = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
+    >>> model = Recommender(CPCompletion(rank=0, levels=[1, 2, 3, 4, 5]))
+    >>> model = model.fit(table, [5, 1, 4, 3])
+    >>> sorted(model.recommend("bob", k=2).tolist())
+    ['Brazil', 'Up']
+
+    With users protected, items are declared, and users are not:
+
+    >>> from sktensordp.completion import CoordinateEncoder
+    >>> model = Recommender(
+    ...     CPCompletion(rank=0, unit=0, levels=[1, 2, 3, 4, 5]),
+    ...     CoordinateEncoder(categories=[None, ["Brazil", "Heat", "Up"]]),
+    ...     capacity=10_000,
+    ... ).fit(table, [5, 1, 4, 3])
+    >>> model = model.fold_in([["zoe", "Up"]], [2])
+    >>> sorted(model.recommend("zoe", k=2).tolist())
+    ['Brazil', 'Heat']
+    >>> print(model.privacy_guarantee_)
+    (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
+    mode 0 (add-or-remove).
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "completion": [CPCompletion, TuckerCompletion, ImplicitCompletion],
+        "encoder": [CoordinateEncoder, None],
+        "capacity": [Interval(Integral, 1, _LARGEST_CAPACITY, closed="both"), None],
+        "unknown": [StrOptions({"drop", "error"})],
+    }
+
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    _fitted: _Fitted
+
+    def __init__(
+        self,
+        completion: BaseCompletion | ImplicitCompletion,
+        encoder: CoordinateEncoder | None = None,
+        *,
+        capacity: int | None = None,
+        unknown: str = "drop",
+    ) -> None:
+        self.completion = completion
+        self.encoder = encoder
+        self.capacity = capacity
+        self.unknown = unknown
+
+    def __sklearn_tags__(self) -> Tags:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
+        tags.estimator_type = inner.estimator_type
+        tags.regressor_tags = inner.regressor_tags
+        tags.target_tags = inner.target_tags
+        tags.non_deterministic = inner.non_deterministic
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Fit to a table of ids, under the budget of the completion.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            Users, items and whatever else the encoder encodes, a column each. Ids are
+            numbers, text or other objects that can be compared, such as UUIDs.
+        y : array-like of shape (n_rows,), default=None
+            The values, finite. None for an `ImplicitCompletion`.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            Before any budget is asked: if parameters contradict each other, an id is
+            missing, `X` and `y` have different lengths, there are more users than
+            `capacity`, or an id is unknown and ``unknown="error"``. Otherwise as `fit`
+            of the encoder and the completion.
+        TypeError
+            If `X` is a sparse array or a Dask collection.
+        """
+        encoder, completion = self._steps()
+        # Locked, or another thread might store its users with the model of this one.
+        lock, names = self._count_releases().lock, keeping_names_if_refused(self)
+        with self._progress() as on_step, lock, names:
+            has_local = self.capacity is not None
+            users, others, y = self._columns(X, y, has_local, reset=True)
+            kept = self._kept(encoder._declares(others, len(users)), completion)
+            others, y = safe_indexing(others, kept), _rows(y, kept)
+            # Before the encoder and the completion ask a budget.
+            local = None if self.capacity is None else LocalUsers()
+            if local is not None:
+                local = local.joined_by(users[0][kept], int(completion.shape[0]))
+            where = _encoded(encoder.fit(others), others)
+            if local is not None:
+                where = np.column_stack([local.rows_of(users[0][kept]), where])
+            elif completion.unit == "entry":
+                _declare_shape(completion, encoder.shape_)
+            # Two fits of this object never share their noise, also with an int seed.
+            completion._releases = self._count_releases()
+            completion.fit(where, *([] if y is None else [y]))
+            self._fitted = _Fitted(encoder, completion, local)
+            on_step()
+        return self
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False
+    ) -> NDArray[np.floating]: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]: ...
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Predict the values of rows; of choices, the scores by which items are ranked.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            As for `fit`. An unknown user is predicted as an average one, and so is an
+            unknown item.
+        return_std : bool, default=False
+            Whether to return standard deviations too, as `predict` of the completion.
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        std : ndarray of shape (n_rows,)
+            Only with `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If an id is missing or of another type than those of its column.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        where = self._where(fitted, X)
+        if return_std:
+            return fitted.completion.predict(where, return_std=True)
+        return fitted.completion.predict(where)
+
+    def recommend(
+        self, ids: Any, k: int = 10, *, context: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """Recommend the k items that suit a user best, without those of the user's own.
+
+        Show the recommendations for a user to that user only: they are also computed
+        from the user's own entries.
+
+        Parameters
+        ----------
+        ids : id or array-like of shape (n_users,)
+            One user, or a list of users. None stands for an unknown user, who gets the
+            recommendations of an average one. So does an id that is not known.
+        k : int, default=10
+            Number of items for each user.
+        context : array-like of shape (n_columns - 2,), default=None
+            What the further columns hold, such as the time of the recommendation; None
+            for an average one.
+
+        Returns
+        -------
+        items : ndarray of shape (k,) or (n_users, k), object
+            Ids of items, best first, padded with None if fewer than `k` items are left.
+
+        Raises
+        ------
+        ValueError
+            If an id is NaN or of another type than those of its column, `k` is not a
+            positive integer, or `context` has another length.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        single, asked = _asked(ids)
+        fitted.warn_if_lost(any(id_ is not None for id_ in asked))
+        where = fitted.rows_of(asked)
+        options = {}
+        if context is not None:
+            options["context"] = fitted.context_of(context)
+        rows = where[0] if single else where
+        items = fitted.completion.recommend(rows, k, **options)
+        return fitted.encoder._ids_at(items, fitted.item_column)
+
+    @available_if(_has("fold_in"))
+    def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn new or returning users from all of their rows; this releases nothing.
+
+        Call it for users who are new, or whom the recommender lost when it was copied
+        or stored. What it learns of a user serves that user's recommendations, in this
+        process only, and replaces what it knew of the user.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            All rows of these users, as for `fit`.
+        y : array-like of shape (n_rows,), default=None
+            Their values. None for an `ImplicitCompletion`.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            As `fit`. New users beyond `capacity` are refused, which reveals that all
+            rows are taken.
+        """
+        check_is_fitted(self)
+        with self._count_releases().lock:
+            fitted = self._fitted
+            users, others, y = self._columns(X, y, fitted.local is not None)
+            where = fitted.encode(others)
+            kept = self._kept(np.all(where >= 0, axis=1), fitted.completion)
+            if not len(kept):
+                return self
+            where, y = where[kept], _rows(y, kept)
+            local = fitted.local
+            if local is not None:
+                capacity = fitted.completion.shape_[0]
+                local = local.joined_by(users[0][kept], capacity)
+                where = np.column_stack([local.rows_of(users[0][kept]), where])
+            # A shallow copy: earlier users of the other one are left alone.
+            completion = copy.copy(fitted.completion)
+            completion.fold_in(where, *([] if y is None else [y]))
+            self._fitted = replace(fitted, completion=completion, local=local)
+        return self
+
+    @available_if(_has("score"))
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Coefficient of determination of the predictions, by ``r2_score``.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            As for `predict`.
+        y : array-like of shape (n_rows,)
+            The values. The score is not private: it is computed from them.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            1 if all predictions are exact, 0 if all are the mean of `y`.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, and if `y` does not hold one number for each row.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        return fitted.completion.score(self._where(fitted, X), y, sample_weight)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    @property
+    def completion_(self) -> Any:
+        """The fitted completion."""
+        return self._fitted.completion
+
+    @property
+    def encoder_(self) -> CoordinateEncoder:
+        """The fitted encoder."""
+        return self._fitted.encoder
+
+    @property
+    def privacy_guarantee_(self) -> PrivacyGuarantee:
+        """Guarantee of everything that the fit releases."""
+        return self._fitted.completion.privacy_guarantee_
+
+    def _count_releases(self) -> ReleaseCounter:
+        """The count of the releases of all fits of this object, with its lock."""
+        return self.__dict__.setdefault("_releases", ReleaseCounter())
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        for step in (self.completion, self.encoder):
+            if step is not None:
+                step._validate_params()
+
+    def _steps(self) -> tuple[CoordinateEncoder, Any]:
+        """Clones of the encoder and the completion, with all that is declared set.
+
+        Raises
+        ------
+        ValueError
+            If parameters contradict each other, or something must be declared.
+        """
+        completion = clone(self.completion)
+        encoder = CoordinateEncoder() if self.encoder is None else clone(self.encoder)
+        if self.capacity is not None and completion.unit != 0:
+            raise ValueError(
+                f"capacity reserves rows for protected users, but the completion has "
+                f"unit={completion.unit!r}. Set unit=0, or leave capacity=None."
+            )
+        if completion.unit == "entry":
+            return encoder, completion
+        catalogues = list(encoder.categories or ())
+        if self.capacity is not None:
+            if len(catalogues) < 2 or catalogues[0] is not None:
+                raise ValueError(
+                    "With a capacity, the encoder declares the ids of all columns but "
+                    "the first, whose users are not listed: pass "
+                    "CoordinateEncoder(categories=[None, item_ids])."
+                )
+            encoder.set_params(categories=catalogues[1:])
+        elif not catalogues:
+            raise ValueError(
+                f"unit={completion.unit} protects which ids occur, so the encoder must "
+                f"not learn them from the data. Declare the items and reserve rows for "
+                f"users: CoordinateEncoder(categories=[None, item_ids]) and "
+                f"capacity=100_000, for example."
+            )
+        elif completion.unit == 0 and catalogues[0] is None:
+            raise ValueError(
+                "The encoder does not declare the ids of users, so reserve rows for "
+                "them: pass a capacity, such as capacity=100_000."
+            )
+        if encoder._publishes_ids:
+            raise ValueError(
+                f"unit={completion.unit} protects which ids and times occur, but the "
+                f"encoder would learn some from the data. Declare `categories` for "
+                f"every column (with a capacity, all but the first), and leave out "
+                f"time_bins and freq: bin times yourself, into declared ids such as "
+                f"months."
+            )
+        first = () if self.capacity is None else (int(self.capacity),)
+        shape = first + encoder.declared_shape
+        if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
+            raise ValueError(
+                f"A choice is a pair of a user and an item, but the encoder declares "
+                f"{len(shape)} columns. Pass two."
+            )
+        _declare_shape(completion, shape)
+        return encoder, completion
+
+    def _coordinates_of_fit(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Make the checks of `fit`; return coordinates, and which rows it keeps.
+
+        The rows of users are drawn anew. Where entries are protected, all coordinates
+        are 0: nothing is learned here.
+        """
+        encoder, completion = self._steps()
+        fresh, has_local = clone(self), self.capacity is not None
+        users, others, y = fresh._columns(X, y, has_local, reset=True)
+        kept = self._kept(encoder._declares(others, len(users)), completion)
+        if completion.unit == "entry":
+            where = np.zeros((len(kept), 2), dtype=np.int64)
+        else:
+            others = safe_indexing(others, kept)
+            where = _encoded(encoder.fit(others), others)
+        if self.capacity is not None:
+            ids = users[0][kept]
+            local = LocalUsers().joined_by(ids, int(self.capacity))
+            where = np.column_stack([local.rows_of(ids), where])
+        check_entries(completion, where, _rows(y, kept), completion.shape)
+        return where, kept
+
+    def _fitted_steps(self) -> tuple[Any, ...]:
+        """The fitted encoder and completion; none before a fit."""
+        return (self.encoder_, self.completion_) if self.__sklearn_is_fitted__() else ()
+
+    def _unprotected(self) -> list[str]:
+        """What the steps do not say of what the guarantee leaves out."""
+        return [] if self.capacity is None else [_CAPACITY_IS_TOLD]
+
+    def _checked_y(self, y: Any) -> Any:
+        """The values as an array; None for choices, which must have none."""
+        name, has_values = type(self.completion).__name__, hasattr(self, "score")
+        if has_values and y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                f"None. Pass the values, such as ratings, as y; for choices without "
+                f"values, use an ImplicitCompletion."
+            )
+        if not has_values and y is not None:
+            raise ValueError(
+                f"{name} takes no y: choices have no values. Pass X alone, with the "
+                f"rows that count as choices, or use CPCompletion for ratings."
+            )
+        if y is None:
+            return None
+        # All of it, so that no refusal depends on which rows are left out.
+        check_numeric(y, "y")
+        values = as_numpy(y, "y")
+        if not values.ndim:  # scikit-learn's message would show its value
+            raise ValueError("y must be array-like, not a scalar.")
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(values.astype(float))
+        if not np.all(is_finite):
+            raise ValueError("Some values in y are NaN, infinite or missing.")
+        return values
+
+    def _columns(
+        self, X: Any, y: Any, has_local: bool, *, reset: bool = False
+    ) -> tuple[list[NDArray[Any]], Any, Any]:
+        """Split a table into users whom this object knows, if any, and what is encoded.
+
+        Returns a list with the ids of users, or an empty one; the other columns in the
+        form that they came in; and the checked y.
+        """
+        table, y = self._checked(X, reset=reset), self._checked_y(y)
+        if y is not None:
+            check_same_length(table, y)
+        return (*_split(table, has_local), y)
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Check a table of two columns or more; frames stay frames."""
+        if is_dask(X) or is_sparse(X):
+            kind = "a Dask collection" if is_dask(X) else "a sparse array"
+            raise TypeError(
+                f"X is {kind}, but {type(self).__name__} takes a table of ids: a data "
+                f"frame, or an array with one column each for users and items."
+            )
+        check_unmasked(X, "X")
+        check_columns(X)
+        if hasattr(X, "columns"):
+            checked(validate_data, self, X, reset=reset, skip_check_array=True)
+        else:
+            # Names alone are compared here, whatever the ids are.
+            X = as_numpy(X, "X")
+            X = checked(
+                validate_data,
+                self,
+                X,
+                reset=reset,
+                dtype=None,
+                ensure_all_finite=False,
+                ensure_min_samples=0,
+            )
+        if self.n_features_in_ < 2:
+            raise ValueError(
+                f"X has {self.n_features_in_} feature(s), but a table needs a column "
+                f"of users and a column of items."
+            )
+        return X
+
+    def _kept(self, known: NDArray[np.bool_], completion: Any) -> NDArray[np.intp]:
+        """Numbers of the rows whose ids are known; the others, by `unknown`.
+
+        How many others there are is told only if ids are public.
+        """
+        kept = np.flatnonzero(known)
+        n_unknown = len(known) - len(kept)
+        if not n_unknown:
+            return kept
+        is_public = completion.unit == "entry"
+        if self.unknown == "error":
+            number = f"{n_unknown} rows have" if is_public else "Some rows have"
+            raise ValueError(
+                f"{number} an id that is not among the declared `categories`. Declare "
+                f"it, leave the rows out, or set unknown='drop'."
+            )
+        if is_public:
+            warnings.warn(
+                f"{n_unknown} rows are left out: they have an id that is not among the "
+                f"declared `categories`.",
+                UserWarning,
+                stacklevel=callers_level(),
+            )
+        return kept
+
+    def _where(self, fitted: _Fitted, X: Any) -> NDArray[np.int64]:
+        """Coordinates of the rows of a table; -1 for what is unknown."""
+        table = self._checked(X, reset=False)
+        users, others = _split(table, fitted.local is not None)
+        where = fitted.encode(others)
+        if fitted.local is not None:
+            fitted.warn_if_lost(len(where) > 0)
+            where = np.column_stack([fitted.local.rows_of(users[0]), where])
+        return where
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Result of a fit.
+
+    Attributes
+    ----------
+    encoder : CoordinateEncoder
+        It encodes all columns, but that of users whom `local` knows.
+    completion : estimator
+    local : LocalUsers or None
+        None if the encoder knows the users.
+    """
+
+    encoder: CoordinateEncoder
+    completion: Any
+    local: LocalUsers | None
+
+    @property
+    def item_column(self) -> int:
+        """The column of items in the encoder."""
+        return int(self.local is None)
+
+    def encode(self, X: Any) -> NDArray[np.int64]:
+        """Coordinates of columns, but for users whom `local` knows."""
+        ids, times = self.encoder._split(X, reset=False)
+        for k, column in enumerate(ids.T):
+            self._check_kinds(column, k)
+        return self.encoder._coordinates(ids, times)
+
+    def rows_of(self, users: NDArray[Any]) -> NDArray[np.int64]:
+        """Row of each user; -1 for None and for an unknown id."""
+        is_id = np.array([id_ is not None for id_ in users], dtype=bool)
+        rows = np.full(len(users), -1, dtype=np.int64)
+        if self.local is not None:
+            rows[is_id] = self.local.rows_of(users[is_id])
+        elif np.any(is_id):
+            self._check_kinds(users[is_id], 0)
+            rows[is_id] = self.encoder._indices_of(users[is_id], 0)
+        return rows
+
+    def context_of(self, values: Any) -> NDArray[np.int64]:
+        """Indices of what the columns after that of items hold; -1 for None."""
+        first = self.item_column + 1
+        n_columns = len(self.encoder.shape_) - first
+        if not n_columns:
+            raise ValueError(
+                "The table has no column after the items: leave context=None."
+            )
+        if np.ndim(values) != 1 or len(values) != n_columns:
+            raise ValueError(
+                f"context must be a list of {n_columns} values, one for each column "
+                f"after the items."
+            )
+        indices = np.full(n_columns, -1, dtype=np.int64)
+        for k, value in enumerate(values):
+            if value is not None:
+                column = np.empty(1, dtype=object)
+                column[0] = value
+                indices[k] = self.encoder._indices_of(column, first + k)[0]
+        return indices
+
+    def warn_if_lost(self, asks_for_users: bool) -> None:
+        """Warn once if a copy or pickle lost the users and somebody asks for one."""
+        if self.local is None or not (self.local.lost and asks_for_users):
+            return
+        self.local.lost = False
+        warnings.warn(
+            "This model was copied or pickled. The ids of users are never pickled or "
+            "copied, so all users are treated as unknown. To get them back, call "
+            "fold_in with all of their rows.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
+
+    def _check_kinds(self, ids: NDArray[Any], column: int) -> None:
+        """Refuse ids of another type than the known ones of a column."""
+        if column < len(self.encoder.categories_):
+            known = self.encoder.categories_[column]
+            check_kinds(known, ids, column + int(self.local is not None))
+
+
+def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
+    """Set the shape of a clone, which must not declare another one."""
+    if completion.shape is not None and tuple(completion.shape) != shape:
+        raise ValueError(
+            f"The completion declares another shape than that of the ids, {shape}. "
+            f"Leave its `shape` at None: the recommender sets it."
+        )
+    completion.set_params(shape=shape)
+
+
+def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
+    """Split a table into users whom this object knows, if any, and what is encoded."""
+    if not has_local:
+        return [], table
+    check = partial(check_array, ensure_min_samples=0)
+    ids = checked_ids(check, safe_indexing(table, [0], axis=1))[:, 0]
+    rest = list(range(1, table.shape[1]))
+    return [ids], safe_indexing(table, rest, axis=1)
+
+
+def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:
+    """Coordinates of a table as an array, also where frames are the usual output."""
+    return encoder._coordinates(*encoder._split(X, reset=False))
+
+
+def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
+    """Some of the values; None stays None."""
+    return None if values is None else values[kept]
+
+
+def _asked(ids: Any) -> tuple[bool, NDArray[np.object_]]:
+    """Whether one user is asked for, and the ids as an array; None if unknown."""
+    check_unmasked(ids, "ids")
+    n_axes = 0 if ids is None else as_numpy(ids, "ids").ndim
+    if n_axes > 1:
+        raise ValueError("ids must be an id or a list of ids, such as ['ann', 'bob'].")
+    single, values = not n_axes, [ids]
+    if n_axes:
+        # In an array, numbers next to text would become text.
+        values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, "ids"))
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    # NaN and NaT differ from themselves; pandas.NA has no truth value.
+    if any(type(v).__name__ == "NAType" or not _is_itself(v) for v in values):
+        raise ValueError("Some ids are missing. Pass None for an unknown user.")
+    return single, array
+
+
+def _is_itself(value: Any) -> bool:
+    return bool(np.all(value == value))

@@ -1,0 +1,49 @@
+"""The command that compiles all kernels, and stores them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import ROOT
+
+COMMAND = [sys.executable, "-m", "sktensordp.completion"]
+# Compiled kernels that one process has, and how many of them it had to compile.
+KERNELS = """
+import numba
+from sktensordp.tensor.kernels import _choices, _cp, _tucker, _units
+kernels = [
+    kernel for module in (_choices, _cp, _tucker, _units)
+    for kernel in vars(module).values()
+    if isinstance(kernel, numba.core.dispatcher.Dispatcher)
+    and kernel.__module__ == module.__name__
+]
+"""
+
+
+def run(command, folder):
+    environ = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environ, check=True, text=True, stdout=subprocess.PIPE
+    ).stdout
+
+
+@pytest.mark.slow
+def test_one_command_compiles_every_kernel(tmp_path):
+    said = run(COMMAND, tmp_path)
+    assert said.splitlines()[0].startswith("1 of 6: ratings, ")
+    assert f"Compiled kernels are in {tmp_path}" in said
+    stored = {path.name.split("-")[0] for path in tmp_path.rglob("*.nbc")}
+    names = run(
+        [sys.executable, "-c", KERNELS + "print(*(k.__qualname__ for k in kernels))"],
+        tmp_path,
+    )
+    assert {name.split(".")[1] for name in stored} == set(names.split())
+    # Another process compiles nothing.
+    code = (
+        "import runpy, sys; sys.argv = ['completion']\n"
+        "runpy.run_module('sktensordp.completion', run_name='__main__')\n"
+        f"{KERNELS}print(sum(sum(k.stats.cache_misses.values()) for k in kernels))"
+    )
+    assert run([sys.executable, "-c", code], tmp_path).split()[-1] == "0"

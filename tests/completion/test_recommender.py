@@ -1,0 +1,707 @@
+"""Recommender: ids in, ids out, and what it refuses."""
+
+import copy
+import math
+import pickle
+import uuid
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import coo_array
+from sklearn import config_context
+from sklearn.base import clone, is_regressor
+from sklearn.model_selection import (
+    GridSearchCV,
+    cross_val_score,
+    cross_validate,
+)
+
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    ImplicitCompletion,
+    Recommender,
+    TuckerCompletion,
+    make_fold_in_scorer,
+    make_ranking_scorer,
+)
+from sktensordp.completion._local_users import LocalUsers
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.model_selection import (
+    ItemHoldout,
+    PrivateSearchCV,
+    UserHoldout,
+    UserKFold,
+)
+from sktensordp.privacy import (
+    PrivacyBudget,
+    epsilon_per_release,
+    planned_guarantee,
+    privacy_of,
+)
+from tests.support.budgets import guarantees_of
+from tests.support.refusing import refused
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+N_USERS, N_FILMS = 60, 20
+RATINGS = make_ratings(N_USERS, N_FILMS, 900, random_state=0)
+WHERE, Y, LEVELS = RATINGS.data, RATINGS.target, RATINGS.levels
+FILMS = [f"film {k:02d}" for k in range(N_FILMS)]
+# No number that anything else shows.
+USERS = [f"somebody-{7919 * k + 100_003}" for k in range(N_USERS)]
+
+
+def table_of(users=USERS, films=FILMS, where=WHERE):
+    return pd.DataFrame({
+        "user": [users[k] for k in where[:, 0]],
+        "film": [films[k] for k in where[:, 1]],
+    })  # fmt: skip
+
+
+TABLE = table_of()
+
+
+def for_entries(**options):
+    options = {"levels": LEVELS, "epsilon": 4.0, "random_state": 0, **options}
+    return Recommender(CPCompletion(1, max_iter=3, **options))
+
+
+def for_users(kind=CPCompletion, capacity=1000, films=FILMS, unknown="drop", **options):
+    if kind is not ImplicitCompletion:
+        options = {"rank": 1, "unit": 0, "levels": LEVELS, **options}
+    return Recommender(
+        kind(**{"epsilon": 8.0, "random_state": 0, **options}),
+        CoordinateEncoder(categories=[None, films]),
+        capacity=capacity,
+        unknown=unknown,
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return for_users().fit(TABLE, Y)
+
+
+def rows_of(users, films):
+    return pd.DataFrame({"user": users, "film": films})
+
+
+def history(users, table=TABLE, y=Y):
+    own = table["user"].isin(users).to_numpy()
+    return table[own], y[own]
+
+
+# --- answers are those of the completion ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_entries_are_fitted_as_by_indices(kind):
+    model = Recommender(kind(1, levels=LEVELS, epsilon=4.0, random_state=0, max_iter=3))
+    model.fit(TABLE, Y)
+    encoder = CoordinateEncoder().fit(TABLE)
+    plain = clone(model.completion).set_params(shape=encoder.shape_)
+    plain.fit(encoder.transform(TABLE), Y)
+    assert_array_equal(model.predict(TABLE), plain.predict(encoder.transform(TABLE)))
+    assert model.score(TABLE, Y) == plain.score(encoder.transform(TABLE), Y)
+    found = model.recommend(USERS[:3], k=4)
+    asked = [encoder.categories_[0].tolist().index(user) for user in USERS[:3]]
+    assert found.tolist() == [
+        [[*encoder.categories_[1], None][k] for k in items]
+        for items in plain.recommend(asked, k=4)
+    ]
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion, ImplicitCompletion])
+def test_users_are_fitted_as_by_indices(kind):
+    data = () if kind is ImplicitCompletion else (Y,)
+    model = for_users(kind).fit(TABLE, *data)
+    plain = clone(model.completion).set_params(shape=(1000, N_FILMS)).fit(WHERE, *data)
+    # To the last bit, wherever the rows of users are.
+    assert_array_equal(model.predict(TABLE), plain.predict(WHERE))
+    found = model.recommend(USERS, k=5)
+    assert found.tolist() == [
+        [[*FILMS, None][k] for k in items]
+        for items in plain.recommend(range(N_USERS), k=5)
+    ]
+    popular = [FILMS[k] for k in plain.recommend(-1, k=5)]
+    assert model.recommend(None, k=5).tolist() == popular
+    assert model.recommend("nobody", k=5).tolist() == popular
+    both = model.recommend([None, USERS[3]], k=5)
+    assert both.tolist() == [popular, found[3].tolist()]
+    assert model.recommend(USERS[3], k=5).tolist() == found[3].tolist()
+
+
+def test_users_may_be_declared():
+    encoder = CoordinateEncoder(categories=[USERS, FILMS])
+    model = Recommender(for_users().completion, encoder).fit(TABLE, Y)
+    assert model.completion_.shape_ == (N_USERS, N_FILMS)
+    assert_array_equal(
+        model.recommend(USERS, k=5), for_users().fit(TABLE, Y).recommend(USERS, k=5)
+    )
+
+
+def test_all_are_padded_and_nothing_else_is_asked_for(fitted):
+    found = fitted.recommend(USERS[:2], k=N_FILMS + 3)
+    assert found.shape == (2, N_FILMS + 3)
+    for user, items in zip(USERS[:2], found, strict=True):
+        left = set(FILMS) - set(TABLE["film"][TABLE["user"] == user])
+        assert set(items) - {None} == left
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="k must be a positive integer"):
+            fitted.recommend(USERS[0], k=wrong)
+
+
+def test_parameters_are_left_untouched():
+    model = for_users()
+    before = repr(model.get_params())
+    model.fit(TABLE, Y)
+    assert repr(model.get_params()) == before
+    assert model.completion.shape is None
+    assert not hasattr(model.completion, "_fitted")
+    assert not hasattr(model.encoder, "categories_")
+    assert model.completion_.shape == (1000, N_FILMS)
+    assert model.n_features_in_ == 2
+    assert model.feature_names_in_.tolist() == ["user", "film"]
+
+
+def test_two_fits_of_one_object_share_no_noise():
+    model = for_users()
+    one = pickle.dumps(model.fit(TABLE, Y).completion_.factors_)
+    assert pickle.dumps(model.fit(TABLE, Y).completion_.factors_) != one
+    assert pickle.dumps(clone(model).fit(TABLE, Y).completion_.factors_) == one
+
+
+# --- tables of all kinds -------------------------------------------------------------
+
+UUIDS = [uuid.uuid5(uuid.NAMESPACE_DNS, user) for user in USERS]
+NUMBERS = [int(user.split("-")[1]) for user in USERS]
+FORMS = {
+    "pandas": lambda: (table_of(), USERS, FILMS),
+    "polars": lambda: (pl.from_pandas(table_of()), USERS, FILMS),
+    "array": lambda: (table_of().to_numpy(), USERS, FILMS),
+    "lists": lambda: (table_of().to_numpy().tolist(), USERS, FILMS),
+    "numbers": lambda: (
+        table_of(NUMBERS, range(N_FILMS)).to_numpy(), NUMBERS, range(N_FILMS)
+    ),
+    "floats": lambda: (
+        table_of(NUMBERS, range(N_FILMS)).to_numpy(dtype=float), NUMBERS, range(N_FILMS)
+    ),
+    "numbers and text": lambda: (table_of(NUMBERS), NUMBERS, FILMS),
+    "polars, numbers and text": lambda: (
+        pl.from_pandas(table_of(NUMBERS)), NUMBERS, FILMS
+    ),
+    "nullable": lambda: (
+        table_of(NUMBERS).astype({"user": "Int64", "film": "string"}), NUMBERS, FILMS
+    ),
+    "categorical": lambda: (table_of().astype("category"), USERS, FILMS),
+    "polars, categorical": lambda: (
+        pl.from_pandas(table_of()).cast(pl.Categorical), USERS, FILMS
+    ),
+    "UUIDs": lambda: (table_of(UUIDS), UUIDS, FILMS),
+    "UUIDs of films": lambda: (table_of(UUIDS, UUIDS), UUIDS, UUIDS[:N_FILMS]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", ["entry", 0])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_tables(form, unit):
+    table, users, films = form()
+    model = for_entries() if unit == "entry" else for_users(films=films)
+    plain = for_entries() if unit == "entry" else for_users()
+    plain.fit(TABLE, Y)
+    y = pl.Series(Y) if isinstance(table, pl.DataFrame) else pd.Series(Y)
+    model.fit(table, y)
+    if unit == 0:
+        model = pickle.loads(pickle.dumps(model)).fold_in(table, y)
+    if unit == "entry" and users is UUIDS:
+        # In another order, and so with another start.
+        assert model.score(table, y) == pytest.approx(plain.score(TABLE, Y), abs=0.2)
+        return
+    assert_array_equal(model.predict(table), plain.predict(TABLE))
+    assert model.score(table, y) == plain.score(TABLE, Y)
+    expected = plain.recommend(USERS[:4], k=3).tolist()
+    named = dict(zip(films, FILMS, strict=True))
+    for asked in (list(users[:4]), np.array(users[:4]), pd.Series(users[:4])):
+        found = model.recommend(asked, k=3).tolist()
+        assert [[named[film] for film in row] for row in found] == expected
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [for_entries, for_users])
+def test_frames_as_the_usual_output_change_nothing(make):
+    expected = make().fit(TABLE, Y).predict(TABLE)
+    with config_context(transform_output="pandas"):
+        model = make().fit(TABLE, Y)
+        assert_array_equal(model.predict(TABLE), expected)
+        assert model.recommend(USERS[:2], k=3).shape == (2, 3)
+
+
+def test_values_may_be_nullable(fitted):
+    y = pd.Series(Y).astype("Float64")
+    assert_array_equal(for_users().fit(TABLE, y).predict(TABLE), fitted.predict(TABLE))
+    y[3] = pd.NA
+    with refused("y"):
+        for_users().fit(TABLE, y)
+
+
+def test_times_are_context():
+    times = pd.Timestamp("2025-01-01") + pd.to_timedelta(np.arange(len(Y)) % 300, "D")
+    table = TABLE.assign(when=times)
+    model = Recommender(
+        CPCompletion(1, levels=LEVELS, epsilon=math.inf, max_iter=3),
+        CoordinateEncoder(freq="M"),
+    ).fit(table, Y)
+    assert model.completion_.shape_ == (N_USERS, N_FILMS, 10)
+    row = model.encoder_.categories_[0].tolist().index(USERS[0])
+    for month, index in (("2025-02-03", 1), ("2031-01-01", -1)):
+        for moment in (pd.Timestamp(month), pd.Timestamp(month).to_datetime64()):
+            found = model.recommend(USERS[0], k=3, context=[moment])
+            items = model.completion_.recommend(row, k=3, context=[index])
+            assert found.tolist() == model.encoder_.categories_[1][items].tolist()
+    assert_array_equal(
+        model.recommend(USERS[0], context=[None]), model.recommend(USERS[0])
+    )
+    with pytest.raises(ValueError, match="no column after the items"):
+        for_entries().fit(TABLE, Y).recommend(USERS[0], context=["2025"])
+    for wrong in ([], [1, 2], 3, "2025-02-03"):
+        with pytest.raises(ValueError, match="list of 1 values"):
+            model.recommend(USERS[0], context=wrong)
+    with pytest.raises(ValueError, match="must hold times"):
+        model.recommend(USERS[0], context=["February"])
+
+
+def test_declared_months_are_context_where_users_are_protected():
+    months = [f"2025-{k:02d}" for k in range(1, 13)]
+    table = TABLE.assign(month=[months[k % 12] for k in range(len(Y))])
+    model = Recommender(
+        CPCompletion(0, unit=0, levels=LEVELS, epsilon=8.0),
+        CoordinateEncoder(categories=[None, FILMS, months]),
+        capacity=200,
+    ).fit(table, Y)
+    assert model.completion_.shape_ == (200, N_FILMS, 12)
+    assert model.recommend(USERS[:2], k=3, context=["2025-03"]).shape == (2, 3)
+    assert model.predict(table).shape == (len(Y),)
+    assert math.isfinite(privacy_of(model).guarantee.epsilon)
+
+
+# --- choices -------------------------------------------------------------------------
+
+
+def test_choices_have_no_y_and_are_no_regression():
+    model = for_users(ImplicitCompletion).fit(TABLE)
+    assert not is_regressor(model)
+    assert not hasattr(model, "score")
+    assert is_regressor(for_users())
+    other = pickle.loads(pickle.dumps(model)).fold_in(*history(USERS[:2])[:1])
+    assert_array_equal(other.recommend(USERS[:2]), model.recommend(USERS[:2]))
+    for call in (for_users(ImplicitCompletion).fit, model.fold_in):
+        with refused("takes no y"):
+            call(TABLE, Y)
+    for call in (for_users().fit, for_users().fit(TABLE, Y).fold_in):
+        with refused("requires y to be passed"):
+            call(TABLE)
+    with pytest.raises(TypeError, match="return_std"):
+        model.predict(TABLE, return_std=True)
+    means, deviations = (
+        for_entries(perturbation="input").fit(TABLE, Y).predict(TABLE, return_std=True)
+    )
+    assert np.all(deviations > 0)
+    assert len(means) == len(Y)
+
+
+# --- new users and lost ones ---------------------------------------------------------
+
+
+def test_a_loaded_model_knows_nobody_until_they_are_folded_in(fitted):
+    loaded = pickle.loads(pickle.dumps(fitted))
+    popular = fitted.recommend(None, k=4).tolist()
+    with pytest.warns(UserWarning, match="copied or pickled.*ids.*fold_in") as shown:
+        assert loaded.recommend(USERS[0], k=4).tolist() == popular
+    # It points here, and it comes once.
+    assert [one.filename for one in shown] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert loaded.recommend(USERS[1], k=4).tolist() == popular
+        pickle.loads(pickle.dumps(fitted)).recommend(None)
+    loaded.fold_in(*history(USERS[:2]))
+    assert_array_equal(
+        loaded.recommend(USERS[:2], k=4), fitted.recommend(USERS[:2], k=4)
+    )
+    assert loaded.recommend(USERS[2], k=4).tolist() == popular
+    with pytest.warns(UserWarning, match="copied or pickled.*ids") as shown:
+        copy.deepcopy(fitted).predict(TABLE)
+    assert [one.filename for one in shown] == [__file__]
+
+
+def test_completions_point_to_the_caller_as_well():
+    model = pickle.loads(pickle.dumps(for_users().fit(TABLE, Y).completion_))
+    chosen = for_users(ImplicitCompletion).fit(TABLE).completion_
+    for lost in (model, pickle.loads(pickle.dumps(chosen))):
+        with pytest.warns(UserWarning, match="copied or pickled") as shown:
+            lost.recommend(3)
+        assert [one.filename for one in shown] == [__file__]
+
+
+def test_folding_in_a_copy_leaves_the_original_alone(fitted):
+    before = fitted.recommend([USERS[0], "new"], k=4).tolist()
+    own = copy.copy(fitted).fold_in(rows_of(["new", USERS[0]], FILMS[:2]), [5.0, 0.5])
+    assert own.recommend([USERS[0], "new"], k=N_FILMS).tolist() != before
+    assert FILMS[0] not in own.recommend("new", k=N_FILMS)
+    # All that was known of a user is replaced.
+    assert set(own.recommend(USERS[0], k=N_FILMS)) == {*FILMS, None} - {FILMS[1]}
+    assert fitted.recommend([USERS[0], "new"], k=4).tolist() == before
+
+
+def test_known_users_keep_their_rows_and_new_ones_get_free_ones():
+    model = for_users(capacity=N_USERS + 3).fit(TABLE, Y)
+    rows = model._fitted.local.rows_of(np.array(USERS))
+    assert len(set(rows)) == N_USERS
+    assert set(rows) < set(range(N_USERS + 3))
+    for new in range(3):
+        model.fold_in(rows_of([f"new {new}", USERS[0]], FILMS[:2]), [3.0, 4.0])
+        known = np.array([*USERS, *(f"new {k}" for k in range(new + 1))])
+        now = model._fitted.local.rows_of(known)
+        assert_array_equal(now[:N_USERS], rows)
+        assert len(set(now)) == N_USERS + new + 1
+        assert set(now) <= set(range(N_USERS + 3))
+    with refused("more users than `capacity`", secret="one too many"):
+        model.fold_in(rows_of(["one too many"], FILMS[:1]), [3.0])
+    model.fold_in(rows_of(["new 1"], FILMS[:1]), [3.0])
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, ImplicitCompletion])
+def test_a_large_capacity_costs_nothing(kind):
+    data = () if kind is ImplicitCompletion else (Y,)
+    tight, wide = (
+        for_users(kind, capacity=capacity).fit(TABLE, *data)
+        for capacity in (N_USERS, 2**31 - 2)
+    )
+    predicted = tight.predict(TABLE)
+    scale = np.std(predicted)
+    assert_allclose(wide.predict(TABLE), predicted, rtol=0, atol=0.01 * scale)
+    assert wide.recommend(USERS[:3], k=2).shape == (3, 2)
+
+
+def test_rows_are_drawn_uniformly():
+    """False alarms: below 1e-9, a chi-squared statistic with 29 degrees of freedom."""
+    counts = np.zeros((6, 6))
+    for _ in range(6000):
+        two = LocalUsers().joined_by(np.array(["ann"]), 6)
+        two = two.joined_by(np.array(["bob", "ann"]), 6)
+        counts[tuple(two.rows_of(np.array(["ann", "bob"])))] += 1
+    pairs = counts[~np.eye(6, dtype=bool)]
+    assert pairs.sum() == 6000
+    assert np.sum((pairs - 200) ** 2) / 200 < 110
+
+
+# --- what is unknown -----------------------------------------------------------------
+
+STRANGE = pd.concat([TABLE, pd.DataFrame({"user": USERS[:3], "film": ["SECRET"] * 3})])
+STRANGE_Y = np.concatenate([Y, [1.0, 1.0, 1.0]])
+
+
+@pytest.mark.filterwarnings("error")
+def test_unknown_items_are_left_out_of_users_without_a_word(fitted):
+    model = for_users().fit(STRANGE, STRANGE_Y)
+    assert pickle.dumps(model) == pickle.dumps(fitted)
+    model.fold_in(*(part[-4:] for part in (STRANGE, STRANGE_Y)))
+    assert len(model.predict(STRANGE)) == len(STRANGE)
+    assert model.recommend(USERS[0]).shape == (10,)
+    # A new user of whom nothing is left stays unknown, and takes no row.
+    lone = rows_of(["new"], ["SECRET"])
+    full = for_users(capacity=N_USERS).fit(TABLE, Y).fold_in(lone, [3.0])
+    assert_array_equal(full.recommend("new"), full.recommend(None))
+
+
+@pytest.mark.parametrize("call", ["fit", "fold_in"])
+def test_unknown_items_are_refused_without_their_number(call):
+    model = for_users(unknown="error").fit(TABLE, Y)
+    with refused("Some rows have an id that is not", secret=("SECRET", "3")):
+        getattr(model, call)(STRANGE, STRANGE_Y)
+    assert_array_equal(model.recommend(USERS[0]), model.recommend(USERS[0]))
+
+
+def test_how_many_are_unknown_is_told_if_ids_are_public():
+    encoder = CoordinateEncoder(categories=[None, FILMS])
+    model = Recommender(for_entries().completion, encoder)
+    with pytest.warns(UserWarning, match="^3 rows are left out") as shown:
+        model.fit(STRANGE, STRANGE_Y)
+    assert [one.filename for one in shown] == [__file__]
+    assert_array_equal(model.predict(TABLE), clone(model).fit(TABLE, Y).predict(TABLE))
+    with refused("^3 rows have an id", secret="SECRET"):
+        model.set_params(unknown="error").fit(STRANGE, STRANGE_Y)
+
+
+# --- wrong input ---------------------------------------------------------------------
+
+SECRET = "SECRET"
+FILM = FILMS[0]
+MISSING = [None, np.nan, pd.NA, pd.NaT]
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=str)
+@pytest.mark.parametrize("make", [for_entries, for_users])
+def test_a_missing_id_is_refused(make, missing):
+    for row in ([missing, FILM], [SECRET, missing]):
+        table = pd.DataFrame([[SECRET, FILM], row], columns=["user", "film"])
+        for rows in (table.astype(object), table.to_numpy(dtype=object)):
+            with refused("missing|NaN", secret=SECRET):
+                make().fit(rows, [1.0, 2.0])
+    if missing is not None:
+        with pytest.raises(ValueError, match="Pass None for an unknown user"):
+            make().fit(TABLE, Y).recommend([USERS[0], missing])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"capacity": 59}, "more users than `capacity`"),
+        ({"encoder": None}, "categories=\\[None, item_ids\\]"),
+        ({"encoder": CoordinateEncoder()}, "categories=\\[None, item_ids\\]"),
+        ({"encoder": CoordinateEncoder(categories=[USERS, FILMS])}, "all columns but"),
+        ({"encoder": CoordinateEncoder(categories=[FILMS])}, "all columns but"),
+        ({"encoder": CoordinateEncoder(categories=[None, None])}, "would learn some"),
+        ({"encoder__freq": "M"}, "leave out time_bins and freq"),
+        ({"capacity": None}, "reserve rows for them: pass a capacity"),
+        ({"capacity": None, "encoder": None}, "capacity=100_000"),
+        ({"completion__unit": "entry"}, "Set unit=0, or leave capacity=None"),
+        ({"completion__unit": 1}, "Set unit=0, or leave capacity=None"),
+        ({"completion__shape": (60, 20)}, "Leave its `shape` at None"),
+        ({"capacity": 0}, "'capacity' parameter"),
+        ({"unknown": "ignore"}, "'unknown' parameter"),
+        ({"encoder": FILMS}, "'encoder' parameter"),
+        ({"completion": CoordinateEncoder()}, "'completion' parameter"),
+        ({"completion__epsilon": -1.0}, "'epsilon' parameter"),
+        ({"encoder__categories": [None, FILMS, FILMS]}, "one item for each"),
+        ({"encoder__categories": [None, None, FILMS]}, "would learn some"),
+        ({"encoder__categories": [None, range(20)]}, "numbers, but some.*are text"),
+    ],
+)
+def test_wrong_parameters(change, message):
+    with refused(message, secret=tuple(USERS)):
+        for_users().set_params(**change).fit(TABLE, Y)
+
+
+@pytest.mark.parametrize("make", [for_entries, for_users])
+def test_wrong_tables(make):
+    model = make().fit(TABLE, Y)
+    before = model.recommend(USERS[0]).tolist()
+    stars = TABLE.assign(stars=Y)
+    for table, y, message in (
+        (TABLE, Y[1:], "same length"),
+        (TABLE[["user"]], Y, r"1 feature\(s\)"),
+        (TABLE["user"], Y, "dimension|1D|column"),
+        (stars, Y, "column 'stars'"),
+        (TABLE, 3.25, "array-like"),
+        (TABLE, np.full(len(Y), np.nan), "NaN"),
+    ):
+        with refused(message, secret=(*USERS, "3.25")):
+            model.fit(table, y)
+    assert model.recommend(USERS[0]).tolist() == before
+    assert model.feature_names_in_.tolist() == ["user", "film"]
+    for table in (TABLE[["film", "user"]], TABLE.rename(columns={"film": "movie"})):
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(table)
+    with pytest.raises(ValueError, match="id or a list of ids"):
+        model.recommend([[USERS[0], USERS[1]]])
+    with pytest.raises(TypeError, match="sparse array"):
+        make().fit(coo_array(np.eye(3)))
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match="Dask"):
+        make().fit(dask.from_array(WHERE), Y)
+
+
+def test_ids_of_another_type_say_so(fitted):
+    entries = for_entries().fit(table_of(NUMBERS), Y)
+    with pytest.raises(ValueError, match=r"column 0 are numbers, but some.*are text"):
+        entries.recommend([str(NUMBERS[0])])
+    with pytest.raises(ValueError, match=r"column 1 are text, but some.*are numbers"):
+        entries.predict(table_of(NUMBERS, range(20)))
+    for call in (for_users().fit, fitted.fold_in):
+        with refused("column 1 are text, but some.*are numbers"):
+            call(table_of(USERS, range(20)), Y)
+    # Who the users are is nobody's business: an id of another type is unknown.
+    assert_array_equal(fitted.recommend([17]), fitted.recommend([None]))
+
+
+def test_only_protected_users_are_folded_in():
+    model = for_entries().fit(TABLE, Y)
+    assert not hasattr(model, "fold_in")
+    with pytest.raises(AttributeError):
+        model.fold_in(TABLE, Y)
+    for name in ("predict", "recommend", "fold_in", "score"):
+        arguments = (TABLE, Y)[: 1 + (name in ("fold_in", "score"))]
+        with pytest.raises(Exception, match="not fitted"):
+            getattr(for_users(), name)(*arguments)
+
+
+def test_duplicated_rows_are_separate_entries_and_choices_count_once():
+    twice = pd.concat([TABLE, TABLE])
+    one, two = for_users(ImplicitCompletion), for_users(ImplicitCompletion)
+    assert pickle.dumps(one.fit(TABLE)) == pickle.dumps(two.fit(twice))
+    model = for_entries(epsilon=math.inf).fit(twice, np.tile(Y, 2))
+    assert model.score(TABLE, Y) > 0
+
+
+# --- searches, budgets, reports ------------------------------------------------------
+
+
+def test_searches_over_epsilon_and_rank():
+    search = GridSearchCV(
+        for_users(random_state=None),
+        {"completion__epsilon": [1.0, 4.0]},
+        cv=UserKFold(3, random_state=0),
+        scoring=make_fold_in_scorer(),
+    ).fit(TABLE, Y)
+    report = privacy_of(search)
+    fits = [(count, guarantee.epsilon) for _, count, guarantee in report.releases]
+    assert [count for count, _ in fits] == [2, 2, 1]
+    assert fits[0][1] == pytest.approx(1.0, rel=0.02)
+    assert fits[1][1] == pytest.approx(4.0, rel=0.02)
+    assert report.guarantee.unit == 0
+    assert math.isfinite(report.guarantee.epsilon)
+    assert any("`capacity`" in sentence for sentence in report.unprotected)
+    assert search.best_estimator_.recommend(USERS[:2], k=3).shape == (2, 3)
+
+
+@pytest.mark.parametrize("make", [for_entries, for_users])
+def test_cross_validation_with_whole_users(make):
+    found = cross_validate(make(), TABLE, Y, cv=UserKFold(3, random_state=0))
+    assert np.all(np.isfinite(found["test_score"]))
+
+
+def test_scores_are_those_of_indices():
+    """A search by ids measures what one by indices does, on the same sides."""
+    plain = CPCompletion(**{
+        **for_users().completion.get_params(), "shape": (10**4, N_FILMS),
+    })  # fmt: skip
+    numbered = Recommender(
+        for_users().completion, CoordinateEncoder(categories=[None, range(N_FILMS)]),
+        capacity=10**4,
+    )  # fmt: skip
+    folds = UserKFold(3, random_state=0)
+    for scorer, cv in (
+        (make_fold_in_scorer(), folds),
+        (make_ranking_scorer(k=5), folds),
+        (make_ranking_scorer("ndcg", k=5, history=0), ItemHoldout(random_state=0)),
+    ):
+        one, two = (
+            cross_val_score(model, WHERE, Y, cv=cv, scoring=scorer)
+            for model in (plain, numbered)
+        )
+        assert_allclose(one, two, rtol=1e-12)
+    chosen = for_users(ImplicitCompletion, films=range(N_FILMS))
+    plain = clone(chosen.completion).set_params(shape=(1000, N_FILMS))
+    cv = UserHoldout(0.3, random_state=0)
+    scorer = make_ranking_scorer(k=5)
+    one, two = (
+        cross_val_score(model, WHERE, cv=cv, scoring=scorer)
+        for model in (plain, chosen)
+    )
+    assert_allclose(one, two, rtol=1e-12)
+    entries = for_entries()
+    scorer, cv = make_ranking_scorer(k=5, history=0), ItemHoldout(random_state=0)
+    assert 0 < cross_val_score(entries, TABLE, Y, cv=cv, scoring=scorer)[0] < 1
+
+
+@pytest.mark.parametrize("cv", [None, UserKFold(2, n_users=200)])
+@pytest.mark.parametrize("form", ["pandas", "polars", "array"])
+def test_private_searches_over_users(form, cv):
+    table, users, _ = FORMS[form]()
+    model = for_users(capacity=200, random_state=None)
+    search = PrivateSearchCV(
+        model, {"completion__rank": [0, 1]}, n_iter=2, cv=cv, refit="keep"
+    )
+    plain = PrivateSearchCV(
+        clone(model.completion).set_params(shape=(200, N_FILMS)),
+        {"rank": [0, 1]}, n_iter=2, cv=cv, refit="keep",
+    )  # fmt: skip
+    planned = plain.planned_guarantee(WHERE)
+    assert search.planned_guarantee(table).event == planned.event
+    with PrivacyBudget(math.inf) as budget:
+        search.fit(table, Y)
+    assert search.privacy_guarantee_.event == planned.event
+    assert guarantees_of(budget) == [search.privacy_guarantee_]
+    assert any("`capacity`" in one for one in privacy_of(search).unprotected)
+    best = search.best_estimator_
+    assert best.recommend(list(users[:2]), k=3).shape == (2, 3)
+    # All users are known: those in the fit, and those who were held out.
+    if cv is None:
+        rows = best._fitted.local.rows_of(np.array(users))
+        assert np.all(rows >= 0)
+
+
+def test_private_searches_over_entries():
+    search = PrivateSearchCV(
+        for_entries(random_state=None), {"completion__rank": [0, 1]}, n_iter=2
+    ).fit(TABLE, Y)
+    assert search.privacy_guarantee_.unit == "entry"
+    assert search.best_estimator_.recommend(USERS[:2], k=3).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "data", "message"),
+    [
+        ({"capacity": 59}, (TABLE, Y), "more users than `capacity`"),
+        ({"unknown": "error"}, (STRANGE, STRANGE_Y), "Some rows have an id"),
+        ({"encoder": None}, (TABLE, Y), "all columns but"),
+        ({}, (TABLE, np.where(np.arange(len(Y)) == 3, np.nan, Y)), "NaN"),
+        ({}, (TABLE, Y[1:]), "inconsistent|same length"),
+        ({"completion": ImplicitCompletion()}, (TABLE, Y), "cannot search Implicit"),
+    ],
+)
+def test_private_searches_refuse_before_they_release(change, data, message):
+    model = for_users(random_state=None).set_params(**change)
+    search = PrivateSearchCV(model, {"capacity": [model.capacity]}, n_iter=2)
+    with refused(message, secret=SECRET):
+        search.fit(*data)
+
+
+def test_a_private_search_leaves_out_unknown_items_and_refuses_epsilon():
+    search = PrivateSearchCV(
+        for_users(random_state=None), {"completion__rank": [0]}, n_iter=2
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.fit(STRANGE, STRANGE_Y)
+    search.set_params(param_distributions={"completion__epsilon": [1.0]})
+    with refused("cannot be searched"):
+        search.fit(TABLE, Y)
+
+
+def test_reports():
+    model = for_users(random_state=None)
+    planned = planned_guarantee(model)
+    assert planned == model.fit(TABLE, Y).privacy_guarantee_
+    report = privacy_of(model)
+    assert report.guarantee == planned
+    assert report.releases[0][:2] == ("fit of CPCompletion", 1)
+    assert report.guarantee == privacy_of(pickle.loads(pickle.dumps(model))).guarantee
+    entries = privacy_of(for_entries().fit(TABLE, Y))
+    assert entries.guarantee.epsilon == pytest.approx(4)
+    assert any("ids and times that occur" in one for one in entries.unprotected)
+    with pytest.raises(TypeError, match="gives a guarantee"):
+        privacy_of(for_users())
+    with pytest.raises(ValueError, match="leave capacity=None"):
+        planned_guarantee(for_users().set_params(completion__unit="entry"))
+    epsilon = epsilon_per_release(4.0, 1e-5, 3, model)
+    expected = epsilon_per_release(4.0, 1e-5, 3, model.completion_)
+    assert epsilon == expected
+
+
+def test_budgets_see_the_release_of_the_completion():
+    with PrivacyBudget(10.0, 1e-5) as budget:
+        model = for_users(random_state=None).fit(TABLE, Y)
+        model.fold_in(*history(USERS[:3])).recommend(USERS[0])
+        with pytest.raises(BudgetExceededError):
+            model.fit(TABLE, Y)
+    # The earlier fit is left, with its users.
+    assert model.privacy_guarantee_.epsilon == pytest.approx(8.0)
+    assert model.recommend(USERS[0]).tolist() != model.recommend(None).tolist()
+    assert guarantees_of(budget) == [model.privacy_guarantee_]
