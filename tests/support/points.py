@@ -72,6 +72,7 @@ POINTS = {
     "one thread of BLAS": (_blas, "one_blas_thread"),
     "least entries for independent columns": (_cp_fit, "_LEAST_INDEPENDENT"),
     "choice of terms": (_cp_fit, "_strongest"),
+    "start of terms": (_cp_fit, "leading_terms"),
     "block of the core": (_tucker_fit, "_CORE_BLOCK"),
     # The papers.
     "generator of a start": (_wei_2022, "_generator"),

@@ -251,13 +251,13 @@ def test_terms_of_a_matrix_depend_on_what_was_released_alone(monkeypatch):
     X, y = np.argwhere(observed), truth[observed]
     neighbour = y.copy()
     neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
-    starts, leading_terms = [], _cp_fit.leading_terms
+    starts, leading_terms = [], original("start of terms")
 
     def remember(residuals, n_terms):
         starts.append(leading_terms(residuals, n_terms))
         return starts[-1]
 
-    monkeypatch.setattr(_cp_fit, "leading_terms", remember)
+    monkeypatch.setattr(*POINTS["start of terms"], remember)
 
     def fitted(values):
         model = CPCompletion(
