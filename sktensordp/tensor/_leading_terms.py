@@ -137,7 +137,12 @@ def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
     for weight, found in zip(weights, (own, vectors), strict=True):
         rows.append(np.zeros((len(found), n_terms)))
         rows[-1][:, : found.shape[1]] = weight[:, np.newaxis] * found * scale
-    return rows if residuals.mode == 0 else rows[::-1]
+    if residuals.mode:
+        rows.reverse()
+    # Signs are arbitrary; fix them by the second mode, wherever the entries are.
+    largest = np.argmax(np.abs(rows[1]), axis=0)[np.newaxis]
+    signs = np.where(np.take_along_axis(rows[1], largest, axis=0) < 0, -1.0, 1.0)
+    return [signs * mode_rows for mode_rows in rows]
 
 
 def n_standing_out(residuals: Any, most: int) -> int:
@@ -186,10 +191,7 @@ def _decompose(
         gram = basis.T @ multiply(weights, basis, flipped)
         squares, vectors = np.linalg.eigh((gram + gram.T) / 2)
         order = np.argsort(-squares)[:n_values]
-        values = np.sqrt(np.maximum(squares[order], 0))
-        vectors = basis @ vectors[:, order]
-        # Signs are arbitrary; fix them, so that they do not depend on the solver.
-        return values, vectors * np.where(vectors.sum(axis=0) < 0, -1.0, 1.0)
+        return np.sqrt(np.maximum(squares[order], 0)), basis @ vectors[:, order]
 
 
 def counts_of(matrix: Any) -> list[NDArray[np.integer]]:
