@@ -148,15 +148,15 @@ class Entries:
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
 
     def by_unit(self, domain: Domain, unit: int) -> UnitEntries:
-        """All entries of every unit together, clipped to the domain; computed once."""
-        found = vars(self).get("_units")
-        if found is None:
+        """All entries of every unit together, clipped to the domain; kept."""
+        asked, (known, found) = (domain, unit), vars(self).get("_units", (None, None))
+        if asked != known:
             where = self.coordinates
             if unit:
                 others = np.delete(np.arange(len(self.shape)), unit)
                 where = where[:, [unit, *others]]
             found = UnitEntries(where, domain.kept(self.values), domain.centred_levels)
-            vars(self)["_units"] = found
+            vars(self)["_units"] = asked, found
         return found
 
     def with_values(

@@ -26,6 +26,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion._domain import Domain
+from sktensordp.completion._entries import Entries
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
@@ -1081,3 +1083,15 @@ def test_users_who_are_declared_and_not_there_cost_no_memory(kind):
     peak(100)  # compiles
     # One byte for each user would be 100 megabytes.
     assert peak(100_000_000) < peak(100) + 100_000
+
+
+def test_entries_of_units_are_clipped_to_the_domain_that_is_asked_for():
+    entries = Entries(
+        np.array([[0, 0], [1, 0]], np.int32), np.array([0.0, 9.0]), (2, 1)
+    )
+    wide, narrow = Domain((0.0, 9.0)), Domain((0.0, 3.0))
+    by_unit = entries.by_unit(wide, 0)
+    assert entries.by_unit(wide, 0) is by_unit
+    # Of the narrow range, 9 is the upper end, as 3 is; in half ranges, all end at 1.
+    assert_array_equal(entries.by_unit(narrow, 0).values, [-1, 1])
+    assert_array_equal(entries.by_unit(Domain((-9.0, 9.0)), 0).values, [0, 1])
