@@ -37,7 +37,7 @@ from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.points import POINTS, original
 from tests.support.refusing import refused
-from tests.support.replaying import accounted, quick, recorded
+from tests.support.replaying import accounted, quick, recorded, with_a_pattern
 
 N_UNITS = 7
 # Sizes of the other modes.
@@ -186,6 +186,83 @@ def test_one_unit_moves_other_perturbations_by_one(order, unit, epsilon, perturb
     start, lengths = lengths_of_units(model, where, values, unit)
     assert 0.5 < max(lengths.values()) <= 1 + 1e-9
     assert max(lengths.values()) <= bound_of(start)
+
+
+PATTERNS = [
+    ("CP", 2, 1), ("CP", 3, 0), ("biases", 2, 0), ("CP without biases", 3, 2),
+    ("Tucker", 3, 1),
+]  # fmt: skip
+
+
+def lengths_with_a_pattern(form, order, unit, factor=1.0, **params):
+    """As `lengths_of_units`, where the sums of products are rounded once, as a whole.
+
+    One step for each of them is allowed between a unit alone and what it moves.
+    """
+    where, values = tiny(order, unit)
+    model = make(form, order, unit, **params)
+    lengths = {}
+    with with_a_pattern():
+        start = run(model, where, values, factor=factor)
+        assert len(start.exact[2]) == 1
+        n_rows = OTHERS[order][0] if unit else model.shape[1]
+        assert start.exact[2][0].shape == (n_rows * (n_rows + 1) // 2,)
+        for own in np.unique(where[:, unit]):
+            rest = of_units(where, unit, own, without=True)
+            other = run(model, where[rest], values[rest], follow=start)
+            alone = run(model, where[~rest], values[~rest], follow=start)
+            moved = start.flat - other.flat
+            assert np.abs(moved - alone.flat).max() <= 1
+            apart = np.flatnonzero(moved != alone.flat)
+            first = sum(part.size for release in start.exact[:2] for part in release)
+            assert np.all((apart >= first) & (apart < first + start.exact[2][0].size))
+            lengths[int(own)] = float(np.linalg.norm(moved.astype(float)) * start.step)
+            own_products = alone.exact[2][0].astype(float) * start.step
+            # Half of the diagonal, and the share of the release.
+            assert np.linalg.norm(own_products) <= 0.5 * (1 + 1e-6)
+    return start, lengths
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 1e3])
+@pytest.mark.parametrize(("form", "order", "unit"), PATTERNS)
+def test_one_unit_moves_the_pattern_and_all_else_by_one(form, order, unit, factor):
+    start, lengths = lengths_with_a_pattern(form, order, unit, factor)
+    assert max(lengths.values()) <= bound_of(start)
+    assert max(lengths.values()) > {0.0: 0.4, 1.0: 0.7, 1e3: 0.2}[factor]
+    # The features are in the model, where units fit weights for them.
+    n_features = 4 if "without" not in form else 2
+    assert start.model._fitted.model.features.shape[1] >= n_features
+
+
+def test_longer_products_would_be_noticed(monkeypatch):
+    total = original("total of products").fget
+    twice = property(lambda sums: 2 * total(sums))
+    monkeypatch.setattr(*POINTS["total of products"], twice)
+    with pytest.raises(AssertionError):
+        lengths_with_a_pattern("CP", 2, 0)
+
+
+def test_a_pattern_is_not_asked_for():
+    """With no components, or where no noise could ever be small enough."""
+    where, values = tiny(2, 0)
+    n_releases = len(run(make("CP"), where, values).exact)
+    with with_a_pattern():
+        of_none = run(make("CP", n_pattern_components=0), where, values)
+        assert len(of_none.exact) == n_releases
+        found = run(make("CP", n_pattern_components=1), where, values)
+    assert len(found.exact) == n_releases + 1
+    assert found.model._fitted.model.features.shape[1] == 3
+
+
+def test_rounding_of_products_is_accounted_for():
+    """What one unit may move is 1, and a step more for the root of their number."""
+    where, values = tiny(2, 0)
+    with with_a_pattern():
+        start = run(make("CP"), where, values)
+        plain = run(make("CP", n_pattern_components=0), where, values)
+    n_products = start.exact[2][0].size
+    assert bound_of(start) >= 1 + start.step * math.sqrt(n_products)
+    assert bound_of(plain) < 1 + 1e-8 < bound_of(start)
 
 
 @pytest.mark.parametrize("form", ["biases", "CP", "Tucker"])

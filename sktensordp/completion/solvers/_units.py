@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..._random import NoiseStreams
-from ...privacy import PrivacyGuarantee
+from ...privacy import PrivacyGuarantee, gaussian_mu
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
 from ._noisy_sums import NoisySums, plan_gaussian_sums
 from ._solver import OnSweep, Outcome, Solver
+from ._unit_pattern import most_rows, release_pattern
 from ._unit_run import (
     BIAS_PASSES,
     FACTOR_PASSES,
@@ -180,6 +181,18 @@ class UnitPerturbation(Solver):
         return self.shared_noise or self.planned_noise
 
     @cached_property
+    def _most_rows(self) -> int:
+        """Largest number of rows whose products are released; 0 for no such release."""
+        problem = self.problem
+        if problem.n_components == 0:
+            return 0
+        sigma = 0.0
+        if math.isfinite(problem.epsilon) and problem.delta:
+            sigma = 1 / gaussian_mu(problem.epsilon, problem.delta)
+        n_units, n_rows, *_ = problem.entries.shape
+        return most_rows(n_units, n_rows, sigma)
+
+    @cached_property
     def planned_noise(self) -> NoisySums:
         """Noise for vectors of length one, if it is added here."""
         problem = self.problem
@@ -187,15 +200,16 @@ class UnitPerturbation(Solver):
         blocks = problem.form.blocks(problem.entries.shape)[1:]
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
-        n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals)
+        products = self._most_rows * (self._most_rows + 1) // 2
+        n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals) + products
         return plan_gaussian_sums(
             problem.epsilon,
             problem.delta,
             within=problem.epsilon,
             n_releases=1,
             n_cells=n_cells,
-            n_changed=0,
-            n_entries=problem.entries.shape[0],
+            n_changed=products,
+            n_entries=max(problem.entries.shape[0], 64),
         )
 
     @cached_property
@@ -239,7 +253,10 @@ class UnitPerturbation(Solver):
         releases = UnitReleases(self.noise, streams)
         totals = release_totals(units, releases)
         counts = release_row_counts(units, problem.entries.shape[1:], totals, releases)
-        run = UnitRun(problem, units, releases, totals, counts)
+        pattern = release_pattern(
+            units, totals, counts, releases, self._most_rows, problem.n_components
+        )
+        run = UnitRun(problem, units, releases, totals, counts, pattern)
         name = self.name
         may_choose = self.perturbation == "auto" and problem.biases
         if may_choose and name == "statistics" and not run.factors_pay():
