@@ -218,8 +218,8 @@ def lengths_with_a_pattern(form, order, unit, factor=1.0, **params):
             assert np.all((apart >= first) & (apart < first + start.exact[2][0].size))
             lengths[int(own)] = float(np.linalg.norm(moved.astype(float)) * start.step)
             own_products = alone.exact[2][0].astype(float) * start.step
-            # Half of the diagonal, and the share of the release.
-            assert np.linalg.norm(own_products) <= 0.5 * (1 + 1e-6)
+            # Of the least share, since so little noise is in the way.
+            assert np.linalg.norm(own_products) <= math.sqrt(0.02) * (1 + 1e-6)
     return start, lengths
 
 
@@ -1014,6 +1014,65 @@ def test_statistics_are_better_than_sums_for_many_users():
         key: value for key, value in auto.get_params().items() if key != "rank"
     })  # fmt: skip
     assert error_of(tucker, parts) < sums - 0.01
+
+
+def test_a_rank_too_high_does_not_hurt():
+    """Without much noise: the columns that nothing is behind vanish.
+
+    Over 4 data sets, the ratio of the errors was at most 1.002; 1.015 and more with
+    factors that have seen the entries that they explain.
+    """
+    ratings, parts = split(2500, 50, 60_000)
+    options = {"epsilon": 50.0, "perturbation": "statistics"}
+    fitting, too_many = (rated(ratings, rank=rank, **options) for rank in (5, 12))
+    assert error_of(too_many, parts) < 1.007 * error_of(fitting, parts)
+
+
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, math.inf)
+
+
+def rises():
+    """How the mean error rises from each epsilon to the next, by its standard error.
+
+    A rise of 0.2 per cent is allowed. Items differ little, so that noise in their
+    biases is worse than no biases at all.
+    """
+    rng, errors = np.random.default_rng(0), []
+    n_users, n_items, n = 600, 300, 12_000
+    X = np.column_stack([rng.integers(0, n_users, n), rng.integers(0, n_items, n)])
+    of_items = 0.02 * rng.standard_normal(n_items)
+    y = 0.2 * rng.standard_normal(n_users)[X[:, 0]] + of_items[X[:, 1]]
+    y = np.clip(y + 0.3 * rng.standard_normal(n), -1, 1)
+    parts = train_test_split(X, y, random_state=0)
+    for seed in range(12):
+        options = {"value_bounds": (-1, 1), "shape": (n_users, n_items), "unit": 0}
+        errors.append(
+            [
+                error_of(
+                    CPCompletion(
+                        0, epsilon=epsilon, delta=1e-5, random_state=seed, **options
+                    ),
+                    parts,
+                )
+                for epsilon in EPSILONS
+            ]
+        )
+    rise = np.diff(errors, axis=1) - 0.002 * np.array(errors)[:, :-1]
+    return rise.mean(axis=0) / (rise.std(axis=0, ddof=1) / math.sqrt(len(rise)))
+
+
+# Student's t with 11 degrees of freedom exceeds this once in 8,000 times: for all eight
+# comparisons together, a method whose error does not rise fails once in a thousand.
+MOST_RISE = 5.2
+
+
+def test_more_budget_never_hurts():
+    assert np.all(rises() < MOST_RISE)
+
+
+def test_a_prior_that_is_not_learned_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(*POINTS["variances of biases"], np.array([0.05]))
+    assert np.any(rises() > MOST_RISE)
 
 
 class Forgotten(dict):

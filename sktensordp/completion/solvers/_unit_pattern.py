@@ -8,6 +8,7 @@ feature is taken only if its eigenvalue does.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,14 @@ from .._products import SHARE_BITS, ProductSums
 from ._unit_contributions import PatternContributions, Units, UnitTotals
 from ._unit_run import RowCounts, UnitReleases
 
-# Share of the squared budget, if the release is made.
-_SHARE = 0.25
+# Shares of the squared budget between which the release is made.
+_LEAST_SHARE, _MOST_SHARE = 0.02, 0.15
 # Numbers of rows between which the release is made.
 _LEAST_ROWS, _MOST_ROWS = 20, 3000
 # The leading eigenvalue of the products of rows that all units have, expected per unit,
 # and how many times the largest eigenvalue of the noise it must be. Both were measured
 # on ratings of films and music.
-_STRENGTH, _CLEAR = 0.02, 1.5
+_STRENGTH, _CLEAR = 0.02, 3.0
 # The same of an eigenvalue that was released, and the largest number of features.
 _STANDS_OUT, _MOST_FEATURES = 1.5, 8
 
@@ -45,12 +46,15 @@ def most_rows(n_units: float, n_rows: int, sigma: float) -> int:
     most : int
         0 if the release is never made.
     """
-    most = min(n_rows, _MOST_ROWS)
-    if sigma:
-        most = min(
-            most, int((_STRENGTH * n_units / (_CLEAR * sigma)) ** 2 * _SHARE / 2)
-        )
+    m = np.arange(min(n_rows, _MOST_ROWS), dtype=float) + 1
+    most = np.count_nonzero(_share(m, n_units, sigma) <= _MOST_SHARE)
     return most if most >= _LEAST_ROWS else 0
+
+
+def _share(m: Any, n_units: Any, sigma: float) -> Any:
+    """Share of the squared budget with which the products of m rows stand out."""
+    # The largest eigenvalue of the noise is sigma sqrt(2 m / share).
+    return 2 * m * (_CLEAR * sigma / (_STRENGTH * n_units)) ** 2
 
 
 def release_pattern(
@@ -81,18 +85,19 @@ def release_pattern(
     """
     counts = row_counts.counts[0]
     order = np.argsort(-counts, kind="stable")[:most]
-    m = np.arange(1, len(order) + 1)
+    m = np.arange(len(order), dtype=float) + 1
     coverage = np.cumsum(counts[order]) / max(float(counts.sum()), 1e-300)
-    edge = releases.sigma * np.sqrt(2 * m / _SHARE)
-    n_rows = m[_STRENGTH * totals.n_units * coverage >= _CLEAR * edge].max(initial=0)
+    needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
+    n_rows = int(m[needed <= _MOST_SHARE].max(initial=0))
     if n_rows < _LEAST_ROWS:
         return np.empty((len(counts), 0))
+    share = max(float(needed[n_rows - 1]), _LEAST_SHARE)
     rows = order[:n_rows]
     expected = np.exp(row_counts.logs[0][rows])
     whole = np.rint(expected / expected.sum() * 2**SHARE_BITS).astype(np.int64)
     # Units below the typical size add shorter vectors, as to the counts.
     least = totals.typical_size / math.sqrt(2)
-    sums = ProductSums(whole, least, _SHARE, releases.step)
+    sums = ProductSums(whole, least, share, releases.step)
     entries.add_to((sums,), PatternContributions(rows, len(counts)))
     ((noisy, error),) = releases.release(sums)
     most = _MOST_FEATURES if n_components is None else n_components

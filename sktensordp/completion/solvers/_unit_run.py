@@ -60,10 +60,10 @@ LEFT = 1 - _TOTALS - _COUNTS
 # Share of a block's budget for the totals that are released with it.
 _BLOCK_TOTALS = 0.05
 # Numbers of passes over the modes: for biases alone, and for factors.
-BIAS_PASSES, FACTOR_PASSES = 4, 8
+BIAS_PASSES, FACTOR_PASSES = 4, 7
 # Budgets of a pass over biases and of one over factors, relative to the pass before.
 # Early passes find the direction; later ones determine the result.
-_BIAS_GROWTH, _GROWTH = 1.5, 1.35
+_BIAS_GROWTH, _GROWTH = 1.5, 1.4
 # In the first passes over factors, their prior variance stays as it is: what little is
 # known of them at first would make it vanish.
 _HELD = 4

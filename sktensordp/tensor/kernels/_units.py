@@ -48,7 +48,8 @@ def solve_units(
     """
     size, n_last = precision.size, held_out.shape[1]
     gram, shift = np.empty((size, size)), np.empty(size)
-    inverse, along = np.empty((size, size)), np.empty(size)
+    inverse, covariance = np.empty((size, size)), np.empty((size, size))
+    along = np.empty(size)
     for u in range(starts.size - 1):
         for a in range(size):
             shift[a] = 0.0
@@ -56,8 +57,9 @@ def solve_units(
                 gram[a, b] = 0.0
             gram[a, a] = precision[a]
         for e in range(starts[u], starts[u + 1]):
+            weight = 1.0 / noise[e]
             for a in range(size):
-                scaled = regressors[e, a] / noise[e]
+                scaled = regressors[e, a] * weight
                 shift[a] += scaled * targets[e]
                 for b in range(a, size):
                     gram[a, b] += scaled * regressors[e, b]
@@ -66,26 +68,31 @@ def solve_units(
         solve_factor(gram, shift)
         for a in range(size):
             rows[u, a] = shift[a]
-            known[u, a] = 1.0
-            for k in range(a, size):
-                known[u, a] -= inverse[a, k] ** 2 * precision[a]
+            for b in range(a, size):
+                covariance[a, b] = 0.0
+                for k in range(b, size):
+                    covariance[a, b] += inverse[a, k] * inverse[b, k]
+                covariance[b, a] = covariance[a, b]
+            known[u, a] = 1.0 - covariance[a, a] * precision[a]
         for e in range(starts[u], starts[u + 1]):
+            for a in range(size):
+                along[a] = 0.0
+            for b in range(size):
+                regressor = regressors[e, b]
+                for a in range(size):
+                    along[a] += covariance[b, a] * regressor
             residuals[e] = targets[e]
             leverages[e] = 0.0
-            for k in range(size):
-                residuals[e] -= regressors[e, k] * shift[k]
-                along[k] = 0.0
-                for a in range(k + 1):
-                    along[k] += inverse[a, k] * regressors[e, a]
-                leverages[e] += along[k] ** 2 / noise[e]
+            for a in range(size):
+                residuals[e] -= regressors[e, a] * shift[a]
+                leverages[e] += regressors[e, a] * along[a]
+            leverages[e] /= noise[e]
             # Rounding can carry a leverage past 1.
-            free = noise[e] * max(1.0 - leverages[e], 1e-6)
+            step = residuals[e] / (noise[e] * max(1.0 - leverages[e], 1e-6))
             for a in range(n_last):
-                first = size - n_last + a
-                held_out[e, a] = shift[first]
-                for k in range(first, size):
-                    moved = inverse[first, k] * along[k]
-                    held_out[e, a] -= moved * residuals[e] / free
+                held_out[e, a] = (
+                    shift[size - n_last + a] - along[size - n_last + a] * step
+                )
 
 
 @compiled
@@ -106,23 +113,30 @@ def unit_moments(
         Written, as packed upper triangles.
     """
     size = factors.shape[1]
+    sums, squares = np.empty(size), np.empty((size, size))
     for u in range(starts.size - 1):
-        total = 1e-300
-        for p in range(moments.shape[1]):
-            moments[u, p] = 0.0
+        total = 0.0
+        for a in range(size):
+            sums[a] = 0.0
+            for b in range(a, size):
+                squares[a, b] = 0.0
         for e in range(starts[u], starts[u + 1]):
             total += weights[e]
-            moments[u, 0] += weights[e]
-            p = 1
             for a in range(size):
-                moments[u, p] += weights[e] * factors[e, a]
-                p += 1
-            for a in range(size):
+                weighted = weights[e] * factors[e, a]
+                sums[a] += weighted
                 for b in range(a, size):
-                    moments[u, p] += weights[e] * factors[e, a] * factors[e, b]
-                    p += 1
-        for p in range(moments.shape[1]):
-            moments[u, p] /= total
+                    squares[a, b] += weighted * factors[e, b]
+        scale = 1.0 / max(total, 1e-300)
+        moments[u, 0] = total * scale
+        p = 1
+        for a in range(size):
+            moments[u, p] = sums[a] * scale
+            p += 1
+        for a in range(size):
+            for b in range(a, size):
+                moments[u, p] = squares[a, b] * scale
+                p += 1
 
 
 @compiled
