@@ -288,6 +288,14 @@ def test_auto_for_users_is_expected_to_choose_as_it_does():
     assert chosen == 2 * ["sums"] + 3 * ["statistics"]
 
 
+@pytest.mark.parametrize("unit", ["entry", 0, 1])
+def test_the_trust_that_is_supposed_is_said(unit):
+    model = CPCompletion(2, unit=unit, shape=(50, 40), levels=LEVELS)
+    rows = np.zeros((200, 2), dtype=int)
+    supposing = expected_error(model, rows, epsilons=[1.0]).supposing
+    assert ("without noise" in supposing) == (unit != "entry")
+
+
 @pytest.mark.parametrize("n_entries", [500, 3000, 5000])
 def test_rows_have_the_entries_of_distinct_cells(n_entries):
     """As in a simulation, where the rows of the other mode have equal chances."""

@@ -26,6 +26,9 @@ _LEAST_ROWS, _MOST_ROWS = 20, 3000
 # and how many times the largest eigenvalue of the noise it must be. Both were measured
 # on ratings of films and music.
 _STRENGTH, _CLEAR = 0.02, 3.0
+# Least mean number of units that have two rows together. With fewer, chance gives some
+# pairs of rows large products.
+_LEAST_PAIRS = 0.03
 # The same of an eigenvalue that was released, and the largest number of features.
 _STANDS_OUT, _MOST_FEATURES = 1.5, 8
 
@@ -47,7 +50,7 @@ def most_rows(n_units: float, n_rows: int, sigma: float) -> int:
         0 if the release is never made.
     """
     m = np.arange(min(n_rows, _MOST_ROWS), dtype=float) + 1
-    most = np.count_nonzero(_share(m, n_units, sigma) <= _MOST_SHARE)
+    most = int(np.count_nonzero(_share(m, n_units, sigma) <= _MOST_SHARE))
     return most if most >= _LEAST_ROWS else 0
 
 
@@ -88,7 +91,8 @@ def release_pattern(
     m = np.arange(len(order), dtype=float) + 1
     coverage = np.cumsum(counts[order]) / max(float(counts.sum()), 1e-300)
     needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
-    n_rows = int(m[needed <= _MOST_SHARE].max(initial=0))
+    pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
+    n_rows = int(m[(needed <= _MOST_SHARE) & (pairs >= _LEAST_PAIRS)].max(initial=0))
     if n_rows < _LEAST_ROWS:
         return np.empty((len(counts), 0))
     share = max(float(needed[n_rows - 1]), _LEAST_SHARE)
