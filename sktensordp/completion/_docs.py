@@ -142,10 +142,10 @@ shape_ : tuple of int
 value_bounds_ : tuple of (float, float)
     Range of the predictions.
 perturbation_ : str
-    The perturbation used. With "sums" only averages are learned: `rank` is not used, and
-    without `side_information` everybody gets the same recommendations, minus the items
-    they already have entries for. If `unit` is a mode, they are nearly the same: units
-    differ in how much they follow the biases and the counts of items.
+    The perturbation used. With "sums" only averages are learned: `rank` is not used,
+    and without `side_information` everybody gets the same recommendations, minus the
+    items they already have entries for. If `unit` is a mode, they are nearly the same:
+    units differ in how much they follow the biases and the counts of items.
 noise_variance_ : float
     Variance around the model, learned or assumed: of the randomised values in "input",
     of the original values otherwise.
