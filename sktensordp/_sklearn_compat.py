@@ -14,7 +14,7 @@ from sklearn.utils._openmp_helpers import (
 )
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils._set_output import _get_output_config
+from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
 from sklearn.utils.metaestimators import available_if as _available_if
 from sklearn.utils.validation import _check_method_params as check_method_params
 
@@ -34,6 +34,7 @@ __all__ = [
     "check_method_params",
     "effective_n_threads",
     "fit_context",
+    "framed",
     "has_callbacks",
     "routing_enabled",
     "safe_indexing",
@@ -71,6 +72,18 @@ class Interval(_Interval):
 def wants_frame(estimator: Any) -> bool:
     """Whether `set_output` asks for the output of `transform` as a data frame."""
     return _get_output_config("transform", estimator)["dense"] != "default"
+
+
+def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
+    """Rows as the data frame that `set_output` asks for, if it does.
+
+    The index is that of `original`, if that is a data frame.
+    """
+    kind = _get_output_config("transform", estimator)["dense"]
+    if kind == "default":
+        return rows
+    adapter = ADAPTERS_MANAGER.adapters[kind]
+    return adapter.create_container(rows, original, columns=names)
 
 
 def has_callbacks(estimator: Any) -> bool:

@@ -18,8 +18,11 @@ from sklearn.utils import check_consistent_length
 _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
 _TIMES = np.datetime64, np.timedelta64
-# Names of data frame columns that hold values and not coordinates.
-_VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
+# Words in the names of data frame columns that hold values and not coordinates, and
+# words that tell otherwise.
+_VALUE_WORDS = {"rating", "ratings", "score", "scores", "stars", "value", "values"}
+_VALUE_WORDS |= {"vote", "votes", "note", "bewertung", "wertung", "nota", "puntuacion"}
+_ID_WORDS = {"id", "ids", "key", "code", "date", "day", "time", "type", "name"}
 _INSIDE = __name__.split(".")[0], "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
@@ -40,10 +43,17 @@ def described(value: Any) -> str:
     return type(value).__name__ if may_hold_data else repr(value)
 
 
+def words_of(name: str) -> set[str]:
+    """The words of a name such as "my_score" or "movieId", in lower case."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return set(re.findall(r"[^\W\d_]+", apart.lower()))
+
+
 def check_columns(X: Any) -> None:
     """Refuse a data frame with a column of values beside the coordinates."""
     for name in getattr(X, "columns", ()):
-        if isinstance(name, str) and name.strip().lower() in _VALUE_COLUMNS:
+        words = words_of(name) if isinstance(name, str) else set()
+        if words & _VALUE_WORDS and not words & _ID_WORDS:
             raise ValueError(
                 f"X has a column {name!r}, which would become a mode of the tensor. "
                 f"Pass the values as y: fit(X.drop(columns=[{name!r}]), X[{name!r}]). "

@@ -180,6 +180,7 @@ def audit_mechanism(
         claimed=epsilon,
         event=f"{event} ({hits} of {end - start} against {false_hits})",
         n_trials=end,
+        finding=event.score.finding,
     )
 
 

@@ -40,7 +40,7 @@ from .._validation import (
     warn_of_two_levels,
 )
 from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
-from ..exceptions import PrivacyLeakWarning
+from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
@@ -56,6 +56,7 @@ from ._entries import (
 )
 from ._expected import error_by_epsilon
 from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
+from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party import PartySums, SumRequest, UnitParty, party_of
 from ._problem import Problem, side_features
@@ -248,6 +249,8 @@ class BaseCompletion(
         problem = self._problem(entries)
         solver = self._solver(problem, streaming, shared_noise)
         warn_of_two_levels(self.levels)
+        if self._unit is None:
+            self._warn_of_likely_mistakes(entries, problem, solver)
         if self._unit is not None and not entries.is_local:
             # Before the release is recorded, so that a refusal costs nothing.
             entries.by_unit(problem.domain, self._unit)
@@ -265,7 +268,46 @@ class BaseCompletion(
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
+        if self._unit is not None:
+            self._warn_of_averages(problem, outcome.perturbation)
         return self
+
+    def _warn_of_likely_mistakes(
+        self, entries: Any, problem: Problem, solver: Solver
+    ) -> None:
+        """Warn before anything is released, of what coordinates alone tell."""
+        if entries.is_dense:
+            warn_of_no_gap(entries)
+        elif self.shape is None:
+            names = getattr(self, "feature_names_in_", None)
+            warn_of_coordinates(entries, names, self.levels)
+        self._warn_of_averages(problem, solver.name)
+
+    def _warn_of_averages(self, problem: Problem, taken: str | None) -> None:
+        """Warn if "auto" took sums, so that everybody gets the same ranking.
+
+        It chooses by public coordinates or by what was released. A search makes many
+        fits, and says nothing.
+        """
+        is_personal = self._unit is not None and problem.side_information.size
+        if (
+            self.perturbation != "auto"
+            or taken != "sums"
+            or not problem.form
+            or is_personal
+            or current_preauthorization() is not None
+        ):
+            return
+        advice = (
+            "side_information" if self._unit is not None else "perturbation='input'"
+        )
+        warnings.warn(
+            f"At this epsilon and size only averages could be learned: everybody gets "
+            f"the same ranking. A larger epsilon, more data or {advice} may change "
+            f"that. If averages are what you want, pass perturbation='sums'.",
+            AveragesOnlyWarning,
+            stacklevel=callers_level(),
+        )
 
     def _log_plan(self, solver: Solver) -> None:
         """Write what the fit will do to the log, unless a private search fits it."""

@@ -28,6 +28,7 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
+from ._likely_mistakes import check_whole, column_name, contexts, warn_of_times
 
 _UNKNOWN = -1
 # Seconds from 1970 to the year 10000.
@@ -150,7 +151,8 @@ class CoordinateEncoder(
         ------
         ValueError
             If both `time_bins` and `freq` are given, an id or a time is missing, the
-            last column cannot be read as times, or an id is not among `categories`.
+            last column cannot be read as times, ids are numbers with fractions, or an
+            id is not among `categories`.
         """
         with self._progress() as on_step:
             self._learn(X, first=True)
@@ -194,7 +196,10 @@ class CoordinateEncoder(
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
         declared = self._declared(ids.shape[1])
         learns_last = first and times is None and declared[-1] is None
-        if learns_last and isinstance(ids[0, -1], date | np.datetime64):
+        is_time = learns_last and isinstance(ids[0, -1], date | np.datetime64)
+        names = getattr(self, "feature_names_in_", None)
+        others = contexts(names, ids.shape[1]) if first else []
+        if is_time:
             warnings.warn(
                 "The last column holds datetimes, and each of them becomes an index of "
                 "its own. To bin them, pass freq, such as freq='W', or time_bins.",
@@ -206,6 +211,10 @@ class CoordinateEncoder(
         for k, (catalogue, column) in enumerate(zip(declared, ids.T, strict=True)):
             if catalogue is None:
                 ids_seen = _distinct(column)
+                name = column_name(names, k)
+                check_whole(ids_seen, name)
+                if k in others and not (is_time and k == ids.shape[1] - 1):
+                    warn_of_times(len(ids_seen), len(column), name)
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
@@ -253,11 +262,15 @@ class CoordinateEncoder(
         Raises
         ------
         ValueError
-            If an id or a time is missing, ids are floats too large to represent
+            If an id or a time is missing, ids are of another type than those of `fit`
+            (numbers, text or other objects), ids are floats too large to represent
             integers exactly, or the last column cannot be read as times.
         """
         check_is_fitted(self)
-        return self._coordinates(*self._split(X, reset=False))
+        ids, times = self._split(X, reset=False)
+        for k, (known, column) in enumerate(zip(self.categories_, ids.T, strict=True)):
+            check_kinds(known, column, k)
+        return self._coordinates(ids, times)
 
     def _coordinates(self, ids: NDArray[Any], times: Any) -> NDArray[np.int64]:
         """Encode columns of ids, and times in seconds since 1970 if they are binned."""
@@ -451,15 +464,35 @@ def check_kinds(known: NDArray[Any], ids: NDArray[Any], number: int) -> None:
 
     Each id is looked at on its own: what it is refused for does not depend on others.
     """
-    differing = _kinds(ids) - _kinds(known)
+    check_known_kinds(_kinds(known), ids, number)
+
+
+def check_known_kinds(known: set[str], ids: NDArray[Any], number: int) -> None:
+    """Refuse ids of another kind than the known ones; see `check_kinds`."""
+    differing = _kinds(ids) - known
     if differing:
-        kinds = " and ".join(sorted(_kinds(known)))
-        raise ValueError(
-            f"The known ids of column {number} are {kinds}, but some of those passed "
-            f"are {' and '.join(sorted(differing))}. Convert them. (In an array or a "
-            f"list of lists, numbers next to text become text; in a data frame, they "
-            f"stay numbers.)"
+        advice = (
+            "Convert them: X.astype(str)."
+            if known == {"text"}
+            else "Convert them. (In an array or a list of lists, numbers next to text "
+            "become text; in a data frame, they stay numbers.)"
         )
+        raise ValueError(
+            f"The known ids of column {number} are {' and '.join(sorted(known))}, but "
+            f"some of those passed are {' and '.join(sorted(differing))}. {advice}"
+        )
+
+
+def kinds_of_type(dtype: Any) -> set[str]:
+    """Kinds of ids that a column of some type holds; empty if the type does not tell.
+
+    Reads no id: the types of columns are public where ids are not.
+    """
+    name, kind = str(dtype).lower(), getattr(dtype, "kind", "")
+    if kind in tuple("biuf") or name.startswith(("int", "uint", "float")):
+        return {"numbers"}
+    is_text = kind in ("S", "U") or name.startswith(("str", "utf8"))
+    return {"text"} if is_text else set()
 
 
 def _kinds(ids: NDArray[Any]) -> set[str]:

@@ -93,6 +93,17 @@ class Entries:
         ]
 
     @property
+    def used_indices(self) -> list[NDArray[np.integer]]:
+        """Indices that have entries, mode by mode."""
+        return [
+            # A mode with far more indices than entries would not fit into memory.
+            np.unique(column)
+            if size > 8 * len(column)
+            else np.flatnonzero(np.bincount(column, minlength=size))
+            for column, size in zip(self.coordinates.T, self.shape, strict=True)
+        ]
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the values."""
         return self.values.dtype

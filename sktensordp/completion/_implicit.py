@@ -24,6 +24,7 @@ from .._validation import (
     checked,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..exceptions import AveragesOnlyWarning
 from ..privacy import PrivacyGuarantee
 from ._choices import Choices, check_choices, choices_of_batches
 from ._cooccurrence import Releases, plan_noise
@@ -261,6 +262,15 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             model = ItemModel.of(sums)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
+        if draws and self._max_items(shape) and not len(sums.items):
+            warnings.warn(
+                "At this epsilon and size only averages could be learned: everybody "
+                "gets the same ranking, that of popular items. A larger epsilon or "
+                "more users may change that. If popular items are what you want, pass "
+                "max_items=0.",
+                AveragesOnlyWarning,
+                stacklevel=callers_level(),
+            )
         return self
 
     def fold_in(self, X: ArrayLike) -> Self:

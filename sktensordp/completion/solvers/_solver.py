@@ -12,6 +12,8 @@ OnSweep = Callable[[int], bool]
 
 # Last clause of the statement of a guarantee.
 ALL_ELSE = "all else is computed from them and the coordinates."
+# Last sentence where biases alone were fitted.
+ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ...tensor import fit_biases_to_sums, point_model
 from .._domain import Domain
 from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
-from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
+from ._solver import ALL_ELSE, ONLY_AVERAGES, OnSweep, Outcome, Solver
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
 _OF_ALL = "The sum of all values was given discrete Laplace noise"
-_BIASES_ALONE = (
-    " The sums determine biases alone: rank is not used, and items are ranked in the "
-    "same order for everyone."
-)
 _BLOCK = 2**16
 # Assumed variance of values around their mean, in half ranges squared.
 _VARIANCE_OF_VALUES = 0.2
@@ -245,7 +241,7 @@ class SumsPerturbation(_SumsSolver):
             problem.entries,
             void_for=problem.void_for,
             statement=self.statement,
-            consequence=_BIASES_ALONE,
+            consequence=ONLY_AVERAGES,
         )
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:

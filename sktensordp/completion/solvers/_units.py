@@ -22,7 +22,7 @@ from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
 from ._noisy_sums import NoisySums, plan_gaussian_sums
-from ._solver import OnSweep, Outcome, Solver
+from ._solver import ONLY_AVERAGES, OnSweep, Outcome, Solver
 from ._unit_run import (
     BIAS_PASSES,
     FACTOR_PASSES,
@@ -56,6 +56,7 @@ def unit_guarantee(
     void_for: float | None = None,
     shares: NoiseShares | None = None,
     asked_for: tuple[float, float] | None = None,
+    consequence: str = "",
 ) -> PrivacyGuarantee:
     """Guarantee of releases that protect everything of a unit.
 
@@ -77,6 +78,8 @@ def unit_guarantee(
         The shares in which parties added the noise; None if it was added at once.
     asked_for : tuple of (float, float), default=None
         The requested epsilon and delta, if fewer parties answered than was planned.
+    consequence : str, default=""
+        A further sentence of the statement.
 
     Returns
     -------
@@ -104,8 +107,7 @@ def unit_guarantee(
             f"know the noise of at most {shares.n_colluders} of those that answered, "
             "and that who answers does not depend on what was released."
         )
-    if name == "sums":
-        statement += " The sums determine biases alone; rank is not used."
+    statement += consequence
     source = _SOURCE + (_SHARES_SOURCE if shares else "")
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
@@ -225,7 +227,12 @@ class UnitPerturbation(Solver):
             void_for=problem.void_for,
             shares=None if shared is None else shared.shares,
             asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
+            consequence=ONLY_AVERAGES if self._learns_averages(name) else "",
         )
+
+    def _learns_averages(self, name: str) -> bool:
+        """Whether units differ in their biases alone, not in weights of features."""
+        return name == "sums" and not self.problem.side_information.size
 
     def release(
         self,

@@ -309,7 +309,8 @@ def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         width, largest = np.subtract(high, low), np.maximum(np.abs(low), np.abs(high))
     if not np.all(np.isfinite(width)) or not np.all(low < high):
-        raise ValueError("bounds must be finite with low < high in every entry.")
+        got = f", got ({low:g}, {high:g})" if isinstance(low, float) else ""
+        raise ValueError(f"bounds must be finite with low < high in every entry{got}.")
     if np.min(width) < _SHORTEST or np.max(largest) > 1 / _SHORTEST:
         raise ValueError(
             f"bounds must be within {1 / _SHORTEST:g}, and low and high at least "
