@@ -57,14 +57,14 @@ def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Me
 class Interval(_Interval):
     """An interval of integers and floats, and no other numbers.
 
-    scikit-learn's interval fails on fractions, and accepts integers that exceed every
-    float.
+    scikit-learn's interval fails on fractions, and accepts True for 1 and integers that
+    exceed every float.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether the interval contains a value."""
         is_number = isinstance(val, float | np.floating)
-        if isinstance(val, Integral):
+        if isinstance(val, Integral) and not isinstance(val, bool):
             is_number = abs(int(val)) <= sys.float_info.max
         return is_number and super().is_satisfied_by(val)
 

@@ -17,13 +17,14 @@ from sklearn.utils import check_consistent_length
 
 _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
+_PLAIN = {bool, float, int, str}
 _TIMES = np.datetime64, np.timedelta64
 # Words in the names of data frame columns that hold values and not coordinates, and
 # words that tell otherwise.
 _VALUE_WORDS = {"rating", "ratings", "score", "scores", "stars", "value", "values"}
 _VALUE_WORDS |= {"vote", "votes", "note", "bewertung", "wertung", "nota", "puntuacion"}
 _ID_WORDS = {"id", "ids", "key", "code", "date", "day", "time", "type", "name"}
-_INSIDE = __name__.split(".")[0], "sklearn"
+_INSIDE = __name__.split(".")[0], "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 # Messages of scikit-learn that state numbers of rows, and what to say in their place.
@@ -145,16 +146,16 @@ def check_numeric(values: Any, name: str) -> None:
         try:
             values.astype(float)
             numeric = True
-        except TypeError as error:
-            # The message names a type and no value.
-            reason = str(error)
+        except TypeError:
+            kinds = {type(item) for item in values.flat}
+            reason = " and ".join(sorted(kind.__name__ for kind in kinds - _PLAIN))
         except (OverflowError, ValueError):
             pass
     # Raised outside the handlers, so that NumPy's error does not become the context.
     if complex_:
         raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
     if reason:
-        raise TypeError(f"{name} must hold numbers: {reason}.")
+        raise TypeError(f"{name} must hold numbers, but it holds {reason}.")
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
 
@@ -223,9 +224,13 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     quoted = r"(?s)\narray=.*?(?=\nReshape)|(?<=^Complex data not supported)\n.*"
     # scikit-learn goes on to recommend classifiers and trees, which do not apply.
     quoted += r"|(?<=contains NaN\.)\n.*"
+    in_frame = any(hasattr(one, "isna") for one in arguments)
     for pattern, text in _WITHOUT_SIZES.items():
         message = re.sub(pattern, text, message)
-    raise ValueError(re.sub(quoted, "", message))
+    message = re.sub(quoted, "", message)
+    if in_frame and message == "Input X contains NaN.":
+        message += " X.isna().any() says in which columns. Fill them, or drop the rows."
+    raise ValueError(message)
 
 
 def check_same_length(X: Any, y: Any) -> None:
@@ -288,8 +293,8 @@ def check_bounds(
 def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 
-    That is the first frame outside this package and scikit-learn, whose pipelines and
-    searches call this package.
+    That is the first frame outside this package, scikit-learn, whose pipelines and
+    searches call this package, and joblib, through which these call.
     """
     frame, level = inspect.currentframe(), 0
     while frame is not None:

@@ -1021,7 +1021,10 @@ class BaseCompletion(
         return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)
 
     def score(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Coefficient of determination of the predictions, by ``r2_score``.
 
@@ -1042,10 +1045,15 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            As `predict`, and if `y` does not hold one number per entry.
+            As `predict`, and if `y` is missing or does not hold one number per entry.
         """
         from sklearn.metrics import r2_score
 
+        if y is None:
+            raise ValueError(
+                "score needs y: pass coordinates and their values. Of a sparse array, "
+                "these are X, y = entries_from_sparse(X), also for cross-validation."
+            )
         check_numeric(y, "y")
         check_unmasked(sample_weight, "sample_weight")
         values = checked(column_or_1d, y, dtype=float)

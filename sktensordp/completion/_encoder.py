@@ -28,7 +28,14 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
-from ._likely_mistakes import check_whole, column_name, contexts, warn_of_times
+from ._likely_mistakes import (
+    check_whole,
+    column_name,
+    contexts,
+    in_columns_with_missing,
+    warn_of_one_bin,
+    warn_of_times,
+)
 
 _UNKNOWN = -1
 # Seconds from 1970 to the year 10000.
@@ -236,6 +243,8 @@ class CoordinateEncoder(
             start = int(bins.min()) if first else self.time_start_
             n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
+            if first and len(times) > 1:
+                warn_of_one_bin(n_bins)
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self._unprotected()
@@ -390,7 +399,8 @@ class CoordinateEncoder(
         """Split `X` into columns of ids and times in seconds since 1970, or None."""
         # Where nothing is learned, an error would tell that there are no rows.
         options["ensure_min_samples"] = int(self._publishes_ids)
-        ids, times = checked_ids(partial(validate_data, self, **options), X), None
+        check = partial(validate_data, self, **options)
+        ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
         if self._has_time:
             ids, times = ids[:, :-1], _seconds(ids[:, -1])
         _check_distinct(ids)
@@ -424,7 +434,9 @@ class CoordinateEncoder(
         ]
 
 
-def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
+def checked_ids(
+    check: Callable[..., Any], X: Any, *, is_public: bool = False
+) -> NDArray[Any]:
     """Check a table of ids and times, and return it as an array.
 
     Parameters
@@ -433,12 +445,15 @@ def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
         scikit-learn's `check_array`, or `validate_data` for an estimator, which then
         learns or compares the names of the columns.
     X : array-like of shape (n_rows, n_columns)
+    is_public : bool, default=False
+        Whether a message may tell in which columns ids are missing.
 
     Raises
     ------
     ValueError
         If an id or a time is missing.
     """
+    given = X
     check_unmasked(X, "X")
     check_columns(X)
     try:
@@ -455,7 +470,10 @@ def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
         if not missing:
             raise
     if missing:
-        raise ValueError("Some ids or times are missing (NaN). Leave their rows out.")
+        where = in_columns_with_missing(given) if is_public else ""
+        raise ValueError(
+            f"Some ids or times{where} are missing (NaN). Leave their rows out."
+        )
     return X
 
 
@@ -548,6 +566,11 @@ def _distinct(column: NDArray[Any]) -> NDArray[Any]:
 
 def _catalogue(ids: Any) -> NDArray[Any]:
     """Check a declared list of ids."""
+    if isinstance(ids, str):
+        raise ValueError(
+            f"categories holds {ids!r}, but needs a list of ids for each column, or "
+            f"None to learn them from the data."
+        )
     check_unmasked(ids, "categories")
     ids = np.asarray(ids)
     _check_distinct(ids)

@@ -38,6 +38,7 @@ from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._draws import Draws
+from ._likely_mistakes import in_columns_with_missing
 from ._sparse import entries_from_sparse, is_sparse
 from ._values import EntryRandomizer
 
@@ -352,8 +353,11 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         message = str(error)
     # Raised outside of the handler, whose error may show data.
     if message.startswith("Input X contains NaN"):
+        # Where entries are protected, coordinates are public.
+        where = in_columns_with_missing(X) if estimator.unit == "entry" else ""
         message = (
-            "Input X contains NaN, so a coordinate is missing. Leave the row out, "
+            f"Input X contains NaN{where}, so a coordinate is missing. Leave the row "
+            "out, "
             "or, to predict, pass -1 for an unknown index. To fit a tensor with NaN "
             "where nothing was observed, pass it without y."
         )

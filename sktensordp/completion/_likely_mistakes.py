@@ -34,6 +34,20 @@ def column_name(names: Sequence[str] | None, number: int) -> str:
     return f"column {number}" if names is None else f"column {names[number]!r}"
 
 
+def in_columns_with_missing(X: Any) -> str:
+    """The columns of a public table in which something is missing, in words."""
+    names = getattr(X, "columns", None)
+    table = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
+    if table.ndim != 2:
+        return ""
+    found = [
+        column_name(names, k)
+        for k, column in enumerate(table.T)
+        if any(v is None or type(v).__name__ == "NAType" or v != v for v in column)
+    ]
+    return f" in {' and '.join(found)}"
+
+
 def check_whole(ids: NDArray[Any], column: str) -> None:
     """Refuse ids that an encoder would learn if they are numbers with fractions.
 
@@ -131,6 +145,33 @@ def contexts(names: Sequence[str] | None, n_columns: int) -> list[int]:
     return [k for k in range(2, n_columns) if not (named and named[k])]
 
 
+def warn_of_swapped_columns(names: Sequence[str] | None) -> None:
+    """Warn if the first column holds items by its name, and the second one users."""
+    if names is None:
+        return
+    first, second = words_of(str(names[0])), words_of(str(names[1]))
+    if first & _ITEMS and second & _USERS and not (first & _USERS or second & _ITEMS):
+        warnings.warn(
+            f"Users are read off the first column and items off the second, but the "
+            f"first is {names[0]!r} and the second {names[1]!r}. Swap them, or rename "
+            f"them if they are meant.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
+
+
+def warn_of_one_bin(n_bins: int) -> None:
+    """Warn if all times, which are public, fall into one bin."""
+    if n_bins > 1:
+        return
+    warnings.warn(
+        "All times fall into one bin, so they tell nothing. Times are the last column: "
+        "seconds since 1970, or datetimes. If they are, pass a finer freq.",
+        UserWarning,
+        stacklevel=callers_level(),
+    )
+
+
 def warn_of_times(n_ids: int, n_rows: int, column: str) -> None:
     """Warn if ids hardly repeat, as times do: a mode of them tells nothing.
 
@@ -179,6 +220,14 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
                 UserWarning,
                 stacklevel=callers_level(),
             )
+    if entries.n_entries >= _LEAST_ROWS and all(indices[0] == 1 for indices in used):
+        warnings.warn(
+            "The indices of every column start at 1, so index 0 stands for users and "
+            "items that nobody knows. Subtract 1, or encode ids with a "
+            "CoordinateEncoder.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
     for k in contexts(names, n_modes):
         warn_of_times(len(used[k]), entries.n_entries, column_name(names, k))
 

@@ -48,7 +48,7 @@ from ._encoder import (
 from ._entries import check_entries
 from ._fitted import keeping_names_if_refused
 from ._implicit import ImplicitCompletion
-from ._likely_mistakes import column_name, warn_of_levels
+from ._likely_mistakes import column_name, warn_of_levels, warn_of_swapped_columns
 from ._local_users import LocalUsers
 from ._sparse import is_sparse
 from ._tucker import TuckerCompletion
@@ -228,6 +228,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         with self._progress() as on_step, lock, names:
             has_local = self.capacity is not None
             users, others, y = self._columns(X, y, has_local, reset=True)
+            warn_of_swapped_columns(getattr(self, "feature_names_in_", None))
             kept = self._kept(encoder._declares(others, len(users)), completion)
             others, y = safe_indexing(others, kept), _rows(y, kept)
             # Before the encoder and the completion ask a budget.

@@ -36,6 +36,20 @@ def collect(obj: Any, context: Context) -> Findings:
     -------
     findings : Findings
     """
+    findings = _collected(obj, context)
+    findings.unprotected += [
+        f"What the callback {type(callback).__name__} computes: {type(obj).__name__} "
+        f"passes it the data of its fit."
+        for callback in getattr(obj, "_skl_callbacks", ())
+        # Estimators of this package pass no data, and a progress bar reads none.
+        if not type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
+        and type(callback).__name__ != "ProgressBar"
+    ]
+    return findings
+
+
+def _collected(obj: Any, context: Context) -> Findings:
+    """What `collect` returns, without callbacks."""
     from sklearn.frozen import FrozenEstimator
 
     if isinstance(obj, FrozenEstimator):

@@ -288,6 +288,12 @@ def _check_length(value: float, name: str) -> None:
 
 def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Low and high ends of the ranges: two numbers, or two arrays of one dimension."""
+    if isinstance(bounds, list) and any(isinstance(pair, tuple) for pair in bounds):
+        # Two such pairs, of two columns, would be taken for all lows and all highs.
+        raise ValueError(
+            "bounds must be (lows, highs), not one pair for each column. Pass "
+            "bounds=tuple(zip(*pairs))."
+        )
     try:
         low, high = bounds
         low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
