@@ -37,6 +37,7 @@ from .._validation import (
     check_shape,
     check_unmasked,
     checked,
+    is_fit_for_a_score,
     warn_of_two_levels,
 )
 from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
@@ -296,6 +297,7 @@ class BaseCompletion(
             or not problem.form
             or is_personal
             or current_preauthorization() is not None
+            or is_fit_for_a_score()
         ):
             return
         advice = (

@@ -22,6 +22,7 @@ from .._validation import (
     check_numeric,
     check_shape,
     checked,
+    is_fit_for_a_score,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning
@@ -262,7 +263,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             model = ItemModel.of(sums)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
-        if draws and self._max_items(shape) and not len(sums.items):
+        is_chosen = not draws or not self._max_items(shape)
+        if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
             warnings.warn(
                 "At this epsilon and size only averages could be learned: everybody "
                 "gets the same ranking, that of popular items. A larger epsilon or "

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import (
@@ -331,3 +331,14 @@ def test_read_a_warning_and_found_the_line_of_the_own_script():
         )
     assert len(caught) >= 4
     assert {one.filename for one in caught} == {__file__}
+
+
+def test_searched_over_a_small_epsilon_too():
+    """Candidates say nothing of their results. The fit to all data does."""
+    model = CPCompletion(5, levels=STARS, shape=RATINGS.shape)
+    search = GridSearchCV(model, {"epsilon": [0.1, 0.2]}, cv=2, refit=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.fit(RATINGS.data, SCORES)
+    with pytest.warns(AveragesOnlyWarning):
+        search.set_params(refit=True).fit(RATINGS.data, SCORES)
