@@ -143,7 +143,7 @@ value_bounds_ : tuple of (float, float)
 perturbation_ : str
     The perturbation used. With "sums" the model consists of biases alone: `rank` is not
     used, and without `side_information` everybody gets the same recommendations, minus
-    the items they already have entries for.
+    the items they already have entries for. The fit warns if "auto" takes it.
 noise_variance_ : float
     Variance around the model, learned or assumed: of the randomised values in "input",
     of the original values otherwise.

@@ -135,7 +135,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     whether or not a user is in the data. Given the rows, the guarantee is that of
     `completion_`; so it holds for the recommender, too.
 
-    Ids that are equal are one user: 17 and 17.0 are, and "17" is another.
+    Ids that are equal are one user: 17 and 17.0 are, and "17" is another. Ids of
+    another type than those of the fit are refused. Where users are protected, only the
+    type of their column decides, which is public: in a list of rows, ids have none.
 
     Examples
     --------
