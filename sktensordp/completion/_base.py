@@ -270,7 +270,7 @@ class BaseCompletion(
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
         if self._unit is not None:
-            self._warn_of_averages(problem, outcome.perturbation)
+            self._warn_of_averages(problem, outcome.only_averages)
         return self
 
     def _warn_of_likely_mistakes(
@@ -282,30 +282,29 @@ class BaseCompletion(
         elif self.shape is None:
             names = getattr(self, "feature_names_in_", None)
             warn_of_coordinates(entries, names, self.levels)
-        self._warn_of_averages(problem, solver.name)
+        self._warn_of_averages(problem, solver.name == "sums")
 
-    def _warn_of_averages(self, problem: Problem, taken: str | None) -> None:
+    def _warn_of_averages(self, problem: Problem, only_averages: bool) -> None:
         """Warn if "auto" took sums, so that everybody gets the same ranking.
 
         It chooses by public coordinates or by what was released. A search makes many
         fits, and says nothing.
         """
-        is_personal = self._unit is not None and problem.side_information.size
         if (
             self.perturbation != "auto"
-            or taken != "sums"
+            or not only_averages
             or not problem.form
-            or is_personal
+            or math.isinf(self.epsilon)
             or current_preauthorization() is not None
             or is_fit_for_a_score()
         ):
             return
-        advice = (
-            "side_information" if self._unit is not None else "perturbation='input'"
-        )
+        same, advice = "the same", "perturbation='input'"
+        if self._unit is not None:
+            same, advice = "nearly the same", "side_information"
         warnings.warn(
             f"At this epsilon and size only averages could be learned: everybody gets "
-            f"the same ranking. A larger epsilon, more data or {advice} may change "
+            f"{same} ranking. A larger epsilon, more data or {advice} may change "
             f"that. If averages are what you want, pass perturbation='sums'.",
             AveragesOnlyWarning,
             stacklevel=callers_level(),

@@ -27,7 +27,8 @@ from .._validation import (
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning
 from ..privacy import PrivacyGuarantee
-from ._choices import Choices, check_choices, choices_of_batches
+from ._choice_checks import check_choices, choices_of_batches
+from ._choices import Choices
 from ._cooccurrence import Releases, plan_noise
 from ._entries import check_input
 from ._fitted import keeping_names_if_refused

@@ -12,8 +12,6 @@ OnSweep = Callable[[int], bool]
 
 # Last clause of the statement of a guarantee.
 ALL_ELSE = "all else is computed from them and the coordinates."
-# Last sentence where biases alone were fitted.
-ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,8 @@ class Outcome:
         The perturbation that was applied, if the solver chose it during the release.
     guarantee : PrivacyGuarantee, default=None
         Guarantee of all releases together, if the release decided something of it.
+    only_averages : bool, default=False
+        Whether units get nearly the same ranking, since the release decided so.
     """
 
     model: Any
@@ -43,6 +43,7 @@ class Outcome:
     noise_of_value: float = 0.0
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
+    only_averages: bool = False
 
 
 class Solver:

@@ -20,13 +20,14 @@ from ...tensor import fit_biases_to_sums, point_model
 from .._domain import Domain
 from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
-from ._solver import ALL_ELSE, ONLY_AVERAGES, OnSweep, Outcome, Solver
+from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
+_ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
 _OF_ALL = "The sum of all values was given discrete Laplace noise"
 _BLOCK = 2**16
 # Assumed variance of values around their mean, in half ranges squared.
@@ -241,7 +242,7 @@ class SumsPerturbation(_SumsSolver):
             problem.entries,
             void_for=problem.void_for,
             statement=self.statement,
-            consequence=ONLY_AVERAGES,
+            consequence=_ONLY_AVERAGES,
         )
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
