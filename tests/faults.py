@@ -243,9 +243,16 @@ OF_RELEASES = [
     Fault(
         "an error message quotes a value of the data",
         "_validation.py",
-        'raise ValueError(re.sub(quoted, "", message))',
-        "raise ValueError(message)",
+        'message = re.sub(quoted, "", message)',
+        "pass",
         ("completion/test_decompositions.py", "hardening/test_leaks.py"),
+    ),
+    Fault(
+        "a warning tells of the coordinates of protected users",
+        "completion/_base.py",
+        "if self._unit is None:\n            self._warn_of_likely_mistakes",
+        "if True:\n            self._warn_of_likely_mistakes",
+        ("first_hour/test_tables.py",),
     ),
     Fault(
         "samples of Dask that have changed get the noise that others had",
@@ -1613,8 +1620,8 @@ OF_COMPLETION = [
     Fault(
         "parties whose noise is missing change no guarantee",
         "completion/solvers/_units.py",
-        "guarantee = self.guarantee_of(name, growth)",
-        "guarantee = self.guarantee_of(name)",
+        "guarantee = self.guarantee_of(name, growth, consequence=consequence)",
+        "guarantee = self.guarantee_of(name, consequence=consequence)",
         ("completion/test_noise_shares.py",),
     ),
     Fault(

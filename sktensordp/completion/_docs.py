@@ -145,7 +145,8 @@ perturbation_ : str
     The perturbation used. With "sums" only averages are learned: `rank` is not used,
     and without `side_information` everybody gets the same recommendations, minus the
     items they already have entries for. If `unit` is a mode, they are nearly the same:
-    units differ in how much they follow the biases and the counts of items.
+    units differ in how much they follow the biases and the counts of items. The fit
+    warns if "auto" takes it and learns nothing else.
 noise_variance_ : float
     Variance around the model, learned or assumed: of the randomised values in "input",
     of the original values otherwise.

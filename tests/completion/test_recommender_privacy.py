@@ -188,7 +188,10 @@ def test_a_fit_to_nobody_looks_like_any_other():
     alone = own_rows("ann")
     with recorded() as releases:
         one = clone(model).fit(*alone)
-    for nobody in ((alone[0][:0], alone[1][:0]), ([["ann", "unknown"]], [1.0])):
+    for nobody in (
+        (alone[0][:0], alone[1][:0]),
+        (np.array([["ann", "unknown"]]), [1.0]),
+    ):
         with recorded(releases):
             other = clone(model).fit(*nobody)
         assert pickle.dumps(other) == pickle.dumps(one)

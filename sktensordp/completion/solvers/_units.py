@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 _SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
+_ONLY_AVERAGES = " Only averages were learned: everybody gets nearly the same ranking."
+# Features of rows that "sums" computes from biases and counts.
+_N_OF_AVERAGES = 2
 _RANDOMIZED = {
     "sums": "Counts and sums of residuals of all rows of the other modes",
     "statistics": (
@@ -57,6 +60,7 @@ def unit_guarantee(
     void_for: float | None = None,
     shares: NoiseShares | None = None,
     asked_for: tuple[float, float] | None = None,
+    consequence: str = "",
 ) -> PrivacyGuarantee:
     """Guarantee of releases that protect everything of a unit.
 
@@ -78,6 +82,8 @@ def unit_guarantee(
         The shares in which parties added the noise; None if it was added at once.
     asked_for : tuple of (float, float), default=None
         The requested epsilon and delta, if fewer parties answered than was planned.
+    consequence : str, default=""
+        A further sentence of the statement.
 
     Returns
     -------
@@ -105,8 +111,7 @@ def unit_guarantee(
             f"know the noise of at most {shares.n_colluders} of those that answered, "
             "and that who answers does not depend on what was released."
         )
-    if name == "sums":
-        statement += " The sums determine biases alone; rank is not used."
+    statement += consequence
     source = _SOURCE + (_SHARES_SOURCE if shares else "")
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
@@ -217,7 +222,9 @@ class UnitPerturbation(Solver):
         """Guarantee of all releases together."""
         return self.guarantee_of(self.name)
 
-    def guarantee_of(self, name: str, growth: float = 1.0) -> PrivacyGuarantee:
+    def guarantee_of(
+        self, name: str, growth: float = 1.0, *, consequence: str = ""
+    ) -> PrivacyGuarantee:
         """Guarantee of all releases together.
 
         Parameters
@@ -226,6 +233,8 @@ class UnitPerturbation(Solver):
             What the solver chose.
         growth : float, default=1.0
             Factor on the planned mu^2; see `UnitReleases`.
+        consequence : str, default=""
+            A further sentence of the statement.
         """
         problem, shared = self.problem, self.shared_noise
         if math.isinf(problem.epsilon):
@@ -239,6 +248,7 @@ class UnitPerturbation(Solver):
             void_for=problem.void_for,
             shares=None if shared is None else shared.shares,
             asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
+            consequence=consequence,
         )
 
     def release(
@@ -270,7 +280,18 @@ class UnitPerturbation(Solver):
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
+        # Besides biases and counts, of which every model has a feature each.
+        has_features = model.features.shape[1] > _N_OF_AVERAGES
+        only_averages = name == "sums" and not has_features
         guarantee = self.guarantee
-        if (name, growth) != (self.name, 1.0):
-            guarantee = self.guarantee_of(name, growth)
-        return Outcome(model, offset, n_iter, perturbation=name, guarantee=guarantee)
+        if only_averages or (name, growth) != (self.name, 1.0):
+            consequence = _ONLY_AVERAGES if only_averages else ""
+            guarantee = self.guarantee_of(name, growth, consequence=consequence)
+        return Outcome(
+            model,
+            offset,
+            n_iter,
+            perturbation=name,
+            guarantee=guarantee,
+            only_averages=only_averages,
+        )
