@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
+    StructuredCP,
     TableLikelihood,
     TuckerForm,
     check_tucker_size,
@@ -109,6 +110,8 @@ class InputPerturbation(Solver):
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
+        if isinstance(model, StructuredCP):
+            model = model.padded(problem.form.rank, problem.smooth_modes)
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise)
 
