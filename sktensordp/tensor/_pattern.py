@@ -233,8 +233,11 @@ def _decompose(
     Krylov methods for stronger and faster approximate singular value decomposition").
     """
     shape = int(rows.max()) + 1, int(columns.max()) + 1
-    ones = np.ones(len(rows))
+    # In single precision, products would lose components (of 35 of Douban, three).
+    ones = np.ones(len(rows), np.float32)
     scaled = sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
+    del ones
+    scaled.data = scaled.data.astype(float)
     row_scale, column_scale = (
         1 / np.sqrt(counts + counts.mean())
         for counts in (scaled.sum(axis=axis) for axis in (1, 0))

@@ -381,12 +381,12 @@ class RowFit:
         fitted = self.fitted_values(mode, slice(0, shape[0]))
         if isinstance(entries, DenseEntries):
             where = np.nonzero(entries.mask > 0)
-            left = entries.values[where].astype(float) - fitted
+            left = entries.values[where] - fitted
             rows, columns = where[mode], where[1 - mode]
             return sparse.coo_array((left, (rows, columns)), shape=shape).tocsr()
         starts, others, values = entries.groups[mode]
         columns = others[:, 0] - (0 if mode else shape[0])
-        left = values.astype(float) - fitted
+        left = values - fitted
         return sparse.csr_array((left, columns, starts), shape=shape)
 
     def gather(self) -> None:

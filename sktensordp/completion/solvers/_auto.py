@@ -32,8 +32,8 @@ from ._sums import SumsPerturbation
 
 # Variances in half ranges squared: of the weights of one feature, and of the residual.
 _WEIGHTS, _RESIDUAL = 0.002, 0.15
-# Rank of the interaction at most: a fit switches off terms beyond. With as many terms as
-# the rank (10), expected errors without noise were 7% too large on ratings from
+# Rank of the interaction at most: a fit switches off terms beyond. With as many terms
+# as the rank (10), expected errors without noise were 7% too large on ratings from
 # `make_ratings` and 4% on MovieLens latest-small; so they are 4% and 1%.
 _LARGEST_RANK = 5
 # Variance of ratings, in half ranges squared: 0.221 in MovieLens latest-small, 0.214 in

@@ -98,13 +98,15 @@ class InputPerturbation(Solver):
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
         problem = self.problem
+        # Before entries are grouped, since the search for a pattern needs memory.
+        features = self._features
         offset = float(np.clip(released.mean(), *problem.domain.bounds))
-        fit = self._fit(released, offset, on_sweep)
+        fit = self._fit(released, offset, features, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
             # Entries that were observed anew cannot be used again.
             grouped = fit.entries if fit.likelihood is None else None
-            other = self._fit(released, 0.0, None, grouped)
+            other = self._fit(released, 0.0, features, None, grouped)
             if other.model.noise_variance < _CLEARLY_LESS * fit.model.noise_variance:
                 fit = other
         model, residual = residual_variance(
@@ -119,6 +121,7 @@ class InputPerturbation(Solver):
         self,
         released: Any,
         offset: float,
+        features: NDArray[np.float64],
         on_sweep: OnSweep | None,
         grouped: Any = None,
     ) -> _Fit:
@@ -139,7 +142,7 @@ class InputPerturbation(Solver):
             noise_floor=self.randomizer.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,
-            features=self._features,
+            features=features,
             n_threads=problem.n_threads,
             on_sweep=on_sweep,
             likelihood=likelihood,
