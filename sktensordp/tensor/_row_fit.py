@@ -387,6 +387,9 @@ class RowFit:
         starts, others, values = entries.groups[mode]
         columns = others[:, 0] - (0 if mode else shape[0])
         left = values - fitted
+        # One type for both, or SciPy stores columns in the larger one.
+        if len(left) <= np.iinfo(columns.dtype).max:
+            starts = starts.astype(columns.dtype)
         return sparse.csr_array((left, columns, starts), shape=shape)
 
     def gather(self) -> None:
