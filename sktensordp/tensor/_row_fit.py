@@ -722,6 +722,8 @@ class RowFit:
 
     def _prior_variance(self, mode: int) -> NDArray[np.float64]:
         """Prior variance of every column, averaged over the rows of a mode."""
+        if not self.tie[mode].any():
+            return 1 / self.precision[mode]
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
