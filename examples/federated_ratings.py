@@ -153,7 +153,7 @@ report("Fargo joins")
 
 references = {
     "trusted server, same method": {"epsilon": epsilon, "perturbation": "input"},
-    "trusted server, best method": {"epsilon": epsilon},
+    "trusted server, best method": {"epsilon": epsilon, "perturbation": "sums"},
     "no noise": {"epsilon": np.inf},
 }
 for name, params in references.items():

@@ -22,6 +22,7 @@ of the noise before its sums leave it, and nobody sees an exact total.
 
 import pickle
 import textwrap
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,6 +30,7 @@ from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, NoiseShares
 from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
 
 epsilon, delta = 1.0, 1e-6
@@ -163,7 +165,10 @@ fit(
     "every shop misses a fifth of them",
     SecureAggregation(lambda name, number: rng.random() < 0.8),
 )
-fit("only Aarhus ever answers", SecureAggregation(lambda name, _: name == "Aarhus"))
+with warnings.catch_warnings():
+    # Of the customers of one shop, only averages can be learned. The fit warns of that.
+    warnings.simplefilter("ignore", AveragesOnlyWarning)
+    fit("only Aarhus ever answers", SecureAggregation(lambda name, _: name == "Aarhus"))
 
 # %%
 # If all answer, the model is the one that a trusted server would fit to all ratings, to

@@ -14,7 +14,7 @@ from sklearn.utils._openmp_helpers import (
 )
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils._set_output import _get_output_config
+from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
 from sklearn.utils.metaestimators import available_if as _available_if
 from sklearn.utils.validation import _check_method_params as check_method_params
 
@@ -34,6 +34,7 @@ __all__ = [
     "check_method_params",
     "effective_n_threads",
     "fit_context",
+    "framed",
     "has_callbacks",
     "routing_enabled",
     "safe_indexing",
@@ -56,14 +57,14 @@ def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Me
 class Interval(_Interval):
     """An interval of integers and floats, and no other numbers.
 
-    scikit-learn's interval fails on fractions, and accepts integers that exceed every
-    float.
+    scikit-learn's interval fails on fractions, and accepts True for 1 and integers that
+    exceed every float.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether the interval contains a value."""
         is_number = isinstance(val, float | np.floating)
-        if isinstance(val, Integral):
+        if isinstance(val, Integral) and not isinstance(val, bool):
             is_number = abs(int(val)) <= sys.float_info.max
         return is_number and super().is_satisfied_by(val)
 
@@ -71,6 +72,18 @@ class Interval(_Interval):
 def wants_frame(estimator: Any) -> bool:
     """Whether `set_output` asks for the output of `transform` as a data frame."""
     return _get_output_config("transform", estimator)["dense"] != "default"
+
+
+def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
+    """Rows as the data frame that `set_output` asks for, if it does.
+
+    The index is that of `original`, if that is a data frame.
+    """
+    kind = _get_output_config("transform", estimator)["dense"]
+    if kind == "default":
+        return rows
+    adapter = ADAPTERS_MANAGER.adapters[kind]
+    return adapter.create_container(rows, original, columns=names)
 
 
 def has_callbacks(estimator: Any) -> bool:

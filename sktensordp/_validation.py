@@ -17,10 +17,14 @@ from sklearn.utils import check_consistent_length
 
 _LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
+_PLAIN = {bool, float, int, str}
 _TIMES = np.datetime64, np.timedelta64
-# Names of data frame columns that hold values and not coordinates.
-_VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
-_INSIDE = __name__.split(".")[0], "sklearn"
+# Words in the names of data frame columns that hold values and not coordinates, and
+# words that tell otherwise.
+_VALUE_WORDS = {"rating", "ratings", "score", "scores", "stars", "value", "values"}
+_VALUE_WORDS |= {"vote", "votes", "note", "bewertung", "wertung", "nota", "puntuacion"}
+_ID_WORDS = {"id", "ids", "key", "code", "date", "day", "time", "type", "name"}
+_INSIDE = __name__.split(".")[0], "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 # Messages of scikit-learn that state numbers of rows, and what to say in their place.
@@ -40,10 +44,17 @@ def described(value: Any) -> str:
     return type(value).__name__ if may_hold_data else repr(value)
 
 
+def words_of(name: str) -> set[str]:
+    """The words of a name such as "my_score" or "movieId", in lower case."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return set(re.findall(r"[^\W\d_]+", apart.lower()))
+
+
 def check_columns(X: Any) -> None:
     """Refuse a data frame with a column of values beside the coordinates."""
     for name in getattr(X, "columns", ()):
-        if isinstance(name, str) and name.strip().lower() in _VALUE_COLUMNS:
+        words = words_of(name) if isinstance(name, str) else set()
+        if words & _VALUE_WORDS and not words & _ID_WORDS:
             raise ValueError(
                 f"X has a column {name!r}, which would become a mode of the tensor. "
                 f"Pass the values as y: fit(X.drop(columns=[{name!r}]), X[{name!r}]). "
@@ -135,16 +146,16 @@ def check_numeric(values: Any, name: str) -> None:
         try:
             values.astype(float)
             numeric = True
-        except TypeError as error:
-            # The message names a type and no value.
-            reason = str(error)
+        except TypeError:
+            kinds = {type(item) for item in values.flat}
+            reason = " and ".join(sorted(kind.__name__ for kind in kinds - _PLAIN))
         except (OverflowError, ValueError):
             pass
     # Raised outside the handlers, so that NumPy's error does not become the context.
     if complex_:
         raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
     if reason:
-        raise TypeError(f"{name} must hold numbers: {reason}.")
+        raise TypeError(f"{name} must hold numbers, but it holds {reason}.")
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
 
@@ -213,9 +224,13 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     quoted = r"(?s)\narray=.*?(?=\nReshape)|(?<=^Complex data not supported)\n.*"
     # scikit-learn goes on to recommend classifiers and trees, which do not apply.
     quoted += r"|(?<=contains NaN\.)\n.*"
+    in_frame = any(hasattr(one, "isna") for one in arguments)
     for pattern, text in _WITHOUT_SIZES.items():
         message = re.sub(pattern, text, message)
-    raise ValueError(re.sub(quoted, "", message))
+    message = re.sub(quoted, "", message)
+    if in_frame and message == "Input X contains NaN.":
+        message += " X.isna().any() says in which columns. Fill them, or drop the rows."
+    raise ValueError(message)
 
 
 def check_same_length(X: Any, y: Any) -> None:
@@ -278,15 +293,29 @@ def check_bounds(
 def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 
-    That is the first frame outside this package and scikit-learn, whose pipelines and
-    searches call this package.
+    That is the first frame outside this package, scikit-learn, whose pipelines and
+    searches call this package, and joblib, through which these call.
     """
-    frame, level = inspect.currentframe(), 0
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").split(".")[0] not in _INSIDE:
+    for level, module in enumerate(_calling_modules()):
+        if module.split(".")[0] not in _INSIDE:
             return level
-        frame, level = frame.f_back, level + 1
     return 1
+
+
+def is_fit_for_a_score() -> bool:
+    """Whether scikit-learn is fitting to compute a score, as for a search's candidate.
+
+    Such a fit says nothing of its result, which is one of many. A refit does.
+    """
+    return "sklearn.model_selection._validation" in _calling_modules()
+
+
+def _calling_modules() -> list[str]:
+    """Names of the modules on the stack, from that of the caller of this function."""
+    frame, modules = inspect.currentframe(), []
+    while (frame := frame and frame.f_back) is not None:
+        modules.append(str(frame.f_globals.get("__name__", "")))
+    return modules
 
 
 def warn_of_two_levels(levels: Any) -> None:

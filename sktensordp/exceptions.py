@@ -1,6 +1,20 @@
 """Errors and warnings about privacy."""
 
-__all__ = ["BudgetExceededError", "PrivacyLeakWarning", "UnsoundClaimWarning"]
+__all__ = [
+    "AveragesOnlyWarning",
+    "BudgetExceededError",
+    "PrivacyLeakWarning",
+    "UnsoundClaimWarning",
+]
+
+
+class AveragesOnlyWarning(UserWarning):
+    """A fit learned averages alone, so everybody gets the same ranking.
+
+    At this epsilon, and with so few users or entries, noise would hide more. It is not
+    raised if averages were asked for, by ``perturbation="sums"``, ``rank=0`` or
+    ``max_items=0``.
+    """
 
 
 class BudgetExceededError(BaseException):
@@ -23,11 +37,12 @@ class BudgetExceededError(BaseException):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A quantity that should have been declared was read off the private data.
+    """Private data may be public: read off instead of declared, or passed as ids.
 
     For example, the range of the values was not given, so it is taken from the values
     themselves. No finite epsilon covers anything that depends on such a quantity, and
-    the guarantee of the fitted estimator says so.
+    the guarantee of the fitted estimator says so. Or a column of X, whose ids are
+    public, looks as if it held the values.
     """
 
 

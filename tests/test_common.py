@@ -124,7 +124,7 @@ NOISY = {
     CPCompletion(rank=2, epsilon=4.0, value_bounds=(-100, 100)): BY_ENTRIES,
     CPCompletion(rank=1, epsilon=4.0, levels=[-2, -1, 0, 1, 2]): BY_ENTRIES,
     CPCompletion(0, perturbation="sums", value_bounds=(-100, 100)): BY_ENTRIES,
-    Recommender(CPCompletion(0, levels=[-1, 0, 1], random_state=0)): BY_ENTRIES,
+    Recommender(CPCompletion(0, value_bounds=(-1, 1), random_state=0)): BY_ENTRIES,
     TuckerCompletion(1, levels=[-2, -1, 0, 1, 2], biases=False, max_iter=5): BY_ENTRIES,
     TuckerCompletion(1, perturbation="sums", value_bounds=(-9, 9)): BY_ENTRIES,
     CPCompletion(0, epsilon=math.inf, unit=0): {"check_estimators_pickle": LOCAL},

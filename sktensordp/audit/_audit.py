@@ -95,8 +95,8 @@ def audit_mechanism(
     Raises
     ------
     ValueError
-        If a parameter is out of range, if outputs differ in size or are not finite
-        numbers, or if `early_stopping` has no claim to refute.
+        If a parameter is out of range, if the inputs are equal, if outputs differ in
+        size or are not finite numbers, or if `early_stopping` has no claim to refute.
     TypeError
         If `mechanism` is not callable, or `n_trials` is not an integer.
 
@@ -141,6 +141,11 @@ def audit_mechanism(
             "mechanism must be a function that takes an input and returns an output. "
             "To audit an estimator, call audit_estimator."
         )
+    if _are_equal(x, x_neighbour):
+        raise ValueError(
+            "x and x_neighbour are equal, and nothing tells them apart. Pass two "
+            "inputs that differ as much as the claim allows."
+        )
     if early_stopping and epsilon is None:
         raise ValueError("early_stopping needs a claim to refute. Pass `epsilon`.")
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
@@ -180,7 +185,22 @@ def audit_mechanism(
         claimed=epsilon,
         event=f"{event} ({hits} of {end - start} against {false_hits})",
         n_trials=end,
+        finding=event.score.finding,
     )
+
+
+def _are_equal(x: Any, x_neighbour: Any) -> bool:
+    """Whether two inputs are surely equal: arrays of numbers, or tuples of them."""
+    if isinstance(x, tuple) and isinstance(x_neighbour, tuple):
+        pairs = zip(x, x_neighbour, strict=False)
+        return len(x) == len(x_neighbour) and all(_are_equal(*pair) for pair in pairs)
+    if x is x_neighbour:
+        return True
+    try:
+        one, other = np.asarray(x, dtype=float), np.asarray(x_neighbour, dtype=float)
+    except (TypeError, ValueError):
+        return False
+    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=True))
 
 
 def _chosen_event(

@@ -26,6 +26,8 @@ class AuditReport:
         Event that tells the two inputs apart.
     n_trials : int
         Number of runs on each of the two inputs, or of canaries in one run.
+    finding : str, default=""
+        What is wrong if the event refutes the claim, in words.
 
     Attributes
     ----------
@@ -52,6 +54,7 @@ class AuditReport:
     claimed: float | None
     event: str
     n_trials: int
+    finding: str = ""
     violated: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +72,10 @@ class AuditReport:
         if self.claimed is not None:
             verdict = "VIOLATED" if self.violated else "not violated"
             text += f", against a claim of {shown(self.claimed)}: {verdict}"
-        return f"{text}. Event: {self.event}; {self.n_trials} trials."
+        text += f". Event: {self.event}; {self.n_trials} trials."
+        if self.violated and self.finding:
+            text += f" Finding: {self.finding}."
+        return text
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(str(self))}</p>"

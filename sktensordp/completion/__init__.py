@@ -1,5 +1,6 @@
 """Private completion of sparse tensors."""
 
+from ._columns_with_values import columns_with_values
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
@@ -17,6 +18,7 @@ __all__ = [
     "NoiseShares",
     "Recommender",
     "TuckerCompletion",
+    "columns_with_values",
     "entries_from_sparse",
     "make_fold_in_scorer",
     "make_ranking_scorer",

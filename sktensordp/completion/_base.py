@@ -37,10 +37,11 @@ from .._validation import (
     check_shape,
     check_unmasked,
     checked,
+    is_fit_for_a_score,
     warn_of_two_levels,
 )
 from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
-from ..exceptions import PrivacyLeakWarning
+from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
@@ -56,6 +57,7 @@ from ._entries import (
 )
 from ._expected import error_by_epsilon
 from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
+from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party import PartySums, SumRequest, UnitParty, party_of
 from ._problem import Problem, side_features
@@ -248,6 +250,8 @@ class BaseCompletion(
         problem = self._problem(entries)
         solver = self._solver(problem, streaming, shared_noise)
         warn_of_two_levels(self.levels)
+        if self._unit is None:
+            self._warn_of_likely_mistakes(entries, problem, solver)
         if self._unit is not None and not entries.is_local:
             # Before the release is recorded, so that a refusal costs nothing.
             entries.by_unit(problem.domain, self._unit)
@@ -265,7 +269,46 @@ class BaseCompletion(
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
+        if self._unit is not None:
+            self._warn_of_averages(problem, outcome.only_averages)
         return self
+
+    def _warn_of_likely_mistakes(
+        self, entries: Any, problem: Problem, solver: Solver
+    ) -> None:
+        """Warn before anything is released, of what coordinates alone tell."""
+        if entries.is_dense:
+            warn_of_no_gap(entries)
+        elif self.shape is None:
+            names = getattr(self, "feature_names_in_", None)
+            warn_of_coordinates(entries, names, self.levels)
+        self._warn_of_averages(problem, solver.name == "sums")
+
+    def _warn_of_averages(self, problem: Problem, only_averages: bool) -> None:
+        """Warn if "auto" took sums, so that everybody gets the same ranking.
+
+        It chooses by public coordinates or by what was released. A search makes many
+        fits, and says nothing.
+        """
+        if (
+            self.perturbation != "auto"
+            or not only_averages
+            or not problem.form
+            or math.isinf(self.epsilon)
+            or current_preauthorization() is not None
+            or is_fit_for_a_score()
+        ):
+            return
+        same, advice = "the same", "perturbation='input'"
+        if self._unit is not None:
+            same, advice = "nearly the same", "side_information"
+        warnings.warn(
+            f"At this epsilon and size only averages could be learned: everybody gets "
+            f"{same} ranking. A larger epsilon, more data or {advice} may change "
+            f"that. If averages are what you want, pass perturbation='sums'.",
+            AveragesOnlyWarning,
+            stacklevel=callers_level(),
+        )
 
     def _log_plan(self, solver: Solver) -> None:
         """Write what the fit will do to the log, unless a private search fits it."""
@@ -979,7 +1022,10 @@ class BaseCompletion(
         return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)
 
     def score(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Coefficient of determination of the predictions, by ``r2_score``.
 
@@ -1000,10 +1046,15 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            As `predict`, and if `y` does not hold one number per entry.
+            As `predict`, and if `y` is missing or does not hold one number per entry.
         """
         from sklearn.metrics import r2_score
 
+        if y is None:
+            raise ValueError(
+                "score needs y: pass coordinates and their values. Of a sparse array, "
+                "these are X, y = entries_from_sparse(X), also for cross-validation."
+            )
         check_numeric(y, "y")
         check_unmasked(sample_weight, "sample_weight")
         values = checked(column_or_1d, y, dtype=float)

@@ -20,20 +20,17 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
    or M = 0, a second release of counts takes its place.
 
 The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
-Below, I is the number of items, and M is `max_items`, the largest m. The squared length
-of T_u is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4, that is,
-|y|^4 / 2 less a quarter of the sum of y_i^4.
+Below, I is the number of items, and M is `max_items`, the largest m.
 
 **Proof.** In each release a user adds one vector, a function of the user's own choices
 and of earlier releases.
 
 *The vector is no longer than sqrt(s).* Weights are integers, in steps of g or, in
-release 3, of 2^-48. They are rounded down by more than the errors of their
-floating-point computation.
+release 3, of 2^-20 (``_products.py``). They are rounded down by more than the errors of
+their floating-point computation.
 
 *One user moves the release by at most sqrt(s) + e.* Releases 1 and 2 sum whole steps,
-without error. In release 3 the sum T over users is exact, and is then rounded to the
-lattice once. Rounding two sums moves them apart by at most g in each of at most
+without error. In release 3 the exact sum is rounded to the lattice once, in at most
 M (M + 1) / 2 cells. So e = g sqrt(M (M + 1) / 2).
 
 *Composition.* Claim: given a history h of releases that have used the share U(h), the
@@ -50,18 +47,6 @@ remaining releases together are mu-GDP with sigma^2 mu^2 = (1 + e)^2 - U(h).
 At the beginning U = 0, so that all releases together are (1 + e) / sigma-GDP. The
 sampler's residual is accounted for 2 + I + max(I, M (M + 1) / 2) cells, the most that
 all releases can have.
-
-**Integers.** With P = round(2^14 q) and Y = 2^14 x - n P, the sum of C Y Y' is ::
-
-    4^14 S - 2^14 (b P' + P b') + d P P',   S = sum C x x', b = sum C n x, d = sum C n^2
-
-so that a user costs the square of the user's own number of choices. In units of 2^-48,
-no user's vector is longer than 2^48 (1 - 2^-30). On the diagonal it has half of C Y Y',
-so that C Y Y' is below 2^49 there: the diagonal needs a bit more than the other cells.
-For up to 2^14 users the sum is therefore below 2^63 in magnitude. Single terms may be
-larger, but sums of residues modulo 2^64 are exact if the result fits 64 bits. Sums of
-blocks of 2^14 users are added in two limbs. The diagonal is halved where the sum is
-rounded: it is divided by twice the number by which the other cells are divided.
 """
 
 import math
@@ -73,17 +58,9 @@ from numpy.typing import NDArray
 from .._random import NoiseStreams
 from ._choices import Choices
 from ._item_choice import number_of_items
+from ._products import BELOW_ONE, SHARE_BITS, ProductSums
 from .solvers._noisy_sums import NoisySums, plan_gaussian_sums
 
-# Bits of items' shares, of users' weights, and of a cell of the products.
-_SHARE_BITS, _WEIGHT_BITS = 14, 20
-_CELL_BITS = 2 * _SHARE_BITS + _WEIGHT_BITS
-# Diagonal cells are released at half their weight, which costs them a bit.
-_DIAGONAL_BITS = 1
-# Number of users whose sum fits 64 bits.
-_BLOCK = 2 ** (63 - _CELL_BITS - _DIAGONAL_BITS)
-# Rounds weights down by more than the floating-point errors of a length.
-_BELOW_ONE = 1 - 2.0**-30
 # A coarser lattice would round contributions to nothing.
 _LARGEST_STEP = 2.0**-6
 # Share of the squared budget for the totals.
@@ -197,7 +174,7 @@ class Releases:
         self._used += share
         if self._used > 1 + 1e-12:
             raise RuntimeError("The shares of the releases exceed the budget.")
-        return math.sqrt(share) * _BELOW_ONE
+        return math.sqrt(share) * BELOW_ONE
 
     def _randomize(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add noise to sums that are given in whole steps."""
@@ -234,10 +211,10 @@ class Releases:
         best = order[:n_best]
         least = max(noise, 1e-3 * float(counts.max()), 1e-300)
         shares = np.maximum(counts[best], least)
-        whole = np.rint(shares / shares.sum() * 2**_SHARE_BITS).astype(np.int64)
+        whole = np.rint(shares / shares.sum() * 2**SHARE_BITS).astype(np.int64)
         products, error = self._products(choices.among(best), whole, size, left)
         return ItemSums(
-            counts, noise, n_users, size, best, whole / 2**_SHARE_BITS, products, error
+            counts, noise, n_users, size, best, whole / 2**SHARE_BITS, products, error
         )
 
     def _totals(self, choices: Choices) -> tuple[float, float]:
@@ -274,87 +251,14 @@ class Releases:
         self, chosen: Choices, shares: NDArray[np.int64], size: float, share: float
     ) -> tuple[NDArray[np.float64], float]:
         """Noisy sum of centred products, and the standard deviation of its noise."""
-        length, least = self._spend(share), max(_LEAST_SIZE * size, _LEAST_LENGTH)
-        steps = sum_products(chosen, shares, length, least, self._step)
-        noisy = self._randomize(steps) / math.sqrt(share)
-        n = len(shares)
-        symmetric, upper = np.empty((n, n)), np.triu_indices(n)
-        symmetric[upper] = noisy
-        symmetric[upper[::-1]] = noisy
-        symmetric[np.diag_indices(n)] *= 2**_DIAGONAL_BITS
-        return symmetric, self._sigma / math.sqrt(share)
-
-
-def sum_products(
-    chosen: Choices,
-    shares: NDArray[np.int64],
-    length: float,
-    least: float,
-    step: float,
-) -> NDArray[np.float64]:
-    """Sum the centred products of users, exactly, and round the sum once.
-
-    Parameters
-    ----------
-    chosen : Choices
-        Choices among m items.
-    shares : ndarray of shape (m,), int64
-        Expected share of each item in a user's choices, in units of 2^-14.
-    length : float
-        Length of the vector of a user, below 1.
-    least : float
-        Users whose products are shorter than this add a vector that is shorter than
-        `length` in proportion.
-    step : float
-        Step of the result's lattice.
-
-    Returns
-    -------
-    steps : ndarray of shape (m (m + 1) / 2,)
-        The upper triangle, row by row, in whole steps. Diagonal cells have half weight.
-    """
-    from ..tensor.kernels._choices import assemble, centred_sums
-
-    n, n_users, unit = len(shares), len(chosen.users), 2**_SHARE_BITS
-    products, sums = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
-    total = np.zeros(1, np.int64)
-    high, low = np.zeros((2, n * (n + 1) // 2), np.int64)
-    for first in range(0, n_users, _BLOCK):
-        centred_sums(
-            first,
-            min(first + _BLOCK, n_users),
-            chosen.starts,
-            chosen.items,
-            shares,
-            unit,
-            2.0**-_DIAGONAL_BITS,
-            length * 2.0**_WEIGHT_BITS,
-            least,
-            products,
-            sums,
-            total,
-        )
-        assemble(products, sums, total, shares, unit, high, low)
-    shift = _CELL_BITS + round(math.log2(step))
-    steps = _rounded(high, low, shift)
-    on_diagonal = np.cumsum(np.append(0, np.arange(n, 1, -1)))
-    steps[on_diagonal] = _rounded(
-        high[on_diagonal], low[on_diagonal], shift + _DIAGONAL_BITS
-    )
-    return steps
+        self._spend(share)
+        least = max(_LEAST_SIZE * size, _LEAST_LENGTH)
+        sums = ProductSums(shares, least, share, self._step)
+        sums.add(chosen)
+        noisy = self._randomize(sums.rounded()) * sums.unit
+        return sums.matrix(noisy), self._sigma * sums.unit
 
 
 def _users_reserved(n_users: int) -> int:
     """Number of users whose sums the lattice must hold; its step is at least 2^-44."""
     return max(n_users, 64)
-
-
-def _rounded(
-    high: NDArray[np.int64], low: NDArray[np.int64], shift: int
-) -> NDArray[np.float64]:
-    """Round (high 2^32 + low) / 2^shift to the nearest whole number, halves up."""
-    high, low = high + (low >> 32), low & 0xFFFFFFFF
-    if shift > 32:
-        return ((high + (1 << (shift - 33))) >> (shift - 32)).astype(float)
-    half = 1 << (shift - 1)
-    return ((high << (32 - shift)) + ((low + half) >> shift)).astype(float)

@@ -117,7 +117,8 @@ n_pattern_components : "auto" or int, default="auto"
     each row is one feature more. Each row of mode 0 has weights for the features.
     "auto" takes all that exceed chance, at most 64; at most 8 for a Tucker and where
     sums are released. Pass 0 for no such features. If `unit` is a mode, the pattern is
-    private and gives none.
+    private: at most 8 features come from a noisy release, which is made only if there
+    are so many units that it will stand out, and only 0 rules it out.
 smooth_modes : sequence of int, default=None
     Modes whose neighbouring indices are alike, such as time bins. Their prior ties
     every index to the next one; the randomised values determine how strongly. For
@@ -141,9 +142,11 @@ shape_ : tuple of int
 value_bounds_ : tuple of (float, float)
     Range of the predictions.
 perturbation_ : str
-    The perturbation used. With "sums" the model consists of biases alone: `rank` is not
-    used, and without `side_information` everybody gets the same recommendations, minus
-    the items they already have entries for.
+    The perturbation used. With "sums" only averages are learned: `rank` is not used,
+    and without `side_information` everybody gets the same recommendations, minus the
+    items they already have entries for. If `unit` is a mode, they are nearly the same:
+    units differ in how much they follow the biases and the counts of items. The fit
+    warns if "auto" takes it and learns nothing else.
 noise_variance_ : float
     Variance around the model, learned or assumed: of the randomised values in "input",
     of the original values otherwise.

@@ -28,6 +28,14 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
+from ._likely_mistakes import (
+    check_whole,
+    column_name,
+    contexts,
+    in_columns_with_missing,
+    warn_of_one_bin,
+    warn_of_times,
+)
 
 _UNKNOWN = -1
 # Seconds from 1970 to the year 10000.
@@ -150,7 +158,8 @@ class CoordinateEncoder(
         ------
         ValueError
             If both `time_bins` and `freq` are given, an id or a time is missing, the
-            last column cannot be read as times, or an id is not among `categories`.
+            last column cannot be read as times, ids are numbers with fractions, or an
+            id is not among `categories`.
         """
         with self._progress() as on_step:
             self._learn(X, first=True)
@@ -194,7 +203,10 @@ class CoordinateEncoder(
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
         declared = self._declared(ids.shape[1])
         learns_last = first and times is None and declared[-1] is None
-        if learns_last and isinstance(ids[0, -1], date | np.datetime64):
+        is_time = learns_last and isinstance(ids[0, -1], date | np.datetime64)
+        names = getattr(self, "feature_names_in_", None)
+        others = contexts(names, ids.shape[1]) if first else []
+        if is_time:
             warnings.warn(
                 "The last column holds datetimes, and each of them becomes an index of "
                 "its own. To bin them, pass freq, such as freq='W', or time_bins.",
@@ -206,6 +218,10 @@ class CoordinateEncoder(
         for k, (catalogue, column) in enumerate(zip(declared, ids.T, strict=True)):
             if catalogue is None:
                 ids_seen = _distinct(column)
+                name = column_name(names, k)
+                check_whole(ids_seen, name)
+                if k in others and not (is_time and k == ids.shape[1] - 1):
+                    warn_of_times(len(ids_seen), len(column), name)
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
@@ -227,6 +243,8 @@ class CoordinateEncoder(
             start = int(bins.min()) if first else self.time_start_
             n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
+            if first and len(times) > 1:
+                warn_of_one_bin(n_bins)
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self._unprotected()
@@ -253,11 +271,15 @@ class CoordinateEncoder(
         Raises
         ------
         ValueError
-            If an id or a time is missing, ids are floats too large to represent
+            If an id or a time is missing, ids are of another type than those of `fit`
+            (numbers, text or other objects), ids are floats too large to represent
             integers exactly, or the last column cannot be read as times.
         """
         check_is_fitted(self)
-        return self._coordinates(*self._split(X, reset=False))
+        ids, times = self._split(X, reset=False)
+        for k, (known, column) in enumerate(zip(self.categories_, ids.T, strict=True)):
+            check_kinds(known, column, k)
+        return self._coordinates(ids, times)
 
     def _coordinates(self, ids: NDArray[Any], times: Any) -> NDArray[np.int64]:
         """Encode columns of ids, and times in seconds since 1970 if they are binned."""
@@ -377,7 +399,8 @@ class CoordinateEncoder(
         """Split `X` into columns of ids and times in seconds since 1970, or None."""
         # Where nothing is learned, an error would tell that there are no rows.
         options["ensure_min_samples"] = int(self._publishes_ids)
-        ids, times = checked_ids(partial(validate_data, self, **options), X), None
+        check = partial(validate_data, self, **options)
+        ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
         if self._has_time:
             ids, times = ids[:, :-1], _seconds(ids[:, -1])
         _check_distinct(ids)
@@ -411,7 +434,9 @@ class CoordinateEncoder(
         ]
 
 
-def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
+def checked_ids(
+    check: Callable[..., Any], X: Any, *, is_public: bool = False
+) -> NDArray[Any]:
     """Check a table of ids and times, and return it as an array.
 
     Parameters
@@ -420,12 +445,15 @@ def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
         scikit-learn's `check_array`, or `validate_data` for an estimator, which then
         learns or compares the names of the columns.
     X : array-like of shape (n_rows, n_columns)
+    is_public : bool, default=False
+        Whether a message may tell in which columns ids are missing.
 
     Raises
     ------
     ValueError
         If an id or a time is missing.
     """
+    given = X
     check_unmasked(X, "X")
     check_columns(X)
     try:
@@ -442,7 +470,10 @@ def checked_ids(check: Callable[..., Any], X: Any) -> NDArray[Any]:
         if not missing:
             raise
     if missing:
-        raise ValueError("Some ids or times are missing (NaN). Leave their rows out.")
+        where = in_columns_with_missing(given) if is_public else ""
+        raise ValueError(
+            f"Some ids or times{where} are missing (NaN). Leave their rows out."
+        )
     return X
 
 
@@ -451,15 +482,35 @@ def check_kinds(known: NDArray[Any], ids: NDArray[Any], number: int) -> None:
 
     Each id is looked at on its own: what it is refused for does not depend on others.
     """
-    differing = _kinds(ids) - _kinds(known)
+    check_known_kinds(_kinds(known), ids, number)
+
+
+def check_known_kinds(known: set[str], ids: NDArray[Any], number: int) -> None:
+    """Refuse ids of another kind than the known ones; see `check_kinds`."""
+    differing = _kinds(ids) - known
     if differing:
-        kinds = " and ".join(sorted(_kinds(known)))
-        raise ValueError(
-            f"The known ids of column {number} are {kinds}, but some of those passed "
-            f"are {' and '.join(sorted(differing))}. Convert them. (In an array or a "
-            f"list of lists, numbers next to text become text; in a data frame, they "
-            f"stay numbers.)"
+        advice = (
+            "Convert them: X.astype(str)."
+            if known == {"text"}
+            else "Convert them. (In an array or a list of lists, numbers next to text "
+            "become text; in a data frame, they stay numbers.)"
         )
+        raise ValueError(
+            f"The known ids of column {number} are {' and '.join(sorted(known))}, but "
+            f"some of those passed are {' and '.join(sorted(differing))}. {advice}"
+        )
+
+
+def kinds_of_type(dtype: Any) -> set[str]:
+    """Kinds of ids that a column of some type holds; empty if the type does not tell.
+
+    Reads no id: the types of columns are public where ids are not.
+    """
+    name, kind = str(dtype).lower(), getattr(dtype, "kind", "")
+    if kind in tuple("biuf") or name.startswith(("int", "uint", "float")):
+        return {"numbers"}
+    is_text = kind in ("S", "U") or name.startswith(("str", "utf8"))
+    return {"text"} if is_text else set()
 
 
 def _kinds(ids: NDArray[Any]) -> set[str]:
@@ -515,6 +566,11 @@ def _distinct(column: NDArray[Any]) -> NDArray[Any]:
 
 def _catalogue(ids: Any) -> NDArray[Any]:
     """Check a declared list of ids."""
+    if isinstance(ids, str):
+        raise ValueError(
+            f"categories holds {ids!r}, but needs a list of ids for each column, or "
+            f"None to learn them from the data."
+        )
     check_unmasked(ids, "categories")
     ids = np.asarray(ids)
     _check_distinct(ids)

@@ -38,6 +38,7 @@ from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._draws import Draws
+from ._likely_mistakes import in_columns_with_missing
 from ._sparse import entries_from_sparse, is_sparse
 from ._values import EntryRandomizer
 
@@ -89,6 +90,17 @@ class Entries:
         """Number of entries in each row, mode by mode."""
         return [
             np.bincount(column, minlength=size)
+            for column, size in zip(self.coordinates.T, self.shape, strict=True)
+        ]
+
+    @property
+    def used_indices(self) -> list[NDArray[np.integer]]:
+        """Indices that have entries, mode by mode."""
+        return [
+            # A mode with far more indices than entries would not fit into memory.
+            np.unique(column)
+            if size > 8 * len(column)
+            else np.flatnonzero(np.bincount(column, minlength=size))
             for column, size in zip(self.coordinates.T, self.shape, strict=True)
         ]
 
@@ -341,8 +353,11 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         message = str(error)
     # Raised outside of the handler, whose error may show data.
     if message.startswith("Input X contains NaN"):
+        # Where entries are protected, coordinates are public.
+        where = in_columns_with_missing(X) if estimator.unit == "entry" else ""
         message = (
-            "Input X contains NaN, so a coordinate is missing. Leave the row out, "
+            f"Input X contains NaN{where}, so a coordinate is missing. Leave the row "
+            "out, "
             "or, to predict, pass -1 for an unknown index. To fit a tensor with NaN "
             "where nothing was observed, pass it without y."
         )

@@ -344,7 +344,7 @@ class FittedToUnits(Fitted):
             The same model with these rows.
         """
         # In chunks, whose regressors are in memory one after the other.
-        solved = (self.model.solve(chunk)[0] for chunk in entries.chunks())
+        solved = (self.model.solve(chunk).rows for chunk in entries.chunks())
         rows = np.concatenate([self.model.no_rows, *solved])
         where = entries.coordinates(self.unit)
         local = self.local.replaced(entries.units, rows, where, self.unit)

@@ -22,10 +22,13 @@ from .._validation import (
     check_numeric,
     check_shape,
     checked,
+    is_fit_for_a_score,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..exceptions import AveragesOnlyWarning
 from ..privacy import PrivacyGuarantee
-from ._choices import Choices, check_choices, choices_of_batches
+from ._choice_checks import check_choices, choices_of_batches
+from ._choices import Choices
 from ._cooccurrence import Releases, plan_noise
 from ._entries import check_input
 from ._fitted import keeping_names_if_refused
@@ -261,6 +264,16 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             model = ItemModel.of(sums)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
+        is_chosen = not draws or not self._max_items(shape)
+        if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
+            warnings.warn(
+                "At this epsilon and size only averages could be learned: everybody "
+                "gets the same ranking, that of popular items. A larger epsilon or "
+                "more users may change that. If popular items are what you want, pass "
+                "max_items=0.",
+                AveragesOnlyWarning,
+                stacklevel=callers_level(),
+            )
         return self
 
     def fold_in(self, X: ArrayLike) -> Self:

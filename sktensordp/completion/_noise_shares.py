@@ -120,12 +120,15 @@ class SharedNoise:
         s of the discrete Gaussian that a party adds to each sum, in steps.
     n_cells : int
         Number of sums in all releases together.
+    n_changed : int, default=0
+        Number of those that a party rounds after it has summed them.
     """
 
     shares: NoiseShares
     step: float
     scale: int
     n_cells: int
+    n_changed: int = 0
 
     @property
     def noise_variance(self) -> float:
@@ -224,4 +227,5 @@ def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
             f"would be {scale} steps of the lattice, and must be at least "
             f"{_LEAST_SCALE}. Let fewer parties, with more units each, add noise."
         )
-    return SharedNoise(shares, float(lattice.step), scale, lattice.n_cells)
+    step = float(lattice.step)
+    return SharedNoise(shares, step, scale, lattice.n_cells, noise.n_changed)

@@ -189,6 +189,11 @@ class PartitionedEntries:
         return tuple(len(self.counts[mode]) for mode in order)
 
     @property
+    def used_indices(self) -> list[NDArray[np.integer]]:
+        """Indices that have entries, mode by mode."""
+        return [np.flatnonzero(counts) for counts in self.counts]
+
+    @property
     def n_entries(self) -> int:
         """Number of entries in all partitions."""
         return sum(self.lengths)

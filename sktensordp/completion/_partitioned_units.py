@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..tensor._distributed import PartitionGroups, by_thread, computed, tree_sum
 from ..tensor._unit_entries import UnitEntries
-from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
+from .solvers._unit_contributions import Contributions, Sums, summed
 
 
 class PartitionedUnits:
@@ -33,7 +33,7 @@ class PartitionedUnits:
         # Errors in a partition are raised here, before anything else is done.
         self._partitions, self._cuts = PartitionGroups(partitions), cuts
 
-    def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
+    def add_to(self, sums: Sequence[Sums], contribute: Contributions) -> None:
         """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
         # Of a tuple that begins with a function, Dask would send every task a copy.
         question = dask.delayed((tuple(sums), contribute), traverse=False)
@@ -41,7 +41,7 @@ class PartitionedUnits:
         steps = [task(group, question) for group in self._partitions.groups]
         totals = self._partitions.computed(tree_sum(steps))
         for of_block, total in zip(sums, totals, strict=True):
-            of_block.steps += total
+            of_block.take(total, None)
 
     def answers(
         self,
@@ -85,16 +85,16 @@ class PartitionedUnits:
 
 def _steps(
     group: list[list[UnitEntries]],
-    question: tuple[tuple[BoundedSums, ...], Contributions],
-) -> tuple[NDArray[np.float64], ...]:
-    """Sum the contributions of all units of a group; see `steps_of`."""
+    question: tuple[tuple[Sums, ...], Contributions],
+) -> tuple[NDArray[Any], ...]:
+    """Sum the contributions of all units of a group; see `summed`."""
     empty, contribute = question
 
-    def in_turn(partitions: list[UnitEntries]) -> tuple[NDArray[np.float64], ...]:
-        totals = steps_of(partitions[0], contribute, empty)
+    def in_turn(partitions: list[UnitEntries]) -> tuple[NDArray[Any], ...]:
+        sums = summed(partitions[0], contribute, empty)
         for entries in partitions[1:]:
-            _add_to(totals, steps_of(entries, contribute, empty))
-        return totals
+            entries.add_to(sums, contribute)
+        return tuple(of_block.steps for of_block in sums)
 
     totals, *others = by_thread(in_turn, group)
     for of_thread in others:
@@ -102,9 +102,7 @@ def _steps(
     return totals
 
 
-def _add_to(
-    totals: Sequence[NDArray[np.float64]], terms: Sequence[NDArray[np.float64]]
-) -> None:
+def _add_to(totals: Sequence[NDArray[Any]], terms: Sequence[NDArray[Any]]) -> None:
     for total, term in zip(totals, terms, strict=True):
         total += term
 

@@ -47,7 +47,7 @@ from ._domain import Domain
 from ._entries import Entries
 from ._noise_shares import NoiseShares, SharedNoise
 from ._unit_rows import LocalRows
-from .solvers._unit_contributions import BoundedSums, Contributions, steps_of
+from .solvers._unit_contributions import Contributions, Sums, summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class SumRequest:
     n_bits : int
         Answers are integers modulo ``2**n_bits``, above the range of all sums.
     contribute : Contributions
-    empty : tuple of BoundedSums
+    empty : tuple of BoundedSums or ProductSums
     noise_shares : NoiseShares or None
         What the server takes the parties to have declared.
     settings : dict
@@ -74,19 +74,25 @@ class SumRequest:
     number: int
     n_bits: int
     contribute: Contributions
-    empty: tuple[BoundedSums, ...]
+    empty: tuple[Sums, ...]
     noise_shares: NoiseShares | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_numbers(self) -> int:
         """Number of integers in an answer."""
-        return sum(of_block.steps.size for of_block in self.empty)
+        noisy = self.noise_shares is not None
+        return sum(of_block.n_numbers(noisy=noisy) for of_block in self.empty)
 
     @property
     def share(self) -> float:
         """Share of the squared budget."""
         return sum(of_block.share for of_block in self.empty)
+
+    @property
+    def n_changed(self) -> int:
+        """Number of sums that a party rounds after it has summed them."""
+        return sum(of_block.n_changed for of_block in self.empty)
 
 
 class UnitParty(PrivateEstimatorMixin):
@@ -141,8 +147,9 @@ class UnitParty(PrivateEstimatorMixin):
         self._fit: str | None = None
         self._process: str | None = None
         self._streams: NoiseStreams | None = None
-        # By number of the request: its share, its hash, and the answer.
-        self._shares: dict[int, float] = {}
+        # By number of the request: its share and its number of rounded sums, its hash,
+        # and the answer.
+        self._shares: dict[int, tuple[float, int]] = {}
         self._hashes: dict[int, str] = {}
         self._answers: dict[int, NDArray[np.uint64]] = {}
         self._lock = threading.Lock()
@@ -216,11 +223,16 @@ class UnitParty(PrivateEstimatorMixin):
             )
         if number not in self._answers:
             self._check(request)
-            shares = {**self._shares, number: request.share}
-            if sum(shares.values()) > 1 + 1e-9:
+            shares = {**self._shares, number: (request.share, request.n_changed)}
+            used, n_changed = map(sum, zip(*shares.values(), strict=True))
+            if used > 1 + 1e-9:
                 raise ValueError(
                     "The server asks for more than the budget allows: the shares of "
                     "its requests add up to more than 1."
+                )
+            if self._noise is not None and n_changed > self._noise.n_changed:
+                raise ValueError(
+                    "The server asks for more products than the noise was planned for."
                 )
             self._begin()
             self._process = process_name()
@@ -270,9 +282,9 @@ class UnitParty(PrivateEstimatorMixin):
             self._streams = NoiseStreams(self.random_state, 0)
 
     def _new_answer(self, request: SumRequest) -> NDArray[np.uint64]:
-        steps = steps_of(self._entries, request.contribute, request.empty)
-        sums = np.concatenate([of_block.ravel() for of_block in steps])
-        integers = sums.astype(np.int64)
+        noisy = self._noise is not None
+        sums = summed(self._entries, request.contribute, request.empty)
+        integers = np.concatenate([of_block.answer(noisy=noisy) for of_block in sums])
         if self._noise is not None and self._streams is not None:
             streams = self._streams.step(request.number)
             integers += self._noise.draw(integers.size, streams)
@@ -365,7 +377,7 @@ class _AskedUnits:
         self._settings = sums.settings
         self._fit, self._n_asked = uuid.uuid4().hex, 0
 
-    def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
+    def add_to(self, sums: Sequence[Sums], contribute: Contributions) -> None:
         """Add what the parties answer to sums."""
         noise = self._noise
         n_bits = max(
@@ -386,10 +398,10 @@ class _AskedUnits:
         self._n_asked += 1
         integers, n_answers = self._answers(request)
         signed = _signed(integers.astype(np.uint64), n_bits)
-        ends = np.cumsum([of_block.steps.size for of_block in sums])[:-1]
+        sizes = [of_block.n_numbers(noisy=noise is not None) for of_block in sums]
+        ends = np.cumsum(sizes)[:-1]
         for of_block, steps in zip(sums, np.split(signed, ends), strict=True):
-            of_block.steps += steps.reshape(of_block.steps.shape)
-            of_block.n_answers = n_answers
+            of_block.take(steps, n_answers)
 
     def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
         """The sum of the parties' answers and, if they contain noise, their number."""

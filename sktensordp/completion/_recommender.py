@@ -38,10 +38,17 @@ from ..base import EstimatorMixin, SentMixin
 from ..privacy import PrivacyGuarantee
 from ._base import BaseCompletion
 from ._cp import CPCompletion
-from ._encoder import CoordinateEncoder, check_kinds, checked_ids
+from ._encoder import (
+    CoordinateEncoder,
+    check_kinds,
+    check_known_kinds,
+    checked_ids,
+    kinds_of_type,
+)
 from ._entries import check_entries
 from ._fitted import keeping_names_if_refused
 from ._implicit import ImplicitCompletion
+from ._likely_mistakes import column_name, warn_of_levels, warn_of_swapped_columns
 from ._local_users import LocalUsers
 from ._sparse import is_sparse
 from ._tucker import TuckerCompletion
@@ -128,7 +135,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     whether or not a user is in the data. Given the rows, the guarantee is that of
     `completion_`; so it holds for the recommender, too.
 
-    Ids that are equal are one user: 17 and 17.0 are, and "17" is another.
+    Ids that are equal are one user: 17 and 17.0 are, and "17" is another. Ids of
+    another type than those of the fit are refused. Where users are protected, only the
+    type of their column decides, which is public: in a list of rows, ids have none.
 
     Examples
     --------
@@ -221,6 +230,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         with self._progress() as on_step, lock, names:
             has_local = self.capacity is not None
             users, others, y = self._columns(X, y, has_local, reset=True)
+            warn_of_swapped_columns(getattr(self, "feature_names_in_", None))
             kept = self._kept(encoder._declares(others, len(users)), completion)
             others, y = safe_indexing(others, kept), _rows(y, kept)
             # Before the encoder and the completion ask a budget.
@@ -231,13 +241,23 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             if local is not None:
                 where = np.column_stack([local.rows_of(users[0][kept]), where])
             elif completion.unit == "entry":
+                self._warn_of_levels(encoder, completion.levels)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
             completion.fit(where, *([] if y is None else [y]))
-            self._fitted = _Fitted(encoder, completion, local)
+            self._fitted = _Fitted(encoder, completion, local, _kinds_of_users(X))
             on_step()
         return self
+
+    def _warn_of_levels(self, encoder: CoordinateEncoder, levels: Any) -> None:
+        """Warn if the encoder has learned ids that look like the declared levels."""
+        declared = encoder._declared(len(encoder.categories_))
+        names = getattr(self, "feature_names_in_", None)
+        for k, ids in enumerate(encoder.categories_ if self.n_features_in_ > 2 else ()):
+            if declared[k] is None:
+                advice = "declare them in `categories`"
+                warn_of_levels(ids, levels, column_name(names, k), advice)
 
     @overload
     def predict(
@@ -358,6 +378,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             where, y = where[kept], _rows(y, kept)
             local = fitted.local
             if local is not None:
+                fitted.check_users(users[0])
                 capacity = fitted.completion.shape_[0]
                 local = local.joined_by(users[0][kept], capacity)
                 where = np.column_stack([local.rows_of(users[0][kept]), where])
@@ -612,6 +633,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         users, others = _split(table, fitted.local is not None)
         where = fitted.encode(others)
         if fitted.local is not None:
+            fitted.check_users(users[0])
             fitted.warn_if_lost(len(where) > 0)
             where = np.column_stack([fitted.local.rows_of(users[0]), where])
         return where
@@ -628,11 +650,15 @@ class _Fitted:
     completion : estimator
     local : LocalUsers or None
         None if the encoder knows the users.
+    kinds : set of str
+        Kinds of the ids of users, by the type of their column; empty if it does not
+        tell.
     """
 
     encoder: CoordinateEncoder
     completion: Any
     local: LocalUsers | None
+    kinds: set[str]
 
     @property
     def item_column(self) -> int:
@@ -651,11 +677,17 @@ class _Fitted:
         is_id = np.array([id_ is not None for id_ in users], dtype=bool)
         rows = np.full(len(users), -1, dtype=np.int64)
         if self.local is not None:
+            self.check_users(users[is_id])
             rows[is_id] = self.local.rows_of(users[is_id])
         elif np.any(is_id):
             self._check_kinds(users[is_id], 0)
             rows[is_id] = self.encoder._indices_of(users[is_id], 0)
         return rows
+
+    def check_users(self, ids: NDArray[Any]) -> None:
+        """Refuse users whose ids are of another kind than those of the fit."""
+        if self.kinds and len(ids):
+            check_known_kinds(self.kinds, ids, 0)
 
     def context_of(self, values: Any) -> NDArray[np.int64]:
         """Indices of what the columns after that of items hold; -1 for None."""
@@ -716,6 +748,17 @@ def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
     ids = checked_ids(check, safe_indexing(table, [0], axis=1))[:, 0]
     rest = list(range(1, table.shape[1]))
     return [ids], safe_indexing(table, rest, axis=1)
+
+
+def _kinds_of_users(table: Any) -> set[str]:
+    """Kinds of the ids of users, by the type of their column alone.
+
+    A list has no type: that of an array made of it would depend on every id.
+    """
+    dtypes = getattr(table, "dtypes", None)
+    if dtypes is None:
+        return kinds_of_type(getattr(table, "dtype", None))
+    return kinds_of_type(dtypes.iloc[0] if hasattr(dtypes, "iloc") else dtypes[0])
 
 
 def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:

@@ -37,13 +37,18 @@ class SharedModel:
     factors : list of ndarray
         The blocks of the form after that of the units.
     features : ndarray of shape (sizes[0] + 1, n_features)
-        Features of the rows of the first other mode, centred and of unit variance; the
-        last row is zeros.
+        Features of the rows of the first other mode; the last row is zeros.
     noise : float
         Variance of a value around the model.
-    bias_variance, weights_variance : float
-        Prior variances of a unit's bias, and of what its weights for all features
-        explain together. The prior variance of each of its factors is one.
+    uncertainty, excess : list of ndarray of shape (size + 1,) or None
+        For each row, the variance that its error adds to a value, and how much it
+        changes the expected squared residual of a value that the row was fitted to.
+    bias_variance : float
+        Prior variance of a unit's bias. That of each of its factors is one.
+    groups : tuple of int
+        Numbers of consecutive features whose weights have one prior variance.
+    weight_variances : tuple of float
+        Prior variances of a unit's weight for a feature, by group.
     unit : int
         The mode of the units in the tensor.
     """
@@ -55,8 +60,11 @@ class SharedModel:
     factors: list[NDArray[np.float64]]
     features: NDArray[np.float64]
     noise: float
+    uncertainty: list[NDArray[np.float64]] | None = None
+    excess: list[NDArray[np.float64]] | None = None
     bias_variance: float = 0.045
-    weights_variance: float = 0.03
+    groups: tuple[int, ...] = ()
+    weight_variances: tuple[float, ...] = ()
     unit: int = 0
 
     @property
@@ -66,21 +74,24 @@ class SharedModel:
     @property
     def _precision(self) -> NDArray[np.float64]:
         """Prior precisions of a unit's row: its bias, weights and factors."""
-        n_features = self.features.shape[1]
         return np.concatenate(
             [
                 np.full(int(self.biases is not None), 1 / self.bias_variance),
-                np.full(n_features, n_features / self.weights_variance),
+                1 / np.repeat(self.weight_variances, self.groups),
                 np.ones(self._n_factors),
             ]
         )
 
     def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """Offset plus the biases of the other modes: an array of shape (n,)."""
-        values = np.full(len(others), self.offset)
-        for rows, bias in zip(others.T, self.biases or [], strict=False):
-            values += bias[rows]
-        return values
+        return self.offset + _at(others, self.biases)
+
+    def noise_of(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Variances of values around the released rows and a unit's, of shape (n,).
+
+        Errors of the released rows are noise to a unit.
+        """
+        return self.noise + _at(others, self.uncertainty)
 
     def regressors(self, others: NDArray[np.integer]) -> NDArray[np.floating]:
         """Regressors of entries for a unit's bias, weights and factors."""
@@ -92,7 +103,7 @@ class SharedModel:
             blocks.append(self.form.regressors(0, [None, *self.factors], rows))
         return np.concatenate(blocks, axis=1)
 
-    def solve(self, entries: UnitEntries) -> tuple[NDArray[np.float64], ...]:
+    def solve(self, entries: UnitEntries) -> "SolvedUnits":
         """Compute the rows of units from their own entries, and their fit.
 
         Parameters
@@ -101,35 +112,28 @@ class SharedModel:
 
         Returns
         -------
-        rows : ndarray of shape (n_units, n_columns)
-        shares : ndarray of shape (n_units, n_columns)
-            Posterior variances of the rows, as shares of the prior variances.
-        spread : ndarray of shape (n_units, F (F + 1) / 2)
-            Posterior covariances of the F factors, as upper triangles.
-        squares, freedom : ndarray of shape (n_units,)
-            Sums of squared residuals, and the divisors that make them variances.
+        solved : SolvedUnits
         """
         from ..tensor.kernels._units import solve_units
 
-        n_units, precision = len(entries.units), self._precision
-        size = len(precision)
-        rows, spread = np.empty((n_units, size)), np.empty((n_units, _n_pairs(size)))
-        squares, freedom = np.empty((2, n_units))
+        n_units, n, precision = len(entries.units), len(entries.values), self._precision
+        rows, known = np.empty((2, n_units, len(precision)))
+        residuals, leverages = np.empty((2, n))
+        held_out, noise = np.empty((n, self._n_factors)), self.noise_of(entries.others)
         solve_units(
             entries.starts,
             self.regressors(entries.others),
             entries.values - self.known(entries.others),
-            self.noise,
+            noise,
             precision,
             rows,
-            spread,
-            squares,
-            freedom,
+            known,
+            residuals,
+            leverages,
+            held_out,
         )
-        diagonal = np.flatnonzero(np.equal(*np.triu_indices(size)))
-        # The factors are the last columns.
-        of_factors = spread[:, spread.shape[1] - _n_pairs(self._n_factors) :]
-        return rows, spread[:, diagonal] * precision, of_factors, squares, freedom
+        squares = residuals**2 - _at(entries.others, self.excess)
+        return SolvedUnits(rows, known, residuals, leverages, held_out, squares)
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Split rows of units into biases, weights and factors."""
@@ -176,5 +180,39 @@ class SharedModel:
         return point_tucker_model(shape, variance, float, core=core, **terms)
 
 
-def _n_pairs(n: int) -> int:
-    return n * (n + 1) // 2
+@dataclass(frozen=True, eq=False)
+class SolvedUnits:
+    """Rows of units, computed from their own entries.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_units, n_columns)
+        Posterior means.
+    known : ndarray of shape (n_units, n_columns)
+        The share of each prior variance that the entries explain.
+    residuals : ndarray of shape (n_entries,)
+        Values less all terms of the model.
+    leverages : ndarray of shape (n_entries,)
+        By how much the model's value of an entry follows the entry.
+    held_out : ndarray of shape (n_entries, F)
+        For every entry, its unit's factors as the other entries tell them.
+    squares : ndarray of shape (n_entries,)
+        Squares of the residuals, without what errors of the released rows add.
+    """
+
+    rows: NDArray[np.float64]
+    known: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    leverages: NDArray[np.float64]
+    held_out: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+
+def _at(
+    others: NDArray[np.integer], of_modes: list[NDArray[np.float64]] | None
+) -> NDArray[np.float64]:
+    """Sums over the modes of the numbers that belong to the rows of entries."""
+    found = np.zeros(len(others))
+    for rows, of_rows in zip(others.T, of_modes or [], strict=False):
+        found += of_rows[rows]
+    return found

@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import check_lazy, is_dask, loaded
-from .._sklearn_compat import Interval, StrOptions, fit_context
+from .._sklearn_compat import Interval, StrOptions, fit_context, framed
 from .._validation import check_numeric, checked
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
@@ -48,7 +48,7 @@ _MECHANISMS = {
         "Balle and Wang (2018), Theorem 8",
     ),
     "privunit": (
-        "by PrivUnit, as the direction of a lattice point",
+        "with PrivUnit noise",
         "Bhowmick et al. (2018), Theorem 1",
     ),
     "auto": (
@@ -256,8 +256,9 @@ class LinearEncoder(
         Returns
         -------
         estimates : ndarray of shape (n_samples, ...), or dask.array.Array
-            In the shape of the samples passed to `fit`. For a linear task, the linear
-            estimates with the least expected task loss.
+            In the shape of the samples passed to `fit`; a data frame if `set_output`
+            asks for one. For a linear task, the linear estimates with the least
+            expected task loss.
         """
         check_is_fitted(self)
         if is_dask(Z):
@@ -269,7 +270,13 @@ class LinearEncoder(
             raise ValueError(
                 f"Z must have {self.n_components_} components, got {code.shape[1]}."
             )
-        return self._decoded(code, self._fitted_shape)
+        shape = self._fitted_shape
+        self._check_output_container(code, shape)
+        estimates = self._decoded(code, shape)
+        if shape != (self.n_features_in_,):
+            return estimates
+        names = OneToOneFeatureMixin.get_feature_names_out(self)
+        return framed(self, estimates, Z, names)
 
     def _decoded(self, code: Any, shape: tuple[int, ...]) -> Any:
         """Estimates of samples, each of shape `shape`; lazy for a Dask array."""

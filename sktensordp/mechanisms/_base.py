@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._dask import check_lazy, extremes, is_dask, named_columns
 from .._sklearn_compat import Interval, fit_context, wants_frame
-from .._validation import check_numeric, checked, described
+from .._validation import callers_level, check_numeric, checked, described
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
@@ -371,7 +371,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
                 f"off the private data, and no finite epsilon holds. To protect the "
                 f"samples, pass {' or '.join(declarations)}.",
                 PrivacyLeakWarning,
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
         if not low < high:
             low, high = low - 0.5, high + 0.5

@@ -254,7 +254,7 @@ class PrivUnit(NoiseMechanism):
     noise_variance_: float
 
     _source = "Bhowmick et al. (2018), Theorem 1"
-    _noise_name = "PrivUnit's direction of a lattice point"
+    _noise_name = "PrivUnit noise"
 
     def __init__(
         self,

@@ -19,6 +19,11 @@ _SMALLEST, _LARGEST = 2.0**-10, 2.0**10
 _PRECISION = 1e-3
 # Of the epsilon of one unit, for an epsilon of a group.
 _GROUP_PRECISION = 1e-6
+# What protecting everything of a unit supposes.
+_SUPPOSING = (
+    "The row of a unit is computed from its raw entries, without noise: it serves that "
+    "unit alone and stays where they are. Delta is not 0."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +41,15 @@ class ExpectedError:
     unit_epsilons : ndarray of shape (n_epsilons,)
         The parameter `epsilon` of the estimator. It is smaller than `epsilons` if
         these are for a group of units.
+    supposing : str
+        What the guarantee supposes besides, in words; empty if nothing.
     """
 
     epsilons: NDArray[np.float64]
     errors: NDArray[np.float64]
     what: str
     unit_epsilons: NDArray[np.float64]
+    supposing: str = ""
 
 
 def expected_error(
@@ -118,6 +126,9 @@ def expected_error(
     and "statistics", and for "auto" as that of the one that a fit is expected to
     choose, with biases and without smooth modes.
 
+    Where `unit` is a mode, the trust is another than with ``unit="entry"``, which the
+    result says in `supposing`.
+
     Examples
     --------
     >>> import numpy as np
@@ -146,7 +157,9 @@ def expected_error(
         group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
         of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
-    return ExpectedError(grid, errors, estimator._error_name, of_unit)
+    of_units = isinstance(getattr(estimator, "unit", None), Integral)
+    supposing = _SUPPOSING if of_units else ""
+    return ExpectedError(grid, errors, estimator._error_name, of_unit, supposing)
 
 
 def epsilon_needed(

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, available_if, fit_context
 from .._validation import (
+    callers_level,
     check_bounds,
     check_modes,
     check_shape,
@@ -519,4 +520,4 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
 def _warn(reason: str) -> None:
     message = f"{reason}. No finite epsilon holds for this fit."
-    warnings.warn(message, PrivacyLeakWarning, stacklevel=6)
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=callers_level())

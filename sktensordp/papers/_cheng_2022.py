@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._validation import callers_level
 from ..encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from ..encoding._base import FittedCode, LinearEncoder
 from ..encoding._code_noise import CodeNoise
@@ -72,7 +73,7 @@ class _PublishedEncoder(LinearEncoder):
                 f"No finite epsilon holds for samples outside their range. The "
                 f"encoders of sktensordp.encoding bound the code, and lose less.",
                 UnsoundClaimWarning,
-                stacklevel=2,
+                stacklevel=callers_level(),
             )
         return self
 

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
+from .._validation import callers_level
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms._base import PlannedRelease, ReleasingTransformer
 from ..mechanisms._docs import with_shared_text
@@ -300,7 +301,7 @@ class JohnsonLindenstrauss(ReleasingTransformer):
                 "norm_bound is not declared, so it is read off the private rows, and "
                 "no finite epsilon holds. To protect the rows, pass norm_bound.",
                 PrivacyLeakWarning,
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
         return largest or 1.0
 

@@ -20,6 +20,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from .._random import NoiseStreams
+from .._validation import callers_level
 from ..completion.solvers._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
 
@@ -272,7 +273,7 @@ def published_statistics(
         warnings.warn(
             f"The means and scales have not converged after {_MAX_SWEEPS} sweeps.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
     for mean, count in zip(means, counts, strict=True):
         level = float(count @ mean / len(values))

@@ -22,6 +22,7 @@ from sklearn.utils import Tags
 
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval, StrOptions
+from .._validation import callers_level
 from ..completion import CPCompletion, TuckerCompletion
 from ..completion._base import BaseCompletion
 from ..completion._domain import Domain
@@ -159,7 +160,7 @@ class _Algorithm(Solver):
                 f"The descent diverged in pass {n_iter + 1}; the factors are those "
                 "before that pass. Take a smaller learning_rate.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
         if self.name == "output" and private:
             # 2 tau L eta. The paper does not give L; this is the clipping constant of
@@ -293,7 +294,7 @@ class _PublishedCompletion(BaseCompletion):
             warnings.warn(
                 f"The claim of {guarantee.source} does not hold. {guarantee.statement}",
                 UnsoundClaimWarning,
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
         return solver
 

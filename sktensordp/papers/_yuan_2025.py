@@ -19,6 +19,7 @@ from scipy.special import log_ndtr
 
 from .._random import NoiseStreams
 from .._sklearn_compat import StrOptions
+from .._validation import callers_level
 from ..exceptions import UnsoundClaimWarning
 from ..mechanisms import TensorRandomizedResponse
 from ..mechanisms._docs import with_shared_text
@@ -241,7 +242,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
                 f"delta = {shown(truth.delta)}, as privacy_guarantee_ states. "
                 f"TensorRandomizedResponse keeps the claim.",
                 UnsoundClaimWarning,
-                stacklevel=2,
+                stacklevel=callers_level(),
             )
         return self
 

@@ -36,6 +36,20 @@ def collect(obj: Any, context: Context) -> Findings:
     -------
     findings : Findings
     """
+    findings = _collected(obj, context)
+    findings.unprotected += [
+        f"What the callback {type(callback).__name__} computes: {type(obj).__name__} "
+        f"passes it the data of its fit."
+        for callback in getattr(obj, "_skl_callbacks", ())
+        # Estimators of this package pass no data, and a progress bar reads none.
+        if not type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
+        and type(callback).__name__ != "ProgressBar"
+    ]
+    return findings
+
+
+def _collected(obj: Any, context: Context) -> Findings:
+    """What `collect` returns, without callbacks."""
     from sklearn.frozen import FrozenEstimator
 
     if isinstance(obj, FrozenEstimator):
@@ -201,10 +215,7 @@ def _collect_other(obj: Any, context: Context) -> Findings:
                 f"not checked."
             ]
     elif context.noisy:
-        findings.unprotected += [
-            f"What {name} learned from y, if it was passed any; the X that it saw "
-            f"already had noise."
-        ]
+        findings.unprotected += [_learned_from_y(obj)]
     elif hasattr(obj, "_unprotected"):
         findings.unprotected += obj._unprotected()
     else:
@@ -217,6 +228,19 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     if getattr(obj, "_publishes_ids", False):
         findings.publishers += [name]
     return findings
+
+
+def _learned_from_y(obj: Any) -> str:
+    """What a step after a mechanism learned from y, to which nothing adds noise."""
+    from sklearn.utils import get_tags
+
+    name = type(obj).__name__
+    tags = get_tags(obj) if hasattr(obj, "__sklearn_tags__") else None
+    if tags is None or not tags.target_tags.required:
+        return f"If {name} was passed y, it learned from y without noise."
+    kind = {"classifier": "the labels y", "regressor": "the targets y"}
+    y = kind.get(str(tags.estimator_type), "y")
+    return f"{name} learned from {y} without noise."
 
 
 def _may_read_y(obj: Any) -> bool:

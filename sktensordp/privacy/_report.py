@@ -86,7 +86,8 @@ def privacy_of(obj: Any) -> PrivacyReport:
     report names the columns and the step. This includes encoders of this package; if
     one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. The releases
     of transformers that work side by side add up. A release that `privacy_of` cannot
-    follow counts as unprotected, and the report names it.
+    follow counts as unprotected, and the report names it. It also names callbacks to
+    which scikit-learn's estimators pass data, such as `ScoringMonitor`.
 
     Parameters
     ----------

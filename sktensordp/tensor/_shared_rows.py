@@ -10,6 +10,9 @@ from s_j to x_j, but a row that has no step left is right. Priors are Gaussian.
 The counts from which such sums follow are estimated from noisy ones.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,15 +21,32 @@ _N_LEVELS, _PRIOR_ROUNDS = 40, 50
 # Counts above this many standard deviations of the noise need no prior.
 _WELL_KNOWN = 8.0
 _LEAST_EIGENVALUE = 1e-6
-# Prior of the variance of biases: it counts like this number of known rows that have
-# this variance.
-_USUAL_ROWS, _USUAL_VARIANCE = 60, 0.05
+# Prior of the variance of biases, of which the logarithm is Gaussian: its median and
+# the standard deviation of the logarithm; and the variances that are tried.
+_USUAL_VARIANCE, _LOG_SPREAD = 0.02, 0.7
+_VARIANCES = np.geomspace(0.0005, 0.25, 25)
 _ROUNDS = 30
 # Keeps divisions finite where there is neither noise nor signal.
 _LEAST_NOISE = 1e-12
-# Prior precisions of the intercept of biases, and of the coefficients of explanatory
-# variables with unit variance.
-_MEAN, _COEFFICIENTS = 4.0, 300.0
+
+
+@dataclass(frozen=True, eq=False)
+class Biases:
+    """Posterior of biases, given noisy sums.
+
+    Attributes
+    ----------
+    means, variances : ndarray of shape (n,)
+    centre : float
+        Prior mean of an unknown row.
+    spread : float
+        Prior variance of a row around its prior mean.
+    """
+
+    means: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    centre: float
+    spread: float
 
 
 def biases_from_sums(
@@ -34,8 +54,13 @@ def biases_from_sums(
     weights: NDArray[np.float64],
     noise: NDArray[np.float64],
     explaining: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Posterior of biases whose prior mean is linear in explanatory variables.
+    precision: NDArray[np.float64],
+) -> Biases:
+    """Posterior of biases whose prior is learned from the sums of all rows.
+
+    The prior mean is linear in explanatory variables. Its coefficients, and the
+    variance around it, follow from the marginal likelihood of the sums, whose noise is
+    known.
 
     Parameters
     ----------
@@ -44,38 +69,35 @@ def biases_from_sums(
     weights : ndarray of shape (n,)
         c_j.
     noise : ndarray of shape (n,)
-        Variance of b_j.
+        Variance of b_j around c_j times the bias.
     explaining : ndarray of shape (n, K)
-        Explanatory variables: a column of ones first, then columns of about unit
-        variance.
-
-    Returns
-    -------
-    means, variances : ndarray of shape (n,)
-        Of the posterior.
-    centre : float
-        Prior mean of an unknown row.
+        Explanatory variables: a column of ones first.
+    precision : ndarray of shape (K,)
+        Prior precisions of the coefficients.
     """
-    precision = np.full(explaining.shape[1], _COEFFICIENTS)
-    precision[0] = _MEAN
-    variance = _USUAL_VARIANCE
     noise = np.maximum(noise, _LEAST_NOISE)
-    for _ in range(_ROUNDS):
+    logs, coefficients = np.empty(len(_VARIANCES)), []
+    for place, variance in enumerate(_VARIANCES):
         total = noise + weights**2 * variance
         design = explaining * weights[:, np.newaxis]
-        gram = design.T @ (design / total[:, np.newaxis])
-        gram += np.diag(precision)
-        coefficients = np.linalg.solve(gram, design.T @ (sums / total))
-        prior = explaining @ coefficients
-        known = weights**2 / noise
-        spread = 1 / (1 / variance + known)
-        means = prior + spread * weights * (sums - weights * prior) / noise
-        # The share of a row's posterior precision that its sums contribute.
-        share = known * spread
-        squares = (means - prior) ** 2 + spread
-        learned = share @ squares + _USUAL_ROWS * _USUAL_VARIANCE
-        variance = float(learned / (share.sum() + _USUAL_ROWS))
-    return means, spread, float(coefficients[0])
+        gram = design.T @ (design / total[:, np.newaxis]) + np.diag(precision)
+        found = np.linalg.solve(gram, design.T @ (sums / total))
+        rest = sums - design @ found
+        logs[place] = -(
+            np.sum(rest**2 / total + np.log(total))
+            + precision @ found**2
+            + np.linalg.slogdet(gram)[1]
+            + (np.log(variance / _USUAL_VARIANCE) / _LOG_SPREAD) ** 2
+        )
+        coefficients.append(found)
+    posterior = np.exp((logs - logs.max()) / 2)
+    posterior /= posterior.sum()
+    spread = float(np.exp(posterior @ np.log(_VARIANCES)))
+    mean = posterior @ np.array(coefficients)
+    prior = explaining @ mean
+    variances = 1 / (1 / spread + weights**2 / noise)
+    means = prior + variances * weights * (sums - weights * prior) / noise
+    return Biases(means, variances, float(mean[0]), spread)
 
 
 def row_information(
@@ -109,8 +131,7 @@ def row_information(
     shift : ndarray of shape (n, Q)
         The precision times the rows that the sums suggest.
     """
-    strengths, vectors = np.linalg.eigh(moment)
-    strengths = np.maximum(strengths, _LEAST_EIGENVALUE * max(strengths[-1], 1e-300))
+    strengths, vectors = _spectrum(moment)
     total = np.maximum(noise + residual[:, np.newaxis] * strengths, _LEAST_NOISE)
     gain = weights[:, np.newaxis] * strengths / total
     precision = np.einsum(
@@ -118,6 +139,21 @@ def row_information(
     )
     shift = (gain * (sums @ vectors)) @ vectors.T
     return precision, shift + np.einsum("jab,jb->ja", precision, start)
+
+
+def inverse_of(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inverse of a moment whose small eigenvalues are raised."""
+    strengths, vectors = _spectrum(moment)
+    return (vectors / strengths) @ vectors.T
+
+
+def _spectrum(
+    moment: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues of a moment, of which small ones are raised, and eigenvectors."""
+    strengths, vectors = np.linalg.eigh(moment)
+    least = _LEAST_EIGENVALUE * max(strengths[-1], 1e-300)
+    return np.maximum(strengths, least), vectors
 
 
 def drifted(
@@ -156,8 +192,8 @@ def rows_from_information(
     covariance: NDArray[np.float64],
     *,
     learn: bool = True,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Posterior means of rows that have factors and, optionally, a bias first.
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Posterior of rows that have factors and, optionally, a bias first.
 
     Parameters
     ----------
@@ -175,6 +211,8 @@ def rows_from_information(
     Returns
     -------
     means : ndarray of shape (n, Q)
+    spread : ndarray of shape (n, Q, Q)
+        Covariances.
     covariance : ndarray of shape (Q - B, Q - B)
         Prior covariance of the factors, learned or as given.
     """
@@ -184,7 +222,7 @@ def rows_from_information(
         prior = np.zeros((n, size, size))
         prior[:, range(first), range(first)] = 1 / bias_variance
         prior[:, first:, first:] = np.linalg.inv(covariance)
-        spread = np.linalg.inv(precision + prior)
+        spread: Any = np.linalg.inv(precision + prior)
         pull = shift + np.einsum("jab,jb->ja", prior, prior_mean)
         means = np.einsum("jab,jb->ja", spread, pull)
         if not rounds_left or first == size:
@@ -200,7 +238,7 @@ def rows_from_information(
         covariance += np.einsum("j,jab->ab", share, factor_spread)
         covariance /= share.sum()
         covariance += 1e-9 * np.trace(covariance) * np.eye(len(covariance))
-    return means, covariance
+    return means, spread, covariance
 
 
 def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
+from .._validation import callers_level
 from ._cp import StructuredCP, point_model
 
 # Variances are divided by the square of half the range of the values. The first two are
@@ -216,7 +217,7 @@ class _Prior:
                 "The biases are only approximately the posterior means: conjugate "
                 f"gradients did not converge in {_MOST_STEPS} steps.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=callers_level(),
             )
         self._solution = solution
         offset = self.offset_variance * (counts @ solution)

@@ -42,7 +42,10 @@ REQUIREMENTS = {
 }
 OURS = "sktensordp"
 SETTINGS = {
-    OURS: [{"epsilon": epsilon} for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0, "inf")],
+    OURS: [
+        *({"epsilon": epsilon} for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0, "inf")),
+        *({"epsilon": epsilon, "max_items": 0} for epsilon in (2.0, 8.0, "inf")),
+    ],
     "implicit": [
         {"model": "AlternatingLeastSquares"},
         {"model": "AlternatingLeastSquares", "factors": 32, "regularization": 5.0,
@@ -65,9 +68,8 @@ SETTINGS = {
 def ours(train, shape, setting):
     from sktensordp.completion import ImplicitCompletion
 
-    model = ImplicitCompletion(
-        epsilon=float(setting["epsilon"]), delta=1e-5, shape=shape, random_state=0
-    )
+    options = {**setting, "epsilon": float(setting["epsilon"])}
+    model = ImplicitCompletion(**options, delta=1e-5, shape=shape, random_state=0)
     # Without noise, a fit compiles all loops over choices.
     ImplicitCompletion(epsilon=float("inf"), shape=shape).fit(train[:50])
     return lambda: model.fit(train), lambda: model.recommend(np.arange(shape[0]), K)

@@ -1,10 +1,12 @@
 """Completions on fixed splits beside errors that others published for the same splits.
 
     python tests/benchmarks/bench_published.py douban.npz flixster.npz yahoo_music.npz
+    python tests/benchmarks/bench_published.py --users douban.npz flixster.npz ...
 
 A file holds `train` and `test` (user and item of every rating, from 0), `train_values`,
 `test_values` and `shape`. The splits of Monti, Bronstein and Bresson (2017) are in the
-repository riannevdberg/gc-mc. Nothing is tuned: every parameter has its default.
+repository riannevdberg/gc-mc. Nothing is tuned: every parameter has its default. With
+`--users`, everything of a user is protected, at delta = 1e-5, and not single ratings.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from sklearn.metrics import root_mean_squared_error
 from sktensordp.completion import CPCompletion
 
 EPSILONS = math.inf, 16.0, 4.0, 1.0
+FOR_USERS = math.inf, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5
 # More distinct ratings than this are taken for values of a range.
 MOST_LEVELS = 20
 
@@ -30,17 +33,19 @@ def domain(values):
     return {"value_bounds": (levels[0], levels[-1])}
 
 
-def errors(path, n_seeds):
+def errors(path, n_seeds, epsilons, options):
     """Mean errors at every epsilon, and seconds of processor time without noise."""
     data = np.load(path)
     X, test = (data[name].astype(np.int64) for name in ("train", "test"))
     y, truth = (data[f"{name}_values"].astype(float) for name in ("train", "test"))
     scale, shape = domain(np.append(y, truth)), tuple(data["shape"].tolist())
     found, seconds = [], math.nan
-    for epsilon in EPSILONS:
+    for epsilon in epsilons:
         seeds, start = range(n_seeds if math.isfinite(epsilon) else 1), process_time()
         each = [
-            CPCompletion(epsilon=epsilon, shape=shape, random_state=seed, **scale)
+            CPCompletion(
+                epsilon=epsilon, shape=shape, random_state=seed, **scale, **options
+            )
             .fit(X, y)
             .predict(test)
             for seed in seeds
@@ -55,12 +60,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="fits with noise")
+    parser.add_argument("--users", action="store_true", help="protect whole users")
     arguments = parser.parse_args()
+    epsilons = FOR_USERS if arguments.users else EPSILONS
+    options = {"unit": 0, "delta": 1e-5} if arguments.users else {}
     warm = np.argwhere(np.ones((5, 5)))
     CPCompletion(epsilon=math.inf, value_bounds=(0, 1)).fit(warm, np.eye(5).ravel())
-    print(f"{'epsilon':14}" + "".join(f"{e:>9g}" for e in EPSILONS) + "  seconds")
+    print(f"{'epsilon':14}" + "".join(f"{e:>9g}" for e in epsilons) + "  seconds")
     for path in arguments.files:
-        found, seconds = errors(path, arguments.seeds)
+        found, seconds = errors(path, arguments.seeds, epsilons, options)
         row = "".join(f"{error:9.4f}" for error in found)
         print(f"{path.stem:14}{row}{seconds:9.1f}", flush=True)
 

@@ -74,6 +74,7 @@ def test_a_vanishing_amount_of_noise_equals_the_non_private_fit(kind, levels):
     assert_allclose(noisy.predict(DATA[3]), free.predict(DATA[3]), atol=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore:X has no NaN:UserWarning")
 @pytest.mark.parametrize(("form", "missing"), [("cp", 0.5), ("tucker", 0.0)])
 def test_a_noise_free_tensor_is_completed(form, missing):
     made = make_low_rank_tensor(
@@ -85,6 +86,7 @@ def test_a_noise_free_tensor_is_completed(form, missing):
     assert np.linalg.norm(error) < 1e-5 * np.linalg.norm(made.truth)
 
 
+@pytest.mark.filterwarnings("ignore:X has no NaN:UserWarning")
 @pytest.mark.parametrize("kind", BOTH)
 def test_no_biases_and_no_constant(kind):
     """A tensor of two terms is found by two, although its mean is far from zero."""

@@ -28,10 +28,12 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
     _cooccurrence,
+    _products,
 )
 from sktensordp.completion._choices import Choices
-from sktensordp.completion._cooccurrence import plan_noise, sum_products
+from sktensordp.completion._cooccurrence import plan_noise
 from sktensordp.completion._item_choice import number_of_items
+from sktensordp.completion._products import ProductSums
 from sktensordp.completion._ranking import best_of
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
@@ -205,7 +207,7 @@ def assembled(chosen, shares, scale, least, block, diagonal):
 @pytest.mark.parametrize("diagonal", [0.5, 1.0])
 def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, diagonal):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
-    scale = 2.0**20 * _cooccurrence._BELOW_ONE
+    scale = 2.0**20 * _products.BELOW_ONE
     for least in (0.05, 1.0, 30.0):
         expected, lengths = big_integers(chosen, shares, scale, least, diagonal)
         upper = expected[np.triu_indices(m)].tolist()
@@ -216,14 +218,22 @@ def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, di
         assert max(C for _, C in lengths) > 0
 
 
+def steps_of(chosen, shares, step, share=1.0):
+    """The sum over these users in whole steps."""
+    sums = ProductSums(shares, 1.0, share, step)
+    sums.add(chosen)
+    return sums.rounded()
+
+
 @pytest.mark.parametrize("m", [*range(1, 10), 40])
 @pytest.mark.parametrize("kind", SHARES)
 def test_what_is_rounded_is_the_triangle_with_half_of_its_diagonal(m, kind):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
-    length = 0.9
-    expected, _ = big_integers(chosen, shares, length * 2.0**20, 1.0)
+    length = math.sqrt(0.81)
+    scale = length * _products.BELOW_ONE * 2.0**20
+    expected, _ = big_integers(chosen, shares, scale, 1.0)
     for bits in (6, 12, 20, 44):
-        steps = sum_products(chosen, shares, length, 1.0, 2.0**-bits)
+        steps = steps_of(chosen, shares, 2.0**-bits, 0.81)
         shift, position = 48 - bits, 0
         for i in range(m):
             for j in range(i, m):
@@ -231,7 +241,7 @@ def test_what_is_rounded_is_the_triangle_with_half_of_its_diagonal(m, kind):
                 assert steps[position] == (expected[i, j] + (1 << (by - 1))) >> by
                 position += 1
     for u in range(len(chosen.users)):
-        alone = sum_products(chosen.chunk(u, u + 1), shares, length, 1.0, 2.0**-44)
+        alone = steps_of(chosen.chunk(u, u + 1), shares, 2.0**-44, 0.81)
         assert np.linalg.norm(alone) * 2.0**-44 <= length + 1e-9
 
 
@@ -247,17 +257,41 @@ def worst_for_a_cell(n_users, n_chosen=100):
 def test_no_cell_of_the_diagonal_exceeds_64_bits():
     n_users = 2**15 + 3
     chosen, shares = worst_for_a_cell(n_users)
-    cell = int(sum_products(chosen.chunk(0, 1), shares, 1.0, 1.0, 2.0**-44)[0])
+    cell = int(steps_of(chosen.chunk(0, 1), shares, 2.0**-44)[0])
     # More than 2^62 of half the cell's 2^-49 in 2^14 users.
     assert cell > 0.97 * 2**44
-    total = sum_products(chosen, shares, 1.0, 1.0, 2.0**-30)[0]
+    total = steps_of(chosen, shares, 2.0**-30)[0]
     assert total == pytest.approx(n_users * cell / 2**14, rel=1e-12)
 
 
 def test_blocks_for_an_undivided_diagonal_would_wrap(monkeypatch):
-    monkeypatch.setattr(_cooccurrence, "_BLOCK", 2**15)
+    monkeypatch.setattr(_products, "_BLOCK", 2**15)
     with pytest.raises(AssertionError):
         test_no_cell_of_the_diagonal_exceeds_64_bits()
+
+
+@pytest.mark.parametrize("block", [1, 3, 10**6])
+def test_users_may_come_in_any_parts(block, monkeypatch):
+    monkeypatch.setattr(_products, "_BLOCK", block)
+    chosen, shares = extremes(9), SHARES["even"](9).astype(np.int64)
+    whole = ProductSums(shares, 1.0, 0.5, 2.0**-30)
+    whole.add(chosen)
+    parts, other = whole.empty(), whole.empty()
+    n = len(chosen.users)
+    parts.add(chosen.chunk(0, 2))
+    assert np.any(parts.steps)
+    parts.add(chosen.chunk(2, 5))
+    other.add(chosen.chunk(5, n))
+    parts.take(other.answer(noisy=False), None)
+    assert_array_equal(parts.rounded(), whole.rounded())
+    assert_array_equal(parts.total, whole.total)
+    # Rounded by each party: apart by less than a step for each.
+    noisy = whole.empty()
+    halves = [whole.empty(), whole.empty()]
+    halves[0].add(chosen.chunk(0, 3))
+    halves[1].add(chosen.chunk(3, n))
+    noisy.take(sum(half.answer(noisy=True) for half in halves), 2)
+    assert np.abs(noisy.total - whole.total).max() <= 1.5 * 2.0**-30
 
 
 @pytest.mark.parametrize("shift", [1, 20, 31, 32, 33, 40])
@@ -270,14 +304,14 @@ def test_two_limbs_are_rounded_to_the_nearest_step(shift):
     low = np.array([n & 0xFFFFFFFF for n in whole])
     # Sums of several blocks overflow the low limb.
     high, low = high - 3, low + 3 * 2**32
-    rounded = _cooccurrence._rounded(high, low, shift)
+    rounded = _products._rounded(np.array([high, low]), shift)
     assert rounded.tolist() == [(n + 2 ** (shift - 1)) >> shift for n in whole]
 
 
 def test_the_size_of_blocks_of_users_changes_no_bit(monkeypatch):
     model = make().fit(X)
     for block in (1, 7):
-        monkeypatch.setattr(_cooccurrence, "_BLOCK", block)
+        monkeypatch.setattr(_products, "_BLOCK", block)
         assert_same(make().fit(X), model)
 
 
@@ -412,7 +446,7 @@ def test_the_guarantee_is_the_one_asked_for():
 
 
 def test_twice_the_contributions_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(_cooccurrence, "_BELOW_ONE", 2.0)
+    monkeypatch.setattr(_cooccurrence, "BELOW_ONE", 2.0)
     with pytest.raises(AssertionError):
         test_one_user_moves_all_releases_by_what_is_accounted_for(20.0)
 

@@ -25,6 +25,7 @@ from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.refusing import refused
+from tests.support.replaying import with_a_pattern
 
 RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
 NO_UNITS = np.empty((0, 2)), np.empty(0)
@@ -281,7 +282,8 @@ def test_answers_contain_shares_of_discrete_gaussian_noise(chi_square):
         for party, answer in zip(exact, answers, strict=True):
             difference = answer - party.answer(asked)
             noise.append(signed(difference, request.n_bits) / scale)
-    assert len(noise) == 5 * 4
+    # Totals, counts and four passes.
+    assert len(noise) == 5 * 6
     flat = np.concatenate(noise)
     assert chi_square(*cells(flat)) > ALPHA
     assert chi_square(*cells(flat / 2)) < ALPHA
@@ -569,3 +571,47 @@ def test_shares_are_planned_without_data():
     """The server and all parties come to the same noise, each on its own."""
     one = model().party(*of_party(0), noise_shares=SHARES)._noise
     assert one == model().party(*NO_UNITS, noise_shares=SHARES)._noise
+
+
+# --- products -------------------------------------------------------------------------
+
+
+def test_parties_round_products_before_they_add_noise():
+    """Each its own. False-alarm rate of the variance: 1e-6."""
+    server = model()
+    with with_a_pattern():
+        sums = Sums(parties_of(server, seeds=range(5)))
+        server.fit_aggregated(sums, noise_shares=SHARES)
+    (number,) = [k for k, r in enumerate(sums.requests) if r.n_changed]
+    request, answers = sums.requests[number], sums.answers[number]
+    assert request.n_numbers == 20 * 21 // 2
+    assert request.n_bits < 53
+    scale, noise = sums.answering[0]._noise.scale, []
+    for party, answer in enumerate(answers):
+        exact = request.empty[0].empty()
+        of_party_alone = model().party(*of_party(party))
+        asked = replace(request, noise_shares=None, n_bits=64)
+        limbs = of_party_alone.answer(asked).astype(np.int64)
+        exact.take(limbs, None)
+        difference = signed(answer, request.n_bits) - exact.answer(noisy=True)
+        noise.append(difference / scale)
+    noise = np.concatenate(noise)
+    assert abs(np.mean(noise**2) - 1) < 4.9 * math.sqrt(2 / noise.size)
+    assert abs(np.mean(noise)) < 4.9 / math.sqrt(noise.size)
+
+
+def test_more_or_larger_products_than_planned_are_refused():
+    with with_a_pattern():
+        server = model()
+        parties, other = parties_of(server), parties_of(server)[0]
+        sums = Sums(parties)
+        server.fit_aggregated(sums, noise_shares=SHARES)
+    (request,) = [r for r in sums.requests if r.n_changed]
+    other.answer(request)
+    with pytest.raises(ValueError, match="more products"):
+        other.answer(replace(request, number=request.number + 1))
+    products = request.empty[0].empty()
+    products.shares = products.shares * 2**40
+    beyond = replace(request, number=request.number + 2, empty=(products,))
+    with pytest.raises(ValueError, match="must be positive"):
+        other.answer(beyond)

@@ -17,6 +17,7 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.noise import drawing
 from tests.support.refusing import refused
+from tests.support.replaying import with_a_pattern
 
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
 FEATURES = {1: np.eye(30)}
@@ -86,6 +87,20 @@ def test_the_model_of_all_parties_is_that_of_fit(kind, options):
     # Only the server draws noise, as often as a fit does.
     assert len(streams) == len(expected) > 0
     assert server.n_features_in_ == 2
+
+
+def test_a_pattern_of_all_parties_is_that_of_fit():
+    with with_a_pattern():
+        server, one = model(), model().fit(RATINGS.data, RATINGS.target)
+        sums = Sums(parties(server))
+        server.fit_aggregated(sums)
+    assert_same(server, one)
+    features = [each._fitted.model.features for each in (server, one)]
+    assert features[0].shape[1] > 2
+    assert_array_equal(*features)
+    # Two limbs for each of the products.
+    assert [request.n_bits for request in sums.requests].count(64) == 1
+    assert max(request.n_numbers for request in sums.requests) == 30 * 31
 
 
 @pytest.mark.parametrize("unit", [1, 2])

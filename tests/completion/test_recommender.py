@@ -526,8 +526,14 @@ def test_ids_of_another_type_say_so(fitted):
     for call in (for_users().fit, fitted.fold_in):
         with refused("column 1 are text, but some.*are numbers"):
             call(table_of(USERS, range(20)), Y)
-    # Who the users are is nobody's business: an id of another type is unknown.
-    assert_array_equal(fitted.recommend([17]), fitted.recommend([None]))
+    # Of protected users, the type of the column tells; no id is read for that.
+    by_number = table_of(NUMBERS)
+    for ask in (lambda: fitted.recommend([17]), lambda: fitted.fold_in(by_number, Y)):
+        with pytest.raises(ValueError, match=r"column 0 are text, but some.*numbers"):
+            ask()
+    # A list has no type, so an id of another one is that of an unknown user.
+    listed = for_users().fit(TABLE.to_numpy().tolist(), Y)
+    assert_array_equal(listed.recommend([17]), listed.recommend([None]))
 
 
 def test_only_protected_users_are_folded_in():

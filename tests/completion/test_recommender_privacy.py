@@ -188,7 +188,10 @@ def test_a_fit_to_nobody_looks_like_any_other():
     alone = own_rows("ann")
     with recorded() as releases:
         one = clone(model).fit(*alone)
-    for nobody in ((alone[0][:0], alone[1][:0]), ([["ann", "unknown"]], [1.0])):
+    for nobody in (
+        (alone[0][:0], alone[1][:0]),
+        (np.array([["ann", "unknown"]]), [1.0]),
+    ):
         with recorded(releases):
             other = clone(model).fit(*nobody)
         assert pickle.dumps(other) == pickle.dumps(one)
@@ -210,7 +213,7 @@ UUIDS = [uuid.uuid5(uuid.NAMESPACE_DNS, f"user {k}") for k in range(5)]
 IDS = {
     "text": [f"somebody-{k * 7919 + 10**6}" for k in range(5)],
     "text beyond ASCII": [f"jemand-ü-{k * 7919 + 10**6}" for k in range(5)],
-    "numbers": [2**45 + 7919**3 * k for k in range(5)],
+    "numbers": [0x1B2C5D6E7F8A + 7919**3 * k for k in range(5)],
     "UUIDs": UUIDS,
     "times": list(np.datetime64("2031-05-06T07:08:09") + np.arange(5) * 7919),
 }

@@ -105,7 +105,8 @@ def test_forgot_y(ratings, form, kind):
 
 def test_forgot_y_and_the_values_do_not_decide(ratings):
     """Floats are a tensor, also where they happen to be integral."""
-    model = CPCompletion(value_bounds=(0, 40)).fit(ratings.data.astype(float))
+    with pytest.warns(UserWarning, match="no NaN, so there is nothing to complete"):
+        model = CPCompletion(value_bounds=(0, 40)).fit(ratings.data.astype(float))
     assert model.shape_ == ratings.data.shape
 
 
@@ -342,15 +343,20 @@ def test_wondered_why_everybody_gets_one_list(ratings, unit):
     ).fit(ratings.data, ratings.target)
     assert model.perturbation_ == "sums"
     statement = model.privacy_guarantee_.statement
-    assert "biases alone" in statement
-    assert "rank is not used" in statement
+    same = "the same" if unit == "entry" else "nearly the same"
+    assert f"Only averages were learned: everybody gets {same} ranking" in statement
     assert "regression" not in statement
-    # Less what each has rated, it is one list.
+    # Less what each has rated, it is one list, or nearly.
     n_items = ratings.shape[1]
     order = model.recommend(-1, n_items).tolist()
     for user in range(8):
         items = [i for i in model.recommend(user, n_items).tolist() if i >= 0]
-        assert items == [i for i in order if i in set(items)]
+        common = [i for i in order if i in set(items)]
+        if unit == "entry":
+            assert items == common
+        else:
+            places = [common.index(i) for i in items]
+            assert np.corrcoef(places, np.arange(len(places)))[0, 1] > 0.3
     assert "everybody gets the same recommendations" in " ".join(
         CPCompletion.__doc__.split()
     )

@@ -3,26 +3,31 @@
 import contextlib
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier, VotingRegressor
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from sktensordp.audit import audit_mechanism
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
-from sktensordp.exceptions import BudgetExceededError
+from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
+    PrivUnit,
     TensorRandomizedResponse,
 )
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, compose, privacy_of
+from tests.support.callbacks import ProgressBar, needs_callbacks
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((60, 3)), RNG.random(60)
@@ -128,6 +133,7 @@ def test_I_was_refused_a_tenth_although_less_than_ten_was_spent():
     spend(budget, *[1.99] * 5)
     assert budget.spent.epsilon < 9.93
     assert "Spent: epsilon = 9.95 at delta = 1e-06 (9.9" in str(budget)
+    assert "if planned in advance)" in str(budget)
     assert "Left: epsilon = 0.05 at delta = 0" in str(budget)
     assert "Left: epsilon = 0.05 at delta = 0" in budget._repr_html_()
     with pytest.raises(
@@ -217,3 +223,104 @@ def test_I_passed_a_random_forest_as_task():
         encoder.fit(X)
     codes = encoder.set_params(task=None).fit(X, forest.predict(X)).transform(X)
     assert codes.shape == X.shape
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (LogisticRegression(), "LogisticRegression learned from the labels y"),
+        (Ridge(), "Ridge learned from the targets y"),
+        (StandardScaler(), "If StandardScaler was passed y, it learned from y"),
+    ],
+    ids=lambda one: "" if isinstance(one, str) else type(one).__name__,
+)
+def test_I_fitted_a_model_to_labels_after_the_noise(step, said):
+    model = make_pipeline(laplace(), step).fit(X, (Y > 0.5).astype(int))
+    assert f"{said} without noise." in privacy_of(model).unprotected
+
+
+def test_I_read_which_noise_PrivUnit_adds():
+    unit = PrivUnit(2.0, norm_bound=1.0).fit(X).privacy_guarantee_.statement
+    assert "PrivUnit noise" in unit
+    code = TaskAwareEncoder(2.0, mechanism="privunit").fit(X, Y)
+    assert "with PrivUnit noise" in code.privacy_guarantee_.statement
+
+
+@needs_callbacks
+def test_I_monitored_the_scores_of_a_search():
+    from sklearn.callback import ScoringMonitor
+
+    monitor = ScoringMonitor(scoring="r2")
+    search = GridSearchCV(completion(), {"epsilon": [1.0, 2.0]}, cv=2)
+    said = "What the callback ScoringMonitor computes: GridSearchCV passes it the data"
+    for callback, named in ((monitor, True), (ProgressBar(), False)):
+        search.set_callbacks(callback)
+        found = " ".join(
+            privacy_of(search.fit(RATINGS.data, RATINGS.target)).unprotected
+        )
+        assert (said in found) is named
+    # A completion passes no data to its callbacks.
+    model = completion().set_callbacks(monitor).fit(RATINGS.data, RATINGS.target)
+    assert "callback" not in " ".join(privacy_of(model).unprotected)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [(False, "a floating-point flaw"), (True, "differ more than the claim admits")],
+)
+def test_I_audited_noise_that_numpy_draws(rounds, said):
+    """Twice, as the finding asks: rounded, to see that the scale is too small.
+
+    Both claims are false, so there is no false alarm; the generator has a seed.
+    """
+    generator = np.random.default_rng(0)
+
+    def noise(x, n):
+        y = x + generator.laplace(scale=0.25 if rounds else 1.0, size=(n, 1))
+        return np.round(y, 1) if rounds else y
+
+    report = audit_mechanism(
+        noise, [0.0], [1.0], epsilon=1.0, n_trials=4000, confidence=0.999, batched=True
+    )
+    assert report.violated
+    assert f"Finding: {report.finding}." in str(report)
+    assert said in report.finding
+    honest = audit_mechanism(
+        lambda x, n: np.zeros((n, 1)), [0.0], [1.0], epsilon=1.0, n_trials=400,
+        batched=True,
+    )  # fmt: skip
+    assert "Finding" not in str(honest)
+
+
+def frames():
+    pd = pytest.importorskip("pandas")
+    return pd.DataFrame(X, columns=["a", "b", "c"], index=range(100, 160))
+
+
+@pytest.mark.parametrize("model", [Ridge(), LogisticRegression()])
+def test_I_fitted_the_task_to_a_data_frame(model):
+    frame, labels = frames(), (Y > 0.5).astype(int)
+    encoder = TaskAwareEncoder(4.0, task=model.fit(frame, labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for given in (frame, frame.to_numpy()):
+            encoder.fit(given).transform(given)
+
+
+@pytest.mark.parametrize("output", ["decoded", "code"])
+def test_I_decoded_into_data_frames(output):
+    frame = frames()
+    encoder = TaskAwareEncoder(4.0, n_components=2, output=output, random_state=0)
+    encoder.fit(frame, Y).set_output(transform="pandas")
+    estimates = encoder.decode(encoder.privatize(frame))
+    assert list(estimates.columns) == ["a", "b", "c"]
+    indexed = encoder.decode(frame.iloc[:, : encoder.n_components_])
+    assert indexed.index.equals(frame.index)
+    encoder.set_output(transform="default")
+    assert isinstance(encoder.decode(np.zeros((1, encoder.n_components_))), np.ndarray)
+
+
+def test_I_declared_no_bounds_and_found_the_line_of_my_script():
+    with pytest.warns(PrivacyLeakWarning, match="no finite epsilon") as caught:
+        LaplaceMechanism().fit_transform(X)
+    assert {one.filename for one in caught} == {__file__}

@@ -16,6 +16,7 @@ neighbours. The tests take fewer of these for a case that adds something to a pl
 import itertools
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ if __name__ == "__main__":
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.points import POINTS
-from tests.support.replaying import largest_ratios
+from tests.support.replaying import largest_ratios, with_a_pattern
 
 pytestmark = [
     pytest.mark.slow,
@@ -133,13 +134,15 @@ def ratios(case, runs=EVERY_RUN, step=5, **faults):
     _, _, order, unit, _ = case
     model = make(*case)
     where, data = data_of(order, unit)
-    found = [
-        largest_ratios(
-            model, (where, data[name]), neighbours(where, data[name], unit, step),
-            factor=factor, **faults,
-        )
-        for name, factor in runs
-    ]  # fmt: skip
+    has_pattern = unit != "entry" and case[-1] == "pattern"
+    with with_a_pattern() if has_pattern else nullcontext():
+        found = [
+            largest_ratios(
+                model, (where, data[name]), neighbours(where, data[name], unit, step),
+                factor=factor, **faults,
+            )
+            for name, factor in runs
+        ]  # fmt: skip
     return np.max(found, axis=0)
 
 
@@ -181,8 +184,13 @@ FAULTS = {
     "twice the sensitivity": {"wrong": 2},
     "half the noise": {"noise_for": 2 * EPSILON},
 }
-# Every perturbation, form and unit, of three modes.
-PLAIN = [case for case in CASES if case[-1] == "plain" and case[2] == 3]
+# Every perturbation, form and unit, of three modes; and patterns of units.
+PLAIN = [
+    case
+    for case in CASES
+    if case[2] == 3
+    and (case[-1] == "plain" or (case[-1] == "pattern" and case[3] != "entry"))
+]
 CAUGHT = [
     pytest.param(case, faults, id=f"{name_of(case)}-{name}")
     for case, (name, faults) in itertools.product(PLAIN, FAULTS.items())

@@ -181,7 +181,9 @@ def test_the_report_is_of_the_search_and_names_what_it_leaves_out():
         named = privacy_of(scaled.fit(X, LABELS)).unprotected
         # That it was fitted to public data cannot be seen.
         assert "What StandardScaler learned in its fit; it gives no guarantee." in named
-        assert any("LogisticRegression learned from y" in one for one in named)
+        assert any(
+            "LogisticRegression learned from the labels y" in one for one in named
+        )
 
 
 @pytest.mark.parametrize("outer", [GridSearchCV, RandomizedSearchCV])

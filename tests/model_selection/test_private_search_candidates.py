@@ -221,7 +221,7 @@ def test_what_learns_from_noisy_X_is_allowed_and_its_labels_are_named():
     assert report.guarantee == searched("passthrough").planned_guarantee(X)
     named = " ".join(report.unprotected)
     assert "LaplaceMechanism protects the rows of X, not y" in named
-    assert "What Ridge learned from y" in named
+    assert "Ridge learned from the targets y" in named
 
 
 REPLACED = {

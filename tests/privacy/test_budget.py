@@ -393,7 +393,7 @@ def test_text_and_html():
         assert sentence in text
         assert html.escape(sentence) in table
     counted = float(text.split("Spent: epsilon = ")[1].split()[0])
-    printed = float(text.split(" if all releases had been")[0].split("(")[-1])
+    printed = float(text.split(" if planned in advance")[0].split("(")[-1])
     assert budget.spent.epsilon <= printed < budget.spent.epsilon * 1.001
     assert printed <= counted <= budget.epsilon
     assert budget.spent.delta == 1e-6
@@ -478,7 +478,7 @@ def test_a_generator_closed_late_opens_no_part_again():
 def test_sums_of_what_was_fixed_beforehand_say_so(epsilon, adaptive, said):
     budget = PrivacyBudget(epsilon, 1e-5, adaptive=adaptive)
     budget.spend(guarantee(dp_event.GaussianDpEvent(10.0), 1e-6))
-    assert ("had been fixed beforehand" in str(budget)) is said
+    assert ("planned in advance" in str(budget)) is said
 
 
 def test_a_refused_refit_keeps_the_model():

@@ -121,7 +121,7 @@ class TestWhatIsPassedOn:
         model = make_pipeline(*map(clone, steps), Ridge())
         for fitted in (model, searched(model)):
             report = privacy_of(fitted.fit(X, Y))
-            assert "What Ridge learned from y" in str(report)
+            assert "Ridge learned from the targets y" in str(report)
             assert "What Ridge learned in its fit" not in str(report)
             assert "passes on" not in str(report)
             assert report.guarantee.protects
@@ -136,7 +136,7 @@ class TestWhatIsPassedOn:
         for fitted in (model, searched(model)):
             report = privacy_of(fitted.fit(X, Y))
             assert "What SelectKBest learned in its fit" in str(report)
-            assert "What Ridge learned from y" in str(report)
+            assert "Ridge learned from the targets y" in str(report)
             for part in named:
                 assert any(part in sentence for sentence in report.unprotected)
 
@@ -157,7 +157,7 @@ class TestWhatIsPassedOn:
         search = GridSearchCV(Ridge(), {"alpha": [1.0, 2.0]}, cv=2)
         report = privacy_of(make_pipeline(laplace(), search).fit(X, Y))
         assert report.guarantee.epsilon == 1.0
-        assert "What Ridge learned from y" in str(report)
+        assert "Ridge learned from the targets y" in str(report)
         assert "raw values held out" in str(report)
 
 

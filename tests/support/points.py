@@ -5,13 +5,14 @@ changes.
 """
 
 from sktensordp import base
-from sktensordp.completion import _entries, _values
+from sktensordp.completion import _entries, _products, _values
 from sktensordp.completion.solvers import (
     _blocks,
     _gradient,
     _noisy_sums,
     _sums,
     _unit_contributions,
+    _unit_pattern,
     _unit_run,
     _units,
 )
@@ -47,6 +48,7 @@ POINTS = {
     "completion of sums": (_sums.SumsPerturbation, "complete"),
     "chunk of noisy sums": (_noisy_sums, "_CHUNK"),
     "block of noisy sums": (_noisy_sums, "_BLOCK"),
+    "variances of biases": (_shared_rows, "_VARIANCES"),
     "rounds of a fit to sums": (_shared_rows, "_ROUNDS"),
     # Blocks and gradients.
     "lengths of a block": (_blocks.np, "abs"),
@@ -67,6 +69,10 @@ POINTS = {
     "plan of units": (_units, "plan_gaussian_sums"),
     "shares of all releases": (_unit_run, "_TOTALS"),
     "start of factors of units": (_unit_run.UnitRun, "_begin_factors"),
+    "strength of a pattern": (_unit_pattern, "_STRENGTH"),
+    "least rows of a pattern": (_unit_pattern, "_LEAST_ROWS"),
+    "eigenvalues that stand out": (_unit_pattern, "_STANDS_OUT"),
+    "total of products": (_products.ProductSums, "total"),
     "completion of units": (_units.UnitPerturbation, "complete"),
     # Fits to what was released.
     "one thread of BLAS": (_blas, "one_blas_thread"),

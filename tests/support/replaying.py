@@ -25,7 +25,7 @@ from tests.support.points import POINTS, original
 
 __all__ = [
     "Trajectory", "accounted", "drawing", "largest_ratios", "leaves", "quick",
-    "recorded",
+    "recorded", "with_a_pattern",
 ]  # fmt: skip
 
 
@@ -240,6 +240,17 @@ def quick():
         mock.patch.object(
             *POINTS["plan of gradients"], cache(original("plan of gradients"))
         ),
+    ):
+        yield
+
+
+@contextmanager
+def with_a_pattern(*, stands_out=0.0):
+    """Fits that protect units release which rows units have, however few there are."""
+    with (
+        mock.patch.object(*POINTS["strength of a pattern"], 1e9),
+        mock.patch.object(*POINTS["least rows of a pattern"], 2),
+        mock.patch.object(*POINTS["eigenvalues that stand out"], stands_out),
     ):
         yield
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.tensor import _shared_rows
 from sktensordp.tensor._shared_rows import (
     biases_from_sums,
     drifted,
@@ -23,8 +22,8 @@ from sktensordp.tensor._shared_rows import (
 from sktensordp.tensor._unit_entries import UnitEntries
 from sktensordp.tensor.kernels._units import (
     bounded_sums,
-    expected_products,
     solve_units,
+    unit_moments,
     unit_sums,
 )
 from tests.support.points import POINTS
@@ -50,15 +49,16 @@ def regression(n_columns, sizes=SIZES, seed=0):
 
 
 def solved(starts, regressors, targets, noise, precision, n_last):
-    n_units = len(starts) - 1
+    n_units, n, size = len(starts) - 1, len(targets), len(precision)
     # Whatever was in the memory does not matter.
-    rows = np.full((n_units, len(precision)), np.nan)
-    spread = np.full((n_units, n_last * (n_last + 1) // 2), np.nan)
-    squares, freedom = np.full((2, n_units), np.nan)
+    rows, known = np.full((2, n_units, size), np.nan)
+    residuals, leverages = np.full((2, n), np.nan)
+    held_out = np.full((n, n_last), np.nan)
     solve_units(
-        starts, regressors, targets, noise, precision, rows, spread, squares, freedom
-    )
-    return rows, spread, squares, freedom
+        starts, regressors, targets, np.broadcast_to(noise, n), precision, rows, known,
+        residuals, leverages, held_out,
+    )  # fmt: skip
+    return rows, known, residuals, leverages, held_out
 
 
 def by_unit(starts):
@@ -68,23 +68,32 @@ def by_unit(starts):
 # --- rows of units -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", [1e-3, 0.2, 7.0])
+@pytest.mark.parametrize("noise", [1e-3, 0.2, 7.0, "its own"])
 @pytest.mark.parametrize(("n_columns", "n_last"), [(1, 0), (1, 1), (4, 2), (6, 6)])
 def test_rows_of_units_are_ridge_regressions(n_columns, n_last, noise):
     starts, regressors, targets, precision = regression(n_columns)
+    if noise == "its own":
+        noise = np.random.default_rng(2).uniform(0.1, 2, len(targets))
+    noise = np.broadcast_to(noise, len(targets))
     found = solved(starts, regressors, targets, noise, precision, n_last)
+    rows, known, residuals, leverages, held_out = found
     for unit, part in enumerate(by_unit(starts)):
-        own, target = regressors[part], targets[part]
-        covariance = np.linalg.inv(np.diag(precision) + own.T @ own / noise)
-        row = covariance @ own.T @ target / noise
-        last = covariance[n_columns - n_last :, n_columns - n_last :]
-        hat = own @ covariance @ own.T / noise
-        expected = (
-            row, last[np.triu_indices(n_last)], np.sum((target - own @ row) ** 2),
-            len(target) - np.trace(hat),
-        )  # fmt: skip
-        for one, other in zip(found, expected, strict=True):
-            assert_allclose(one[unit], other, rtol=1e-6, atol=1e-9)
+        own, target, weights = regressors[part], targets[part], 1 / noise[part]
+        covariance = np.linalg.inv(np.diag(precision) + (own.T * weights) @ own)
+        row = covariance @ own.T @ (weights * target)
+        assert_allclose(rows[unit], row, rtol=1e-6, atol=1e-9)
+        expected = 1 - np.diag(covariance) * precision
+        assert_allclose(known[unit], expected, rtol=1e-6, atol=1e-9)
+        assert_allclose(residuals[part], target - own @ row, rtol=1e-6, atol=1e-8)
+        hat = np.diag(own @ covariance @ own.T) * weights
+        assert_allclose(leverages[part], hat, rtol=1e-6, atol=1e-9)
+        # Without each entry, fitted anew; unless little is left without it.
+        for e in np.flatnonzero(hat < 1 - 1e-6)[:20]:
+            rest = np.arange(len(target)) != e
+            without = np.diag(precision) + (own[rest].T * weights[rest]) @ own[rest]
+            others = np.linalg.solve(without, own[rest].T @ (weights * target)[rest])
+            found = held_out[part][e]
+            assert_allclose(found, others[n_columns - n_last :], rtol=1e-4, atol=1e-6)
 
 
 def test_singular_regressors_leave_finite_rows():
@@ -115,58 +124,26 @@ def test_a_unit_is_solved_the_same_whoever_else_is_there(n_columns, order):
             starts_of([SIZES[k] for k in chosen]), regressors[at], targets[at], 0.3,
             precision, n_columns - 1,
         )  # fmt: skip
-        for one, other in zip(part, whole, strict=True):
-            assert_array_equal(one, other[list(chosen)])
+        places = [list(chosen), list(chosen), at, at, at]
+        for one, other, place in zip(part, whole, places, strict=True):
+            assert_array_equal(one, other[place])
 
 
-# --- products of residuals and factors -----------------------------------------------
-
-
-def products_example(n_factors):
+@pytest.mark.parametrize("n_factors", [0, 1, 4])
+def test_moments_of_units_are_means_over_their_entries(n_factors):
     rng = np.random.default_rng(3)
-    starts, regressors, residuals, _ = regression(n_factors)
-    factors = rng.standard_normal((len(SIZES), n_factors))
-    roots = rng.standard_normal((len(SIZES), n_factors, n_factors))
-    return starts, regressors, residuals, factors, roots @ roots.transpose(0, 2, 1)
-
-
-def multiplied(starts, regressors, residuals, factors, covariance, share):
-    upper = np.triu_indices(factors.shape[1])
-    left, products = residuals.copy(), np.full(regressors.shape, np.nan)
-    expected_products(
-        starts, regressors, factors, covariance[:, upper[0], upper[1]].copy(), share,
-        left, products,
-    )  # fmt: skip
-    return left, products
-
-
-@pytest.mark.parametrize("n_factors", [1, 2, 5])
-@pytest.mark.parametrize("share", [0.0, 0.6, 1.0])
-def test_expected_products_are_expectations_over_the_posterior(n_factors, share):
-    starts, regressors, residuals, factors, covariance = products_example(n_factors)
-    left, products = multiplied(
-        starts, regressors, residuals, factors, covariance, share
-    )
+    starts, n = starts_of(SIZES), sum(SIZES)
+    weights, factors = rng.uniform(0, 1, n), rng.standard_normal((n, n_factors))
+    upper = np.triu_indices(n_factors + 1)
+    found = np.full((len(SIZES), len(upper[0])), np.nan)
+    unit_moments(starts, weights, factors, found)
     for unit, part in enumerate(by_unit(starts)):
-        expected = residuals[part] - regressors[part] @ factors[unit]
-        assert_allclose(left[part], expected, rtol=1e-7, atol=1e-9)
-        expected = np.outer(expected, factors[unit])
-        expected -= share * regressors[part] @ covariance[unit]
-        assert_allclose(products[part], expected, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("order", [*ORDERS])
-def test_products_of_a_unit_are_the_same_whoever_else_is_there(order):
-    starts, regressors, residuals, factors, covariance = products_example(5)
-    whole = multiplied(starts, regressors, residuals, factors, covariance, 0.6)
-    for chosen in map(list, ORDERS[order](len(SIZES))):
-        at = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in chosen])
-        part = multiplied(
-            starts_of([SIZES[k] for k in chosen]), regressors[at], residuals[at],
-            factors[chosen], covariance[chosen], 0.6,
-        )  # fmt: skip
-        for one, other in zip(part, whole, strict=True):
-            assert_array_equal(one, other[at])
+        own = np.insert(factors[part], 0, 1.0, axis=1)
+        expected = (own.T * weights[part]) @ own / weights[part].sum()
+        assert_allclose(found[unit], expected[upper], rtol=1e-9, atol=1e-12)
+    # Of no weight at all: nothing.
+    unit_moments(starts, 0 * weights, factors, found)
+    assert_array_equal(found, 0)
 
 
 # --- sums of vectors of bounded length -----------------------------------------------
@@ -451,52 +428,68 @@ def bias_example(n=400, *, variance=0.05, noise=1.0, seed=0, slope=(0.1, 0.05)):
     return sums, weights, noise, explaining, truth
 
 
+def biases_of(sums, weights, noise, explaining):
+    precision = np.append(200.0, np.full(explaining.shape[1] - 1, 300.0))
+    return biases_from_sums(sums, weights, noise, explaining, precision)
+
+
 def test_biases_are_posterior_means_given_what_was_learned():
     sums, weights, noise, explaining, _ = bias_example()
-    means, spread, centre = biases_from_sums(sums, weights, noise, explaining)
-    # The prior variance that was taken last follows from any of the posterior ones.
-    prior = 1 / (1 / spread - weights**2 / noise)
-    assert_allclose(prior, prior[0], rtol=1e-8)
+    found = biases_of(sums, weights, noise, explaining)
+    prior = 1 / (1 / found.variances - weights**2 / noise)
+    assert_allclose(prior, found.spread, rtol=1e-8)
+    # By generalised least squares. The coefficients are averaged over all variances
+    # that were tried, and hardly depend on them.
     total = noise + weights**2 * prior
     design = explaining * weights[:, np.newaxis]
-    # Generalised least squares, its coefficients around zero with their precisions.
-    precision = design.T @ np.diag(1 / total) @ design
-    precision += np.diag([_shared_rows._MEAN, _shared_rows._COEFFICIENTS])
+    precision = design.T @ np.diag(1 / total) @ design + np.diag([200.0, 300.0])
     coefficients = np.linalg.solve(precision, design.T @ (sums / total))
-    assert centre == pytest.approx(coefficients[0], rel=1e-6)
+    assert found.centre == pytest.approx(coefficients[0], rel=0.02)
     around = explaining @ coefficients
-    expected = around + spread * weights / noise * (sums - weights * around)
-    assert_allclose(means, expected, rtol=1e-6, atol=1e-9)
+    expected = around + found.variances * weights / noise * (sums - weights * around)
+    assert_allclose(found.means, expected, atol=0.002)
 
 
 def test_biases_with_much_and_with_no_information():
     sums, weights, noise, explaining, _ = bias_example()
-    means, spread, _ = biases_from_sums(sums, weights, 1e-9 * noise, explaining)
-    assert_allclose(means, sums / weights, atol=1e-5)
-    assert np.all(spread < 1e-7)
-    means, spread, centre = biases_from_sums(sums, weights, 1e12 * noise, explaining)
-    assert_allclose(means, 0, atol=1e-3)
-    assert abs(centre) < 1e-3
-    assert np.all((spread >= 1e-4 * 0.99) & (spread <= 0.3))
+    found = biases_of(sums, weights, 1e-9 * noise, explaining)
+    assert_allclose(found.means, sums / weights, atol=1e-5)
+    assert np.all(found.variances < 1e-7)
+    found = biases_of(sums, weights, 1e12 * noise, explaining)
+    assert_allclose(found.means, 0, atol=1e-3)
+    assert abs(found.centre) < 1e-3
+    # What is usual, with the median of the prior.
+    assert found.spread == pytest.approx(0.02, rel=0.1)
     # A row without entries is what explains it.
     weights[0] = sums[0] = 0.0
-    means, spread, centre = biases_from_sums(sums, weights, noise, explaining[:, :1])
-    assert means[0] == pytest.approx(centre, rel=1e-12)
-    assert spread[0] == pytest.approx(spread.max())
+    found = biases_of(sums, weights, noise, explaining[:, :1])
+    assert found.means[0] == pytest.approx(found.centre, rel=1e-12)
+    assert found.variances[0] == pytest.approx(found.spread)
 
 
-@pytest.mark.parametrize("variance", [0.01, 0.2])
+@pytest.mark.parametrize("variance", [0.002, 0.01, 0.2])
 def test_the_variance_of_biases_is_learned(variance):
     """Of so many rows that what is usual does not count, within 20 per cent."""
     sums, weights, noise, explaining, truth = bias_example(20_000, variance=variance)
-    means, spread, centre = biases_from_sums(sums, weights, noise, explaining)
-    prior = 1 / (1 / spread[0] - weights[0] ** 2 / noise[0])
-    assert prior == pytest.approx(variance, rel=0.2)
-    assert centre == pytest.approx(0.1, abs=0.03)
+    found = biases_of(sums, weights, noise, explaining)
+    assert found.spread == pytest.approx(variance, rel=0.2)
+    assert found.centre == pytest.approx(0.1, abs=0.03)
     # They are as far off as they say.
-    assert np.mean((means - truth) ** 2 / spread) == pytest.approx(1.0, abs=0.15)
-    # And the variance makes a difference: a prior of a quarter would not say so.
-    assert np.mean((means - truth) ** 2) < 0.9 * np.mean((sums / weights - truth) ** 2)
+    away = (found.means - truth) ** 2
+    assert np.mean(away / found.variances) == pytest.approx(1.0, abs=0.15)
+    assert np.mean(away) < 0.9 * np.mean((sums / weights - truth) ** 2)
+
+
+def test_noise_does_not_enter_biases_that_differ_little():
+    """The reason why more budget helps: the variance is not pinned to a usual one."""
+    sums, weights, noise, explaining, truth = bias_example(
+        2_000, variance=0.002, noise=4.0
+    )
+    found = biases_of(sums, weights, noise, explaining)
+    usual = 1 / (1 / 0.02 + weights**2 / noise)
+    prior = explaining @ [0.1, 0.05]
+    pinned = prior + usual * weights / noise * (sums - weights * prior)
+    assert np.mean((found.means - truth) ** 2) < 0.8 * np.mean((pinned - truth) ** 2)
 
 
 def rows_example(n=200, *, n_biases=1, noise=0.5, seed=0, size=3, covariance=None):
@@ -534,7 +527,7 @@ def rows_from_sums(
 def test_rows_are_gaussian_posteriors(n_biases):
     """By conditioning the joint Gaussian law of a row and its sums."""
     *of, truth = rows_example(n_biases=n_biases)
-    means, covariance = rows_from_sums(*of, learn=False)
+    means, stated, covariance = rows_from_sums(*of, learn=False)
     sums, weights, moment, noise, residual, centre, _, given = of
     assert_array_equal(covariance, given)
     prior = np.zeros((3, 3))
@@ -549,6 +542,7 @@ def test_rows_are_gaussian_posteriors(n_biases):
         expected = centre + gain @ (sums[j] - design @ centre)
         assert_allclose(means[j], expected, rtol=1e-7, atol=1e-9)
         spread[j] = prior - gain @ design @ prior
+    assert_allclose(stated, spread, rtol=1e-6, atol=1e-9)
     # The truth is as far away as is said.
     away = means - truth
     z = np.einsum("ja,jab,jb->j", away, np.linalg.inv(spread), away)
@@ -567,7 +561,7 @@ def test_rows_with_much_and_with_no_information():
         sums, weights, moment, 1e14, residual, centre, own, covariance, learn=True
     )
     assert_allclose(none[0], np.broadcast_to(centre, sums.shape), atol=1e-4)
-    assert_allclose(none[1], covariance, rtol=0.05, atol=1e-3)
+    assert_allclose(none[2], covariance, rtol=0.05, atol=1e-3)
     empty = rows_from_sums(
         0 * sums, 0 * weights, moment, 1.0, 0 * residual, centre, own, covariance,
         learn=False,
@@ -586,10 +580,10 @@ def test_the_covariance_of_rows_is_learned(n_biases):
         3000, n_biases=n_biases, size=2 + n_biases, covariance=truth
     )
     of = sums, weights, moment, noise, residual, centre, own
-    means, found = rows_from_sums(*of, 0.03 * np.eye(2))
+    means, _, found = rows_from_sums(*of, 0.03 * np.eye(2))
     assert_allclose(found, truth, rtol=0.25)
     # And is put to use: rows are nearer to the truth than with the prior at the start.
-    fixed, _ = rows_from_sums(*of, 0.03 * np.eye(2), learn=False)
+    fixed, *_ = rows_from_sums(*of, 0.03 * np.eye(2), learn=False)
     assert np.mean((means - rows) ** 2) < np.mean((fixed - rows) ** 2)
 
 

@@ -84,8 +84,9 @@ class Sent:
 def least(level, rank=5):
     """Bytes that a worker has to receive and to send in a sweep of two modes."""
     if level == "units":
-        # The bias and the factors of an item, and the sums for them.
-        return SHAPE[1] * (rank + 1) * 16
+        # The bias and the factors of an item, and the sums for them. Two features, and
+        # how well the row is known.
+        return SHAPE[1] * ((rank + 1) * 16 + 4 * 8)
     n_columns = rank + 2
     # Means and second moments of single precision, and the sums for them.
     return SHAPE[1] * (n_columns + n_columns * (n_columns + 1) // 2) * 12

@@ -16,6 +16,7 @@ from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget
 from tests.support.callbacks import needs_callbacks
 from tests.support.refusing import refused
+from tests.support.replaying import with_a_pattern
 from tests.with_dask.test_completion import (
     KillAWorker,
     check_one_release_is_recorded,
@@ -94,6 +95,18 @@ MODELS = {
     "range": {"levels": None, "value_bounds": (1, 4), "biases": False},
 }
 QUICK = ["CP", "Tucker of three modes", "second mode"]
+
+
+@pytest.mark.parametrize("n_modes", [2, 3])
+def test_patterns_are_the_same_to_the_last_bit(n_modes):
+    X, y = entries(n_modes)
+    with with_a_pattern():
+        one = model(n_modes=n_modes).fit(X, y)
+        parts = model(n_modes=n_modes).fit(*in_partitions(X, y))
+    assert_same(parts, one)
+    features = [each._fitted.model.features for each in (parts, one)]
+    assert features[0].shape[1] > 2
+    assert_array_equal(*features)
 
 
 @pytest.mark.parametrize(

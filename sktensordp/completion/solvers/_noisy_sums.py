@@ -61,11 +61,14 @@ class NoisySums:
         Variance of the noise in a sum, if contributions differ by at most 1.
     event : dp_accounting.DpEvent or None
         All releases together; None for no noise.
+    n_changed : int
+        Number of sums that are rounded after they are summed.
     """
 
     lattice: Any = None
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
+    n_changed: int = 0
 
     @property
     def step(self) -> float:
@@ -151,7 +154,8 @@ def plan_gaussian_sums(
     n_cells : int
         Number of sums in all releases together.
     n_changed : int
-        Number of sums in one release that one entry contributes to.
+        Number of sums that one entry contributes to and that are rounded after they
+        are summed.
     n_entries : int
 
     Returns
@@ -177,7 +181,8 @@ def plan_gaussian_sums(
     mu = distance / lattice.sigma * math.sqrt(n_releases)
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
-    return NoisySums(lattice, lattice.sigma**2, gaussian_event(mu, lattice))
+    event = gaussian_event(mu, lattice)
+    return NoisySums(lattice, lattice.sigma**2, event, n_changed)
 
 
 def plan_laplace_sums(

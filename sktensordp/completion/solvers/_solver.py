@@ -32,6 +32,8 @@ class Outcome:
         The perturbation that was applied, if the solver chose it during the release.
     guarantee : PrivacyGuarantee, default=None
         Guarantee of all releases together, if the release decided something of it.
+    only_averages : bool, default=False
+        Whether units get nearly the same ranking, since the release decided so.
     """
 
     model: Any
@@ -41,6 +43,7 @@ class Outcome:
     noise_of_value: float = 0.0
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
+    only_averages: bool = False
 
 
 class Solver:

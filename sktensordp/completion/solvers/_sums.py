@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
+_ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
 _OF_ALL = "The sum of all values was given discrete Laplace noise"
-_BIASES_ALONE = (
-    " The sums determine biases alone: rank is not used, and items are ranked in the "
-    "same order for everyone."
-)
 _BLOCK = 2**16
 # Assumed variance of values around their mean, in half ranges squared.
 _VARIANCE_OF_VALUES = 0.2
@@ -245,7 +242,7 @@ class SumsPerturbation(_SumsSolver):
             problem.entries,
             void_for=problem.void_for,
             statement=self.statement,
-            consequence=_BIASES_ALONE,
+            consequence=_ONLY_AVERAGES,
         )
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:

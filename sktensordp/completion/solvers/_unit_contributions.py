@@ -10,24 +10,20 @@ whole steps are exact, so it does not matter who adds which first.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tensor._algebra import packed_squares
 from ...tensor._unit_entries import UnitEntries
-from .._shared_model import SharedModel
+from .._choices import Choices
+from .._products import ProductSums
+from .._shared_model import SharedModel, SolvedUnits
 
 # Covers the rounding error of contributions.
 _ROUNDED_UP = 1 + 1e-9
 # Centre and half width of the range of the logarithm of a unit's number of entries.
 USUAL_LOG, LOG_RANGE = 4.0, 3.0
-# Share of the posterior covariance of units' factors that counts towards the second
-# moment of the regressors. A share of 1 would be expectation maximisation, which is
-# slow. With 0, the factors would be fitted to the very residuals that they were
-# computed from.
-_SPREAD_SHARE = 0.6
 
 
 class BoundedSums:
@@ -62,6 +58,11 @@ class BoundedSums:
         self._bound = bound
 
     @property
+    def n_changed(self) -> int:
+        """Number of sums that are rounded after they are summed: none."""
+        return 0
+
+    @property
     def unit(self) -> float:
         """Factor from released sums back to sums of vectors."""
         return self._bound / math.sqrt(self.share)
@@ -88,6 +89,19 @@ class BoundedSums:
     def n_bits(self, n_units: int) -> int:
         """Number of bits that hold the steps of any sum over this many units."""
         return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))
+
+    def n_numbers(self, *, noisy: bool) -> int:
+        """Number of integers in a party's answer."""
+        return self.steps.size
+
+    def answer(self, *, noisy: bool) -> NDArray[np.int64]:
+        """The sums as integers, which a party adds noise to or not."""
+        return self.steps.ravel().astype(np.int64)
+
+    def take(self, integers: NDArray[np.int64], n_answers: int | None) -> None:
+        """Add the sum of all answers; with their number if they contain noise."""
+        self.steps += integers.reshape(self.steps.shape)
+        self.n_answers = n_answers
 
     def empty(self) -> "BoundedSums":
         """The same sums before anything was added."""
@@ -144,23 +158,26 @@ class BoundedSums:
         return self.add(places, places[:-1], one_row, vectors)
 
 
+Sums: TypeAlias = BoundedSums | ProductSums
+
+
 class Contributions(Protocol):
     """Adds the contributions of units to the sums of one release."""
 
-    def __call__(self, chunk: UnitEntries, *sums: BoundedSums) -> None:
+    def __call__(self, chunk: UnitEntries, *sums: Any) -> None:
         """Add the contributions of the units of a chunk."""
 
 
 class Units(Protocol):
     """Entries of units, here or elsewhere."""
 
-    def add_to(self, sums: Sequence[BoundedSums], contribute: Contributions) -> None:
+    def add_to(self, sums: Sequence[Any], contribute: Contributions) -> None:
         """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
 
 
-def steps_of(
-    entries: UnitEntries, contribute: Contributions, empty: tuple[BoundedSums, ...]
-) -> tuple[NDArray[np.float64], ...]:
+def summed(
+    entries: UnitEntries, contribute: Contributions, empty: Sequence[Sums]
+) -> tuple[Sums, ...]:
     """Sum the contributions of some units to one release.
 
     Parameters
@@ -168,17 +185,12 @@ def steps_of(
     entries : UnitEntries
         All entries of these units.
     contribute : Contributions
-    empty : tuple of BoundedSums
+    empty : tuple of BoundedSums or ProductSums
         The sums of the release, empty; not changed.
-
-    Returns
-    -------
-    steps : tuple of ndarray
-        Whole numbers of steps, unless there is no noise.
     """
     sums = tuple(of_block.empty() for of_block in empty)
     entries.add_to(sums, contribute)
-    return tuple(of_block.steps for of_block in sums)
+    return sums
 
 
 @dataclass(frozen=True)
@@ -229,6 +241,28 @@ class CountContributions:
 
 
 @dataclass(frozen=True, eq=False)
+class PatternContributions:
+    """Adds the products of units' choices: which rows of the first mode they have.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (m,), int64
+        The rows that count.
+    n_rows : int
+        Number of all rows.
+    """
+
+    rows: NDArray[np.int64]
+    n_rows: int
+
+    def __call__(self, chunk: UnitEntries, *sums: ProductSums) -> None:
+        """Add the products of the units of a chunk."""
+        (products,) = sums
+        keys = chunk.numbers * np.int64(self.n_rows) + chunk.others[:, 0]
+        products.add(Choices.of(keys, self.n_rows).among(self.rows))
+
+
+@dataclass(frozen=True, eq=False)
 class BlockContributions:
     """Adds what units contribute to the regressions of the rows of one block.
 
@@ -257,88 +291,108 @@ class BlockContributions:
         """Add the contributions of a chunk to the sums of the block and to totals."""
         model, numbers, block = self.model, chunk.numbers, self.block
         of_rows, of_totals = sums
-        rows, shares, spread, squares, freedom = model.solve(chunk)
-        bias, features, factors = model.split(rows)
-        residuals = chunk.values - model.known(chunk.others)
-        if bias.shape[1]:
-            residuals -= bias[numbers, 0]
-        for column, weight in zip(model.features.T, features.T, strict=True):
-            residuals -= column[chunk.others[:, 0]] * weight[numbers]
-        contributions: Any = [np.empty((len(residuals), 0))]
+        solved = model.solve(chunk)
+        contributions: Any = [np.empty((len(numbers), 0))]
         if model.form:
-            products = self._expected_products(chunk, factors, spread, residuals)
-            places, blocks = [np.arange(len(residuals)), *chunk.others.T], [products]
+            # A factor that had seen the entry would make its residual look explained.
+            products = solved.residuals[:, np.newaxis] * solved.held_out
+            places, blocks = [np.arange(len(numbers)), *chunk.others.T], [products]
             blocks += model.factors
             contributions = [model.form.regressors(block, blocks, places)]
-        contributions.insert(0, residuals[:, np.newaxis][:, : self.n_biases])
-        weights = self.totals.weights(chunk)[numbers]
+        contributions.insert(0, solved.residuals[:, np.newaxis][:, : self.n_biases])
+        unit_weights = self.totals.weights(chunk)[numbers]
+        weights = unit_weights.copy()
         if self.row_weights is not None:
             weights *= self.row_weights[chunk.others[:, block - 1]]
         contributions = np.concatenate(contributions, axis=1)
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
         scales = of_rows.add_entries(chunk, block, contributions)
-        weight = _unit_sums(chunk, weights[:, np.newaxis]) * scales[:, np.newaxis]
-        weight = np.minimum(weight / math.sqrt(self.totals.typical_size), 2.0)
-        fit = np.stack([squares, freedom], axis=1) / chunk.sizes[:, np.newaxis]
-        moments = packed_squares(np.insert(factors, 0, 1.0, axis=1))
-        moments[:, moments.shape[1] - spread.shape[1] :] += _SPREAD_SHARE * spread
-        priors = self._prior_statistics(rows, shares)
-        of_totals.add_units(np.concatenate([weight, fit, priors, moments], axis=1))
+        statistics = [
+            self._fit_statistics(chunk, solved, unit_weights, scales),
+            self._prior_statistics(solved),
+            _moments(chunk, solved),
+        ]
+        of_totals.add_units(np.concatenate(statistics, axis=1))
 
-    def _expected_products(
+    def _fit_statistics(
         self,
         chunk: UnitEntries,
-        factors: NDArray[np.float64],
-        spread: NDArray[np.float64],
-        residuals: NDArray[np.float64],
+        solved: SolvedUnits,
+        weights: NDArray[np.float64],
+        scales: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Expected products of residuals and units' factors, entry by entry.
+        """Statistics of units that tell how well the model fits.
 
-        Parameters
-        ----------
-        residuals : ndarray of shape (n_entries,)
-            Values less all terms but the interaction, which is subtracted here.
+        How much the contributions move with the biases, relative to a unit of the
+        typical size; the mean square of the residuals, less what is due to the
+        uncertainty of biases; the share of the entries that the fit leaves free; and
+        the sum of the squared weighted residuals over the variance of a value.
         """
-        from ...tensor.kernels._units import expected_products
-
-        form, blocks = self.model.form, [None, *self.model.factors]
-        places = [np.zeros(len(residuals), dtype=np.intp), *chunk.others.T]
-        regressors = np.ascontiguousarray(form.regressors(0, blocks, places))
-        products = np.empty_like(regressors)
-        expected_products(
-            chunk.starts,
-            regressors,
-            np.ascontiguousarray(factors),
-            np.ascontiguousarray(spread),
-            _SPREAD_SHARE,
-            residuals,
-            products,
+        model, sizes = self.model, chunk.sizes[:, np.newaxis]
+        residuals, noise = solved.residuals, model.noise
+        leverages = np.clip(solved.leverages, 0.0, 1.0)
+        follow, squares, energy = np.hsplit(
+            _unit_sums(
+                chunk,
+                np.stack(
+                    [
+                        weights * (1 - leverages),
+                        solved.squares,
+                        (weights * residuals) ** 2 / noise,
+                    ],
+                    axis=1,
+                ),
+            ),
+            3,
         )
-        return products
+        follow *= scales[:, np.newaxis] / math.sqrt(self.totals.typical_size)
+        used = np.zeros((len(sizes), 1))
+        for known in solved.known.T:
+            used[:, 0] += known
+        return np.concatenate(
+            [
+                np.clip(follow, 0.0, 2.0),
+                np.clip(squares / sizes, -1.0, 1.0),
+                np.clip(1 - used / sizes, 0.0, 1.0),
+                np.clip(energy, 0.0, 2.0),
+            ],
+            axis=1,
+        )
 
-    def _prior_statistics(
-        self, rows: NDArray[np.float64], shares: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _prior_statistics(self, solved: SolvedUnits) -> NDArray[np.float64]:
         """Statistics of units from which prior variances are learned.
 
-        For the biases, then for the weights of features: the mean square of the
-        posterior means over the prior variance, and the mean share of the prior
+        For the bias, then for the weights of each group of features: the mean square
+        of the posterior means over the prior variance, and the mean share of the prior
         variance that is known. The ratio of their totals estimates the true variance
         over the prior variance (MacKay 1992).
         """
-        model, statistics = self.model, []
-        n_biases, n_features = int(model.biases is not None), model.features.shape[1]
-        for first, size, variance in (
-            (0, n_biases, model.bias_variance),
-            (n_biases, n_features, model.weights_variance / max(n_features, 1)),
-        ):
-            squares, known = np.zeros((2, len(rows), 1))
+        model, statistics, first = self.model, [np.empty((len(solved.rows), 0))], 0
+        sizes, variances = list(model.groups), list(model.weight_variances)
+        if model.biases is not None:
+            sizes.insert(0, 1)
+            variances.insert(0, model.bias_variance)
+        for size, variance in zip(sizes, variances, strict=True):
+            squares, known = np.zeros((2, len(solved.rows), 1))
             for column in range(first, first + size):
-                squares[:, 0] += rows[:, column] ** 2 / (size * variance)
-                known[:, 0] += (1 - shares[:, column]) / size
-            statistics += [np.minimum(squares, 4.0), known]
+                squares[:, 0] += solved.rows[:, column] ** 2 / (size * variance)
+                known[:, 0] += solved.known[:, column] / size
+            statistics += [np.clip(squares, 0.0, 4.0), known]
+            first += size
         return np.concatenate(statistics, axis=1)
+
+
+def _moments(chunk: UnitEntries, solved: SolvedUnits) -> NDArray[np.float64]:
+    """Second moments of one and units' factors, as those regress on residuals."""
+    from ...tensor.kernels._units import unit_moments
+
+    n_factors = solved.held_out.shape[1]
+    n_pairs = (n_factors + 1) * (n_factors + 2) // 2
+    moments = np.empty((len(chunk.units), n_pairs))
+    free = 1 - np.clip(solved.leverages, 0.0, 1.0)
+    unit_moments(chunk.starts, free, solved.held_out, moments)
+    return moments
 
 
 def _unit_sums(

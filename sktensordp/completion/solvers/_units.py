@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..._random import NoiseStreams
-from ...privacy import PrivacyGuarantee
+from ...privacy import PrivacyGuarantee, gaussian_mu
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
 from ._noisy_sums import NoisySums, plan_gaussian_sums
 from ._solver import OnSweep, Outcome, Solver
+from ._unit_pattern import most_rows, release_pattern
 from ._unit_run import (
     BIAS_PASSES,
     FACTOR_PASSES,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 _SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
+_ONLY_AVERAGES = " Only averages were learned: everybody gets nearly the same ranking."
+# Features of rows that "sums" computes from biases and counts.
+_N_OF_AVERAGES = 2
 _RANDOMIZED = {
     "sums": "Counts and sums of residuals of all rows of the other modes",
     "statistics": (
@@ -56,6 +60,7 @@ def unit_guarantee(
     void_for: float | None = None,
     shares: NoiseShares | None = None,
     asked_for: tuple[float, float] | None = None,
+    consequence: str = "",
 ) -> PrivacyGuarantee:
     """Guarantee of releases that protect everything of a unit.
 
@@ -77,6 +82,8 @@ def unit_guarantee(
         The shares in which parties added the noise; None if it was added at once.
     asked_for : tuple of (float, float), default=None
         The requested epsilon and delta, if fewer parties answered than was planned.
+    consequence : str, default=""
+        A further sentence of the statement.
 
     Returns
     -------
@@ -104,8 +111,7 @@ def unit_guarantee(
             f"know the noise of at most {shares.n_colluders} of those that answered, "
             "and that who answers does not depend on what was released."
         )
-    if name == "sums":
-        statement += " The sums determine biases alone; rank is not used."
+    statement += consequence
     source = _SOURCE + (_SHARES_SOURCE if shares else "")
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
@@ -180,6 +186,18 @@ class UnitPerturbation(Solver):
         return self.shared_noise or self.planned_noise
 
     @cached_property
+    def _most_rows(self) -> int:
+        """Largest number of rows whose products are released; 0 for no such release."""
+        problem = self.problem
+        if problem.n_components == 0:
+            return 0
+        sigma = 0.0
+        if math.isfinite(problem.epsilon) and problem.delta:
+            sigma = 1 / gaussian_mu(problem.epsilon, problem.delta)
+        n_units, n_rows, *_ = problem.entries.shape
+        return most_rows(n_units, n_rows, sigma)
+
+    @cached_property
     def planned_noise(self) -> NoisySums:
         """Noise for vectors of length one, if it is added here."""
         problem = self.problem
@@ -187,15 +205,16 @@ class UnitPerturbation(Solver):
         blocks = problem.form.blocks(problem.entries.shape)[1:]
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
-        n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals)
+        products = self._most_rows * (self._most_rows + 1) // 2
+        n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals) + products
         return plan_gaussian_sums(
             problem.epsilon,
             problem.delta,
             within=problem.epsilon,
             n_releases=1,
             n_cells=n_cells,
-            n_changed=0,
-            n_entries=problem.entries.shape[0],
+            n_changed=products,
+            n_entries=max(problem.entries.shape[0], 64),
         )
 
     @cached_property
@@ -203,7 +222,9 @@ class UnitPerturbation(Solver):
         """Guarantee of all releases together."""
         return self.guarantee_of(self.name)
 
-    def guarantee_of(self, name: str, growth: float = 1.0) -> PrivacyGuarantee:
+    def guarantee_of(
+        self, name: str, growth: float = 1.0, *, consequence: str = ""
+    ) -> PrivacyGuarantee:
         """Guarantee of all releases together.
 
         Parameters
@@ -212,6 +233,8 @@ class UnitPerturbation(Solver):
             What the solver chose.
         growth : float, default=1.0
             Factor on the planned mu^2; see `UnitReleases`.
+        consequence : str, default=""
+            A further sentence of the statement.
         """
         problem, shared = self.problem, self.shared_noise
         if math.isinf(problem.epsilon):
@@ -225,6 +248,7 @@ class UnitPerturbation(Solver):
             void_for=problem.void_for,
             shares=None if shared is None else shared.shares,
             asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
+            consequence=consequence,
         )
 
     def release(
@@ -239,7 +263,10 @@ class UnitPerturbation(Solver):
         releases = UnitReleases(self.noise, streams)
         totals = release_totals(units, releases)
         counts = release_row_counts(units, problem.entries.shape[1:], totals, releases)
-        run = UnitRun(problem, units, releases, totals, counts)
+        pattern = release_pattern(
+            units, totals, counts, releases, self._most_rows, problem.n_components
+        )
+        run = UnitRun(problem, units, releases, totals, counts, pattern)
         name = self.name
         may_choose = self.perturbation == "auto" and problem.biases
         if may_choose and name == "statistics" and not run.factors_pay():
@@ -253,7 +280,18 @@ class UnitPerturbation(Solver):
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
+        # Besides biases and counts, of which every model has a feature each.
+        has_features = model.features.shape[1] > _N_OF_AVERAGES
+        only_averages = name == "sums" and not has_features
         guarantee = self.guarantee
-        if (name, growth) != (self.name, 1.0):
-            guarantee = self.guarantee_of(name, growth)
-        return Outcome(model, offset, n_iter, perturbation=name, guarantee=guarantee)
+        if only_averages or (name, growth) != (self.name, 1.0):
+            consequence = _ONLY_AVERAGES if only_averages else ""
+            guarantee = self.guarantee_of(name, growth, consequence=consequence)
+        return Outcome(
+            model,
+            offset,
+            n_iter,
+            perturbation=name,
+            guarantee=guarantee,
+            only_averages=only_averages,
+        )

@@ -901,10 +901,7 @@ class PrivacyBudget:
             adaptive = shown(self._filter.spent_epsilon(self._account.total(), event))
         if not self._adaptive or spent.delta == 0:
             return f"Spent: epsilon = {fixed} {at_delta}"
-        return (
-            f"Spent: epsilon = {adaptive} {at_delta} ({fixed} if all releases had been "
-            f"fixed beforehand)"
-        )
+        return f"Spent: epsilon = {adaptive} {at_delta} ({fixed} if planned in advance)"
 
     def _left_line(self) -> str:
         left = self._remaining_epsilon()

@@ -288,6 +288,12 @@ def _check_length(value: float, name: str) -> None:
 
 def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Low and high ends of the ranges: two numbers, or two arrays of one dimension."""
+    if isinstance(bounds, list) and any(isinstance(pair, tuple) for pair in bounds):
+        # Two such pairs, of two columns, would be taken for all lows and all highs.
+        raise ValueError(
+            "bounds must be (lows, highs), not one pair for each column. Pass "
+            "bounds=tuple(zip(*pairs))."
+        )
     try:
         low, high = bounds
         low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
@@ -309,7 +315,8 @@ def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         width, largest = np.subtract(high, low), np.maximum(np.abs(low), np.abs(high))
     if not np.all(np.isfinite(width)) or not np.all(low < high):
-        raise ValueError("bounds must be finite with low < high in every entry.")
+        got = f", got ({low:g}, {high:g})" if isinstance(low, float) else ""
+        raise ValueError(f"bounds must be finite with low < high in every entry{got}.")
     if np.min(width) < _SHORTEST or np.max(largest) > 1 / _SHORTEST:
         raise ValueError(
             f"bounds must be within {1 / _SHORTEST:g}, and low and high at least "

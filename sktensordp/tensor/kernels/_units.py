@@ -15,12 +15,13 @@ def solve_units(
     starts: NDArray[np.integer],
     regressors: NDArray[np.floating],
     targets: NDArray[np.floating],
-    noise: float,
+    noise: NDArray[np.float64],
     precision: NDArray[np.float64],
     rows: NDArray[np.float64],
-    spread: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    freedom: NDArray[np.float64],
+    known: NDArray[np.float64],
+    residuals: NDArray[np.float64],
+    leverages: NDArray[np.float64],
+    held_out: NDArray[np.float64],
 ) -> None:
     """Ridge regression for every unit, on its own entries.
 
@@ -30,25 +31,25 @@ def solve_units(
         The entries of unit u are starts[u] to starts[u + 1].
     regressors : ndarray of shape (n_entries, Q)
     targets : ndarray of shape (n_entries,)
-    noise : float
-        Variance of a target around the model.
+    noise : ndarray of shape (n_entries,)
+        Variance of each target around the model.
     precision : ndarray of shape (Q,)
         Precision of the prior, which has mean zero.
     rows : ndarray of shape (n_units, Q)
         Written: posterior means.
-    spread : ndarray of shape (n_units, F (F + 1) / 2)
-        Written: posterior covariances of the last F columns, as packed upper triangles.
-    squares : ndarray of shape (n_units,)
-        Written: sum of squared residuals.
-    freedom : ndarray of shape (n_units,)
-        Written: number of entries, less the degrees of freedom of the fit.
+    known : ndarray of shape (n_units, Q)
+        Written: one less posterior variances, as shares of the prior variances.
+    residuals : ndarray of shape (n_entries,)
+        Written: targets less the fit.
+    leverages : ndarray of shape (n_entries,)
+        Written: by how much the fit of a target follows that target.
+    held_out : ndarray of shape (n_entries, F)
+        Written: for every entry, the posterior means of the last F columns without it.
     """
-    size = precision.size
+    size, n_last = precision.size, held_out.shape[1]
     gram, shift = np.empty((size, size)), np.empty(size)
-    inverse = np.empty((size, size))
-    n_last = 0
-    while n_last * (n_last + 1) // 2 < spread.shape[1]:
-        n_last += 1
+    inverse, covariance = np.empty((size, size)), np.empty((size, size))
+    along = np.empty(size)
     for u in range(starts.size - 1):
         for a in range(size):
             shift[a] = 0.0
@@ -56,83 +57,86 @@ def solve_units(
                 gram[a, b] = 0.0
             gram[a, a] = precision[a]
         for e in range(starts[u], starts[u + 1]):
+            weight = 1.0 / noise[e]
             for a in range(size):
-                scaled = regressors[e, a] / noise
+                scaled = regressors[e, a] * weight
                 shift[a] += scaled * targets[e]
                 for b in range(a, size):
                     gram[a, b] += scaled * regressors[e, b]
         cholesky(gram, precision)
         invert_factor(gram, inverse)
         solve_factor(gram, shift)
-        # Degrees of freedom of the fit: Q, less the trace of the inverse times the
-        # prior precision.
-        trace = 0.0
         for a in range(size):
-            for b in range(a, size):
-                trace += inverse[a, b] ** 2 * precision[a]
             rows[u, a] = shift[a]
-        p = 0
-        for a in range(size - n_last, size):
             for b in range(a, size):
-                spread[u, p] = 0.0
+                covariance[a, b] = 0.0
                 for k in range(b, size):
-                    spread[u, p] += inverse[a, k] * inverse[b, k]
-                p += 1
-        freedom[u] = starts[u + 1] - starts[u] - size + trace
-        squares[u] = 0.0
+                    covariance[a, b] += inverse[a, k] * inverse[b, k]
+                covariance[b, a] = covariance[a, b]
+            known[u, a] = 1.0 - covariance[a, a] * precision[a]
         for e in range(starts[u], starts[u + 1]):
-            residual = targets[e]
             for a in range(size):
-                residual -= regressors[e, a] * shift[a]
-            squares[u] += residual**2
+                along[a] = 0.0
+            for b in range(size):
+                regressor = regressors[e, b]
+                for a in range(size):
+                    along[a] += covariance[b, a] * regressor
+            residuals[e] = targets[e]
+            leverages[e] = 0.0
+            for a in range(size):
+                residuals[e] -= regressors[e, a] * shift[a]
+                leverages[e] += regressors[e, a] * along[a]
+            leverages[e] /= noise[e]
+            # Rounding can carry a leverage past 1.
+            step = residuals[e] / (noise[e] * max(1.0 - leverages[e], 1e-6))
+            for a in range(n_last):
+                held_out[e, a] = (
+                    shift[size - n_last + a] - along[size - n_last + a] * step
+                )
 
 
 @compiled
-def expected_products(
+def unit_moments(
     starts: NDArray[np.integer],
-    regressors: NDArray[np.floating],
+    weights: NDArray[np.float64],
     factors: NDArray[np.float64],
-    spread: NDArray[np.float64],
-    share: float,
-    residuals: NDArray[np.float64],
-    products: NDArray[np.float64],
+    moments: NDArray[np.float64],
 ) -> None:
-    """Expected products of residuals and the factors of units.
-
-    The factors h of a unit have a posterior with mean m and covariance S. The residual
-    of an entry with regressors q is r - q . h, and the posterior expectation of its
-    product with h is (r - q . m) m - S q. Here S is multiplied by `share`.
+    """Weighted second moments of one and the factors, over the entries of each unit.
 
     Parameters
     ----------
     starts : ndarray of shape (n_units + 1,), int
-        The entries of unit u are starts[u] to starts[u + 1].
-    regressors : ndarray of shape (n_entries, F)
-    factors : ndarray of shape (n_units, F)
-        Posterior means.
-    spread : ndarray of shape (n_units, F (F + 1) / 2)
-        Posterior covariances, as packed upper triangles.
-    share : float
-    residuals : ndarray of shape (n_entries,)
-        r. Written: r - q . m.
-    products : ndarray of shape (n_entries, F)
-        Written.
+    weights : ndarray of shape (n_entries,)
+    factors : ndarray of shape (n_entries, F)
+    moments : ndarray of shape (n_units, (F + 1) (F + 2) / 2)
+        Written, as packed upper triangles.
     """
     size = factors.shape[1]
+    sums, squares = np.empty(size), np.empty((size, size))
     for u in range(starts.size - 1):
+        total = 0.0
+        for a in range(size):
+            sums[a] = 0.0
+            for b in range(a, size):
+                squares[a, b] = 0.0
         for e in range(starts[u], starts[u + 1]):
+            total += weights[e]
             for a in range(size):
-                residuals[e] -= regressors[e, a] * factors[u, a]
-            for a in range(size):
-                products[e, a] = residuals[e] * factors[u, a]
-            p = 0
-            for a in range(size):
+                weighted = weights[e] * factors[e, a]
+                sums[a] += weighted
                 for b in range(a, size):
-                    scaled = share * spread[u, p]
-                    products[e, a] -= scaled * regressors[e, b]
-                    if b > a:
-                        products[e, b] -= scaled * regressors[e, a]
-                    p += 1
+                    squares[a, b] += weighted * factors[e, b]
+        scale = 1.0 / max(total, 1e-300)
+        moments[u, 0] = total * scale
+        p = 1
+        for a in range(size):
+            moments[u, p] = sums[a] * scale
+            p += 1
+        for a in range(size):
+            for b in range(a, size):
+                moments[u, p] = squares[a, b] * scale
+                p += 1
 
 
 @compiled

@@ -1,0 +1,251 @@
+"""What is refused or said of public ids and coordinates that are likely mistakes.
+
+Only ids that are public anyway come here: those that an encoder learns, and coordinates
+where the unit is an entry. No function here takes a value.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import callers_level, words_of
+from ..exceptions import PrivacyLeakWarning
+
+# Words in the names of columns that hold users or items.
+_USERS = {"client", "customer", "member", "patient", "person", "reader", "student"}
+_USERS |= {"account", "uid", "user", "userid", "users", "viewer", "visitor"}
+_ITEMS = {"article", "artist", "book", "film", "game", "iid", "item", "itemid", "items"}
+_ITEMS |= {"movie", "movieid", "page", "product", "song", "track", "video"}
+# A column with fewer rows has often few ids that repeat.
+_LEAST_ROWS = 100
+# Share of the rows from which on ids "hardly repeat".
+_HARDLY_REPEATING = 0.9
+# Fewer indices cost nothing, used or not.
+_LEAST_UNUSED = 1000
+
+
+def column_name(names: Sequence[str] | None, number: int) -> str:
+    """A column in a message."""
+    return f"column {number}" if names is None else f"column {names[number]!r}"
+
+
+def in_columns_with_missing(X: Any) -> str:
+    """The columns of a public table in which something is missing, in words."""
+    names = getattr(X, "columns", None)
+    table = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
+    if table.ndim != 2:
+        return ""
+    found = [
+        column_name(names, k)
+        for k, column in enumerate(table.T)
+        if any(v is None or type(v).__name__ == "NAType" or v != v for v in column)
+    ]
+    return f" in {' and '.join(found)}"
+
+
+def check_whole(ids: NDArray[Any], column: str) -> None:
+    """Refuse ids that an encoder would learn if they are numbers with fractions.
+
+    Text of such numbers gets a warning: it may number sections, for example.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n_ids,)
+        The distinct ids of a column.
+    column : str
+        Name of the column in messages.
+
+    Raises
+    ------
+    ValueError
+        If an id is a number with a fraction.
+    """
+    if ids.dtype.kind == "f":
+        fractional = bool(np.any(ids % 1 != 0))
+    else:
+        fractional = ids.dtype == object and any(map(_has_fraction, ids.tolist()))
+    advice = "If it holds the values, pass them as y and leave the column out of X."
+    if fractional:
+        raise ValueError(
+            f"The ids in {column} are numbers with fractions, and each would become a "
+            f"public index of the tensor. {advice} If it holds times, put it last and "
+            f"pass freq or time_bins. If it does hold ids, convert them to text."
+        )
+    numbers = _as_numbers(ids) if ids.dtype.kind in "OSU" else None
+    if numbers is not None and np.any(numbers % 1 != 0):
+        warnings.warn(
+            f"The ids in {column} are text that reads as numbers with fractions. "
+            f"{advice} Ids are public.",
+            PrivacyLeakWarning,
+            stacklevel=callers_level(),
+        )
+
+
+def _has_fraction(value: Any) -> bool:
+    return isinstance(value, float | np.floating | Decimal) and value % 1 != 0
+
+
+def _as_numbers(ids: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Ids as numbers; None if they are something else."""
+    if ids.dtype.kind == "O" and any(
+        isinstance(value, np.datetime64 | np.timedelta64) for value in ids.flat
+    ):
+        return None
+    try:
+        numbers = ids.astype(float)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return numbers if np.all(np.isfinite(numbers)) else None
+
+
+def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> None:
+    """Warn if ids look like the declared levels: the values may be in this column.
+
+    Indices usually start at 0. If the levels do as well, and the ids are 0 and
+    following numbers, a warning comes only if all levels occur.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n_ids,)
+        The distinct public ids, or indices, of one column.
+    levels : array-like or None
+        The declared levels of the values.
+    column : str
+        Name of the column in messages.
+    advice : str
+        What to do if the column does hold ids.
+    """
+    numbers = None if levels is None else _as_numbers(ids)
+    if numbers is None or len(numbers) < 2:
+        return
+    scale = np.asarray(levels, dtype=float)
+    is_index = np.min(numbers) == 0 and np.max(numbers) == len(numbers) - 1
+    if not np.all(np.isin(numbers, scale)) or (is_index and len(numbers) < len(scale)):
+        return
+    warnings.warn(
+        f"All ids in {column} are among the declared levels. Does it hold the values? "
+        f"They would be public: pass them as y, and leave the column out of X. If it "
+        f"does hold ids, {advice}.",
+        PrivacyLeakWarning,
+        stacklevel=callers_level(),
+    )
+
+
+def contexts(names: Sequence[str] | None, n_columns: int) -> list[int]:
+    """Numbers of the columns that hold neither users nor items, by name or place."""
+    words = [words_of(str(name)) for name in (() if names is None else names)]
+    named = [bool(w & (_USERS | _ITEMS)) for w in words]
+    if any(w & _USERS for w in words) and any(w & _ITEMS for w in words):
+        return [k for k in range(n_columns) if not named[k]]
+    return [k for k in range(2, n_columns) if not (named and named[k])]
+
+
+def warn_of_swapped_columns(names: Sequence[str] | None) -> None:
+    """Warn if the first column holds items by its name, and the second one users."""
+    if names is None:
+        return
+    first, second = words_of(str(names[0])), words_of(str(names[1]))
+    if first & _ITEMS and second & _USERS and not (first & _USERS or second & _ITEMS):
+        warnings.warn(
+            f"Users are read off the first column and items off the second, but the "
+            f"first is {names[0]!r} and the second {names[1]!r}. Swap them, or rename "
+            f"them if they are meant.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
+
+
+def warn_of_one_bin(n_bins: int) -> None:
+    """Warn if all times, which are public, fall into one bin."""
+    if n_bins > 1:
+        return
+    warnings.warn(
+        "All times fall into one bin, so they tell nothing. Times are the last column: "
+        "seconds since 1970, or datetimes. If they are, pass a finer freq.",
+        UserWarning,
+        stacklevel=callers_level(),
+    )
+
+
+def warn_of_times(n_ids: int, n_rows: int, column: str) -> None:
+    """Warn if ids hardly repeat, as times do: a mode of them tells nothing.
+
+    Parameters
+    ----------
+    n_ids : int
+        Number of distinct public ids in a column without users or items.
+    n_rows : int
+    column : str
+        Name of the column in messages.
+    """
+    if n_rows < _LEAST_ROWS or n_ids < _HARDLY_REPEATING * n_rows:
+        return
+    warnings.warn(
+        f"The ids in {column} hardly repeat: each of {n_ids} becomes an index of its "
+        f"own. If it holds times, put it last and bin them: CoordinateEncoder(freq='W')"
+        f", or time_bins. Otherwise leave it out, or group its ids.",
+        UserWarning,
+        stacklevel=callers_level(),
+    )
+
+
+def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) -> None:
+    """Warn of public coordinates, of no declared shape, that look like something else.
+
+    Parameters
+    ----------
+    entries : Entries or PartitionedEntries
+        Their coordinates are public.
+    names : sequence of str or None
+        Names of the columns of X, if it had any.
+    levels : array-like or None
+        The declared levels of the values.
+    """
+    n_modes, used = len(entries.shape), entries.used_indices
+    for k, (size, indices) in enumerate(zip(entries.shape, used, strict=True)):
+        column = column_name(names, k)
+        if n_modes > 2:
+            warn_of_levels(indices, levels, column, "declare `shape`")
+        if size >= _LEAST_UNUSED and size > 2 * len(indices):
+            warnings.warn(
+                f"Most indices of {column} have no entry: the largest index makes "
+                f"{size} rows, and {len(indices)} are used. The fit takes time and "
+                f"memory for all. Encode ids: X = CoordinateEncoder().fit_transform(X)"
+                f", or use a Recommender. If the rows are meant, declare `shape`.",
+                UserWarning,
+                stacklevel=callers_level(),
+            )
+    if entries.n_entries >= _LEAST_ROWS and all(indices[0] == 1 for indices in used):
+        warnings.warn(
+            "The indices of every column start at 1, so index 0 stands for users and "
+            "items that nobody knows. Subtract 1, or encode ids with a "
+            "CoordinateEncoder.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
+    for k in contexts(names, n_modes):
+        warn_of_times(len(used[k]), entries.n_entries, column_name(names, k))
+
+
+def warn_of_no_gap(entries: Any) -> None:
+    """Warn if all entries of a tensor are observed.
+
+    Parameters
+    ----------
+    entries : Entries
+        Of a tensor. Which entries are observed is public.
+    """
+    if entries.n_entries < math.prod(entries.shape):
+        return
+    warnings.warn(
+        "X has no NaN, so there is nothing to complete: every entry counts as "
+        "observed, and 0 as a value like any other. Put NaN where nothing was "
+        "observed.",
+        UserWarning,
+        stacklevel=callers_level(),
+    )

@@ -1,0 +1,227 @@
+"""Exact sums over users of the centred products of their choices.
+
+Let x be the choices of a user among m items: n of them. With the items' expected shares
+q of the choices, y = x - n q. The user adds c T to a sum, where T is the upper triangle
+of y y' with half of its diagonal, and c = sqrt(s) / max(|T|, a length). The squared
+length of T is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4,
+that is, |y|^4 / 2 less a quarter of the sum of y_i^4. So the vector of a user is no
+longer than sqrt(s), the root of the release's share of the squared budget.
+
+**Integers.** With P = 2^14 q in whole numbers and Y = 2^14 x - n P, the sum of C Y Y'
+is ::
+
+    4^14 S - 2^14 (b P' + P b') + d P P',   S = sum C x x', b = sum C n x, d = sum C n^2
+
+so that a user costs the square of the user's own number of choices. The weight C is c
+in units of 2^-20, rounded down by more than the error of its computation in floating
+point. In units of 2^-48, no user's vector is longer than 2^48 (1 - 2^-30). On the
+diagonal it has half of C Y Y', so that C Y Y' is below 2^49 there: the diagonal needs a
+bit more than the other cells. For up to 2^14 users the sum is therefore below 2^63 in
+magnitude. Single terms may be larger, but sums of residues modulo 2^64 are exact if the
+result fits 64 bits. Sums of blocks of 2^14 users are added in two limbs.
+
+**Rounding.** The sum over users is exact, whoever adds which part of it first. It is
+rounded to the lattice of the noise once, or once by each party that adds noise of its
+own: either way, one user is in one sum that is rounded. Rounding two sums moves them
+apart by at most a step in each cell. So one user moves the result by at most
+sqrt(s) + e, where e is the step times the root of the number of cells. The diagonal is
+halved where the sum is rounded: it is divided by twice the number by which the other
+cells are divided.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._choices import Choices
+
+# Bits of items' shares, of users' weights, and of a cell of the products.
+SHARE_BITS, _WEIGHT_BITS = 14, 20
+_CELL_BITS = 2 * SHARE_BITS + _WEIGHT_BITS
+# Diagonal cells are released at half their weight, which costs them a bit.
+_DIAGONAL_BITS = 1
+# Number of users whose sum fits 64 bits.
+_BLOCK = 2 ** (63 - _CELL_BITS - _DIAGONAL_BITS)
+# Rounds weights down by more than the floating-point errors of a length.
+BELOW_ONE = 1 - 2.0**-30
+# A finer lattice would need a finer sum.
+_FINEST = 2.0**-46
+
+
+class ProductSums:
+    """Sums over users of their centred products; see `BoundedSums`.
+
+    Copies and pickles are empty, as they are sent to those who add contributions.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (m,), int64
+        Expected share of each item in a user's choices, in units of 2^-14.
+    least : float
+        Users whose products are shorter than this add a vector that is shorter in
+        proportion.
+    share : float
+        Share of the squared budget.
+    step : float
+        Step of the lattice of the noise; 0 for no noise.
+
+    Attributes
+    ----------
+    n_answers : int or None
+        Number of parties whose noise the sums contain already; None before noise.
+    """
+
+    def __init__(
+        self, shares: NDArray[np.int64], least: float, share: float, step: float
+    ) -> None:
+        self.shares, self.share, self.step = shares, share, step
+        self._least = least
+        n = len(shares)
+        self._limbs = np.zeros((2, n * (n + 1) // 2), np.int64)
+        # The three sums of the users who are not in the limbs yet, and their number.
+        self._three: Any = None
+        self._n_pending = 0
+        self.n_answers: int | None = None
+        # Sums that parties have rounded; None if there are none.
+        self._answered: NDArray[np.float64] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProductSums, (self.shares, self._least, self.share, self.step)
+
+    def empty(self) -> "ProductSums":
+        """The same sums before anything was added."""
+        return ProductSums(self.shares, self._least, self.share, self.step)
+
+    def add(self, chosen: Choices) -> None:
+        """Add the products of users.
+
+        Parameters
+        ----------
+        chosen : Choices
+            Choices among the m items.
+        """
+        from ..tensor.kernels._choices import centred_sums
+
+        n, n_users = len(self.shares), len(chosen.users)
+        if self._three is None:
+            self._three = np.zeros((n, n), int), np.zeros(n, int), np.zeros(1, int)
+        scale, first = math.sqrt(self.share) * BELOW_ONE * 2.0**_WEIGHT_BITS, 0
+        while first < n_users:
+            last = min(first + _BLOCK - self._n_pending, n_users)
+            centred_sums(
+                first,
+                last,
+                chosen.starts,
+                chosen.items,
+                self.shares,
+                2**SHARE_BITS,
+                2.0**-_DIAGONAL_BITS,
+                scale,
+                self._least,
+                *self._three,
+            )
+            self._n_pending += last - first
+            if self._n_pending == _BLOCK:
+                self._assemble()
+            first = last
+
+    def _assemble(self) -> None:
+        """Move the users who are pending into the limbs."""
+        from ..tensor.kernels._choices import assemble
+
+        if self._n_pending:
+            assemble(*self._three, self.shares, 2**SHARE_BITS, *self._limbs)
+            self._n_pending = 0
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """The sums in two limbs, an array of shape (2, m (m + 1) / 2).
+
+        The upper triangle, row by row, is steps[0] 2^32 + steps[1], in units of 2^-48.
+        Diagonal cells have twice their weight.
+        """
+        self._assemble()
+        return self._limbs
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there is noise, so that sums are rounded to whole steps."""
+        return self.step > 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether vectors are scaled to a finite length, and integers are exact."""
+        whole = self.shares.dtype == np.int64 and np.all(self.shares >= 0)
+        sized = whole and self.shares.sum() <= 2 ** (SHARE_BITS + 1)
+        return bool(sized and self._least > 0 and 0 < self.share < math.inf)
+
+    @property
+    def n_changed(self) -> int:
+        """Number of sums that are rounded after they are summed."""
+        return self._limbs.shape[1]
+
+    @property
+    def total(self) -> NDArray[np.float64]:
+        """The sums as they enter a release, with half the diagonal."""
+        if self._answered is not None:
+            return self._answered * self.step
+        return self.rounded() * (self.step or _FINEST)
+
+    @property
+    def unit(self) -> float:
+        """Factor from released sums back to sums of vectors."""
+        return 1 / math.sqrt(self.share)
+
+    def rounded(self) -> NDArray[np.float64]:
+        """The upper triangle in whole steps, with half the diagonal."""
+        shift = _CELL_BITS + round(math.log2(self.step or _FINEST))
+        limbs = self.steps
+        steps = _rounded(limbs, shift)
+        on_diagonal = np.cumsum(np.append(0, np.arange(len(self.shares), 1, -1)))
+        steps[on_diagonal] = _rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)
+        return steps
+
+    def matrix(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The symmetric matrix of released sums; its diagonal has twice their noise."""
+        n = len(self.shares)
+        symmetric, upper = np.empty((n, n)), np.triu_indices(n)
+        symmetric[upper] = symmetric[upper[::-1]] = noisy
+        symmetric[np.diag_indices(n)] *= 2**_DIAGONAL_BITS
+        return symmetric
+
+    # --- answers of parties -----------------------------------------------------------
+
+    def largest(self, n_users: int) -> float:
+        """Bound on the steps of any rounded sum over this many users."""
+        return n_users * (math.sqrt(self.share) / self.step + 1)
+
+    def n_bits(self, _: int) -> int:
+        """Number of bits of the limbs, whose sums are exact modulo 2^64."""
+        return 64
+
+    def n_numbers(self, *, noisy: bool) -> int:
+        """Number of integers in an answer."""
+        return self._limbs.shape[1] if noisy else self._limbs.size
+
+    def answer(self, *, noisy: bool) -> NDArray[np.int64]:
+        """The sums as integers: the limbs, or rounded if noise will be added."""
+        return self.rounded().astype(np.int64) if noisy else self.steps.ravel()
+
+    def take(self, integers: NDArray[np.int64], n_answers: int | None) -> None:
+        """Add the sum of all answers; with their number if they contain noise."""
+        self.n_answers = n_answers
+        if n_answers is None:
+            self._limbs += integers.reshape(self._limbs.shape)
+        else:
+            self._answered = integers.astype(float)
+
+
+def _rounded(limbs: NDArray[np.int64], shift: int) -> NDArray[np.float64]:
+    """Round (high 2^32 + low) / 2^shift to the nearest whole number, halves up."""
+    high, low = limbs[0] + (limbs[1] >> 32), limbs[1] & 0xFFFFFFFF
+    if shift > 32:
+        return ((high + (1 << (shift - 33))) >> (shift - 32)).astype(float)
+    half = 1 << (shift - 1)
+    return ((high << (32 - shift)) + ((low + half) >> shift)).astype(float)

@@ -1,0 +1,344 @@
+"""What a new user leaves in a table, or mistakes for ids: it is refused or said."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    ImplicitCompletion,
+    Recommender,
+    TuckerCompletion,
+    columns_with_values,
+)
+from sktensordp.datasets import make_choices, make_ratings
+from sktensordp.exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+from sktensordp.privacy import PrivacyBudget
+
+RATINGS = make_ratings(60, 40, 600, random_state=0)
+STARS = [1, 2, 3, 4, 5]
+SCORES = np.rint(RATINGS.target).clip(1, 5).astype(int)
+
+
+def frame(**columns):
+    table = pd.DataFrame(RATINGS.data, columns=["user", "film"])
+    return table.assign(**columns)
+
+
+def recommender(**params):
+    return Recommender(CPCompletion(0, epsilon=8.0, levels=STARS, **params))
+
+
+def released_nothing(call):
+    """Make a call that a budget of nothing would refuse, if it got so far."""
+    with PrivacyBudget(1e-9, 1e-12):
+        call()
+
+
+@pytest.mark.parametrize("name", ["my_score", "note", "bewertung", "vote", "Stars"])
+@pytest.mark.parametrize("model", [CPCompletion(), CoordinateEncoder(), recommender()])
+def test_left_ratings_in_a_column_with_a_name_that_says_so(name, model):
+    with pytest.raises(ValueError, match=f"a column {name!r}, which would become a"):
+        released_nothing(lambda: model.fit(frame(**{name: SCORES}), SCORES))
+
+
+@pytest.mark.parametrize("name", ["score_id", "vote_time", "value_code"])
+def test_had_ids_in_a_column_whose_name_only_sounds_like_values(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CoordinateEncoder().fit(frame(**{name: np.arange(600) % 7}))
+
+
+@pytest.mark.parametrize("kind", [float, object])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_left_ratings_with_fractions_in_a_column(kind, encoded):
+    table = frame(x=RATINGS.target.astype(kind))
+    model = recommender()
+    if encoded:
+        model = make_pipeline(CoordinateEncoder(), CPCompletion(0, levels=STARS))
+    with pytest.raises(ValueError, match="column 'x' are numbers with fractions") as e:
+        released_nothing(lambda: model.fit(table, RATINGS.target))
+    assert "pass them as y" in str(e.value)
+    assert "0.5" not in str(e.value)
+
+
+def test_left_ratings_with_fractions_in_a_list_where_all_became_text():
+    table = np.column_stack([RATINGS.data, RATINGS.target]).astype(str)
+    with pytest.warns(PrivacyLeakWarning, match="text that reads as numbers with fr"):
+        CoordinateEncoder().fit(table)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_left_whole_ratings_in_a_column(place):
+    table = frame()
+    table.insert(place, "x", SCORES)
+    expected = "All ids in column 'x' are among the declared levels"
+    for model, y in ((recommender(), SCORES), (CPCompletion(0, levels=STARS), SCORES)):
+        with pytest.warns(PrivacyLeakWarning, match=expected):
+            model.fit(table, y)
+    with pytest.warns(PrivacyLeakWarning, match=f"column {place} are among"):
+        recommender().fit(table.to_numpy(), SCORES)
+
+
+def test_left_whole_ratings_in_a_column_of_a_dask_frame():
+    dd = pytest.importorskip("dask.dataframe")
+    lazy = dd.from_pandas(frame(x=SCORES, y=SCORES), npartitions=2)
+    with pytest.warns(PrivacyLeakWarning, match="'x' are among the declared levels"):
+        CPCompletion(0, levels=STARS).fit(lazy[["user", "film", "x"]], lazy["y"])
+
+
+def test_had_weekdays_and_a_scale_from_zero():
+    """Indices of a small mode, or ids that are declared, are not taken for values."""
+    table = frame(weekday=np.arange(600) % 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CPCompletion(0, levels=range(11)).fit(table, SCORES)
+        CPCompletion(0, levels=STARS, shape=(60, 40, 8)).fit(
+            table.assign(weekday=1 + np.arange(600) % 5), SCORES
+        )
+        encoder = CoordinateEncoder(categories=[None, None, STARS])
+        model = Recommender(CPCompletion(0, levels=STARS), encoder)
+        model.fit(frame(grade=SCORES), SCORES)
+
+
+def test_did_the_same_where_users_are_protected():
+    """Nothing is read off the ids: the warning would depend on them."""
+    table = frame(x=SCORES)
+    model = CPCompletion(0, unit=0, levels=STARS, shape=(60, 40, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(table, SCORES)
+
+
+def test_asked_by_hand_whether_a_column_holds_the_values():
+    table = frame(half=SCORES / 2, same=SCORES, other=np.arange(600) % 5)
+    assert columns_with_values(table, SCORES) == ["half", "same"]
+    assert columns_with_values(table.to_numpy(), SCORES) == [2, 3]
+    assert columns_with_values(frame(), SCORES) == []
+    # An id of the row tells the value only because it never repeats.
+    assert columns_with_values(frame(row=np.arange(600)), SCORES) == []
+    with pytest.raises(ValueError, match="same length"):
+        columns_with_values(table, SCORES[:-1])
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_fitted_numbers_and_asked_with_text(encoded):
+    table = frame()
+    model = recommender().fit(table, SCORES)
+    if encoded:
+        model = make_pipeline(CoordinateEncoder(), CPCompletion(0, levels=STARS))
+        model.fit(table, SCORES)
+    with pytest.raises(
+        ValueError, match=r"column 0 are numbers, but some.*text\. Conv"
+    ):
+        model.predict(table.astype(str))
+    if not encoded:
+        for user in ("17", "nobody"):
+            with pytest.raises(ValueError, match="column 0 are numbers"):
+                model.recommend(user)
+
+
+def test_fitted_text_and_asked_with_an_array_of_numbers():
+    encoder = CoordinateEncoder().fit(frame().astype(str).to_numpy())
+    message = r"column 0 are text, but .* numbers. Convert them: X.astype\(str\)"
+    with pytest.raises(ValueError, match=message):
+        encoder.transform(RATINGS.data)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text", "array", "polars"])
+def test_fitted_users_of_one_type_and_asked_with_another(kind):
+    """Also where users are protected: the type of a column is public."""
+    table, asked = frame(), ["17"]
+    if kind == "text":
+        table, asked = table.assign(user="user-" + table["user"].astype(str)), [17]
+    elif kind == "array":
+        table = table.to_numpy()
+    elif kind == "polars":
+        table = pytest.importorskip("polars").DataFrame(table.to_dict("list"))
+    encoder = CoordinateEncoder(categories=[None, range(40)])
+    model = Recommender(
+        CPCompletion(0, unit=0, epsilon=8.0, levels=STARS), encoder, capacity=100
+    )
+    model.fit(table, SCORES)
+    with pytest.raises(ValueError, match="The known ids of column 0 are"):
+        model.recommend(asked)
+
+
+@pytest.mark.parametrize("place", [2, 0])
+def test_left_times_unbinned(place):
+    table = frame()
+    times = 1_700_000_000 + 3_607 * np.arange(600)
+    table.insert(place, "when", times)
+    with pytest.warns(UserWarning, match=r"column 'when' hardly repeat.*freq='W'"):
+        CoordinateEncoder().fit(table)
+    array = RATINGS.data
+    with pytest.warns(UserWarning, match="column 2 hardly repeat"):
+        CoordinateEncoder().fit(np.column_stack([array, times]))
+    indices = np.column_stack([array, np.arange(600)])
+    with pytest.warns(UserWarning, match="column 2 hardly repeat"):
+        CPCompletion(0, levels=STARS).fit(indices, SCORES)
+
+
+def test_left_datetimes_unbinned_and_was_told_once():
+    start = datetime.datetime(2026, 1, 1)
+    times = [start + datetime.timedelta(hours=k) for k in range(600)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CoordinateEncoder().fit(frame(when=times))
+    (one,) = caught
+    assert "To bin them, pass freq" in str(one.message)
+
+
+def test_rated_everything_once_or_binned_the_times():
+    """Users or items that hardly repeat are no times."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        once = np.column_stack([np.arange(200), np.arange(200)])
+        CoordinateEncoder().fit(once)
+        CoordinateEncoder(freq="M").fit(frame(when=86_400 * np.arange(600)))
+        CoordinateEncoder().fit(frame(month=np.arange(600) % 12))
+
+
+@pytest.mark.parametrize("kind", ["coordinates", "sparse", "dask", "batches"])
+def test_passed_raw_ids_without_an_encoder(kind):
+    X = RATINGS.data * [1, 1_000]
+    model = CPCompletion(0, levels=STARS, max_iter=2)
+    fit, given = model.fit, (X, SCORES)
+    if kind == "sparse":
+        given = (sparse.coo_array((SCORES, tuple(X.T))),)
+    elif kind == "dask":
+        array = pytest.importorskip("dask.array")
+        given = [array.from_array(one, chunks=(300, -1)[: one.ndim]) for one in given]
+    elif kind == "batches":
+        fit, given = model.fit_batches, ([(X[:300], SCORES[:300])] * 2,)
+    message = r"Most indices of column 1 have no entry.*CoordinateEncoder"
+    with pytest.warns(UserWarning, match=message):
+        fit(*given)
+    if kind == "coordinates":
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.set_params(shape=(60, 40_000)).fit(X, SCORES)
+
+
+@pytest.mark.parametrize("form", [CPCompletion, TuckerCompletion])
+@pytest.mark.parametrize("unit", ["entry", 0])
+def test_got_nothing_personal_at_a_small_epsilon(form, unit):
+    options = {"epsilon": 0.1, "unit": unit, "levels": STARS, "shape": RATINGS.shape}
+    X, y = RATINGS.data, SCORES
+    with pytest.warns(AveragesOnlyWarning, match="everybody gets (nearly )?the same"):
+        model = form(5, **options).fit(X, y)
+    assert model.perturbation_ == "sums"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        form(5, **options, perturbation="sums").fit(X, y)
+        form(0, **options).fit(X, y)
+        form(5, **options | {"epsilon": np.inf}).fit(X, y)
+
+
+def test_was_told_before_the_budget_was_asked_where_coordinates_are_public():
+    model = CPCompletion(5, epsilon=0.1, levels=STARS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(AveragesOnlyWarning):
+            released_nothing(lambda: model.fit(RATINGS.data, SCORES))
+
+
+def test_got_something_personal_from_features_of_the_films():
+    features = np.random.default_rng(0).normal(size=(40, 3))
+    model = CPCompletion(
+        5, epsilon=0.1, unit=0, levels=STARS, shape=RATINGS.shape,
+        side_information={1: features},
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(RATINGS.data, SCORES)
+    assert model.perturbation_ == "sums"
+    assert "same ranking" not in model.privacy_guarantee_.statement
+    pairs = np.argwhere(np.ones(RATINGS.shape))
+    predicted = model.predict(pairs).reshape(RATINGS.shape)
+    ranks = predicted - predicted.mean(axis=1, keepdims=True)
+    assert np.ptp(ranks, axis=0).max() > 1e-3
+
+
+def test_got_popular_items_from_choices_at_a_small_epsilon():
+    choices = make_choices(60, 40, 600, random_state=0)
+    model = ImplicitCompletion(epsilon=0.5, shape=choices.shape)
+    with pytest.warns(AveragesOnlyWarning, match="that of popular items"):
+        model.fit(choices.data)
+    assert not len(model.items_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(max_items=0).fit(choices.data)
+
+
+@pytest.mark.parametrize("form", [CPCompletion, TuckerCompletion])
+def test_wrote_zeros_where_nothing_was_observed(form):
+    X = np.zeros(RATINGS.shape)
+    X[tuple(RATINGS.data.T)] = RATINGS.target
+    with pytest.warns(UserWarning, match="no NaN.*0 as a value like any other"):
+        form(0, value_bounds=(0, 5)).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        form(0, value_bounds=(0, 5)).fit(np.where(X, X, np.nan))
+        # Which entries there are is private here.
+        form(0, value_bounds=(0, 5), unit=0, shape=X.shape).fit(X)
+
+
+def test_left_an_id_empty_and_was_told_where():
+    table = frame(when=np.arange(600.0) % 7)
+    table.loc[3, "when"] = np.nan
+    with pytest.raises(ValueError, match="in column 'when' are missing"):
+        CoordinateEncoder().fit(table)
+    with pytest.raises(ValueError, match="NaN in column 'when', so a coordinate"):
+        CPCompletion(0, levels=STARS).fit(table, SCORES)
+    model = CPCompletion(0, unit=0, levels=STARS, shape=(60, 40, 7))
+    with pytest.raises(ValueError, match="NaN, so a coordinate"):
+        model.fit(table, SCORES)
+
+
+def test_wrote_auto_into_the_categories():
+    with pytest.raises(ValueError, match=r"holds 'auto'.*None to learn them"):
+        CoordinateEncoder(categories=["auto", range(40)]).fit(frame())
+
+
+def test_passed_a_column_of_timestamps_as_coordinates():
+    table = frame(when=pd.Timestamp("2026-01-01"))
+    with pytest.raises(TypeError, match="must hold numbers, but it holds Timestamp"):
+        CPCompletion(0, levels=STARS).fit(table, SCORES)
+
+
+@pytest.mark.filterwarnings("ignore:Scoring failed:UserWarning")
+def test_cross_validated_a_sparse_array_without_y():
+    X = sparse.csr_array((SCORES, tuple(RATINGS.data.T)), shape=RATINGS.shape)
+    model = CPCompletion(0, levels=STARS)
+    with pytest.raises(ValueError, match=r"score needs y.*entries_from_sparse\(X\)"):
+        cross_val_score(model, X, cv=3, error_score="raise")
+
+
+def test_read_a_warning_and_found_the_line_of_the_own_script():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CPCompletion(5, epsilon=0.1).fit(RATINGS.data * [1, 1_000], SCORES)
+        make_pipeline(CoordinateEncoder(), CPCompletion(0)).fit(
+            frame(when=np.arange(600)), SCORES
+        )
+    assert len(caught) >= 4
+    assert {one.filename for one in caught} == {__file__}
+
+
+def test_searched_over_a_small_epsilon_too():
+    """Candidates say nothing of their results. The fit to all data does."""
+    model = CPCompletion(5, levels=STARS, shape=RATINGS.shape)
+    search = GridSearchCV(model, {"epsilon": [0.1, 0.2]}, cv=2, refit=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.fit(RATINGS.data, SCORES)
+    with pytest.warns(AveragesOnlyWarning):
+        search.set_params(refit=True).fit(RATINGS.data, SCORES)
