@@ -21,6 +21,8 @@ from ._blas import one_blas_thread
 
 # Singular vectors are searched with so many extra ones, in so many passes.
 _EXTRA_VECTORS, _PASSES = 8, 6
+# Number of vectors that are multiplied at a time.
+_AT_A_TIME = 16
 # A singular value stands out above this multiple of the largest with random signs.
 # Between 1 and 1.1, single terms of noise passed (Flixster and MovieLens latest-small);
 # above 1.2, terms of noise-free matrices of rank 10 and 20 are missed.
@@ -84,7 +86,12 @@ class LocalResiduals(NamedTuple):
         """A' A times vectors; see `Residuals`."""
         matrix = with_random_signs(self.matrix, 0) if flipped else self.matrix
         own, other = weights
-        return scaled_gram(matrix, own, other, vectors)
+        some = range(_AT_A_TIME, vectors.shape[1], _AT_A_TIME)
+        # All products at a time would take as much memory as many entries.
+        parts = np.split(vectors, some, axis=1)
+        return np.concatenate(
+            [scaled_gram(matrix, own, other, part) for part in parts], axis=1
+        )
 
     def project(
         self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]

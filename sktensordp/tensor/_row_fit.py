@@ -387,6 +387,9 @@ class RowFit:
         starts, others, values = entries.groups[mode]
         columns = others[:, 0] - (0 if mode else shape[0])
         left = values - fitted
+        # One type for both, or SciPy stores columns in the larger one.
+        if len(left) <= np.iinfo(columns.dtype).max:
+            starts = starts.astype(columns.dtype)
         return sparse.csr_array((left, columns, starts), shape=shape)
 
     def gather(self) -> None:
@@ -719,6 +722,8 @@ class RowFit:
 
     def _prior_variance(self, mode: int) -> NDArray[np.float64]:
         """Prior variance of every column, averaged over the rows of a mode."""
+        if not self.tie[mode].any():
+            return 1 / self.precision[mode]
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
