@@ -14,6 +14,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from docutils import nodes
+
 import sktensordp
 
 HERE = Path(__file__).parent
@@ -36,7 +38,9 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = [".rst", ".md"]
-exclude_patterns = ["_build", "_templates", "auto_examples/*.ipynb"]
+exclude_patterns = [
+    "_build", "_templates", "auto_examples/*.ipynb", "auto_examples/papers/index.rst",
+]  # fmt: skip
 templates_path = ["_templates"]
 default_role = "literal"
 
@@ -191,6 +195,14 @@ def show_kept_pictures(app, docname, source):
     source[0] = source[0][:end] + "\n".join(lines) + "\n" + source[0][end:]
 
 
+def name_thumbnails(app, document):
+    """Give thumbnails a text: Sphinx-Gallery leaves it empty."""
+    for image in document.findall(nodes.image):
+        if not image.get("alt"):
+            name = re.search(r"(?:sphx_glr_)?(\w+?)(?:_thumb)?\.", image["uri"])[1]
+            image["alt"] = f"What the example {name} draws"
+
+
 def keep_pictures(app, exception):
     """Keep the pictures of the papers' experiments, if they were executed."""
     made = HERE / "auto_examples" / "papers" / "images"
@@ -209,4 +221,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", list_methods, priority=900)
     app.connect("autodoc-process-signature", signature_as_written)
     app.connect("source-read", show_kept_pictures)
+    app.connect("doctree-read", name_thumbnails)
     app.connect("build-finished", keep_pictures)
