@@ -122,16 +122,6 @@ def readme_gain():
     return gain().replace("](results.md)", "](doc/results.md)")
 
 
-def cost_of_ratings():
-    """The caption of the picture of errors."""
-    (at_4, _, _), (at_1, _, _) = cost(4.0), cost(1.0)
-    return (
-        f"*Held-out error on MovieLens latest-small. At epsilon 4 the default costs "
-        f"{at_4:.3f} in RMSE, at 1 it\n"
-        f"costs {at_1:.3f} ([all results](doc/results.md)).*"
-    )
-
-
 PUBLISHED = {
     "IMC-GAE (README of `swtheing/IMC-GAE`)": ("0.7211", "0.8838", "18.7018"),
     "GLocal-K (README of `usydnlp/Glocal_K`)": ("0.7208", "", ""),
