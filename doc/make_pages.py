@@ -42,7 +42,8 @@ def markdown(head, rows):
 def measured(run):
     """The line below a table: the command and its time."""
     command, seconds = RUNS[run]["command"], RUNS[run]["seconds"]
-    return f"`python {command}`, {seconds} seconds."
+    time = "" if seconds is None else f", {seconds} seconds of processor time"
+    return f"`python {command}`{time}."
 
 
 def shown(run, number=0, *, first, labels, columns=None, truth="its true epsilon"):
@@ -324,9 +325,8 @@ def gradients():
 
 def directional():
     """Accuracy of a classifier of digits with directional noise."""
-    (label, cells), rows = table_of("directional")[:2], table_of("directional")[2]
-    *rows, (first, epsilons) = [(label, cells), *rows]
-    body = [[name, *found] for name, found in rows]
+    first, epsilons, rows = table_of("directional")
+    body = [[name, *cells] for name, cells in rows if len(cells) == len(epsilons)]
     return f"{markdown([first, *epsilons], body)}\n\n{measured('directional')}"
 
 
@@ -484,9 +484,10 @@ def encoding():
 
 def headlines():
     """The improvements that the paper names beside those of this run."""
-    _, _, rows = table_of("encoding", 4)
+    rows = RUNS["encoding"]["tables"][-1]["rows"]
+    labels = [label for label, _ in rows]
     body, data = [], ""
-    for label, cells in rows:
+    for label, cells in rows[labels.index("paper") + 1 :]:
         if not cells:
             data = label.partition(" (")[0]
         elif len(cells) == 3:
@@ -498,12 +499,11 @@ def made():
     """When and on what the figures were made."""
     at, runs = STORED["made"], RUNS.values()
     libraries = ", ".join(map(" ".join, at["libraries"].items()))
-    minutes = sum(run["seconds"] for run in runs) / 60
     commits = sorted({run["commit"] for run in runs})
     return (
-        f"The {len(runs)} runs took {minutes:.0f} minutes in all, two at a time, until "
-        f"{at['date']}, on {at['cores']} cores\n({at['machine']}), with Python "
-        f"{at['python']}, {libraries},\nat commit {' and '.join(commits)}."
+        f"The last of the {len(runs)} runs ended on {at['date']}. They are of commit "
+        f"{' and '.join(commits)}, measured\non {at['machine']} with Python "
+        f"{at['python']}, {libraries}."
     )
 
 

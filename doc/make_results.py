@@ -119,28 +119,34 @@ def needs(command):
 
 
 def measure(command, files, folder):
-    """Run a command, and return what is stored of it."""
+    """Run a command, and return what is stored of it, with its processor time."""
     script, *arguments = command.split()
     arguments = [str(files.get(one, one)) for one in arguments]
     if "--output" in (ROOT / script).read_text():
         arguments += ["--output", str(Path(folder, f"{code_of(command)}.png"))]
-    start = time.monotonic()
-    finished = subprocess.run(
-        [sys.executable, ROOT / script, *arguments],
-        check=True, text=True, stdout=subprocess.PIPE,
-        env={
-            **os.environ,
-            "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        },
-    )  # fmt: skip
-    lines = [line.rstrip() for line in finished.stdout.splitlines()]
+    environment = {
+        **os.environ,
+        "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
+        process = subprocess.Popen(
+            [sys.executable, ROOT / script, *arguments],
+            stdout=printed,
+            env=environment,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        printed.seek(0)
+        lines = [line.rstrip() for line in printed.read().splitlines()]
     text = "\n".join(line for line in lines if not line.startswith("Picture"))
     return {
         "command": command,
         "code": code_of(command),
         "commit": commit(),
-        "seconds": round(time.monotonic() - start),
+        "seconds": round(used.ru_utime + used.ru_stime),
         "tables": tables_of(text),
     }
 
@@ -166,7 +172,6 @@ def write(stored):
     """
     made = {
         "date": str(datetime.date.today()),
-        "cores": os.cpu_count(),
         "machine": platform.machine(),
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},
