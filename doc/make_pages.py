@@ -596,7 +596,7 @@ def draw_users(ink):
     ):
         axes.axhline(without[name], color=ink, linewidth=1, linestyle=":")
         axes.annotate(
-            text, (float(epsilons[0]), without[name]), (0, 3),
+            text, (float(epsilons[-1]), without[name]), (0, 3), ha="right",
             textcoords="offset points", fontsize=9,
         )  # fmt: skip
     axes.set_xscale("log", base=2)
