@@ -8,7 +8,8 @@ learns how much to shrink: there is no regularisation to tune.
 
 With two modes, too large a rank does no harm. Terms start where biases and features
 leave something in common, few at first, and MacKay's fixed point switches off those
-without evidence; see `_grown`. What was tried instead:
+without evidence; see `_grown`. They are dropped within two sweeps, since they would
+take as much time as others. What was tried instead (for the pattern, see `_pattern`):
 
 - Expectation maximisation for the precisions of terms. It comes to the same solution on
   YahooMusic and Flixster, but after more than a hundred sweeps.

@@ -214,9 +214,9 @@ def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Where a row has few entries, its norm is small and its direction uncertain. If all
     rows had norm one, errors without noise would be larger by .7% on MovieLens
-    latest-small, .2% on YahooMusic and .1% on Flixster and Douban. With a weight of
-    the typical norm that is 2 to 4 times as large, they fall by another .2% on
-    YahooMusic, and rise by as much on the others.
+    latest-small, .2% on YahooMusic and .1% on Flixster and Douban. If the typical
+    norm counted 2 to 4 times as much, they would fall by another .1 to .2% on
+    YahooMusic, and rise by up to .15% on the others.
     """
     squares = np.sum(vectors**2, axis=1, keepdims=True)
     typical = squares.sum() / max(np.count_nonzero(squares), 1)
