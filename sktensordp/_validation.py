@@ -155,7 +155,10 @@ def check_numeric(values: Any, name: str) -> None:
     if complex_:
         raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
     if reason:
-        raise TypeError(f"{name} must hold numbers, but it holds {reason}.")
+        raise TypeError(
+            f"{name} must hold numbers, but it holds {reason}. An argument must be a "
+            f"number, or a string of a number."
+        )
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
 

@@ -243,8 +243,8 @@ class CoordinateEncoder(
             start = int(bins.min()) if first else self.time_start_
             n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
-            if first and len(times) > 1:
-                warn_of_one_bin(n_bins)
+            if first:
+                warn_of_one_bin(n_bins, len(times))
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self._unprotected()

@@ -354,7 +354,11 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     # Raised outside of the handler, whose error may show data.
     if message.startswith("Input X contains NaN"):
         # Where entries are protected, coordinates are public.
-        where = in_columns_with_missing(X) if estimator.unit == "entry" else ""
+        where = (
+            in_columns_with_missing(X)
+            if getattr(estimator, "unit", 0) == "entry"
+            else ""
+        )
         message = (
             f"Input X contains NaN{where}, so a coordinate is missing. Leave the row "
             "out, "

@@ -160,9 +160,9 @@ def warn_of_swapped_columns(names: Sequence[str] | None) -> None:
         )
 
 
-def warn_of_one_bin(n_bins: int) -> None:
-    """Warn if all times, which are public, fall into one bin."""
-    if n_bins > 1:
+def warn_of_one_bin(n_bins: int, n_rows: int) -> None:
+    """Warn if all times of many rows, which are public, fall into one bin."""
+    if n_bins > 1 or n_rows < _LEAST_ROWS:
         return
     warnings.warn(
         "All times fall into one bin, so they tell nothing. Times are the last column: "
