@@ -1,15 +1,27 @@
 """Documentation: `python -m sphinx -W doc doc/_build` builds it, without network.
 
-``-D plot_gallery=0`` leaves the examples of the gallery unexecuted.
+``-D plot_gallery=0`` leaves the examples of the gallery unexecuted. ``-t papers`` also
+executes the experiments of the papers, and keeps their pictures in images/papers. In
+other builds, their pages show the pictures that were kept.
 """
 
 import ast
 import importlib
 import inspect
+import re
+import shutil
+import sys
 import textwrap
 from pathlib import Path
 
+from docutils import nodes
+
 import sktensordp
+
+HERE = Path(__file__).parent
+PICTURES = HERE / "images" / "papers"
+WITH_PAPERS = tags.has("papers")  # noqa: F821, Sphinx defines it
+sys.path.insert(0, str(HERE))  # for pictures.py
 
 project = "sktensordp"
 author = "The sktensordp developers"
@@ -26,7 +38,9 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = [".rst", ".md"]
-exclude_patterns = ["_build", "_templates", "auto_examples/*.ipynb"]
+exclude_patterns = [
+    "_build", "_templates", "auto_examples/*.ipynb", "auto_examples/papers/index.rst",
+]  # fmt: skip
 templates_path = ["_templates"]
 default_role = "literal"
 
@@ -42,7 +56,7 @@ html_theme_options = {
     "show_prev_next": False,
     "show_toc_level": 2,
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "getting_started": [], "search": [], "genindex": []}
 copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -57,12 +71,15 @@ numpydoc_class_members_toctree = False
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": r"\.py$",
+    "filename_pattern": r"\.py$" if WITH_PAPERS else r"examples/\w+\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "modules/backreferences",
     "doc_module": ("sktensordp",),
     "inspect_global_variables": False,
     "abort_on_example_error": True,
+    "copyfile_regex": r"index\.rst",
+    "reset_modules": ("matplotlib", "pictures.transparent"),
+    "minigallery_sort_order": "pictures.in_order",
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
@@ -71,8 +88,8 @@ sphinx_gallery_conf = {
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
-    "mechanisms", "encoding", "completion", "privacy", "model_selection", "papers",
-    "audit", "plotting", "datasets", "exceptions", "noise", "base",
+    "completion", "mechanisms", "encoding", "privacy", "model_selection", "audit",
+    "plotting", "datasets", "papers", "exceptions", "noise", "base",
 ]  # fmt: skip
 
 
@@ -86,13 +103,14 @@ def write_reference():
     for short in MODULES:
         module = importlib.import_module(f"sktensordp.{short}")
         lines += [
-            module.__name__, "-" * len(module.__name__), "",
-            inspect.getdoc(module).splitlines()[0], "",
+            short, "-" * len(short), "",
+            f"``sktensordp.{short}``: {inspect.getdoc(module).splitlines()[0]}", "",
             f".. module:: {module.__name__}", "",
-            ".. autosummary::", "   :toctree: generated", "   :template: name.rst", "",
+            ".. autosummary::", "   :toctree: generated", "   :template: name.rst",
+            f"   :caption: {short}", "   :nosignatures:", "",
             *(f"   {name}" for name in sorted(module.__all__)), "",
         ]  # fmt: skip
-    page = Path(__file__).parent / "modules" / "index.rst"
+    page = HERE / "modules" / "index.rst"
     page.parent.mkdir(exist_ok=True)
     page.write_text("\n".join(lines))
 
@@ -105,6 +123,36 @@ def is_of_scikit_learn(app, what, name, obj, skip, options):
     found = inspect.unwrap(obj.fget if isinstance(obj, property) else obj)
     inherited = (getattr(found, "__module__", None) or "").startswith("sklearn.")
     return True if inherited else None
+
+
+def methods_of(cls):
+    """Public methods of a class, without those of scikit-learn."""
+    return [
+        name
+        for name, member in inspect.getmembers(cls)
+        if not name.startswith("_")
+        and (inspect.isroutine(member) or isinstance(member, property))
+        and not is_of_scikit_learn(None, "method", name, member, False, None)
+        and (inspect.getdoc(member) or "").strip()
+        and not hasattr(Exception, name)
+    ]
+
+
+def list_methods(app, what, name, obj, options, lines):
+    """Put a table of a class's methods between its example and its parameters."""
+    if what != "class" or not (methods := methods_of(obj)):
+        return
+    ends = [n for n, line in enumerate(lines) if line in LATER]
+    place = min(ends, default=len(lines))
+    lines[place:place] = [
+        ".. rubric:: Methods", "", ".. autosummary::", "   :nosignatures:", "",
+        *(f"   ~{obj.__name__}.{method}" for method in methods), "",
+    ]  # fmt: skip
+
+
+# What follows the table of methods; numpydoc_docstring.rst has the order.
+LATER = ":Parameters:", ":Attributes:", ".. rubric:: Notes", ".. rubric:: References"
+LATER += ":Raises:", ":Warns:", ".. seealso::"
 
 
 def signature_as_written(app, what, name, obj, options, signature, returns):
@@ -127,7 +175,51 @@ def signature_as_written(app, what, name, obj, options, signature, returns):
     return f"({ast.unparse(arguments)})", answer
 
 
+def show_kept_pictures(app, docname, source):
+    """Show the kept pictures of an experiment of the papers that was not executed."""
+    folder, _, name = docname.rpartition("/")
+    if folder != "auto_examples/papers" or WITH_PAPERS:
+        return
+    title = re.search(r"^(.+)\n=+\n", source[0], re.MULTILINE)
+    pictures = sorted(PICTURES.glob(f"{name}_[0-9].png"))
+    if title is None or not pictures:
+        return
+    lines = [
+        "", "This experiment is not executed when the documentation is built. "
+        "Here is what it drew. :doc:`/results` has its tables.", "",
+    ]  # fmt: skip
+    for number, picture in enumerate(pictures, start=1):
+        lines += [f".. image:: /images/papers/{picture.name}"]
+        lines += [f"   :alt: {title[1]}, picture {number}", ""]
+    end = title.end()
+    source[0] = source[0][:end] + "\n".join(lines) + "\n" + source[0][end:]
+
+
+def name_thumbnails(app, document):
+    """Give thumbnails a text: Sphinx-Gallery leaves it empty."""
+    for image in document.findall(nodes.image):
+        if not image.get("alt"):
+            name = re.search(r"(?:sphx_glr_)?(\w+?)(?:_thumb)?\.", image["uri"])[1]
+            image["alt"] = f"What the example {name} draws"
+
+
+def keep_pictures(app, exception):
+    """Keep the pictures of the papers' experiments, if they were executed."""
+    made = HERE / "auto_examples" / "papers" / "images"
+    if exception or not WITH_PAPERS or not int(app.config.plot_gallery):
+        return
+    PICTURES.mkdir(exist_ok=True)
+    for script in (HERE.parent / "examples" / "papers").glob("*.py"):
+        drawn = sorted(made.glob(f"sphx_glr_{script.stem}_[0-9]*.png"))
+        for number, picture in enumerate(drawn, start=1):
+            shutil.copy(picture, PICTURES / f"{script.stem}_{number}.png")
+
+
 def setup(app):
     """Say which members the reference leaves out, and how signatures look."""
     app.connect("autodoc-skip-member", is_of_scikit_learn)
+    app.connect("autodoc-process-docstring", list_methods, priority=900)
     app.connect("autodoc-process-signature", signature_as_written)
+    app.connect("source-read", show_kept_pictures)
+    app.connect("doctree-read", name_thumbnails)
+    app.connect("build-finished", keep_pictures)

@@ -1,196 +1,243 @@
 #!/usr/bin/env python3
-"""Run the experiments of the five papers and write their tables to doc/results.md.
+"""Measure all that the results page shows, write doc/results.json, and fill the pages.
 
-    python doc/make_results.py --ratings FILE
+    python doc/make_results.py --ratings FILE --published DOUBAN FLIXSTER YAHOO_MUSIC
 
-This takes 23 minutes on two cores that do other work too. FILE has film ratings (a
-header, then user, item, rating and seconds, as in MovieLens); the tables in
-doc/results.md are of latest-small, the edition of 2016. Without FILE, the study of
-ratings is left out. Runs without a seed draw fresh noise, so the last digits of their
-tables differ every time.
+One command, at most 25 minutes on two cores. It prints what is done, stores every run
+as soon as it ends, and leaves out the runs that are stored for the same code already,
+so you can stop it and start it again. `--anew` measures everything again.
+
+FILE has film ratings (a header, then user, item, rating and seconds): MovieLens
+latest-small, the edition of 2016. The three other files keep their names, and are
+described in tests/benchmarks/bench_published.py. Without the files, the stored runs on
+them stay as they are.
+
+The pages are filled by doc/make_pages.py, which measures nothing.
 """
 
 import argparse
 import datetime
+import hashlib
+import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LIBRARIES = "sktensordp", "numpy", "scipy", "scikit-learn", "tensorly", "dp-accounting"
+RESULTS = ROOT / "doc" / "results.json"
+LIBRARIES = "numpy", "scipy", "scikit-learn", "tensorly", "dp-accounting"
 SEED = "--random-state 0"
 RATINGS = "--ratings ratings.csv"
 SIMULATIONS = "--epsilons 0.5 1 2 4 8 16 32 64 --missing 0.1 0.3 0.5 0.7 0.9"
-EXPERIMENTS = {
-    "All claims: claimed, true, and proved by an audit": [
-        f"papers/which_claims.py {SEED} --trials 100000",
-    ],
-    "Tensor-valued queries (Yang, Xiang, Chen, Li and Li 2021)": [
-        f"papers/mechanism_errors.py {SEED} --shapes 3 --values 2000000",
-        "private_gradients.py",
-        "directional_digits.py",
-        f"papers/private_test_features.py {SEED} --epsilons 1 2 4 8 16 32 64 128"
-        " --repeats 5",
-        f"papers/covariance.py {SEED} --epsilons 0.1 0.3 1 3 10 --repeats 50",
-    ],
-    "Matrix Gaussian mechanisms (Yang, Xiang, Yu et al.)": [
-        f"papers/federated_gradients.py {SEED} --runs 5 --epsilons 0.5 1 2 4 8",
-        f"papers/vertical_features.py {SEED} --runs 20 --epsilons 0.5 1 2 4 8 16",
-    ],
-    "Local privacy for tensors (Yuan, Tang, Huang and Wang)": [
-        f"papers/tensor_response.py {SEED} --splits 5 --all-epsilons",
-        "local_digits.py",
-        "local_mean.py",
-    ],
-    "Tensor completion (Wei, Li, Mao and Wang 2022)": [
-        f"papers/simulation_study.py --realisations 10 {SIMULATIONS}",
-        f"papers/simulation_study.py --realisations 5 {SIMULATIONS}"
-        " --decomposition tucker",
-        f"papers/ratings_study.py {RATINGS} --epsilons 0.5 1 2 4 8 16 --splits 2",
-        f"complete_ratings.py {RATINGS} {SEED}",
-    ],
-    "Task-aware encoding (Cheng, Tang and Chinchali 2022)": [
-        f"papers/task_aware.py {SEED} --splits 2 --algorithm-one once --jobs 2"
-        " --data load diabetes breast-cancer digits",
-    ],
+PAPERS = "examples/papers"
+# The runs, by the name under which pages ask for them. The longest come first.
+RUNS = {
+    "tucker": f"{PAPERS}/simulation_study.py --realisations 5 {SIMULATIONS}"
+    " --decomposition tucker",
+    "claims": f"{PAPERS}/which_claims.py {SEED} --trials 100000",
+    "ratings study": f"{PAPERS}/ratings_study.py {RATINGS}"
+    " --epsilons 0.5 1 2 4 8 16 --splits 2",
+    "encoding": f"{PAPERS}/task_aware.py {SEED} --splits 2 --algorithm-one once"
+    " --data load diabetes breast-cancer digits",
+    "published": "tests/benchmarks/bench_published.py"
+    " douban.npz flixster.npz yahoo_music.npz",
+    "ratings": f"examples/complete_ratings.py {RATINGS} {SEED} --splits 5",
+    "cp": f"{PAPERS}/simulation_study.py --realisations 10 {SIMULATIONS}",
+    "federated": f"{PAPERS}/federated_gradients.py {SEED} --runs 5"
+    " --epsilons 0.5 1 2 4 8",
+    "response": f"{PAPERS}/tensor_response.py {SEED} --splits 5 --all-epsilons",
+    "users": f"examples/user_privacy.py {RATINGS} {SEED} --splits 5",
+    "choices": f"examples/recommend_from_choices.py {SEED}",
+    "gradients": "examples/private_gradients.py",
+    "errors": f"{PAPERS}/mechanism_errors.py {SEED} --shapes 3 --values 2000000",
+    "vertical": f"{PAPERS}/vertical_features.py {SEED} --runs 20"
+    " --epsilons 0.5 1 2 4 8 16",
+    "local mean": "examples/local_mean.py",
+    "test features": f"{PAPERS}/private_test_features.py {SEED}"
+    " --epsilons 1 2 4 8 16 32 64 128 --repeats 5",
+    "covariance": f"{PAPERS}/covariance.py {SEED} --epsilons 0.1 0.3 1 3 10"
+    " --repeats 50",
+    "directional": "examples/directional_digits.py",
 }
-HEAD = """\
-# Results: the papers' experiments
-
-This page shows what privacy costs in accuracy in the experiments of the five papers that this library
-implements, and what an audit proves about every claim.
-
-## Ratings at a glance
-
-Held-out RMSE on MovieLens latest-small (the edition of 2016: 671 users, 9,066 films, 100,004 ratings on
-ten half-star levels), mean of five random 90/10 splits, from
-
-```bash
-python examples/complete_ratings.py --ratings ratings.csv --splits 5 --random-state 0
-```
-
-| without privacy | RMSE |
-|---|---|
-| global mean | 1.058 |
-| user and item biases | 0.884 |
-| CP of rank 10 with biases | 0.859 |
-| the same with the pattern: who rated what | 0.843 |
-
-| epsilon of one rating | 0.5 | 1 | 2 | 4 | 8 | 16 |
-|---|---|---|---|---|---|---|
-| Laplace noise on every rating (`"input"`, `value_bounds`) | 0.986 | 0.950 | 0.917 | 0.883 | 0.862 | 0.850 |
-| table of least variance for every rating (`"input"`, `levels`) | 0.961 | 0.924 | 0.884 | 0.856 | 0.844 | 0.843 |
-| sums by user and by film (`"sums"`) | 0.923 | 0.909 | 0.900 | 0.893 | 0.888 | 0.886 |
-| sums and right-hand sides (`"statistics"`) | 0.930 | 0.908 | 0.895 | 0.883 | 0.874 | 0.868 |
-| the default (`perturbation="auto"`) | 0.923 | 0.909 | 0.884 | 0.856 | 0.844 | 0.843 |
-
-At epsilon 4 we aim at 0.860 or less, and reach 0.856.
-
-![Held-out error over epsilon: every method approaches the fit without noise](images/trade_off.png)
-
-Who rated what is public here, and says much about the ratings; `n_pattern_components=0` makes no use of it.
-For the tables in which whole users are protected, see
-[Protect whole users](users.md#what-it-reaches-on-real-ratings).
-
-## Beside published figures
-
-RMSE on splits for which others published results without privacy (Monti, Bronstein and Bresson 2017; the files are
-in the repository `riannevdberg/gc-mc`). Our rows protect each rating, or nothing, and every parameter has its
-default. With noise, they are means of three seeds. They come from
-
-```bash
-python tests/benchmarks/bench_published.py douban.npz flixster.npz yahoo_music.npz
-```
-
-| method | Douban | Flixster | YahooMusic |
-|---|---|---|---|
-| IMC-GAE (README of `swtheing/IMC-GAE`) | 0.7211 | 0.8838 | 18.7018 |
-| GLocal-K (README of `usydnlp/Glocal_K`) | 0.7208 | | |
-| `CPCompletion`, no noise | 0.7175 | 0.8673 | 18.83 |
-| `CPCompletion`, epsilon 16 | 0.7175 | 0.8673 | 18.94 |
-| `CPCompletion`, epsilon 4 | 0.7241 | 0.8803 | 19.54 |
-| `CPCompletion`, epsilon 1 | 0.7812 | 0.9641 | 21.04 |
-
-The figures of IMC-GAE and GLocal-K choose among epochs, some of them on the test part. Ours choose nothing, and take
-1 to 9 seconds of processor time without noise, on an AMD EPYC.
-
-## How to read the other tables
-
-They come from this command:
-
-```bash
-python doc/make_results.py --ratings ratings.csv
-```
-
-It ran on {made}.
-
-- Above each table is the command that makes it, with a link to the example's page in the
-  [gallery](auto_examples/index.rst). That page says who is protected, what differs from the paper and what
-  every row means.
-- The guarantee of every row holds, unless the row is labelled as published or claimed; then the true
-  epsilon stands beside it.
-- Only runs with a seed give the same digits again.
-- Sentences in the tables, such as guarantees, are as the run printed them. Later versions may say the same
-  in other words.
-- `ratings.csv` is MovieLens latest-small as above. If you have a paper's own data, pass them with `--data`
-  or `--ratings` where a script has the option.
-"""  # noqa: E501
 
 
-def tables_of(command, ratings, folder):
-    """What an example prints, and the seconds that it took."""
+def cells_of(line):
+    """The label of a printed row, and its cells.
+
+    Two spaces part cells. One space is enough between numbers with deviations, whose
+    columns are narrow.
+    """
+    label, *cells = re.split(r" {2,}", line.strip())
+    return label, [
+        cell
+        for piece in cells
+        for cell in (piece.split() if piece.count("±") > 1 else [piece])
+    ]
+
+
+def tables_of(text):
+    """The tables in a printed text: each paragraph that has a line with cells.
+
+    A table has the lines before its first row with cells as `title`, that row as
+    `head`, and all others as `rows`. A head without a label has one cell less than
+    rows that have one.
+    """
+    tables = []
+    for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
+        lines = [cells_of(line) for line in paragraph.splitlines()]
+        first = next((n for n, (_, cells) in enumerate(lines) if cells), None)
+        if first is None:
+            continue
+        (label, cells), rows = lines[first], lines[first + 1 :]
+        if rows and all(len(row) == len(cells) + 1 for _, row in rows):
+            label, cells = "", [label, *cells]
+        title = " ".join(before for before, _ in lines[:first])
+        table = {"title": title, "head": [label, cells], "rows": list(map(list, rows))}
+        tables.append(table)
+    return tables
+
+
+def code_of(command):
+    """A hash of the package and of the script: whether a stored run still counts."""
+    files = [*sorted((ROOT / "sktensordp").rglob("*.py")), ROOT / command.split()[0]]
+    found = hashlib.sha256(command.encode())
+    for file in files:
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def needs(command):
+    """Names of the files of data that a command reads."""
+    return re.findall(r"\w+\.(?:csv|npz)", command)
+
+
+def measure(command, files, folder):
+    """Run a command, and return what is stored of it, with its processor time."""
     script, *arguments = command.split()
-    arguments = [str(ratings) if one == "ratings.csv" else one for one in arguments]
-    if "--output" in (ROOT / "examples" / script).read_text():
-        arguments += ["--output", str(Path(folder, "picture.png"))]
-    start = time.monotonic()
-    finished = subprocess.run(
-        [sys.executable, ROOT / "examples" / script, *arguments],
-        check=True, text=True, stdout=subprocess.PIPE,
-        env={**os.environ, "MPLBACKEND": "Agg"},
-    )  # fmt: skip
-    lines = finished.stdout.rstrip().splitlines()
-    lines = [line.rstrip() for line in lines if not line.startswith("Picture")]
-    return "\n".join(lines).strip("\n"), time.monotonic() - start
+    arguments = [str(files.get(one, one)) for one in arguments]
+    if "--output" in (ROOT / script).read_text():
+        arguments += ["--output", str(Path(folder, f"{code_of(command)}.png"))]
+    environment = {
+        **os.environ,
+        "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
+        process = subprocess.Popen(
+            [sys.executable, ROOT / script, *arguments],
+            stdout=printed,
+            env=environment,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        printed.seek(0)
+        lines = [line.rstrip() for line in printed.read().splitlines()]
+    text = "\n".join(line for line in lines if not line.startswith("Picture"))
+    return {
+        "command": command,
+        "code": code_of(command),
+        "commit": commit(),
+        "seconds": round(used.ru_utime + used.ru_stime),
+        "tables": tables_of(text),
+    }
 
 
-def main():
-    """Run all, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--ratings", type=Path, metavar="FILE", help="film ratings")
-    ratings = parser.parse_args().ratings
-    commit = subprocess.run(
+def commit():
+    """The commit of the code that is measured."""
+    return subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         check=True, cwd=ROOT, text=True, stdout=subprocess.PIPE,
     ).stdout.strip()  # fmt: skip
-    start, parts = time.monotonic(), []
-    with tempfile.TemporaryDirectory() as folder:
-        for title, commands in EXPERIMENTS.items():
-            parts.append(f"## {title}\n")
-            for command in commands:
-                if RATINGS in command and ratings is None:
-                    continue
-                text, seconds = tables_of(command, ratings, folder)
-                print(f"{seconds:6.0f} s  {command}", flush=True)
-                name = command.split(".py")[0]
-                parts.append(
-                    f"[`python examples/{command}`](auto_examples/{name}.rst),"
-                    f" {seconds:.0f} seconds:\n\n```text\n{text}\n```\n"
-                )
-    minutes = (time.monotonic() - start) / 60
-    versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
-    made = (
-        f"{datetime.date.today()}, at commit {commit}, in {minutes:.0f} minutes on "
-        f"{os.cpu_count()} cores\n({platform.machine()}), with Python "
-        f"{platform.python_version()}, {versions}"
-    )
-    head = HEAD.format(made=made)
-    (ROOT / "doc" / "results.md").write_text("\n".join([head, *parts]))
+
+
+def read():
+    """What is stored."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": {}}
+
+
+def write(stored):
+    """Store the runs in the order in which they are listed, and where they were made.
+
+    The file is replaced as a whole, so that a program which is stopped leaves a whole
+    file.
+    """
+    made = {
+        "date": str(datetime.date.today()),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+    runs = {name: stored["runs"][name] for name in RUNS if name in stored["runs"]}
+    part = RESULTS.with_suffix(".part")
+    text = json.dumps({"made": made, "runs": runs}, indent=1, ensure_ascii=False)
+    # A row of a table in one line.
+    text = re.sub(r"\[\s+((?:\"[^\"]*\",?\s+)+)\]", one_line, text)
+    text = re.sub(r"\[\s+(\"[^\"]*\"),\s+(\[[^\]]*\])\s+\]", r"[\1, \2]", text)
+    part.write_text(text + "\n")
+    part.replace(RESULTS)
+
+
+def one_line(match):
+    """A list of texts in one line."""
+    return "[" + re.sub(r",\s+", ", ", match[1].strip()) + "]"
+
+
+def main():
+    """Measure what is missing, and fill the pages."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--ratings", type=Path, metavar="FILE", help="film ratings")
+    parser.add_argument(
+        "--published", type=Path, nargs=3, default=[], metavar="FILE",
+        help="the splits of Douban, Flixster and YahooMusic",
+    )  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--anew", action="store_true", help="measure everything again")
+    arguments = parser.parse_args()
+    files = {path.name: path for path in arguments.published}
+    if arguments.ratings:
+        files["ratings.csv"] = arguments.ratings.resolve()
+    stored, start, failed = read(), time.monotonic(), []
+    missing = {
+        name: command
+        for name, command in RUNS.items()
+        if set(needs(command)) <= files.keys()
+        and (
+            arguments.anew
+            or stored["runs"].get(name, {}).get("code") != code_of(command)
+        )
+    }
+    print(f"{len(missing)} of {len(RUNS)} runs to measure", flush=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
+        waiting = {
+            pool.submit(measure, command, files, folder): name
+            for name, command in missing.items()
+        }
+        for number, done in enumerate(as_completed(waiting), start=1):
+            name = waiting[done]
+            if done.exception() is None:
+                stored["runs"][name] = done.result()
+                write(stored)
+                said = f"{stored['runs'][name]['seconds']:5d} s"
+            else:
+                failed.append(name)
+                said = "failed "
+            print(f"[{number}/{len(missing)}] {said}  {name}", flush=True)
+    print(f"{(time.monotonic() - start) / 60:.0f} minutes", flush=True)
+    if failed:
+        parser.exit(1, f"failed, run it again: {', '.join(failed)}\n")
+    subprocess.run([sys.executable, ROOT / "doc" / "make_pages.py"], check=True)
 
 
 if __name__ == "__main__":

@@ -164,7 +164,8 @@ for name, report in reports.items():
 # stays below its epsilon. With 20,000 calls, no audit can prove more than about 8, so
 # where a bound is near 8, the true epsilon may be far larger.
 
-AuditDisplay(reports).plot()
+display = AuditDisplay(reports).plot()
+display.figure_.suptitle("Which claims of epsilon = 1 are false?")
 plt.show()
 
 # %%

@@ -192,7 +192,8 @@ for library, mechanism, setup, epsilon, delta in MECHANISMS:
 # The bounds beside the claims
 # ----------------------------
 
-AuditDisplay(reports).plot()
+display = AuditDisplay(reports).plot()
+display.figure_.suptitle("Which libraries keep a claim of epsilon = 1?")
 plt.show()
 
 # %%

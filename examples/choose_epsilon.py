@@ -53,7 +53,7 @@ show(
     np.zeros((1, 8, 8)),
     epsilons=[1, 2, 4, 8, 16, 32, 64],
     target=10.0,
-    title="Arrays of shape 8 x 8 with a norm of at most 1",
+    title="Which epsilon does an 8 x 8 array need?",
 )
 plt.show()
 
@@ -75,7 +75,7 @@ show(
     cultivars,
     epsilons=[0.5, 1, 2, 4, 8],
     target=0.5,
-    title="Wines, linear regression of their cultivars",
+    title="Which epsilon does a regression need?",
 )
 plt.show()
 
@@ -105,7 +105,7 @@ completed = show(
     known,
     epsilons=[0.25, 0.5, 1, 2, 4, 8, 16, 32],
     target=0.92,
-    title="60,000 ratings, with a rating or a user protected",
+    title="Which epsilon do 60,000 ratings need?",
 )
 plt.show()
 

@@ -167,16 +167,17 @@ curves = {
     )
     for name, found in errors.items()
 }
-figure, axes = plt.subplots(figsize=(6.4, 6), layout="constrained")
+shown = ["CP, biases and pattern, no noise", "biases, no noise"]
+figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
 PrivacyUtilityDisplay(
     curves,
-    references=references,
+    references={name: references[name] for name in shown},
     score_name="RMSE of held-out ratings (stars)",
 ).plot(ax=axes)
-axes.set(title="What protecting each rating costs", xlabel="epsilon of one rating")
+axes.set(title="What does protecting each rating cost?", xlabel="epsilon of one rating")
 axes.get_legend().remove()
 handles = axes.get_legend_handles_labels()[0]
-handles = [*handles[len(references) :], *handles[: len(references)]]
+handles = [*handles[len(shown) :], *handles[: len(shown)]]
 figure.legend(handles=handles, loc="outside lower center", ncols=2)
 if options.output is None:
     plt.show()

@@ -105,7 +105,7 @@ display = PrivacyUtilityDisplay.from_estimator(
     epsilons=[10, 20, 40, 80, 160, np.inf],
     cv=StratifiedKFold(5, shuffle=True, random_state=0),
 )
-display.ax_.set_ylabel("accuracy on noisy test images")
+display.ax_.set(title="What do weights gain?", ylabel="accuracy on noisy test images")
 plt.show()
 
 # %%

@@ -172,7 +172,7 @@ axes.set_xticks(range(4), initials)
 axes.set(
     xlabel="shops whose messages have arrived",
     ylabel="RMSE of held-out ratings (stars)",
-    title=f"Six shops and a server, epsilon = {epsilon:g} for each rating",
+    title=f"How good are six shops together? (epsilon = {epsilon:g} for a rating)",
 )
 figure.legend(loc="outside lower center", ncols=2)
 plt.show()
@@ -218,7 +218,7 @@ for level, shift in ((0, -0.2), (len(levels) - 1, 0.2)):
 axes.set_xticks(places, [f"{symbols[k]:.1f}" for k in order], rotation=90)
 axes.set(
     xlabel="symbol that the server sees", ylabel="probability",
-    title=f"How a rating is randomised, epsilon = {epsilon:g}",
+    title=f"What does the server see of a rating? (epsilon = {epsilon:g})",
 )  # fmt: skip
 axes.legend()
 plt.show()

@@ -211,13 +211,12 @@ more = fit(
     shares,
 )
 
-figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-axes.barh(list(errors), errors.values(), color="0.6")
-axes.set(
-    xlabel="RMSE of held-out ratings (stars)",
-    xlim=(min(errors.values()) - 0.05, None),
-    title=f"Six shops and a server, epsilon = {epsilon:g} for each customer",
-)
+figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+axes.plot(list(errors.values()), list(errors), "o")
+axes.axvline(errors["no noise"], color="0.6", linestyle=":", zorder=0)
+axes.grid(axis="y", color="0.9")
+axes.set(xlabel=f"RMSE (stars), epsilon = {epsilon:g} for each customer")
+figure.suptitle("What do absent shops and shares of noise cost?")
 axes.invert_yaxis()
 plt.show()
 

@@ -123,7 +123,7 @@ axes.plot(unseen / 24, counts[pair][unseen], ".", color="0.3", ms=4, label="unre
 axes.plot(seen / 24, counts[pair][seen], "o", color="C1", ms=5, label="reported")
 axes.set(
     xlabel="day", ylabel="trips per hour", xlim=(0, n_days), ylim=(0, 48),
-    title="One busy pair of zones, epsilon = 8 for each count",
+    title="How well are unreported hours predicted? (epsilon = 8)",
 )  # fmt: skip
 axes.legend(loc="upper right", ncols=2)
 plt.show()

@@ -119,12 +119,15 @@ figure, axes = plt.subplots(
 epsilons = sorted({epsilon for epsilon, _ in results})
 styles = ["s-", "o--", "v-.", "D:", "^-", "P--"]
 for i, (name, style) in enumerate(zip(make_mechanisms(1), styles, strict=True)):
+    if name == "response, pure":
+        continue  # hardly better than Laplace noise
     stated, found, clipped, _ = np.transpose([results[e, name] for e in epsilons])
     apart = np.array(epsilons) * 1.05 ** (i - 3)  # so that markers do not overlap
     axes[0].plot(apart, stated, style[1:], color=f"C{i}")
     axes[0].plot(apart, found, style[0], color=f"C{i}")
     axes[1].plot(apart, clipped, style, color=f"C{i}", label=name)
-for axis, title in zip(axes, ("the mean as it is", "clipped to [-1, 1]"), strict=True):
+questions = "How good is the mean?", "How good is it, clipped to [-1, 1]?"
+for axis, title in zip(axes, questions, strict=True):
     axis.axhline(np.sum(truth**2), color="0.35", linestyle=(0, (1, 1)))
     axis.set(xscale="log", yscale="log", title=title, xlabel="epsilon of a user")
     axis.set_xticks(epsilons, epsilons)

@@ -144,13 +144,16 @@ PrivacyUtilityDisplay(
     },
     score_name="accuracy on held-out records",
 ).plot(left)
-left.set_xlabel("epsilon of the whole run")
+left.set(title="What does the noise cost?", xlabel="epsilon of the whole run")
 counts = [1, 3, 10, 30, 100]
 one = steps[2].privacy_guarantee_.subsampled(RATE)
 composed = [compose(*[one] * count, delta=DELTA).epsilon for count in counts]
 right.plot(counts, composed, "o-", label="compose")
 right.plot(counts, one.epsilon * np.array(counts), "s--", label="sum of epsilons")
-right.set(xscale="log", yscale="log", xlabel="steps", ylabel="epsilon spent")
+right.set(
+    xscale="log", yscale="log", xlabel="steps", ylabel="epsilon spent",
+    title="What does each step spend?",
+)  # fmt: skip
 right.set_xticks(counts, counts)
 right.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])
 right.minorticks_off()

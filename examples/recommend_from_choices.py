@@ -183,11 +183,15 @@ curves = {
     )
     for name, values in recalls.items()
 }
+lines = {
+    "no noise, every item takes part": references["ImplicitCompletion, no noise"],
+    "popularity, no noise": references["popularity, no noise"],
+}
 figure, axes = plt.subplots(figsize=(6.4, 5.2), layout="constrained")
 PrivacyUtilityDisplay(
-    curves, references=references, score_name=f"Recall@{options.k} of held-out choices"
+    curves, references=lines, score_name=f"Recall@{options.k} of held-out choices"
 ).plot(ax=axes)
-axes.set(title="What protecting whole users costs", xlabel="epsilon of one user")
+axes.set(title="What does protecting whole users cost?", xlabel="epsilon of one user")
 axes.get_legend().remove()
 figure.legend(loc="outside lower center", ncols=2)
 if options.output is None:

@@ -231,12 +231,15 @@ curves = {
     for name, found in errors.items()
 }
 curves["auto, new users"] = options.epsilons, new_errors, None
-del references["global mean"]  # so large that it would squeeze the others
-figure, axes = plt.subplots(figsize=(6.4, 6), layout="constrained")
+if features is not None:
+    del curves["sums"], curves["statistics"]  # five curves are enough
+shown = ["user's own mean, no budget", "CP with biases, no noise"]
+references = {name: references[name] for name in shown}
+figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
 PrivacyUtilityDisplay(
     curves, references=references, score_name="RMSE of held-out ratings (stars)"
 ).plot(ax=axes)
-axes.set(title="What protecting whole users costs", xlabel="epsilon of one user")
+axes.set(title="What does protecting whole users cost?", xlabel="epsilon of one user")
 axes.get_legend().remove()
 handles = axes.get_legend_handles_labels()[0]
 handles = [*handles[len(references) :], *handles[: len(references)]]

@@ -322,7 +322,6 @@ STYLES = {
     "MVG": ("s-", "C1", "MVG, more noise on half the columns"),
     "Gaussian, sum clipped": ("o--", "C0", "Gaussian, sum clipped"),
     "UDN published": ("^:", "0.5", "UDN as published"),
-    "IDN published, sum clipped": ("v:", "0.5", "IDN as published, sum clipped"),
     PER_ENTRY: ("D:", "0.5", "Gaussian per entry, one round alone"),
 }
 figure, axis = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
@@ -330,7 +329,10 @@ for name, (line, color, label) in STYLES.items():
     axis.plot(truths[name], curves[name], line, color=color, label=label)
 axis.axhline(clean, color="0.8", zorder=0, label="no noise")
 axis.axhline(chance, color="0.8", linestyle=":", zorder=0, label="chance")
-axis.set(xscale="log", xlabel="true epsilon of a record", ylim=(0, 1))
+axis.set(
+    xscale="log", xlabel="true epsilon of a record", ylim=(0, 1),
+    title="Which noise lets parties learn together?",
+)  # fmt: skip
 axis.set_ylabel("accuracy on test records")
 axis.xaxis.set_major_formatter("{x:g}")
 figure.legend(loc="outside lower center", ncols=2, frameon=False)

@@ -180,8 +180,9 @@ for shape in SHAPES[: options.shapes]:
 # Left: all at the same true guarantee. Right: the published calibrations (hollow) at
 # the guarantee that they claim.
 
-figure, axes = plt.subplots(1, 2, figsize=(9.5, 4.6), sharey=True, layout="constrained")
-names = list(dict.fromkeys(name for rows in results.values() for name, *_ in rows))
+figure, axes = plt.subplots(1, 2, figsize=(8, 4.8), sharey=True, layout="constrained")
+figure.suptitle("How large is the error beside that of equal noise?")
+names = "Laplace (delta = 0)", "TVG", "MVG", "UDN, published", "IDN, published"
 titles = f"true guarantee ({epsilon:g}, {delta:g})", f"claimed ({epsilon:g}, {delta:g})"
 for axis, title in zip(axes, titles, strict=True):
     for i, name in enumerate(names):
@@ -201,7 +202,7 @@ for axis, title in zip(axes, titles, strict=True):
     axis.set_xticks(range(len(results)), [str(shape) for shape in results])
     axis.set_xlim(-0.5, len(results) - 0.5)
 axes[0].set_ylabel("weighted squared error\nrelative to i.i.d. Gaussian noise")
-axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 if options.output is not None:
     figure.savefig(options.output, dpi=130)
     print(f"\nPicture in {options.output}")

@@ -311,7 +311,7 @@ for axes, (name, by_total) in zip(panels[:, 0], results.items(), strict=True):
     ).plot(ax=axes)
     axes.get_legend().remove()
     axes.set(
-        title=f"{name}, searched over {' and '.join(grids[name])}",
+        title=f"{name}: is a search for {' and '.join(grids[name])} worth it?",
         xlabel="epsilon really spent on one rating",
     )
 handles, labels = panels[0, 0].get_legend_handles_labels()

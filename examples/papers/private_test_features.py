@@ -215,18 +215,20 @@ results = [compare(name, data, options) for name, data in stages.items()]
 # %%
 # The picture
 # -----------
-# The published calibrations are grey. They stand at their claim, and their true epsilon
-# is smaller.
+# The picture shows five of the rows. The published calibration is grey. It stands at
+# its claim, and its true epsilon is smaller.
 
-styles = ["s-", "o--", "D-.", "X:", "P-", "^-", "v--", "<-.", ">:"]
+styles = {
+    "i.i.d. Gaussian": "s-", "UDN, weights of entries": "D-.",
+    "hybrid (delta = 0)": "P-", "PrivUnit (delta = 0)": "^-", "UDN, published": "<-.",
+}  # fmt: skip
 figure, axes = plt.subplots(
-    1, len(results), figsize=(3 + 4 * len(results), 4.6), sharey=True, squeeze=False,
+    1, len(results), figsize=(4 * len(results), 4.8), sharey=True, squeeze=False,
     layout="constrained",
 )  # fmt: skip
 for axis, (title, curves, truths, clean, chance) in zip(axes[0], results, strict=True):
-    for (label, (epsilons, mean, spread)), style in zip(
-        curves.items(), styles, strict=True
-    ):
+    for label, style in styles.items():
+        epsilons, mean, spread = curves[label]
         look = {}
         if label in truths:
             look = {"color": "0.5", "markerfacecolor": "white"}
@@ -242,7 +244,8 @@ for axis, (title, curves, truths, clean, chance) in zip(axes[0], results, strict
     axis.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axis.minorticks_off()
 axes[0, 0].set_ylabel("accuracy on the private half")
-axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+figure.suptitle("Which noise does a trained classifier bear?")
+figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 if options.output is not None:
     figure.savefig(options.output, dpi=130)
     print(f"\nPicture in {options.output}")

@@ -234,12 +234,14 @@ grey_lines = [":", (0, (1, 4)), "-", "-.", (0, (5, 1, 1, 1, 1, 1))]
 figure, panels = plt.subplots(2, figsize=(7, 10), layout="constrained")
 for axes, kind in zip(panels, ("published", "sound"), strict=True):
     for line, name in zip(grey_lines, errors, strict=False):
-        if kind == "published" or "published" not in name:
+        if name.split(",")[0] in ("global mean", "CP with biases"):
             centre = errors[name].mean()
             axes.axhline(centre, color="0.4", linestyle=line, lw=1.3, label=name)
     for name in guarantees:
         if name.startswith("published") != (kind == "published"):
             continue
+        if ", " in name or name in ("gradient", "output"):
+            continue  # the table has them; five curves are enough
         perturbation, _, before = name.removeprefix("published ").partition(", ")
         style = {"color": colors[perturbation], "marker": markers[before], "ms": 5}
         if what_holds(name) == "no epsilon holds":
@@ -251,7 +253,7 @@ for axes, kind in zip(panels, ("published", "sound"), strict=True):
             alpha=0.1, lw=0,
         )  # fmt: skip
     axes.set(
-        title=f"{kind.capitalize()} methods", xscale="log",
+        title=f"What do {kind} methods reach on ratings?", xscale="log",
         xlabel="epsilon of one rating (dashed: claimed, none holds)",
         ylabel="RMSE of held-out ratings (stars)",
     )  # fmt: skip

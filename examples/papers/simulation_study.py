@@ -225,7 +225,11 @@ def draw(x, scenarios, where):
     for axes, kind in zip(panels, ("published", "sound"), strict=True):
         is_published = kind == "published"
         shown = [each for each in private if each.startswith("pub") == is_published]
-        for name in (*lines, *shown):
+        left_out = "gradient", "output", "statistics"  # five curves are enough
+        shown = [each for each in shown if each not in left_out]
+        unlike = "variational" if is_published else "published"
+        fits = [each for each in lines if not each.startswith(unlike)]
+        for name in (*fits, *shown):
             found = np.array([errors[name][scenario] for scenario in scenarios])
             centre, spread = found.mean(axis=1), found.std(axis=1)
             if name in lines:
@@ -241,7 +245,7 @@ def draw(x, scenarios, where):
                 x, centre - spread, centre + spread, color=color, alpha=0.1, lw=0
             )
         axes.set(
-            title=f"{kind.capitalize()} methods, {where}", yscale="log",
+            title=f"What do {kind} methods reach? ({where})", yscale="log",
             ylabel="RMSE against the noise-free tensor",
         )  # fmt: skip
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

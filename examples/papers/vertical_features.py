@@ -301,10 +301,8 @@ for name, accuracy in references.items():
 STYLES = {
     "Gaussian": ("o-", "C0", "Gaussian"),
     "TVG, rows and columns": ("s-", "C1", "TVG, weights of rows and columns"),
-    "UDN, entries": ("^-", "C2", "UDN = IDN, weights of entries"),
     PURE: ("D-", "C3", "PrivUnit (delta = 0)"),
     "UDN published": ("^:", "0.5", "UDN as published"),
-    "IDN published": ("v:", "0.5", "IDN as published"),
     PER_ENTRY: ("o:", "0.5", "Gaussian per entry"),
 }
 figure, axis = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
@@ -312,7 +310,10 @@ for name, (line, color, label) in STYLES.items():
     axis.plot(truths[name], curves[name][0], line, color=color, label=label)
 for (name, accuracy), line in zip(references.items(), ("-", "--", ":"), strict=True):
     axis.axhline(accuracy, linestyle=line, color="0.8", zorder=0, label=name)
-axis.set(xscale="log", xlabel="true epsilon of a sample, all parties together")
+axis.set(
+    xscale="log", xlabel="true epsilon of a sample, all parties together",
+    title="What do private samples add to public ones?",
+)  # fmt: skip
 axis.set_ylabel("accuracy on clean test samples")
 axis.xaxis.set_major_formatter("{x:g}")
 figure.legend(loc="outside lower center", ncols=2, frameon=False)

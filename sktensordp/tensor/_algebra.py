@@ -72,10 +72,45 @@ def packed_squares(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     squares : ndarray of shape (n, Q (Q + 1) / 2)
         In C order.
     """
-    first, second = np.triu_indices(rows.shape[1])
-    return np.take(rows, first, axis=1) * np.take(rows, second, axis=1)
+    n_rows, n_columns = rows.shape
+    squares = np.empty((n_rows, math.comb(n_columns + 1, 2)), rows.dtype)
+    place = 0
+    for first in range(n_columns):
+        end = place + n_columns - first
+        np.multiply(rows[:, first:], rows[:, [first]], out=squares[:, place:end])
+        place = end
+    return squares
 
 
 def diagonal(n_columns: int) -> NDArray[np.integer]:
     """Positions of the diagonal in a packed upper triangle."""
     return np.flatnonzero(np.equal(*np.triu_indices(n_columns)))
+
+
+def with_columns(
+    rows: NDArray[np.floating],
+    packed: NDArray[np.floating],
+    columns: NDArray[np.integer],
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Some columns of rows, and the same of their packed squares.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, Q)
+    packed : ndarray of shape (n, Q (Q + 1) / 2)
+        For example, covariances.
+    columns : ndarray of int
+        Ascending, apart from Q, which stands for a new column of zeros.
+
+    Returns
+    -------
+    rows : ndarray of shape (n, len(columns))
+    packed : ndarray of shape (n, P)
+    """
+    n_columns, n_pairs = rows.shape[1], packed.shape[1]
+    one, other = (columns[k] for k in np.triu_indices(len(columns)))
+    pairs = one * n_columns - one * (one - 1) // 2 - one + other
+    pairs = np.where(np.maximum(one, other) == n_columns, n_pairs, pairs)
+    zeros = np.zeros((len(rows), 1), rows.dtype)
+    padded, padded_pairs = (np.append(a, zeros, axis=1) for a in (rows, packed))
+    return np.take(padded, columns, axis=1), np.take(padded_pairs, pairs, axis=1)

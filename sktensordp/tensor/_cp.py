@@ -14,7 +14,7 @@ factors.
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -22,8 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._algebra import cp_to_dense
-from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
+from ._algebra import cp_to_dense, diagonal, with_columns
+from ._priors import (
+    BIAS_PRECISION,
+    FACTOR_PRECISION,
+    LARGEST_PRECISION,
+    TIE_PRECISION,
+)
 
 # Least divisor, for the length of a column.
 _SHORTEST = 1e-150
@@ -187,6 +192,43 @@ class StructuredCP:
         )
         return np.array_equal(fixed, self.fixed) and np.array_equal(
             tie > 0, self.tie > 0
+        )
+
+    def padded(self, rank: int, smooth_modes: Collection[int]) -> "StructuredCP":
+        """The same model with `rank` full terms, those that are missing being zero.
+
+        Their precision is the largest one, as that of a term that a fit switches off.
+
+        Parameters
+        ----------
+        rank : int
+        smooth_modes : collection of int
+            Modes in which neighbouring rows are tied.
+        """
+        n_columns = self.fixed.shape[1]
+        n_new = rank - np.count_nonzero(~self.fixed.any(axis=0))
+        if not n_new:
+            return self
+        # Before the features, which alone are fixed in the second mode and come last.
+        place = np.max(np.flatnonzero(~self.fixed[1]), initial=-1) + 1
+        columns = np.insert(np.arange(n_columns), place, [n_columns] * n_new)
+        new: Any = cp_columns(len(self.shape), 1, False, smooth_modes)
+        prior: Any = self.fixed, self.prior_mean, self.precision, self.tie
+        fixed, prior_mean, precision, tie = (
+            np.append(a, b, axis=1)[:, columns] for a, b in zip(prior, new, strict=True)
+        )
+        is_new = columns == n_columns
+        precision[:, is_new] = LARGEST_PRECISION
+        means, covariances = with_columns(self.means, self.covariances, columns)
+        covariances[:, diagonal(len(columns))[is_new]] = 1 / LARGEST_PRECISION
+        return replace(
+            self,
+            fixed=fixed,
+            means=means,
+            covariances=covariances,
+            prior_mean=prior_mean,
+            precision=precision,
+            tie=tie,
         )
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:

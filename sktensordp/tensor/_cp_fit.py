@@ -8,7 +8,8 @@ learns how much to shrink: there is no regularisation to tune.
 
 With two modes, too large a rank does no harm. Terms start where biases and features
 leave something in common, few at first, and MacKay's fixed point switches off those
-without evidence; see `_grown`. What was tried instead:
+without evidence; see `_grown`. They are dropped within two sweeps, since they would
+take as much time as others. What was tried instead (for the pattern, see `_pattern`):
 
 - Expectation maximisation for the precisions of terms. It comes to the same solution on
   YahooMusic and Flixster, but after more than a hundred sweeps.
@@ -38,12 +39,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._algebra import diagonal
+from ._algebra import with_columns
 from ._cp import StructuredCP, cp_columns
 from ._grouped import GroupedEntries
 from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
-from ._priors import LARGEST_PRECISION
 from ._row_fit import N_STARTS, SWEEPS_BEFORE_LEARNING, RowFit
 
 # Fits of three or more modes begin with this many terms more than they keep, for half
@@ -63,6 +63,8 @@ _MOST_NOISE_INDEPENDENT = 0.5
 # a single term of noise stayed at rank 1 on Flixster. A term is dropped if its mean
 # square is below the last share of the variance around the model.
 _STAGE, _FIRST_TERMS, _EXTRA_OF_MATRIX, _LEAST_STRENGTH = 5, 10, 4, 1e-5
+# Terms that were switched off are looked for after so many sweeps.
+_SWEEPS_BETWEEN = 2
 # Largest share of noise in the values for which starts are compared, or a Tucker fit
 # starts at a decomposition: beyond, they would be chosen for what they make of noise.
 MOST_NOISE = 0.8
@@ -115,6 +117,7 @@ def fit_structured_cp(
     Returns
     -------
     model : StructuredCP
+        A matrix may have fewer than `rank` terms; `StructuredCP.padded` adds the rest.
     n_iter : int
         Number of sweeps run.
     """
@@ -192,39 +195,37 @@ def _grown(
     Returns
     -------
     fit : RowFit
-        It has `rank` full terms. Those that are switched off are zero.
+        Without the terms that were switched off.
     """
     max_iter = options["max_iter"]
     stage = min(_STAGE, max_iter // 4)
     prior = cp_columns(2, 1, False, smooth_modes)
     stopped = bool(fit.fixed.size) and fit.learn(**{**options, "max_iter": stage})
-    alive, n_new = np.arange(0), min(rank + _EXTRA_OF_MATRIX, _FIRST_TERMS)
+    alive: NDArray[np.integer] = np.arange(0)
+    n_new = min(rank + _EXTRA_OF_MATRIX, _FIRST_TERMS)
     while n_new and not stopped:
         rows = leading_terms(fit.residuals(), n_new)
-        fit = _with_terms(fit, alive, _NewTerms(rows, prior, 0.0))
+        fit = _with_terms(fit, alive, _NewTerms(rows, prior))
         fit.terms_since = fit.n_iter
         # The variance around the model with more terms is not larger. Before the fit
         # knows which terms are superfluous, their variances add to it.
         fit.most_noise = fit.noise
         stopped = fit.learn(**{**options, "max_iter": fit.n_iter + stage})
+        alive = _alive(fit, rank) if stage else np.arange(min(n_new, rank))
         fit.most_noise, n_new = math.inf, 0
-        strengths = _strengths(fit)
-        strongest = np.sort(np.argsort(-strengths, kind="stable")[:rank])
-        alive = strongest[strengths[strongest] > _LEAST_STRENGTH * fit.noise]
         room = min(rank - len(alive), _FIRST_TERMS)
         is_early = stage and fit.n_iter + 2 * stage <= max_iter
         if room and is_early and not stopped:
             n_new = n_standing_out(fit.residuals(), room)
-    fit = _with_terms(fit, alive)
-    if not stopped:
-        fit.learn(**options)
-    n_terms = np.count_nonzero(~fit.fixed.any(axis=0))
-    zeros = [np.zeros((size, rank - n_terms)) for size in fit.entries.shape]
-    fixed, mean, precision, tie = prior
-    prior = fixed, mean, np.full_like(precision, LARGEST_PRECISION), tie
-    return _with_terms(
-        fit, np.arange(n_terms), _NewTerms(zeros, prior, 1 / LARGEST_PRECISION)
-    )
+    fit, n_terms = _with_terms(fit, alive), len(alive)
+    while fit.n_iter < max_iter and not stopped:
+        # Terms that were switched off would take as much time as others.
+        some = min(fit.n_iter + _SWEEPS_BETWEEN, max_iter) if n_terms else max_iter
+        stopped = fit.learn(**{**options, "max_iter": some})
+        alive = _alive(fit, n_terms)
+        if len(alive) < n_terms:
+            fit, n_terms = _with_terms(fit, alive), len(alive)
+    return fit
 
 
 def continue_structured_cp(
@@ -320,6 +321,18 @@ def _strengths(fit: RowFit) -> NDArray[np.float64]:
     return math.prod(np.mean(fit.means[r][:, full] ** 2, axis=0) for r in fit.rows)
 
 
+def _alive(fit: RowFit, most: int) -> NDArray[np.integer]:
+    """Numbers of the strongest terms of a matrix that are not off, ascending.
+
+    Their prior means are zero, so sums of squares suffice, and no rows are gathered.
+    """
+    full = ~fit.fixed.any(axis=0)
+    squares = [fit.row_sums(mode)[1][full] for mode in range(2)]
+    strengths = math.prod(squares) / math.prod(fit.entries.shape)
+    strongest = np.sort(np.argsort(-strengths, kind="stable")[:most])
+    return strongest[strengths[strongest] > _LEAST_STRENGTH * fit.noise]
+
+
 class _NewTerms(NamedTuple):
     """Terms to be added to a fit.
 
@@ -328,13 +341,10 @@ class _NewTerms(NamedTuple):
     rows : list by mode of ndarray of shape (size of the mode, n_terms)
     prior : tuple of ndarray of shape (n_modes, 1)
         `fixed`, `prior_mean`, `precision` and `tie` of each of them.
-    variance : float
-        Posterior variance of every element.
     """
 
     rows: Sequence[NDArray[np.floating]]
     prior: tuple[NDArray[Any], ...]
-    variance: float
 
 
 def _with_terms(
@@ -372,19 +382,12 @@ def _with_terms(
         prior = [np.append(a, b, axis=1) for a, b in zip(prior, new.prior, strict=True)]
     fixed, prior_mean, precision, tie = (a[:, columns] for a in prior)
     changed = type(fit)(fit.entries, fixed, prior_mean, precision, tie, fit.n_features)
-    one, other = (columns[k] for k in np.triu_indices(len(columns)))
-    pairs = one * n_columns - one * (one - 1) // 2 - one + other
-    n_pairs = math.comb(n_columns + 1, 2)
-    pairs = np.where(np.maximum(one, other) == n_columns, n_pairs, pairs)
     is_new = columns == n_columns
     means, covariances = [], []
     for mode, r in enumerate(fit.rows):
-        padding = np.zeros((r.stop - r.start, 1), fit.means.dtype)
-        rows = np.append(fit.means[r], padding, axis=1)[:, columns]
-        packed = np.append(fit.covariances[r], padding, axis=1)[:, pairs]
+        rows, packed = with_columns(fit.means[r], fit.covariances[r], columns)
         if new is not None:
             rows[:, is_new] = new.rows[mode]
-            packed[:, diagonal(len(columns))[is_new]] = new.variance
         means.append(rows)
         covariances.append(packed)
     changed.independent_columns = fit.independent_columns

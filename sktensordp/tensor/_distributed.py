@@ -25,7 +25,7 @@ from scipy import sparse
 
 from ._algebra import diagonal
 from ._grouped import SparseEntries, array_of
-from ._leading_terms import scaled_gram, with_random_signs
+from ._leading_terms import product, scaled_gram, with_random_signs
 from ._likelihood import TableLikelihood
 from ._row_fit import RowFit, RowWeighting
 from ._tucker_fit import TuckerFit
@@ -746,10 +746,9 @@ def _projected_residuals(
 ) -> list[list[NDArray[np.float64]]]:
     """A times vectors, for the partitions of a group."""
     other, vectors = shared
-    vectors = other[:, np.newaxis] * vectors
     return [
         [
-            weights[:, np.newaxis] * (matrix @ vectors)
+            weights[:, np.newaxis] * product(matrix, other, vectors)
             for matrix, (weights, _) in zip(*each, strict=True)
         ]
         for each in zip(group, own, strict=True)

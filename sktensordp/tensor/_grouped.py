@@ -14,6 +14,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -208,9 +209,12 @@ class SparseEntries(_LocalEntries):
     def row_energies(self) -> NDArray[np.float64]:
         """Sum of the squared values of every row of the first mode."""
         starts, _, values = self.groups[0]
-        sums = np.zeros(len(values) + 1)
-        np.cumsum(values.astype(float) ** 2, out=sums[1:])
-        return np.diff(sums[starts])
+        energies = []
+        for first, last in pairwise(self.ranges(0, 1).tolist()):
+            squares = values[starts[first] : starts[last]].astype(float) ** 2
+            sums = np.append(0.0, np.cumsum(squares))
+            energies.append(np.diff(sums[starts[first : last + 1] - starts[first]]))
+        return np.concatenate(energies)
 
     def ranges(self, mode: int, n_threads: int) -> NDArray[np.integer]:
         """Boundaries of ranges of rows with about equal work, for the threads."""

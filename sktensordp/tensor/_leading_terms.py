@@ -21,6 +21,8 @@ from ._blas import one_blas_thread
 
 # Singular vectors are searched with so many extra ones, in so many passes.
 _EXTRA_VECTORS, _PASSES = 8, 6
+# Number of vectors that are multiplied at a time.
+_AT_A_TIME = 16
 # A singular value stands out above this multiple of the largest with random signs.
 # Between 1 and 1.1, single terms of noise passed (Flixster and MovieLens latest-small);
 # above 1.2, terms of noise-free matrices of rank 10 and 20 are missed.
@@ -65,7 +67,8 @@ class LocalResiduals(NamedTuple):
 
     Attributes
     ----------
-    matrix : csr_array of shape (size of the first mode, size of the second), float64
+    matrix : csr_array of shape (size of the first mode, size of the second)
+        Of float32 or float64.
     counts, mode
         See `Residuals`.
     """
@@ -83,14 +86,19 @@ class LocalResiduals(NamedTuple):
         """A' A times vectors; see `Residuals`."""
         matrix = with_random_signs(self.matrix, 0) if flipped else self.matrix
         own, other = weights
-        return scaled_gram(matrix, own, other, vectors)
+        some = range(_AT_A_TIME, vectors.shape[1], _AT_A_TIME)
+        # All products at a time would take as much memory as many entries.
+        parts = np.split(vectors, some, axis=1)
+        return np.concatenate(
+            [scaled_gram(matrix, own, other, part) for part in parts], axis=1
+        )
 
     def project(
         self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """A times vectors; see `Residuals`."""
         own, other = weights
-        return own[:, np.newaxis] * (self.matrix @ (other[:, np.newaxis] * vectors))
+        return own[:, np.newaxis] * product(self.matrix, other, vectors)
 
 
 def scaled_gram(
@@ -100,15 +108,26 @@ def scaled_gram(
     vectors: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """A' A times vectors, for A = diag(own) matrix diag(other)."""
-    product = own[:, np.newaxis] ** 2 * (matrix @ (other[:, np.newaxis] * vectors))
-    return other[:, np.newaxis] * (matrix.T @ product)
+    return other[:, np.newaxis] * product(
+        matrix.T, own**2, product(matrix, other, vectors)
+    )
+
+
+def product(
+    matrix: Any, weights: NDArray[np.float64], vectors: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """Product of matrix diag(weights) with vectors, in the matrix's type."""
+    weighted = weights[:, np.newaxis] * vectors
+    # Otherwise, every product would convert a copy of the matrix.
+    return matrix @ weighted.astype(matrix.dtype)
 
 
 def with_random_signs(matrix: sparse.csr_array, seed: Any) -> sparse.csr_array:
     """The same matrix with random signs of its entries."""
-    signs = np.random.default_rng(seed).integers(0, 2, len(matrix.data)) * 2.0 - 1.0
+    coins = np.random.default_rng(seed).integers(0, 2, len(matrix.data), dtype=np.int8)
     return sparse.csr_array(
-        (matrix.data * signs, matrix.indices, matrix.indptr), shape=matrix.shape
+        (matrix.data * (2 * coins - 1), matrix.indices, matrix.indptr),
+        shape=matrix.shape,
     )
 
 

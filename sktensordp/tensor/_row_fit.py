@@ -368,8 +368,11 @@ class RowFit:
 
     def residuals(self) -> Any:
         """What the fit leaves of a matrix, as `Residuals` of `leading_terms`."""
-        matrix = self.residual_matrix(0)
-        return LocalResiduals(matrix, counts_of(matrix))
+        # Singular vectors are searched for in the other mode, which is the smaller one.
+        mode = int(np.argmax(self.entries.shape))
+        matrix = self.residual_matrix(mode)
+        counts = counts_of(matrix)
+        return LocalResiduals(matrix, counts[::-1] if mode else counts, mode)
 
     def residual_matrix(self, mode: int) -> sparse.csr_array:
         """Entries less their fitted values, with a row for each of a mode's rows."""
@@ -377,13 +380,16 @@ class RowFit:
         shape = entries.shape[mode], entries.shape[1 - mode]
         fitted = self.fitted_values(mode, slice(0, shape[0]))
         if isinstance(entries, DenseEntries):
-            observed = entries.mask > 0
-            values, columns = entries.values[observed], np.nonzero(observed)[1]
-            starts = np.append(0, np.cumsum(entries.row_counts))
-        else:
-            starts, others, values = entries.groups[mode]
-            columns = others[:, 0] - (0 if mode else shape[0])
-        left = values.astype(float) - fitted
+            where = np.nonzero(entries.mask > 0)
+            left = entries.values[where] - fitted
+            rows, columns = where[mode], where[1 - mode]
+            return sparse.coo_array((left, (rows, columns)), shape=shape).tocsr()
+        starts, others, values = entries.groups[mode]
+        columns = others[:, 0] - (0 if mode else shape[0])
+        left = values - fitted
+        # One type for both, or SciPy stores columns in the larger one.
+        if len(left) <= np.iinfo(columns.dtype).max:
+            starts = starts.astype(columns.dtype)
         return sparse.csr_array((left, columns, starts), shape=shape)
 
     def gather(self) -> None:
@@ -716,6 +722,8 @@ class RowFit:
 
     def _prior_variance(self, mode: int) -> NDArray[np.float64]:
         """Prior variance of every column, averaged over the rows of a mode."""
+        if not self.tie[mode].any():
+            return 1 / self.precision[mode]
         path = path_eigenvalues(self.entries.shape[mode])[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 

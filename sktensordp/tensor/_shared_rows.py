@@ -131,8 +131,7 @@ def row_information(
     shift : ndarray of shape (n, Q)
         The precision times the rows that the sums suggest.
     """
-    strengths, vectors = np.linalg.eigh(moment)
-    strengths = np.maximum(strengths, _LEAST_EIGENVALUE * max(strengths[-1], 1e-300))
+    strengths, vectors = _spectrum(moment)
     total = np.maximum(noise + residual[:, np.newaxis] * strengths, _LEAST_NOISE)
     gain = weights[:, np.newaxis] * strengths / total
     precision = np.einsum(
@@ -140,6 +139,21 @@ def row_information(
     )
     shift = (gain * (sums @ vectors)) @ vectors.T
     return precision, shift + np.einsum("jab,jb->ja", precision, start)
+
+
+def inverse_of(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inverse of a moment whose small eigenvalues are raised."""
+    strengths, vectors = _spectrum(moment)
+    return (vectors / strengths) @ vectors.T
+
+
+def _spectrum(
+    moment: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues of a moment, of which small ones are raised, and eigenvectors."""
+    strengths, vectors = np.linalg.eigh(moment)
+    least = _LEAST_EIGENVALUE * max(strengths[-1], 1e-300)
+    return np.maximum(strengths, least), vectors
 
 
 def drifted(

@@ -1,4 +1,4 @@
-"""Mode products of batches against einsum and TensorLy."""
+"""Mode products against einsum and TensorLy; columns of packed matrices."""
 
 import itertools
 
@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tensorly.tenalg import multi_mode_dot
 
 from sktensordp.tensor import mode_products
+from sktensordp.tensor._algebra import packed_squares, with_columns
 
 SHAPES = [(5,), (3, 4), (2, 5, 3), (3, 2, 4, 2), (1, 4), (4, 1), (3, 1, 1), (1, 1, 1)]
 
@@ -89,3 +90,14 @@ def test_types():
     read_only = tensors.copy()
     read_only.flags.writeable = False
     close(mode_products(read_only, matrices), naive(tensors, matrices))
+
+
+def test_columns_of_rows_and_of_their_packed_squares():
+    rows = np.random.default_rng(0).normal(size=(5, 4))
+    one, other = np.triu_indices(4)
+    packed = packed_squares(rows)
+    assert_array_equal(packed, rows[:, one] * rows[:, other])
+    columns = np.array([0, 2, 4, 3])
+    some, some_packed = with_columns(rows, packed, columns)
+    assert_array_equal(some, np.append(rows, np.zeros((5, 1)), axis=1)[:, columns])
+    assert_array_equal(some_packed, packed_squares(some))

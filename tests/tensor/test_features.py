@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sktensordp.tensor import (
+    CPForm,
     DenseEntries,
     SparseEntries,
     fit_biases_to_sums,
@@ -145,3 +146,25 @@ def test_a_point_model_is_the_sum_of_its_parts():
     variance, _ = model.variance(where)
     np.testing.assert_array_equal(variance, 0.0)
     assert point_model(shape, 0.5, np.float32).predict(where).dtype == np.float32
+
+
+@pytest.mark.parametrize("smooth_modes", [(), (1,)])
+@pytest.mark.parametrize("biases", [True, False])
+def test_terms_that_are_missing_are_added_before_the_features(biases, smooth_modes):
+    """A fit to noise switches its terms off."""
+    rng = np.random.default_rng(0)
+    where = np.argwhere(rng.random((40, 30)) < 0.3).astype(np.int32)
+    entries = SparseEntries(where, rng.normal(size=len(where)), (40, 30))
+    features = rng.normal(size=(31, 2))
+    lean, _ = fit_structured_cp(
+        entries, rank=4, biases=biases, value_scale=1.0, noise_floor=0.0,
+        max_iter=30, smooth_modes=smooth_modes, features=features,
+    )  # fmt: skip
+    assert not lean.has_columns(CPForm(4), biases, smooth_modes)
+    model = lean.padded(4, smooth_modes)
+    assert model.has_columns(CPForm(4), biases, smooth_modes)
+    np.testing.assert_array_equal(model.means[model.rows[1], -2:], features)
+    np.testing.assert_allclose(model.predict(where), lean.predict(where))
+    found, expected = (each.variance(where)[0] for each in (model, lean))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-11)
+    assert model.padded(4, smooth_modes) is model

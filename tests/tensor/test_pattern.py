@@ -40,9 +40,9 @@ def test_groups_are_found_and_no_more(groups):
     components = features[:-1, 1:]
     assert components.shape[1] == groups - 1
     norms = np.linalg.norm(components, axis=1)
-    np.testing.assert_allclose(norms[norms > 0], 1.0)
     # Columns of one group are alike, columns of two are not.
-    alike = components @ components.T
+    directions = components / np.maximum(norms, 1e-12)[:, np.newaxis]
+    alike = directions @ directions.T
     same = np.equal.outer(of_column, of_column) & ~np.eye(150, dtype=bool)
     seen = np.outer(norms > 0, norms > 0)
     assert alike[same & seen].mean() > 0.5 > 0.2 > alike[~same & seen].mean()
@@ -94,6 +94,18 @@ def test_as_many_components_as_stand_out(groups, found):
     assert pattern.n_clear == min(found, 8)
     fewer = pattern_of(where, (800, 300), 8)
     assert fewer.components.shape[1] == min(found, 8)
-    assert pattern.clear_features.shape == fewer.features.shape
-    norms = np.linalg.norm(pattern.clear_features[:, 1:], axis=1)
-    np.testing.assert_allclose(norms[norms > 0], 1.0)
+    if found < 8:
+        # Of groups of one size, a search for a part finds others.
+        np.testing.assert_allclose(
+            pattern.clear_features, fewer.features, rtol=1e-3, atol=1e-3
+        )
+
+
+def test_rows_with_few_entries_have_small_features():
+    where, _ = incidence((800, 300), 3, 20_000)
+    components = pattern_of(where, (800, 300), None).components[:-1]
+    counts = np.bincount(where[:, 1], minlength=300)
+    norms = np.linalg.norm(components, axis=1)
+    assert np.all(norms < np.sqrt(2))
+    order = np.argsort(counts)
+    assert norms[order[-100:]].mean() > 1 > 1.5 * norms[order[:20]].mean()

@@ -297,6 +297,7 @@ def test_on_sweep_counts_and_stops():
 def test_a_short_fit_has_covariances(options, smooth_modes):
     coordinates, values = random_problem((8, 9), 60)
     model = fit(coordinates, values, (8, 9), smooth_modes=smooth_modes, **options)
+    model = model.padded(2, smooth_modes)
     assert model.covariances.shape == (8 + 9 + 2, 10)
     assert np.all(np.isfinite(model.covariances))
     for held, r in zip(model.fixed, model.rows, strict=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
+    StructuredCP,
     TableLikelihood,
     TuckerForm,
     check_tucker_size,
@@ -97,18 +98,22 @@ class InputPerturbation(Solver):
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
         problem = self.problem
+        # Before entries are grouped, since the search for a pattern needs memory.
+        features = self._features
         offset = float(np.clip(released.mean(), *problem.domain.bounds))
-        fit = self._fit(released, offset, on_sweep)
+        fit = self._fit(released, offset, features, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
             # Entries that were observed anew cannot be used again.
             grouped = fit.entries if fit.likelihood is None else None
-            other = self._fit(released, 0.0, None, grouped)
+            other = self._fit(released, 0.0, features, None, grouped)
             if other.model.noise_variance < _CLEARLY_LESS * fit.model.noise_variance:
                 fit = other
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
+        if isinstance(model, StructuredCP):
+            model = model.padded(problem.form.rank, problem.smooth_modes)
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise)
 
@@ -116,6 +121,7 @@ class InputPerturbation(Solver):
         self,
         released: Any,
         offset: float,
+        features: NDArray[np.float64],
         on_sweep: OnSweep | None,
         grouped: Any = None,
     ) -> _Fit:
@@ -136,7 +142,7 @@ class InputPerturbation(Solver):
             noise_floor=self.randomizer.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,
-            features=self._features,
+            features=features,
             n_threads=problem.n_threads,
             on_sweep=on_sweep,
             likelihood=likelihood,

@@ -33,6 +33,7 @@ from ...tensor._shared_rows import (
     biases_from_sums,
     drifted,
     expected_counts,
+    inverse_of,
     row_information,
     rows_from_information,
 )
@@ -622,7 +623,7 @@ class UnitRun:
         # All passes share the residuals of the values.
         floor = _LEAST_COUNT * max(float(weights.max()), 1e-300)
         common = (1 - _NEW_SHARE) * residual / np.maximum(weights, floor) ** 2
-        inverse = np.linalg.inv(regressions.moment) / lengths / lengths[:, np.newaxis]
+        inverse = inverse_of(regressions.moment) / lengths / lengths[:, np.newaxis]
         precision, shift = drifted(
             precision, shift, common[:, np.newaxis, np.newaxis] * inverse
         )

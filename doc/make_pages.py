@@ -1,0 +1,669 @@
+#!/usr/bin/env python3
+"""Fill the figures of README.md, the home page and the results from doc/results.json.
+
+    python doc/make_pages.py
+
+A page says where figures belong: between `<!-- figures: NAME -->` and
+`<!-- end of figures -->`, where NAME is a function of this script. The script also
+draws the pictures of the results. It measures nothing; doc/make_results.py does.
+"""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = "README.md", "doc/index.md", "doc/results.md", "doc/claims.md"
+PLACE = re.compile(
+    r"<!-- figures: ([a-z_]+) -->\n.*?<!-- end of figures -->", flags=re.DOTALL
+)
+STORED = json.loads((ROOT / "doc" / "results.json").read_text())
+RUNS = STORED["runs"]
+
+
+def table_of(run, number=0):
+    """A stored table: the label of its rows, its columns, and its rows."""
+    table = RUNS[run]["tables"][number]
+    (label, columns), rows = table["head"], table["rows"]
+    return label, columns, rows
+
+
+def mean(cell):
+    """A cell without its deviation."""
+    return cell.partition("±")[0]
+
+
+def markdown(head, rows):
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def measured(run):
+    """The line below a table: the command and its time."""
+    command, seconds = RUNS[run]["command"], RUNS[run]["seconds"]
+    time = "" if seconds is None else f", {seconds} seconds of processor time"
+    return f"`python {command}`{time}."
+
+
+def shown(run, number=0, *, first, labels, columns=None, truth="its true epsilon"):
+    """A stored table in Markdown, and its command.
+
+    Parameters
+    ----------
+    run : str
+        The name of the run.
+
+    number : int
+        Which of its tables.
+
+    first : str
+        The head of the first column.
+
+    labels : dict
+        The rows to show: what the page calls them, by what the run printed.
+
+    columns : int or None
+        How many columns to show.
+
+    truth : str
+        The label of rows that state the true epsilon of the row before; they become
+        part of its label.
+    """
+    _, names, rows = table_of(run, number)
+    found = {}
+    for place, (label, cells) in enumerate(rows):
+        if label not in labels or not cells:
+            continue
+        text = labels[label]
+        following = rows[place + 1 : place + 4]
+        true = next((row for name, row in following if name == truth), None)
+        if true is not None and "published" in label:
+            text += f" (true epsilon {true[0]} to {true[-1]})"
+        if len(cells) == 1:
+            cells = cells * len(names)
+        found[label] = [text, *map(mean, cells[:columns])]
+    missing = labels.keys() - found.keys()
+    if missing:
+        raise ValueError(f"the run {run!r} has no rows {sorted(missing)}")
+    body = [found[label] for label in labels]
+    return f"{markdown([first, *names[:columns]], body)}\n\n{measured(run)}"
+
+
+def ratings():
+    """Errors by epsilon and method, and those without privacy."""
+    label, (error, *_), rows = table_of("ratings", 0)
+    without = {label: float(error)}
+    without.update({name: float(cells[0]) for name, cells in rows})
+    _, methods, rows = table_of("ratings", 1)
+    errors = {float(e): dict(zip(methods, cells, strict=True)) for e, cells in rows}
+    return without, errors
+
+
+def cost(epsilon):
+    """What protection costs at an epsilon, in stars, with the errors."""
+    without, errors = ratings()
+    best = without["CP, biases and pattern"]
+    private = float(errors[epsilon]["auto"])
+    return private - best, private, best
+
+
+def gain():
+    """What one gains, in a sentence with a number."""
+    costs, private, best = cost(4.0)
+    return (
+        f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
+        f"**{costs:.3f} stars** of accuracy:\npredictions are off by {private:.3f} "
+        f"stars, and by {best:.3f} without protection ([results](results.md))."
+    )
+
+
+def readme_gain():
+    """The same for the README."""
+    return gain().replace("](results.md)", "](doc/results.md)")
+
+
+PUBLISHED = {
+    "IMC-GAE (README of `swtheing/IMC-GAE`)": ("0.7211", "0.8838", "18.7018"),
+    "GLocal-K (README of `usydnlp/Glocal_K`)": ("0.7208", "", ""),
+}
+SPLITS = {"douban": "Douban", "flixster": "Flixster", "yahoo_music": "YahooMusic"}
+
+
+def published_errors():
+    """Our errors on the three splits, by epsilon."""
+    rows = dict(table_of("published")[2])
+    epsilons = table_of("published")[1]
+    return {
+        epsilon: [float(rows[split][n]) for split in SPLITS]
+        for n, epsilon in enumerate(epsilons[:-1])
+    }
+
+
+def published():
+    """Errors beside those of others."""
+    rows = [[name, *cells] for name, cells in PUBLISHED.items()]
+    for epsilon, (douban, flixster, music) in published_errors().items():
+        how = "no noise" if epsilon == "inf" else f"each rating at epsilon {epsilon}"
+        cells = f"{douban:.4f}", f"{flixster:.4f}", f"{music:.2f}"
+        rows.append([f"`CPCompletion`, {how}", *cells])
+    table = markdown(["method", *SPLITS.values()], rows)
+    seconds = [cells[-1] for _, cells in table_of("published")[2]]
+    times = ", ".join(seconds[:-1]) + f" and {seconds[-1]}"
+    return (
+        f"{table}\n\n{measured('published')} Without noise, our fits took {times} "
+        "seconds of processor time."
+    )
+
+
+def published_cost():
+    """What protecting ratings costs on these splits, in per cent."""
+    errors = published_errors()
+    costs = {
+        epsilon: [
+            100 * (error / best - 1)
+            for error, best in zip(found, errors["inf"], strict=True)
+        ]
+        for epsilon, found in errors.items()
+    }
+    at_4 = costs["4"]
+    return (
+        f"Protecting each rating raises the error by {max(costs['16']):.1f}% at most "
+        f"at epsilon 16, and by {min(at_4):.1f}% to\n{max(at_4):.1f}% at epsilon 4."
+    )
+
+
+METHODS = {
+    "Laplace noise": 'Laplace noise on every rating (`"input"`, `value_bounds`)',
+    "optimal table": 'table of least variance for every rating (`"input"`, `levels`)',
+    "sums": 'sums by user and by film (`"sums"`)',
+    "statistics": 'sums and right-hand sides (`"statistics"`)',
+    "auto": 'the default (`perturbation="auto"`)',
+}
+
+
+def rating_errors():
+    """Errors with each rating protected."""
+    without, errors = ratings()
+    names = {
+        "global mean": "global mean", "biases": "user and item biases",
+        "CP and biases": "CP of rank 10 with biases",
+        "CP, biases and pattern": "the same with the pattern: who rated what",
+    }  # fmt: skip
+    first = markdown(
+        ["without privacy", "RMSE"],
+        [[text, f"{without[name]:.3f}"] for name, text in names.items()],
+    )
+    second = markdown(
+        ["epsilon of one rating", *(f"{epsilon:g}" for epsilon in errors)],
+        [
+            [text, *(errors[epsilon][name] for epsilon in errors)]
+            for name, text in METHODS.items()
+        ],
+    )
+    return f"{first}\n\n{second}\n\n{measured('ratings')}"
+
+
+def by_epsilon(run, number):
+    """Columns of a table whose rows are epsilons: their names, and their cells."""
+    _, names, rows = table_of(run, number)
+    rows = [(epsilon, cells) for epsilon, cells in rows if cells and epsilon != "inf"]
+    epsilons = [epsilon for epsilon, _ in rows]
+    return epsilons, {
+        name: [cells[n] for _, cells in rows] for n, name in enumerate(names)
+    }
+
+
+def user_errors():
+    """Errors with whole users protected."""
+    epsilons, columns = by_epsilon("users", 1)
+    new = dict(_rows_of_new_users())
+    texts = {
+        "sums": 'biases of items (`perturbation="sums"`, rank 0)',
+        "statistics": 'factors, too (`"statistics"`)',
+        "auto": 'the default (`"auto"`)',
+    }
+    rows = [[text, *columns[name]] for name, text in texts.items()]
+    rows.append(["the default, new users", *(new[epsilon] for epsilon in epsilons)])
+    table = markdown(["epsilon of one user", *epsilons], rows)
+    without = RUNS["users"]["tables"][0]
+    pairs = [(without["head"][0], without["head"][1][0])]
+    pairs += [(name, cells[0]) for name, cells in without["rows"]]
+    sentence = "; ".join(f"{name}: {error}" for name, error in pairs)
+    return f"{table}\n\nWithout noise: {sentence}.\n\n{measured('users')}"
+
+
+def _rows_of_new_users():
+    """Errors for users who were not in the fit, by epsilon."""
+    table = RUNS["users"]["tables"][2]
+    return [(table["head"][0], table["head"][1][0])] + [
+        (epsilon, cells[0]) for epsilon, cells in table["rows"]
+    ]
+
+
+def choices():
+    """Recalls with whole users protected."""
+    epsilons, columns = by_epsilon("choices", -1)
+    rows = [
+        [text, *columns[name]]
+        for name, text in (
+            ("ImplicitCompletion", "`ImplicitCompletion`"),
+            ("popularity", "the most popular items for everybody"),
+            ("items", "items whose co-occurrences are released"),
+        )
+    ]
+    table = markdown(["epsilon of one user", *epsilons], rows)
+    return f"{table}\n\n{measured('choices')}"
+
+
+def claim_rows(variant):
+    """Claims of a variant: paper, mechanism, claimed, true, audited and verdict."""
+    rows = []
+    for paper, cells in table_of("claims")[2]:
+        if len(cells) == 6 and cells[1] == variant:
+            rows.append([paper, cells[0], *cells[2:]])
+    return rows
+
+
+def claims():
+    """All claims as published."""
+    head = ["paper", "mechanism", "claimed", "true", "proved by the audit", "verdict"]
+    return f"{markdown(head, claim_rows('published'))}\n\n{measured('claims')}"
+
+
+def verdicts():
+    """How many claims are true, loose and false."""
+    rows = claim_rows("published")
+    verdicts = [row[-1] for row in rows]
+    false = sum(verdict.startswith("false") for verdict in verdicts)
+    proved = verdicts.count("false, proved")
+    others = claim_rows("sound")
+    holds = sum(row[-1] in ("holds", "loose") for row in others)
+    return (
+        f"Of {len(rows)} published claims, {verdicts.count('holds')} hold, "
+        f"{verdicts.count('loose')} are loose, and {false} are false. The audit alone\n"
+        f"refutes {proved} of the false ones. Calibrated by this library, {holds} of "
+        f"{len(others)} hold."
+    )
+
+
+def squares():
+    """Private least squares with the right noise beside the default."""
+    _, columns, rows = table_of("claims", -1)
+    table = markdown(["epsilon of one user", *columns], [[a, *b] for a, b in rows])
+    return f"{table}\n\n{measured('claims')}"
+
+
+def noise_errors():
+    """Expected squared errors of mechanisms, over those of i.i.d. noise."""
+    tables = RUNS["errors"]["tables"]
+    shapes = [table["title"].removeprefix("shape ") for table in tables]
+    texts = {
+        "Gaussian, i.i.d.": "i.i.d. Gaussian", "Laplace (delta = 0)": "Laplace",
+        "TVG": "TVG", "MGM": "MGM", "UDN": "UDN", "IDN": "IDN", "MVG": "MVG",
+    }  # fmt: skip
+    rows = []
+    for label, text in texts.items():
+        cells = [dict(map(tuple, t["rows"])).get(label) for t in tables]
+        rows.append([text, *(c[1] if c else "" for c in cells)])
+    first = markdown(["at the same guarantee", *shapes], rows)
+    rows = []
+    for label in ("TVG, published", "UDN, published", "IDN, published"):
+        cells = [dict(map(tuple, t["rows"])).get(label) for t in tables]
+        rows.append([label, *(f"{c[3]} (true: {c[2]})" for c in cells)])
+    second = markdown(["at the claimed epsilon", *shapes], rows)
+    return f"{first}\n\n{second}\n\n{measured('errors')}"
+
+
+def gradients():
+    """Accuracy of a classifier that learns from noisy gradients."""
+    _, _, rows = table_of("gradients")
+    head = ["epsilon of the run", "of one step", "accuracy", "deviation"]
+    rows = [[epsilon, *cells] for epsilon, cells in rows if len(cells) == 3]
+    return f"{markdown(head, rows)}\n\n{measured('gradients')}"
+
+
+def directional():
+    """Accuracy of a classifier of digits with directional noise."""
+    first, epsilons, rows = table_of("directional")
+    body = [[name, *cells] for name, cells in rows if len(cells) == len(epsilons)]
+    return f"{markdown([first, *epsilons], body)}\n\n{measured('directional')}"
+
+
+def test_features():
+    """Accuracy of a trained classifier on noisy features."""
+    return shown(
+        "test features", 1, first="epsilon of an image",
+        labels={
+            "i.i.d. Gaussian": "i.i.d. Gaussian",
+            "TVG, weights of modes": "TVG, weights of modes",
+            "UDN, weights of entries": "UDN, weights of entries",
+            "MVG, directions": "MVG, directions",
+            "hybrid (delta = 0)": "hybrid", "PrivUnit (delta = 0)": "PrivUnit",
+            "UDN, published": "UDN as published", "IDN, published": "IDN as published",
+            "no noise": "no noise",
+        },
+    )  # fmt: skip
+
+
+def covariance():
+    """Errors of a private covariance matrix."""
+    return shown(
+        "covariance", 0, first="epsilon",
+        labels={
+            "i.i.d., symmetrised": "i.i.d. Gaussian",
+            "i.i.d., PSD": "the same, without negative eigenvalues",
+            "TVG, weights of ranges": "TVG, weights of ranges",
+            "MVG, directions": "MVG, directions",
+            "Johnson-Lindenstrauss": "Johnson-Lindenstrauss",
+            "variances alone": "variances alone",
+            "UDN, published": "UDN as published", "IDN, published": "IDN as published",
+        },
+    )  # fmt: skip
+
+
+def federated():
+    """Accuracy of a model that learns from the noisy gradients of parties."""
+    return shown(
+        "federated", first="epsilon of a record", truth="true epsilon",
+        labels={
+            "Gaussian": "Gaussian = UDN = IDN = MGM", "MVG": "MVG",
+            "UDN published": "UDN as published", "no noise": "no noise",
+            "chance": "chance",
+        },
+    )  # fmt: skip
+
+
+def vertical():
+    """Accuracy where parties hold different features."""
+    return shown(
+        "vertical", first="epsilon of a sample", truth="true epsilon",
+        labels={
+            "Gaussian": "Gaussian", "TVG, rows and columns": "TVG, rows and columns",
+            "PrivUnit": "PrivUnit", "UDN published": "UDN as published",
+            "IDN published": "IDN as published", "no noise": "no noise",
+            "public samples alone": "public samples alone",
+        },
+    )  # fmt: skip
+
+
+def response():
+    """Scores of a classifier that learns from randomised images."""
+    return shown(
+        "response", first="epsilon of an image", truth="true epsilon",
+        labels={
+            "Laplace": "Laplace", "Gaussian = MVG = IDN": "Gaussian = MVG = IDN",
+            "response, 2 levels": "randomised response, 2 levels",
+            "response-L, 17 levels": "randomised response, 17 levels",
+            "hybrid": "hybrid", "PrivUnit": "PrivUnit",
+            "IDN as published": "IDN as published",
+            "TLDP-L as published": "TLDP-L as published",
+            "TLDP-G as published": "TLDP-G as published",
+            "no noise": "no noise",
+        },
+    )  # fmt: skip
+
+
+def rounds():
+    """Scores where users send parameters in three rounds."""
+    return shown(
+        "response", 2, first="epsilon of a user, one round", truth="true epsilon",
+        labels={
+            "Gaussian = MVG = IDN": "Gaussian = MVG = IDN", "hybrid": "hybrid",
+            "PrivUnit": "PrivUnit", "TLDP-L as published": "TLDP-L as published",
+            "no noise": "no noise",
+            "a user alone, nothing sent": "a user alone, nothing sent",
+        },
+    )  # fmt: skip
+
+
+def local_mean():
+    """Squared errors of the mean of images."""
+    tables = RUNS["local mean"]["tables"][:3]
+    names = [table["title"].split(",")[0].split()[-1] for table in tables]
+    labels = "Laplace", "Gaussian", "response", "hybrid", "PrivUnit"
+    found = [dict(map(tuple, table["rows"][:7])) for table in tables]
+    rows = [[label, *(cells[label][2] for cells in found)] for label in labels]
+    table = markdown(["epsilon of an image", *names], rows)
+    return f"{table}\n\n{measured('local mean')}"
+
+
+SIMULATED = {
+    "predict the mean, no noise": "the mean, no noise",
+    "published fit, no noise": "published fit, no noise",
+    "variational fit, no noise": "our fit, no noise",
+    "published input": "published, noise on the input",
+    "published gradient": "published, noise on the gradient (no epsilon holds)",
+    "published output": "published, noise on the output (no epsilon holds)",
+    "input": 'ours, `"input"`',
+    "sums": 'ours, `"sums"`',
+    "auto": "ours, the default",
+}
+
+
+def cp():
+    """Errors of CP on tensors of the papers' kind."""
+    return shown("cp", first="epsilon of one entry", labels=SIMULATED, columns=8)
+
+
+def tucker():
+    """Errors of Tucker on tensors of the papers' kind."""
+    return shown("tucker", first="epsilon of one entry", labels=SIMULATED, columns=8)
+
+
+def ratings_study():
+    """Errors on users by films by months."""
+    return shown(
+        "ratings study", first="epsilon of one rating", columns=6,
+        labels={
+            "global mean, no noise": "global mean, no noise",
+            "published, no noise": "published fit, no noise",
+            "CP with biases, no noise": "our fit, no noise",
+            "published input": "published, noise on the input",
+            "published gradient": "published, noise on the gradient (no epsilon holds)",
+            "published output": "published, noise on the output (no epsilon holds)",
+            "input": 'ours, `"input"`', "output": 'ours, `"output"`',
+            "statistics": 'ours, `"statistics"`', "auto": "ours, the default",
+        },
+    )  # fmt: skip
+
+
+def encoding():
+    """Losses of tasks after encoding."""
+    tables = RUNS["encoding"]["tables"][:4]
+    labels = "task-aware", "task-agnostic", "privacy-agnostic", "k-ary response"
+    parts = []
+    for table in tables:
+        rows = dict(map(tuple, table["rows"][:6]))
+        title, epsilons = table["head"]
+        data, _, score = title.partition(": ")
+        body = [[label, *rows[label]] for label in labels if label in rows]
+        parts.append(markdown([f"{data}: {score}", *epsilons], body))
+    return "\n\n".join(parts) + f"\n\n{measured('encoding')}"
+
+
+def headlines():
+    """The improvements that the paper names beside those of this run."""
+    rows = RUNS["encoding"]["tables"][-1]["rows"]
+    labels = [label for label, _ in rows]
+    body, data = [], ""
+    for label, cells in rows[labels.index("paper") + 1 :]:
+        if not cells:
+            data = label.partition(" (")[0]
+        elif len(cells) == 3:
+            body.append([f"{data}, {label}", *cells])
+    return markdown(["", "paper", "published", "sound"], body)
+
+
+def made():
+    """When and on what the figures were made."""
+    at, runs = STORED["made"], RUNS.values()
+    libraries = ", ".join(map(" ".join, at["libraries"].items()))
+    commits = sorted({run["commit"] for run in runs})
+    return (
+        f"The last of the {len(runs)} runs ended on {at['date']}. They are of commit "
+        f"{' and '.join(commits)}, measured\non {at['machine']} with Python "
+        f"{at['python']}, {libraries}."
+    )
+
+
+def filled(text):
+    """A page with the figures as they are stored."""
+
+    def block(match):
+        name = match[1]
+        figures = globals()[name]()
+        return f"<!-- figures: {name} -->\n\n{figures}\n\n<!-- end of figures -->"
+
+    return PLACE.sub(block, text)
+
+
+def draw_published(ink):
+    """How far errors with protection are from those that others published."""
+    from matplotlib.figure import Figure
+
+    best = [float(cell) for cell in PUBLISHED["IMC-GAE (README of `swtheing/IMC-GAE`)"]]
+    errors = published_errors()
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for n, name in enumerate(SPLITS.values()):
+        ratios = [100 * (found[n] / best[n] - 1) for found in errors.values()]
+        axes.plot(range(len(ratios)), ratios, marker="o", label=name)
+    axes.axhline(0, color=ink, linewidth=1)
+    axes.annotate(
+        "IMC-GAE, not private", (len(errors) - 1, 0), (0, 3),
+        textcoords="offset points", fontsize=9, ha="right",
+    )  # fmt: skip
+    labels = ["no noise" if e == "inf" else f"epsilon {e}" for e in errors]
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set(
+        title="What does protecting each rating cost\nbeside published errors?",
+        ylabel="error above the published (%)",
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 0.92))
+    return figure
+
+
+def draw_ratings(ink):
+    """Errors over epsilon with each rating protected."""
+    from matplotlib.figure import Figure
+
+    without, errors = ratings()
+    epsilons = list(errors)
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    styles = {"auto": {"linewidth": 5, "alpha": 0.35, "zorder": 1, "color": ink}}
+    for name in METHODS:
+        found = [float(errors[epsilon][name]) for epsilon in epsilons]
+        label = "the default takes the best" if name == "auto" else name
+        axes.plot(epsilons, found, marker="o", label=label, **styles.get(name, {}))
+    for name, text in (("CP, biases and pattern", "no noise"), ("biases", "biases")):
+        axes.axhline(without[name], color=ink, linewidth=1, linestyle=":")
+        axes.annotate(
+            text, (epsilons[0], without[name]), (0, 3), textcoords="offset points",
+            fontsize=9,
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set(
+        title="What does protecting each rating cost?", xlabel="epsilon of one rating",
+        ylabel="RMSE of held-out ratings (stars)",
+    )  # fmt: skip
+    axes.legend(loc="upper right")
+    return figure
+
+
+def draw_users(ink):
+    """Errors over epsilon with whole users protected."""
+    from matplotlib.figure import Figure
+
+    epsilons, columns = by_epsilon("users", 1)
+    new = dict(_rows_of_new_users())
+    curves = {
+        "biases of items": columns["sums"], "factors, too": columns["statistics"],
+        "the default": columns["auto"],
+        "the default, new users": [new[epsilon] for epsilon in epsilons],
+    }  # fmt: skip
+    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, cells in curves.items():
+        axes.plot(list(map(float, epsilons)), list(map(float, cells)), "o-", label=name)
+    rows = table_of("users", 0)[2]
+    without = {name: float(cells[0]) for name, cells in rows}
+    for name, text in (
+        ("user's own mean, no budget", "each user's own mean, no budget"),
+        ("CP with biases, no noise", "no noise"),
+    ):
+        axes.axhline(without[name], color=ink, linewidth=1, linestyle=":")
+        axes.annotate(
+            text, (float(epsilons[-1]), without[name]), (0, 3), ha="right",
+            textcoords="offset points", fontsize=9,
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(map(float, epsilons)), epsilons)
+    axes.set(
+        title="What does protecting whole users cost?", xlabel="epsilon of one user",
+        ylabel="RMSE of held-out ratings (stars)",
+    )  # fmt: skip
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def draw_claims(ink):
+    """The true epsilon of each claim of 1."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from pictures import CURVES
+
+    rows = claim_rows("published")
+    colors = {"false": CURVES[1], "loose": CURVES[0], "holds": CURVES[2]}
+    figure = Figure(figsize=(6.4, 6.6), layout="constrained")
+    axes = figure.subplots()
+    most, labels = 200.0, []
+    for y, (paper, mechanism, _, true, audited, verdict) in enumerate(rows):
+        epsilon = true.strip("()").split(",")[0]
+        value = most if epsilon == "infinite" else float(epsilon)
+        color = colors[verdict.split(",")[0]]
+        axes.plot([1, value], [y, y], color=color, linewidth=3)
+        axes.plot(value, y, "o", color=color)
+        if float(audited) > 0.03:
+            axes.plot(float(audited), y, "|", color=ink, markersize=11)
+        labels.append(f"{mechanism} ({paper.removesuffix(', code').split(' et')[0]})")
+    axes.axvline(1, color=ink, linewidth=1)
+    ticks = [0.1, 1, 10, most]
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, ["0.1", "1", "10", "no epsilon\nholds"])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(rows)), labels, fontsize=9)
+    axes.set(
+        xlim=(0.03, 350), ylim=(len(rows) - 0.4, -0.6), xlabel="epsilon (1 is claimed)",
+    )  # fmt: skip
+    figure.suptitle("Is a claim of epsilon = 1 true?", x=0.02, ha="left", fontsize=12)
+    handles = [
+        *(Line2D([], [], color=c, marker="o", linewidth=3) for c in colors.values()),
+        Line2D([], [], color=ink, marker="|", linestyle="", markersize=11),
+    ]
+    names = ["false", "loose: more noise than needed", "true", "proved by the audit"]
+    figure.legend(handles, names, loc="outside lower center", ncols=2)
+    return figure
+
+
+PICTURES = {
+    "published": draw_published, "trade_off": draw_ratings, "users_cost": draw_users,
+    "claims": draw_claims,
+}  # fmt: skip
+
+
+def main():
+    """Fill all pages, and draw the pictures."""
+    from pictures import draw
+
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(filled(path.read_text()))
+    for name, drawing in PICTURES.items():
+        draw(name, drawing)
+
+
+if __name__ == "__main__":
+    main()

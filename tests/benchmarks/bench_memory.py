@@ -1,0 +1,62 @@
+"""Peak memory of a fit to single ratings, beyond the data and what was there before.
+
+    python tests/benchmarks/bench_memory.py [--ratings 10_000_000]
+
+The ratings (50 of every user, of 20,000 items, five levels) are protected one by one at
+epsilon 4, by noise on every value, and fitted in a few sweeps: more of them need no
+more memory. A small fit compiles and loads everything first. It reads /proc, so that it
+runs on Linux alone.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from sktensordp.completion import CPCompletion
+
+N_ITEMS, PER_USER, N_SWEEPS = 20_000, 50, 2
+
+
+def fit(X, y, shape):
+    CPCompletion(
+        epsilon=4.0,
+        levels=[1, 2, 3, 4, 5],
+        shape=shape,
+        perturbation="input",
+        max_iter=N_SWEEPS,
+        random_state=0,
+    ).fit(X, y)
+
+
+def ratings(n, shape):
+    """Ratings at random, more of the first items."""
+    rng = np.random.default_rng(0)
+    X = np.empty((n, 2), np.int32, order="F")
+    X[:, 0] = rng.integers(0, shape[0], n)
+    X[:, 1] = rng.random(n) ** 3 * shape[1]
+    return X, rng.integers(1, 6, n).astype(np.float32)
+
+
+def memory(field):
+    """VmRSS or VmHWM of this process in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1000
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ratings", type=int, default=10_000_000)
+    n = parser.parse_args().ratings
+    fit(*ratings(2000, (40, 50)), (40, 50))
+    shape = n // PER_USER, N_ITEMS
+    data = ratings(n, shape)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    fit(*data, shape)
+    print(f"{n:,} ratings, {sum(a.nbytes for a in data) / 1e6:.0f} MB")
+    print(f"peak beyond: {memory('VmHWM') - before:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
