@@ -284,7 +284,7 @@ class UnitPerturbation(Solver):
         has_features = model.features.shape[1] > _N_OF_AVERAGES
         only_averages = name == "sums" and not has_features
         guarantee = self.guarantee
-        if only_averages or (name, growth) != (self.name, 1.0):
+        if (name, growth) != (self.name, 1.0):
             consequence = _ONLY_AVERAGES if only_averages else ""
             guarantee = self.guarantee_of(name, growth, consequence=consequence)
         return Outcome(
