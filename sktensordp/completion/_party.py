@@ -127,7 +127,7 @@ class UnitParty(PrivateEstimatorMixin):
     >>> server = CPCompletion(0, unit=0, value_bounds=(0, 1), shape=(100, 3))
     >>> party = server.party(np.array([[0, 0], [0, 2], [7, 1]]), [0.2, 0.9, 0.5])
     >>> server.fit_aggregated(party.answer).factors_[1].shape
-    (3, 2)
+    (3, 4)
     """
 
     _released_by = "answer"

@@ -420,7 +420,7 @@ def test_a_search_counts_every_transform(mechanism, train_score, monkeypatch):
     assert guarantees[2] == best[0].privacy_guarantee_ == privacy_of(best).guarantee
     assert report.guarantee.epsilon > max(one.epsilon for one in guarantees)
     assert "raw values held out" in str(report)
-    assert "from y" in str(privacy_of(best))
+    assert "from the targets y" in str(privacy_of(best))
     with pytest.raises(TypeError, match="pass refit=True"):
         privacy_of(search.set_params(refit=False).fit(X, y))
 
