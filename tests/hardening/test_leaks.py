@@ -48,6 +48,9 @@ from tests.support.planted_data import (
     used,
 )
 
+# Some tensors have no NaN, which warns.
+pytestmark = pytest.mark.filterwarnings("ignore:X has no NaN:UserWarning")
+
 USERS = [case for case in CASES if case.private == "users"]
 # The last case of each class.
 OF_CLASSES = {(type(one.estimator), one.private): one for one in CASES}.values()
