@@ -4,10 +4,12 @@ Guarantee. One of two neighbouring data sets has all entries of one unit, at one
 of a public mode, and the other has none of them. To each release, a unit contributes
 one vector, a function of its own entries and of earlier releases. The length of the
 vector is at most the share of the release, and the squares of the shares add up to 1.
-So Gaussian noise of standard deviation sigma makes all releases together 1 / sigma-GDP
-(Dong, Roth and Su 2022, Corollary 3.3). The row of a unit is computed from the releases
-and the unit's own entries, and shown to that unit alone: joint differential privacy
-(Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
+One release may be a sum of products that is rounded once, which moves it by at most e
+more. So Gaussian noise of standard deviation sigma makes all releases together
+(1 + e) / sigma-GDP, where e = 0 if that release is never made (Dong, Roth and Su 2022,
+Corollary 3.3; the proof is in doc/users.md). The row of a unit is computed from the
+releases and the unit's own entries, and shown to that unit alone: joint differential
+privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
 """
 
 import math
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 _SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
+_PATTERN = (
+    " Sums of products, of which rows of the first other mode units have together, were "
+    "given such noise, too, if they were expected to stand out from it."
+)
 _ONLY_AVERAGES = " Only averages were learned: everybody gets nearly the same ranking."
 # Features of rows that "sums" computes from biases and counts.
 _N_OF_AVERAGES = 2
@@ -248,7 +254,7 @@ class UnitPerturbation(Solver):
             void_for=problem.void_for,
             shares=None if shared is None else shared.shares,
             asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
-            consequence=consequence,
+            consequence=(_PATTERN if self._most_rows else "") + consequence,
         )
 
     def release(
