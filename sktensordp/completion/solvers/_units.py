@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 _SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
 _PATTERN = (
-    " Sums of products, of which rows of the first other mode units have together, were "
-    "given such noise, too, if they were expected to stand out from it."
+    " If they were expected to stand out, sums of products were given such noise, too: "
+    "they tell which rows of the first other mode units have together."
 )
 _ONLY_AVERAGES = " Only averages were learned: everybody gets nearly the same ranking."
 # Features of rows that "sums" computes from biases and counts.
