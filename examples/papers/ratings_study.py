@@ -45,7 +45,11 @@ from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import fetch_movielens, make_ratings
-from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+from sktensordp.exceptions import (
+    AveragesOnlyWarning,
+    PrivacyLeakWarning,
+    UnsoundClaimWarning,
+)
 from sktensordp.papers import BiScaler, PublishedCPCompletion
 from sktensordp.privacy import compose
 
@@ -141,7 +145,13 @@ def complete(train, test, method, epsilon, seed):
     with warnings.catch_warnings():
         # False claims, bi-scaling that is not private and descents that diverge are
         # what this study is about. The table and the picture tell of each of them.
-        for expected in (UnsoundClaimWarning, PrivacyLeakWarning, ConvergenceWarning):
+        # So it does of epsilons at which only averages can be learned.
+        for expected in (
+            UnsoundClaimWarning,
+            PrivacyLeakWarning,
+            ConvergenceWarning,
+            AveragesOnlyWarning,
+        ):
             warnings.simplefilter("ignore", expected)
         if before:
             scaler = BiScaler(

@@ -18,6 +18,7 @@ from sklearn.exceptions import (
 
 from sktensordp.completion import Recommender
 from sktensordp.exceptions import (
+    AveragesOnlyWarning,
     BudgetExceededError,
     PrivacyLeakWarning,
     UnsoundClaimWarning,
@@ -33,6 +34,7 @@ __all__ = ["tried", "verdict"]
 
 MEAN_BOUNDS = -1.0, 2.0
 USUAL_WARNINGS = (
+    AveragesOnlyWarning,
     PrivacyLeakWarning,
     UnsoundClaimWarning,
     DataConversionWarning,
@@ -165,7 +167,11 @@ def _counted():
         warnings.simplefilter("error")
         for usual in USUAL_WARNINGS:
             warnings.simplefilter("ignore", usual)
-        for usual in ("X .*feature names", "This model was copied or pickled"):
+        for usual in (
+            "X .*feature names",
+            "This model was copied or pickled",
+            "X has no NaN",
+        ):
             warnings.filterwarnings("ignore", usual)
         yield {"key": keys, "release": releases}
 
