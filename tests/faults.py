@@ -1695,6 +1695,13 @@ OF_COMPLETION = [
         ("completion/test_units.py",),
     ),
     Fault(
+        "the rounding of products by parties is not paid for",
+        "completion/_noise_shares.py",
+        "_ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))",
+        "_ROUNDED_UP",
+        ("completion/test_noise_shares.py",),
+    ),
+    Fault(
         "products of users are twice as long as their share of the budget",
         "completion/_products.py",
         "scale, first = math.sqrt(self.share) * BELOW_ONE",

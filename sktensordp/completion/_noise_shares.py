@@ -168,9 +168,11 @@ class SharedNoise:
 
         spread = self.step * math.sqrt(self._variance(self.shares.n_honest) / growth)
         residual = self.n_cells * self.shares.n_honest * _RHO
-        noise = dp_event.GaussianDpEvent(noise_multiplier=spread / _ROUNDED_UP)
-        distance = SamplerResidualDpEvent(residual, 0.0)
-        return dp_event.ComposedDpEvent([noise, distance])
+        # Sums that are rounded once are further apart, by up to a step in each cell.
+        distance = _ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))
+        noise = dp_event.GaussianDpEvent(noise_multiplier=spread / distance)
+        from_ideal = SamplerResidualDpEvent(residual, 0.0)
+        return dp_event.ComposedDpEvent([noise, from_ideal])
 
     def draw(self, size: int, streams: Any) -> NDArray[np.int64]:
         """One party's noise for the sums of a release, in steps.

@@ -25,7 +25,7 @@ from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.refusing import refused
-from tests.support.replaying import with_a_pattern
+from tests.support.replaying import leaves, with_a_pattern
 
 RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
 NO_UNITS = np.empty((0, 2)), np.empty(0)
@@ -598,6 +598,23 @@ def test_parties_round_products_before_they_add_noise():
     noise = np.concatenate(noise)
     assert abs(np.mean(noise**2) - 1) < 4.9 * math.sqrt(2 / noise.size)
     assert abs(np.mean(noise)) < 4.9 / math.sqrt(noise.size)
+
+
+def test_the_rounding_of_products_is_accounted_for():
+    """What one unit may move is 1, and a step more for the root of their number."""
+    with with_a_pattern():
+        server = model()
+        party = parties_of(server)[0]
+        events = [*leaves(party.privacy_guarantee_.event)]
+    noise = party._noise
+    assert noise.n_changed == 20 * 21 // 2
+    (multiplier,) = [
+        event.noise_multiplier
+        for event, _ in events
+        if hasattr(event, "noise_multiplier")
+    ]
+    spread = noise.step * math.sqrt(noise._variance(SHARES.n_honest))
+    assert spread / multiplier >= 1 + noise.step * math.sqrt(noise.n_changed)
 
 
 def test_more_or_larger_products_than_planned_are_refused():
