@@ -173,6 +173,16 @@ def test_parameters_of_other_types_are_the_same_numbers():
     assert scaled.fit(ROWS).privacy_guarantee_.epsilon <= 20
 
 
+@pytest.mark.parametrize(
+    "values", [[1.2345e308, -1.2345e308], [1.2345e300, 1.2345e300]]
+)
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
+def test_a_range_that_is_read_off_the_samples_is_not_shown(values):
+    with pytest.raises(ValueError, match="bounds must be finite") as error:
+        LaplaceMechanism().fit(np.array(values)[:, np.newaxis])
+    assert "234" not in str(error.value)
+
+
 @pytest.mark.parametrize("missing", [None, [7]])
 def test_ids_that_are_none_say_so(missing):
     X = np.array([[1, 2], [1, 2]], dtype=object)

@@ -570,10 +570,10 @@ class UnitRun:
         noise: NDArray[np.float64],
         sampled: NDArray[np.float64],
     ) -> None:
-        """Note how well rows are known, given the variances of what tells them.
+        """Store how well rows are known, and how much their errors add to residuals.
 
-        A row follows the very values that it is fitted to, as far as it does not follow
-        noise, so that their residuals are too small.
+        The error of a row is noise to units, so it makes residuals larger. But a row is
+        also fitted to the values themselves, which makes their residuals smaller.
 
         Parameters
         ----------

@@ -315,7 +315,10 @@ def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         width, largest = np.subtract(high, low), np.maximum(np.abs(low), np.abs(high))
     if not np.all(np.isfinite(width)) or not np.all(low < high):
-        got = f", got ({low:g}, {high:g})" if isinstance(low, float) else ""
+        # A range that was read off private data is never the wrong way round: what is
+        # shown was declared.
+        is_swapped = isinstance(low, float) and low > high
+        got = f", got ({low:g}, {high:g})" if is_swapped else ""
         raise ValueError(f"bounds must be finite with low < high in every entry{got}.")
     if np.min(width) < _SHORTEST or np.max(largest) > 1 / _SHORTEST:
         raise ValueError(
