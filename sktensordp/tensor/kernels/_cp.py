@@ -1,33 +1,20 @@
 """Compiled kernels over coordinates. Importing this module imports numba.
 
-The kernels release the interpreter's lock and work on a range of rows, so that ordinary
-threads can share a sweep; numba's own thread pool, which would collide with forks and
-with other threads, is not used. The result of a row does not depend on the ranges.
+The kernels work on a range of rows, so that threads can share a sweep. The result of a
+row does not depend on the ranges.
 
 Symmetric matrices of size Q are packed as upper triangles, row by row, into vectors of
 length Q (Q + 1) / 2. Sums over `CHUNK` entries use the type of the data; sums over
 chunks use double precision.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ._compiled import compiled
+from ._stacks import STACK, factorise, invert, solve
+
 CHUNK = 256
-# Sums may be reordered, so that they use vector instructions; NaN and infinity keep
-# their meaning.
-_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function on its first call; cache it on disk if that is writable."""
-    try:
-        return numba.njit(function, cache=True, **_OPTIONS)
-    except RuntimeError:
-        return numba.njit(function, **_OPTIONS)
 
 
 @compiled
@@ -187,10 +174,10 @@ def mean_sums(
     n_columns, n_others = means.shape[1], others.shape[1]
     weight = means.dtype.type(1)
     roots = np.ones(CHUNK, means.dtype)
-    met = np.empty((CHUNK, n_columns), means.dtype)
-    product = np.empty((n_columns, n_columns), means.dtype)
-    second, single = np.empty(n_columns, means.dtype), np.empty(n_columns, means.dtype)
-    square = np.empty(n_columns, means.dtype)
+    # The last column is the value.
+    met = np.empty((CHUNK, n_columns + 1), means.dtype)
+    product = np.empty((n_columns + 1, n_columns + 1), means.dtype)
+    second, square = np.empty(n_columns, means.dtype), np.empty(n_columns, means.dtype)
     for r in range(first, last):
         for p in range(gram.shape[1]):
             gram[r - first, p] = 0.0
@@ -200,7 +187,6 @@ def mean_sums(
             end = min(begin + CHUNK, starts[r + 1])
             for q in range(n_columns):
                 second[q] = 0.0
-                single[q] = 0.0
             # A loop that writes to one array alone uses vector instructions.
             for e in range(begin, end):
                 i, k = others[e, 0], e - begin
@@ -233,17 +219,15 @@ def mean_sums(
                             square[q] *= squares[i, q]
                     for q in range(n_columns):
                         second[q] += square[q]
-            for k in range(end - begin):
-                value = roots[k] * values[begin + k]
-                if weights.size:
-                    for q in range(n_columns):
+                met[k, n_columns] = values[e]
+            if weights.size:
+                for k in range(end - begin):
+                    for q in range(n_columns + 1):
                         met[k, q] *= roots[k]
-                for q in range(n_columns):
-                    single[q] += value * met[k, q]
             np.dot(met[: end - begin].T, met[: end - begin], product)
             p = 0
             for a in range(n_columns):
-                projection[r - first, a] += single[a]
+                projection[r - first, a] += product[a, n_columns]
                 gram[r - first, p] += second[a]
                 for b in range(a + 1, n_columns):
                     gram[r - first, p + b - a] += product[a, b]
@@ -327,59 +311,6 @@ def observations(
 
 
 @compiled
-def cholesky(matrix: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
-    """Replace the upper triangle of a matrix by that of U, where U^T U = matrix.
-
-    The matrix is a Gram matrix plus the diagonal `prior`. No pivot is then less than
-    its prior, so that what falls below is rounding.
-    """
-    n = matrix.shape[0]
-    for k in range(n):
-        least = max(prior[k], 1e-13 * matrix[k, k])
-        for j in range(k):
-            factor = matrix[j, k]
-            for b in range(k, n):
-                matrix[k, b] -= factor * matrix[j, b]
-        matrix[k, k] = max(matrix[k, k], least)
-        pivot = 1.0 / np.sqrt(matrix[k, k])
-        for b in range(k, n):
-            matrix[k, b] *= pivot
-
-
-@compiled
-def invert_factor(factor: NDArray[np.float64], inverse: NDArray[np.float64]) -> None:
-    """Write the inverse of an upper triangular factor; zero below the diagonal."""
-    n = factor.shape[0]
-    for i in range(n - 1, -1, -1):
-        for b in range(n):
-            inverse[i, b] = 0.0
-        inverse[i, i] = 1.0
-        for j in range(i + 1, n):
-            weight = factor[i, j]
-            for b in range(j, n):
-                inverse[i, b] -= weight * inverse[j, b]
-        scale = 1.0 / factor[i, i]
-        for b in range(i, n):
-            inverse[i, b] *= scale
-
-
-@compiled
-def solve_factor(factor: NDArray[np.float64], shift: NDArray[np.float64]) -> None:
-    """Replace `shift` by the solution x of U^T U x = shift, for upper triangular U."""
-    n = shift.size
-    for i in range(n):
-        value = shift[i] / factor[i, i]
-        shift[i] = value
-        for b in range(i + 1, n):
-            shift[b] -= value * factor[i, b]
-    for i in range(n - 1, -1, -1):
-        s = shift[i]
-        for b in range(i + 1, n):
-            s -= factor[i, b] * shift[b]
-        shift[i] = s / factor[i, i]
-
-
-@compiled
 def solve_rows(
     gram: NDArray[np.float64],
     projection: NDArray[np.float64],
@@ -415,85 +346,70 @@ def solve_rows(
     fitted : ndarray of shape (n_rows,), float64
         Written: expected squared error of the row's entries, less their sum of y^2.
     """
-    n_columns = projection.shape[1]
-    n_free = free.size
-    held = np.empty(n_columns - n_free, np.int64)
-    n_held, x = 0, 0
+    n_rows, n_columns = projection.shape
+    n_pairs, n_free = gram.shape[1], free.size
+    held = np.ones(n_columns, np.bool_)
+    prior = np.empty(n_free)
+    for x in range(n_free):
+        held[free[x]] = False
+        prior[x] = prior_precision[free[x]]
+    # Where a pair of columns is packed, and how often it occurs in a matrix.
+    place = np.empty((n_columns, n_columns), np.int64)
+    weight = np.empty(n_pairs)
+    p = 0
     for a in range(n_columns):
-        if x < n_free and free[x] == a:
-            x += 1
-        else:
-            held[n_held] = a
-            n_held += 1
-    square = np.empty((n_columns, n_columns))
-    mean = np.empty(n_columns)
-    precision, prior = np.empty((n_free, n_free)), np.empty(n_free)
-    inverse = np.empty((n_free, n_free))
-    transposed = np.empty((n_free, n_free))
-    covariance = np.empty((n_free, n_free))
-    shift = np.empty(n_free)
-    for r in range(gram.shape[0]):
-        p = 0
-        for a in range(n_columns):
-            for b in range(a, n_columns):
-                square[a, b] = gram[r, p]
-                square[b, a] = gram[r, p]
-                p += 1
-        for a in range(n_columns):
-            mean[a] = means[r, a]
-        # Fixed columns move to the right-hand side.
+        for b in range(a, n_columns):
+            place[a, b] = p
+            place[b, a] = p
+            weight[p] = 1.0 if a == b else 2.0
+            p += 1
+    matrices, shifts = np.empty((n_free, n_free, STACK)), np.empty((n_free, STACK))
+    mean, moment = np.empty(n_columns), np.empty(n_pairs)
+    for first in range(0, n_rows, STACK):
         for x in range(n_free):
             a = free[x]
-            s = projection[r, a]
-            for h in range(n_held):
-                s -= square[a, held[h]] * mean[held[h]]
-            for z in range(x, n_free):
-                precision[x, z] = square[a, free[z]] / noise_variance
-            prior[x] = prior_precision[a]
-            precision[x, x] += prior[x]
-            shift[x] = s / noise_variance + prior_precision[a] * prior_mean[a]
-        cholesky(precision, prior)
-        invert_factor(precision, inverse)
-        for x in range(n_free):
-            for z in range(n_free):
-                transposed[x, z] = inverse[z, x]
-                covariance[x, z] = 0.0
-        for k in range(n_free):
-            for x in range(k + 1):
-                weight = transposed[k, x]
-                for z in range(x, k + 1):
-                    covariance[x, z] += weight * transposed[k, z]
-        solve_factor(precision, shift)
-        for x in range(n_free):
-            mean[free[x]] = shift[x]
-        error = 0.0
-        for a in range(n_columns):
-            s = 0.0
-            for b in range(n_columns):
-                s += square[a, b] * mean[b]
-            error += mean[a] * (s - 2.0 * projection[r, a])
-            means[r, a] = mean[a]
-        if moments.shape[1] == n_columns:
+            for k in range(STACK):
+                # The last row fills up the stack.
+                r = min(first + k, n_rows - 1)
+                for z in range(x, n_free):
+                    matrices[x, z, k] = gram[r, place[a, free[z]]] / noise_variance
+                matrices[x, x, k] += prior[x]
+                # Fixed columns move to the right-hand side.
+                s = projection[r, a]
+                for b in range(n_columns):
+                    if held[b]:
+                        s -= gram[r, place[a, b]] * means[r, b]
+                shifts[x, k] = s / noise_variance + prior[x] * prior_mean[a]
+        factorise(matrices, prior)
+        solve(matrices, shifts)
+        invert(matrices)
+        for r in range(first, min(first + STACK, n_rows)):
+            k = r - first
             for a in range(n_columns):
-                moments[r, a] = mean[a] * mean[a]
+                mean[a] = means[r, a]
             for x in range(n_free):
-                moments[r, free[x]] += covariance[x, x]
-        else:
-            p = 0
+                mean[free[x]] = shifts[x, k]
+            p, error = 0, 0.0
             for a in range(n_columns):
+                means[r, a] = mean[a]
+                error -= 2.0 * mean[a] * projection[r, a]
                 for b in range(a, n_columns):
-                    moments[r, p] = mean[a] * mean[b]
+                    moment[p] = mean[a] * mean[b]
                     p += 1
-        for x in range(n_free):
-            a = free[x]
-            at = a * n_columns - a * (a - 1) // 2 - a
-            for z in range(x, n_free):
-                weight = 1.0 if z == x else 2.0
-                error += weight * square[a, free[z]] * covariance[x, z]
-                covariances[r, at + free[z]] = covariance[x, z]
-                if moments.shape[1] != n_columns:
-                    moments[r, at + free[z]] += covariance[x, z]
-        fitted[r] = error
+            for x in range(n_free):
+                for z in range(x, n_free):
+                    p = place[free[x], free[z]]
+                    covariances[r, p] = matrices[x, z, k]
+                    moment[p] += matrices[x, z, k]
+            for p in range(n_pairs):
+                error += weight[p] * gram[r, p] * moment[p]
+            fitted[r] = error
+            if moments.shape[1] == n_columns:
+                for a in range(n_columns):
+                    moments[r, a] = moment[place[a, a]]
+            else:
+                for p in range(n_pairs):
+                    moments[r, p] = moment[p]
 
 
 @compiled

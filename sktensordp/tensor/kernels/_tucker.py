@@ -6,7 +6,8 @@ Importing this module imports numba; see `_cp`.
 import numpy as np
 from numpy.typing import NDArray
 
-from ._cp import CHUNK, compiled
+from ._compiled import compiled
+from ._cp import CHUNK
 
 
 @compiled

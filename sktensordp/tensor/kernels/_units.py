@@ -7,7 +7,8 @@ alone, down to the last bit: the entries of other units, and their order, do not
 import numpy as np
 from numpy.typing import NDArray
 
-from ._cp import cholesky, compiled, invert_factor, solve_factor
+from ._compiled import compiled
+from ._stacks import STACK, factorise, invert, solve
 
 
 @compiled
@@ -46,53 +47,61 @@ def solve_units(
     held_out : ndarray of shape (n_entries, F)
         Written: for every entry, the posterior means of the last F columns without it.
     """
-    size, n_last = precision.size, held_out.shape[1]
-    gram, shift = np.empty((size, size)), np.empty(size)
-    inverse, covariance = np.empty((size, size)), np.empty((size, size))
-    along = np.empty(size)
-    for u in range(starts.size - 1):
-        for a in range(size):
-            shift[a] = 0.0
-            for b in range(a, size):
-                gram[a, b] = 0.0
-            gram[a, a] = precision[a]
-        for e in range(starts[u], starts[u + 1]):
-            weight = 1.0 / noise[e]
+    size, n_last, n_units = precision.size, held_out.shape[1], starts.size - 1
+    matrices, shifts = np.empty((size, size, STACK)), np.empty((size, STACK))
+    gram, shift, along = np.empty((size, size)), np.empty(size), np.empty(size)
+    covariance = gram
+    for first in range(0, n_units, STACK):
+        for k in range(STACK):
+            # The last unit fills up the stack.
+            u = min(first + k, n_units - 1)
             for a in range(size):
-                scaled = regressors[e, a] * weight
-                shift[a] += scaled * targets[e]
+                shift[a] = 0.0
                 for b in range(a, size):
-                    gram[a, b] += scaled * regressors[e, b]
-        cholesky(gram, precision)
-        invert_factor(gram, inverse)
-        solve_factor(gram, shift)
-        for a in range(size):
-            rows[u, a] = shift[a]
-            for b in range(a, size):
-                covariance[a, b] = 0.0
-                for k in range(b, size):
-                    covariance[a, b] += inverse[a, k] * inverse[b, k]
-                covariance[b, a] = covariance[a, b]
-            known[u, a] = 1.0 - covariance[a, a] * precision[a]
-        for e in range(starts[u], starts[u + 1]):
-            for a in range(size):
-                along[a] = 0.0
-            for b in range(size):
-                regressor = regressors[e, b]
+                    gram[a, b] = 0.0
+                gram[a, a] = precision[a]
+            for e in range(starts[u], starts[u + 1]):
+                weight = 1.0 / noise[e]
                 for a in range(size):
-                    along[a] += covariance[b, a] * regressor
-            residuals[e] = targets[e]
-            leverages[e] = 0.0
+                    scaled = regressors[e, a] * weight
+                    shift[a] += scaled * targets[e]
+                    for b in range(a, size):
+                        gram[a, b] += scaled * regressors[e, b]
             for a in range(size):
-                residuals[e] -= regressors[e, a] * shift[a]
-                leverages[e] += regressors[e, a] * along[a]
-            leverages[e] /= noise[e]
-            # Rounding can carry a leverage past 1.
-            step = residuals[e] / (noise[e] * max(1.0 - leverages[e], 1e-6))
-            for a in range(n_last):
-                held_out[e, a] = (
-                    shift[size - n_last + a] - along[size - n_last + a] * step
-                )
+                shifts[a, k] = shift[a]
+                for b in range(a, size):
+                    matrices[a, b, k] = gram[a, b]
+        factorise(matrices, precision)
+        solve(matrices, shifts)
+        invert(matrices)
+        for u in range(first, min(first + STACK, n_units)):
+            k = u - first
+            for a in range(size):
+                shift[a] = shifts[a, k]
+                rows[u, a] = shift[a]
+                known[u, a] = 1.0 - matrices[a, a, k] * precision[a]
+                for b in range(a, size):
+                    covariance[a, b] = matrices[a, b, k]
+                    covariance[b, a] = matrices[a, b, k]
+            for e in range(starts[u], starts[u + 1]):
+                for a in range(size):
+                    along[a] = 0.0
+                for b in range(size):
+                    regressor = regressors[e, b]
+                    for a in range(size):
+                        along[a] += covariance[b, a] * regressor
+                residuals[e] = targets[e]
+                leverages[e] = 0.0
+                for a in range(size):
+                    residuals[e] -= regressors[e, a] * shift[a]
+                    leverages[e] += regressors[e, a] * along[a]
+                leverages[e] /= noise[e]
+                # Rounding can carry a leverage past 1.
+                step = residuals[e] / (noise[e] * max(1.0 - leverages[e], 1e-6))
+                for a in range(n_last):
+                    held_out[e, a] = (
+                        shift[size - n_last + a] - along[size - n_last + a] * step
+                    )
 
 
 @compiled
