@@ -2,12 +2,15 @@
 """Test the package with the oldest and the newest versions of what it depends on.
 
     python tests/check_supply.py
+    python3.14 tests/check_supply.py --add newest
 
-makes two environments of its own, runs the tests in both, without the slow ones, and
-writes the result to doc/supply.md. It exits 1 if a test failed; ``--all`` leaves no
-test out.
+The first makes two environments of its own, runs the tests in both, without the slow
+ones, and writes the results to doc/supply.md. The second adds a column to that page,
+with the newest versions for another Python. Both exit 1 if a test failed; ``--all``
+leaves no test out.
 """
 
+import argparse
 import datetime
 import json
 import os
@@ -22,22 +25,27 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "doc" / "supply.md"
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 # Extras that are not installed: gigabytes, and programs that no test runs.
 NOT_INSTALLED = ("peers", "torch")
 LEFT_OUT = ("-m", "not slow")
 HEAD = """# Versions tested with
 
-The tests run in two environments: one with the oldest version that `pyproject.toml`
-admits of every declared dependency, one with the newest that is published. Slow tests
-are left out; `--all` runs them too. This command makes the page:
+The tests run with the oldest version that `pyproject.toml` admits of every declared
+dependency, and with the newest that is published and runs with the Python in question.
+Slow tests are left out; `--all` runs them too. The first command makes the page. The
+second, with another Python, adds a column:
 
 ```bash
 python tests/check_supply.py
+python3.14 tests/check_supply.py --add newest
 ```
 
-Dependencies of dependencies are at their newest in both environments. The extras that
-are installed are {installed}; {left_out} are not.
+Dependencies of dependencies are always at their newest. The extras that are installed
+are {installed}; {left_out} are not. The tests ran on two cores, one environment after
+the other.
+
 """
 
 
@@ -80,7 +88,7 @@ def head():
 
 
 def tested(resolution, folder, left_out):
-    """Versions that were installed, and the last line of the tests."""
+    """A column of the table, and the process of the tests."""
     folder.mkdir()
     venv.create(folder / "tool", with_pip=True)
     venv.create(folder / "tested")
@@ -91,7 +99,7 @@ def tested(resolution, folder, left_out):
     # Compiled as pip does it: what compilers warn of would come in the tests else.
     run(
         *uv, "install", "--quiet", "--compile-bytecode", "--python", python,
-        "--resolution", resolution, "--editable", package,
+        "--resolution", RESOLUTIONS[resolution], "--editable", package,
     )  # fmt: skip
     run(*uv, "check", "--python", python)
     found = json.loads(run(*uv, "list", "--python", python, "--format", "json"))
@@ -106,32 +114,59 @@ def tested(resolution, folder, left_out):
     last = tests.stdout.strip().splitlines()[-1].strip("= ")
     if tests.returncode:
         print(tests.stdout)
-    return versions, re.sub(r" in .*", f" in {minutes:.0f} minutes", last), tests
+    column = {
+        "": resolution,
+        "Python": f"{platform.python_version()}, {platform.system()} "
+        f"{platform.machine()}",
+        **{name: versions[name.lower()] for name in declared()},
+        "**tests**": re.sub(r" in .*", f" in {minutes:.0f} minutes", last),
+        "commit": run("git", "rev-parse", "--short", "HEAD").strip(),
+        "date": str(datetime.date.today()),
+    }
+    return column, tests
+
+
+def table(columns):
+    """The lines of a table, whose columns have the same rows."""
+    head, *rows = zip(*(column.items() for column in columns), strict=True)
+    lines = [head, [("", "---")] * len(columns), *rows]
+    return [f"| {' | '.join([row[0][0], *(c for _, c in row)])} |" for row in lines]
+
+
+def columns_of(page):
+    """The columns of the table on the page."""
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    head, _, *rows = ([c.strip() for c in line.split("|")[1:-1]] for line in lines)
+    names = [name for name, *_ in (head, *rows)]
+    by_column = zip(*(cells for _, *cells in (head, *rows)), strict=True)
+    return [dict(zip(names, cells, strict=True)) for cells in by_column]
 
 
 def main():
-    left_out = () if "--all" in sys.argv[1:] else LEFT_OUT
-    commit = run("git", "rev-parse", "--short", "HEAD").strip()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--add", choices=RESOLUTIONS, help="add a column to the page")
+    parser.add_argument("--all", action="store_true", help="slow tests, too")
+    arguments = parser.parse_args()
+    if arguments.add:
+        resolutions = [arguments.add]
+        columns = columns_of(PAGE.read_text())
+    else:
+        resolutions = list(RESOLUTIONS)
+        bounds = {name: bound or "any" for name, bound in declared().items()}
+        others = {"Python": project()["requires-python"], **bounds}
+        columns = [{"": "declared", **others, **dict.fromkeys(LAST_ROWS, "")}]
+    failed = False
     with tempfile.TemporaryDirectory() as folder:
-        results = {
-            name: tested(resolution, Path(folder) / name, left_out)
-            for name, resolution in RESOLUTIONS.items()
-        }
-    lines = [
-        head(),
-        f"Measured on {datetime.date.today()}, at commit {commit}, with Python "
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}.\n",
-        "| | declared | oldest | newest |",
-        "|---|---|---|---|",
-    ]
-    for name, bound in declared().items():
-        versions = (results[one][0][name.lower()] for one in RESOLUTIONS)
-        lines.append(f"| {name} | {bound} | {' | '.join(versions)} |")
-    ends = " | ".join(results[one][1] for one in RESOLUTIONS)
-    lines.append(f"| **tests** | | {ends} |")
-    (ROOT / "doc" / "supply.md").write_text("\n".join(lines) + "\n")
-    return int(any(tests.returncode for _, _, tests in results.values()))
+        for name in resolutions:
+            left_out = () if arguments.all else LEFT_OUT
+            column, tests = tested(name, Path(folder) / name, left_out)
+            columns.append(column)
+            failed = failed or tests.returncode != 0
+    PAGE.write_text(head() + "\n".join(table(columns)) + "\n")
+    return int(failed)
 
+
+LAST_ROWS = ("**tests**", "commit", "date")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -201,7 +201,7 @@ def annotated(cls):
     return {
         name: kind
         for one in reversed(cls.__mro__)
-        for name, kind in vars(one).get("__annotations__", {}).items()
+        for name, kind in inspect.get_annotations(one).items()
     }
 
 

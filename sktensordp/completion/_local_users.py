@@ -57,7 +57,7 @@ class LocalUsers:
         ValueError
             If there are fewer free rows than new ids.
         """
-        new = [id_ for id_ in dict.fromkeys(_hashable(ids)) if id_ not in self._rows]
+        new = list(set(_hashable(ids)).difference(self._rows))
         taken = np.sort(np.fromiter(self._rows.values(), np.int64, len(self._rows)))
         n_free = capacity - len(taken)
         if len(new) > n_free:

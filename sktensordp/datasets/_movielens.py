@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 from zipfile import BadZipFile, ZipFile
 
@@ -176,6 +177,8 @@ def _download(editions: Sequence[Edition], folder: Path) -> Path:
             with urlopen(url, timeout=_TIMEOUT) as reply, download.open("wb") as file:
                 shutil.copyfileobj(reply, file)
         except (OSError, HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()  # It is the reply, too.
             raise OSError(
                 f"Could not download {url} ({error}). Try again later, or get the "
                 f"file in another way, save it as {path}, and call fetch_movielens "

@@ -1,14 +1,15 @@
-"""Peak memory of a fit to single ratings, beyond the data and what was there before.
+"""Peak memory of a fit, beyond the data and what was there before.
 
-    python tests/benchmarks/bench_memory.py [--ratings 10_000_000]
+    python tests/benchmarks/bench_memory.py [--users] [--ratings 10_000_000]
 
-The ratings (50 of every user, of 20,000 items, five levels) are protected one by one at
-epsilon 4, by noise on every value, and fitted in a few sweeps: more of them need no
-more memory. A small fit compiles and loads everything first. It reads /proc, so that it
-runs on Linux alone.
+The ratings (50 of every user, of 20,000 items, five levels) are protected at epsilon 4:
+one by one, by noise on every value, and fitted in a few sweeps, since more of them need
+no more memory; or, with `--users`, all ratings of a user together. A small fit compiles
+and loads everything first. It reads /proc, so that it runs on Linux alone.
 """
 
 import argparse
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,13 @@ from sktensordp.completion import CPCompletion
 N_ITEMS, PER_USER, N_SWEEPS = 20_000, 50, 2
 
 
-def fit(X, y, shape):
+ENTRIES = {"perturbation": "input", "max_iter": N_SWEEPS}
+USERS = {"unit": 0}
+
+
+def fit(X, y, shape, options):
     CPCompletion(
-        epsilon=4.0,
-        levels=[1, 2, 3, 4, 5],
-        shape=shape,
-        perturbation="input",
-        max_iter=N_SWEEPS,
-        random_state=0,
+        epsilon=4.0, levels=[1, 2, 3, 4, 5], shape=shape, random_state=0, **options
     ).fit(X, y)
 
 
@@ -47,16 +47,19 @@ def memory(field):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ratings", type=int, default=10_000_000)
-    n = parser.parse_args().ratings
-    fit(*ratings(2000, (40, 50)), (40, 50))
+    parser.add_argument("--users", action="store_true", help="protect users")
+    arguments = parser.parse_args()
+    n, options = arguments.ratings, USERS if arguments.users else ENTRIES
+    fit(*ratings(2000, (40, 50)), (40, 50), options)
     shape = n // PER_USER, N_ITEMS
     data = ratings(n, shape)
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
-    fit(*data, shape)
+    fit(*data, shape, options)
     print(f"{n:,} ratings, {sum(a.nbytes for a in data) / 1e6:.0f} MB")
     print(f"peak beyond: {memory('VmHWM') - before:.0f} MB")
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # Ratings at random have nothing but averages.
     main()

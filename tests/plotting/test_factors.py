@@ -152,7 +152,9 @@ def test_the_ends_of_large_modes_are_named():
 
 
 def test_long_orders_have_few_ticks():
-    days = [str(np.datetime64("2024-01-01") + k) for k in range(366)]
+    days = [
+        str(np.datetime64("2024-01-01") + np.timedelta64(k, "D")) for k in range(366)
+    ]
     display = FactorsDisplay(
         {"one": [np.arange(366)]}, labels={0: days}, ordered=[0]
     ).plot()

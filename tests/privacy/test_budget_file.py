@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from multiprocessing import get_context
@@ -178,7 +179,8 @@ def test_the_limits_are_those_of_the_first_release(path):
     memory, stored = PrivacyBudget(2.0, 1e-5), make(path, delta=1e-5)
     for budget in (memory, stored):
         budget.spend(first)
-    facts = dict(sqlite3.connect(path).execute("SELECT name, value FROM budget"))
+    with closing(sqlite3.connect(path)) as connection:
+        facts = dict(connection.execute("SELECT name, value FROM budget"))
     assert json.loads(facts["unit"]) == "sample"
     assert json.loads(facts["limits"])[0] > 0
     other = PrivacyBudget(2.0, 1e-5, path=path)
@@ -460,7 +462,7 @@ def test_a_release_is_on_the_disk_before_its_key_is_taken(path, keys):
     seen = []
 
     def look(*_):
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection:
             seen.append(connection.execute("SELECT COUNT(*) FROM releases").fetchone())
 
     looking = mock.patch.object(_random.NoiseStreams, "__init__", look)
@@ -636,11 +638,9 @@ def test_published_ids_count_in_every_process(path):
 
 
 def statement(path, *statements):
-    connection = sqlite3.connect(path)
-    with connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for each in statements:
             connection.execute(each)
-    connection.close()
 
 
 BROKEN = {
