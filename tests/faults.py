@@ -1674,6 +1674,13 @@ OF_COMPLETION = [
         ("tensor/test_units.py",),
     ),
     Fault(
+        "a user's row is that of the user before in the stack",
+        "tensor/kernels/_units.py",
+        "shift[a] = shifts[a, k]",
+        "shift[a] = shifts[a, max(k - 1, 0)]",
+        ("tensor/test_units.py",),
+    ),
+    Fault(
         "what a user contributes depends on the user before",
         "tensor/kernels/_units.py",
         "                along[a] = 0.0\n",

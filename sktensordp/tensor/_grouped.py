@@ -28,7 +28,7 @@ _Units: TypeAlias = tuple[float, float]
 # Largest number of rows whose sums are in memory at a time.
 _BLOCK = 512
 # Cost of solving a row, as a number of entries that take as long to sum.
-_SOLVE_COST = 100
+_SOLVE_COST = 40
 # Least work, as a number of entries, that is shared among threads.
 _LEAST_WORK = 2000
 

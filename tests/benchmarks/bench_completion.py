@@ -13,9 +13,9 @@ all rows of a length are one stack of matrix products. Their threads are those o
 With `--before FOLDER`, where FOLDER is a checkout of an earlier version, the same
 sweeps in double precision run with both versions, one process after the other. So does
 a fit with default options, of which each phase is timed. To compare with the version
-that gathered packed second moments:
+that solved for one row after the other:
 
-    git worktree add FOLDER da448b5
+    git worktree add FOLDER a0ad4d6
 
 The second part fits CPCompletion at epsilon 4 to as many entries, rated on half stars,
 in batches of a million from a memory map and, where PyArrow is there, from a Parquet
