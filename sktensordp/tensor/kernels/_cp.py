@@ -157,7 +157,7 @@ def mean_sums(
 
     With 2 million entries of three modes and 18 columns, one thread of an Intel Xeon
     takes 41 to 45 ns an entry: 11 to 13 for gathering and multiplying means, 10 to 14
-    for squares, 14 for the matrix product (28 on an AMD EPYC). What was tried:
+    for squares, 14 for the matrix product (25 to 28 on an AMD EPYC). What was tried:
 
     - Means and squares side by side in one array, in order to gather once. It gains 3
       to 8% at most.
