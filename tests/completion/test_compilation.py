@@ -11,11 +11,15 @@ from tests import ROOT
 COMMAND = [sys.executable, "-m", "sktensordp.completion"]
 # Compiled kernels that one process has, and how many of them it had to compile.
 KERNELS = """
+import importlib, pkgutil
 import numba
-from sktensordp.tensor.kernels import _choices, _cp, _tucker, _units
+from sktensordp.tensor import kernels as package
+modules = [
+    importlib.import_module(f"{package.__name__}.{info.name}")
+    for info in pkgutil.iter_modules(package.__path__)
+]
 kernels = [
-    kernel for module in (_choices, _cp, _tucker, _units)
-    for kernel in vars(module).values()
+    kernel for module in modules for kernel in vars(module).values()
     if isinstance(kernel, numba.core.dispatcher.Dispatcher)
     and kernel.__module__ == module.__name__
 ]
