@@ -375,9 +375,8 @@ def _is_from_elsewhere(value, package):
     is_code = isinstance(value, (type, types.FunctionType))
     # A distribution of SciPy's has NumPy's generator, which is not used.
     where = value if is_code else type(value)
-    return where.__module__.startswith("scipy.") or (
-        is_code and not where.__module__.startswith(package)
-    )
+    name = str(where.__module__)  # that of a class of slots may be a descriptor
+    return name.startswith("scipy.") or (is_code and not name.startswith(package))
 
 
 def in_exception(secrets, error):

@@ -457,6 +457,11 @@ def test_coordinates_that_are_text_are_as_in_memory(text):
     if text is object:
         frame = framed(X.astype(str)).assign(value=y)
         lazy = from_pandas(frame)
+        if pd.Series(["1"]).dtype == object:
+            # Dask stores the text of pandas 2 in a type that scikit-learn leaves alone.
+            with refused("must be integers"):
+                estimator.fit(lazy[NAMES[:2]], lazy["value"])
+            return
         estimator.fit(lazy[NAMES[:2]], lazy["value"])
         np.testing.assert_allclose(
             estimator.predict(framed(X)), one.predict(X), atol=1e-6
