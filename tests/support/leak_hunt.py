@@ -96,7 +96,7 @@ def walk(root, *, skip=(), name=""):
         if id(thing) in seen or isinstance(thing, _ATOMS):
             continue
         seen[id(thing)] = thing
-        module = type(thing).__module__ or ""
+        module = _module(type(thing))
         if isinstance(thing, _CODE) or module.split(".")[0] in _NOT_ENTERED:
             continue
         yield path, thing
@@ -367,6 +367,11 @@ def state_of_modules(package="sktensordp"):
     return state
 
 
+def _module(of):
+    """Module of a class or function; "" if it has none, or has a slot for it."""
+    return name if isinstance(name := of.__module__, str) else ""
+
+
 def _attributes(kind):
     return {name: value for name, value in vars(kind).items() if name != "__doc__"}
 
@@ -375,7 +380,7 @@ def _is_from_elsewhere(value, package):
     is_code = isinstance(value, (type, types.FunctionType))
     # A distribution of SciPy's has NumPy's generator, which is not used.
     where = value if is_code else type(value)
-    name = str(where.__module__)  # that of a class of slots may be a descriptor
+    name = _module(where)
     return name.startswith("scipy.") or (is_code and not name.startswith(package))
 
 
