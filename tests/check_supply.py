@@ -43,8 +43,7 @@ python3.14 tests/check_supply.py --add newest
 ```
 
 Dependencies of dependencies are always at their newest. The extras that are installed
-are {installed}; {left_out} are not. The tests ran on two cores, one environment after
-the other.
+are {installed}; {left_out} are not. The tests ran on two cores.
 
 """
 
@@ -128,17 +127,18 @@ def tested(resolution, folder, left_out):
 
 def table(columns):
     """The lines of a table, whose columns have the same rows."""
-    head, *rows = zip(*(column.items() for column in columns), strict=True)
-    lines = [head, [("", "---")] * len(columns), *rows]
-    return [f"| {' | '.join([row[0][0], *(c for _, c in row)])} |" for row in lines]
+    rows = zip(*(column.items() for column in columns), strict=True)
+    lines = [f"| {' | '.join([row[0][0], *(c for _, c in row)])} |" for row in rows]
+    return [lines[0], "|---" * (1 + len(columns)) + "|", *lines[1:]]
 
 
 def columns_of(page):
     """The columns of the table on the page."""
     lines = [line for line in page.splitlines() if line.startswith("|")]
-    head, _, *rows = ([c.strip() for c in line.split("|")[1:-1]] for line in lines)
-    names = [name for name, *_ in (head, *rows)]
-    by_column = zip(*(cells for _, *cells in (head, *rows)), strict=True)
+    del lines[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    names = [name for name, *_ in rows]
+    by_column = zip(*(cells for _, *cells in rows), strict=True)
     return [dict(zip(names, cells, strict=True)) for cells in by_column]
 
 

@@ -339,7 +339,12 @@ def test_gave_no_parameter_at_all(ratings, form):
 @pytest.mark.parametrize("unit", ["entry", 0])
 def test_wondered_why_everybody_gets_one_list(ratings, unit):
     model = CPCompletion(
-        5, epsilon=0.1, unit=unit, levels=ratings.levels, shape=ratings.shape
+        5,
+        epsilon=0.1,
+        unit=unit,
+        levels=ratings.levels,
+        shape=ratings.shape,
+        random_state=0,
     ).fit(ratings.data, ratings.target)
     assert model.perturbation_ == "sums"
     statement = model.privacy_guarantee_.statement

@@ -369,6 +369,7 @@ def test_tries_are_not_heard_of(tries, monkeypatch):
         {"publishedcpcompletion__rank": [1]},
         score_bounds=(-1, 0),
         refit=False,
+        random_state=0,  # no fold lacks an id
     )
     monkeypatch.setattr(CPCompletion, "fit", warning)
     with warnings.catch_warnings(record=True) as caught:
