@@ -137,7 +137,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     Ids that are equal are one user: 17 and 17.0 are, and "17" is another. Ids of
     another type than those of the fit are refused. Where users are protected, only the
-    type of their column decides, which is public: in a list of rows, ids have none.
+    type of their column decides, which is public. In a list of rows, ids have none, and
+    neither have those in a column of text of pandas 2, unless you convert it
+    (``convert_dtypes``).
 
     Examples
     --------
