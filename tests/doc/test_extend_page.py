@@ -165,7 +165,7 @@ def test_a_randomizer_that_remembers_is_noticed(keys, streams):
     keeping = 'object.__setattr__(self, "seen", samples); centre ='
     with (
         mutant("centre =", keeping),
-        pytest.raises(AssertionError, match="estimator._randomizer"),
+        pytest.raises(AssertionError, match="_randomizer"),
     ):
         leaks.test_nothing_is_kept(the_case(), keys, streams)
 
