@@ -49,24 +49,25 @@ def solve_units(
     """
     size, n_last, n_units = precision.size, held_out.shape[1], starts.size - 1
     matrices, shifts = np.empty((size, size, STACK)), np.empty((size, STACK))
-    gram, shift, along = np.empty((size, size)), np.empty(size), np.empty(size)
-    covariance = gram
+    gram, covariance = np.empty((size, size)), np.empty((size, size))
+    shift, along = np.empty(size), np.empty(size)
     for first in range(0, n_units, STACK):
         for k in range(STACK):
-            # The last unit fills up the stack.
-            u = min(first + k, n_units - 1)
-            for a in range(size):
-                shift[a] = 0.0
-                for b in range(a, size):
-                    gram[a, b] = 0.0
-                gram[a, a] = precision[a]
-            for e in range(starts[u], starts[u + 1]):
-                weight = 1.0 / noise[e]
+            u = first + k
+            # The sums of the last unit fill up the stack.
+            if u < n_units:
                 for a in range(size):
-                    scaled = regressors[e, a] * weight
-                    shift[a] += scaled * targets[e]
+                    shift[a] = 0.0
                     for b in range(a, size):
-                        gram[a, b] += scaled * regressors[e, b]
+                        gram[a, b] = 0.0
+                    gram[a, a] = precision[a]
+                for e in range(starts[u], starts[u + 1]):
+                    weight = 1.0 / noise[e]
+                    for a in range(size):
+                        scaled = regressors[e, a] * weight
+                        shift[a] += scaled * targets[e]
+                        for b in range(a, size):
+                            gram[a, b] += scaled * regressors[e, b]
             for a in range(size):
                 shifts[a, k] = shift[a]
                 for b in range(a, size):
