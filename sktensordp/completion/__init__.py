@@ -5,6 +5,7 @@ from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
 from ._noise_shares import NoiseShares
+from ._parties import fit_aggregated, party
 from ._ranking_scorer import make_ranking_scorer
 from ._recommender import Recommender
 from ._scoring import make_fold_in_scorer
@@ -20,6 +21,8 @@ __all__ = [
     "TuckerCompletion",
     "columns_with_values",
     "entries_from_sparse",
+    "fit_aggregated",
     "make_fold_in_scorer",
     "make_ranking_scorer",
+    "party",
 ]

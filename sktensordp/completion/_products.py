@@ -76,8 +76,8 @@ class ProductSums:
     def __init__(
         self, shares: NDArray[np.int64], least: float, share: float, step: float
     ) -> None:
-        self.shares, self.share, self.step = shares, share, step
-        self._least = least
+        self.shares, self.least = shares, least
+        self.share, self.step = share, step
         n = len(shares)
         self._limbs = np.zeros((2, n * (n + 1) // 2), np.int64)
         # The three sums of the users who are not in the limbs yet, and their number.
@@ -88,11 +88,11 @@ class ProductSums:
         self._answered: NDArray[np.float64] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ProductSums, (self.shares, self._least, self.share, self.step)
+        return ProductSums, (self.shares, self.least, self.share, self.step)
 
     def empty(self) -> "ProductSums":
         """The same sums before anything was added."""
-        return ProductSums(self.shares, self._least, self.share, self.step)
+        return ProductSums(self.shares, self.least, self.share, self.step)
 
     def add(self, chosen: Choices) -> None:
         """Add the products of users.
@@ -110,6 +110,7 @@ class ProductSums:
         scale, first = math.sqrt(self.share) * BELOW_ONE * 2.0**_WEIGHT_BITS, 0
         while first < n_users:
             last = min(first + _BLOCK - self._n_pending, n_users)
+            lengths = np.empty(last - first)
             centred_sums(
                 first,
                 last,
@@ -119,9 +120,11 @@ class ProductSums:
                 2**SHARE_BITS,
                 2.0**-_DIAGONAL_BITS,
                 scale,
-                self._least,
+                self.least,
                 *self._three,
+                lengths,
             )
+            check_lengths(lengths, math.sqrt(self.share) * 2.0**_WEIGHT_BITS)
             self._n_pending += last - first
             if self._n_pending == _BLOCK:
                 self._assemble()
@@ -144,18 +147,6 @@ class ProductSums:
         """
         self._assemble()
         return self._limbs
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether there is noise, so that sums are rounded to whole steps."""
-        return self.step > 0
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether vectors are scaled to a finite length, and integers are exact."""
-        whole = self.shares.dtype == np.int64 and np.all(self.shares >= 0)
-        sized = whole and self.shares.sum() <= 2 ** (SHARE_BITS + 1)
-        return bool(sized and self._least > 0 and 0 < self.share < math.inf)
 
     @property
     def n_changed(self) -> int:
@@ -216,6 +207,15 @@ class ProductSums:
             self._limbs += integers.reshape(self._limbs.shape)
         else:
             self._answered = integers.astype(float)
+
+
+def check_lengths(lengths: NDArray[np.float64], bound: float) -> None:
+    """Let nothing leave if a unit's vector is longer than its bound, which never is."""
+    if not np.all(lengths <= bound):
+        raise RuntimeError(
+            "The vector of a unit is longer than its bound. Nothing was released; "
+            "please report this error."
+        )
 
 
 def _rounded(limbs: NDArray[np.int64], shift: int) -> NDArray[np.float64]:

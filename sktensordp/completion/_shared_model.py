@@ -68,7 +68,8 @@ class SharedModel:
     unit: int = 0
 
     @property
-    def _n_factors(self) -> int:
+    def n_factors(self) -> int:
+        """Number of factors of a unit."""
         return self.form.blocks((1, *self.sizes))[0][1]
 
     @property
@@ -78,7 +79,7 @@ class SharedModel:
             [
                 np.full(int(self.biases is not None), 1 / self.bias_variance),
                 1 / np.repeat(self.weight_variances, self.groups),
-                np.ones(self._n_factors),
+                np.ones(self.n_factors),
             ]
         )
 
@@ -119,7 +120,7 @@ class SharedModel:
         n_units, n, precision = len(entries.units), len(entries.values), self._precision
         rows, known = np.empty((2, n_units, len(precision)))
         residuals, leverages = np.empty((2, n))
-        held_out, noise = np.empty((n, self._n_factors)), self.noise_of(entries.others)
+        held_out, noise = np.empty((n, self.n_factors)), self.noise_of(entries.others)
         solve_units(
             entries.starts,
             self.regressors(entries.others),

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from ...tensor._unit_entries import UnitEntries
 from .._choices import Choices
-from .._products import ProductSums
+from .._products import ProductSums, check_lengths
 from .._shared_model import SharedModel, SolvedUnits
 
 # Covers the rounding error of contributions.
 _ROUNDED_UP = 1 + 1e-9
 # Centre and half width of the range of the logarithm of a unit's number of entries.
 USUAL_LOG, LOG_RANGE = 4.0, 3.0
+# Number of statistics that tell how well the model fits a unit.
+N_FIT_TOTALS = 4
 
 
 class BoundedSums:
@@ -55,7 +57,7 @@ class BoundedSums:
     ) -> None:
         self.share, self.step, self.steps = share, step, np.zeros(shape)
         self.n_answers: int | None = None
-        self._bound = bound
+        self.bound = bound
 
     @property
     def n_changed(self) -> int:
@@ -65,22 +67,12 @@ class BoundedSums:
     @property
     def unit(self) -> float:
         """Factor from released sums back to sums of vectors."""
-        return self._bound / math.sqrt(self.share)
+        return self.bound / math.sqrt(self.share)
 
     @property
     def total(self) -> NDArray[np.float64]:
         """The sums as they enter a release."""
         return self.steps * self.step if self.step else self.steps
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether there is noise, so that contributions are whole steps."""
-        return self.step > 0
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether vectors are scaled to a finite bound and a finite share."""
-        return 0 < self._bound < math.inf and 0 < self.share < math.inf
 
     def largest(self, n_units: int) -> float:
         """Bound on the steps of any sum over this many units."""
@@ -105,10 +97,10 @@ class BoundedSums:
 
     def empty(self) -> "BoundedSums":
         """The same sums before anything was added."""
-        return BoundedSums(self.steps.shape, self._bound, self.share, self.step)
+        return BoundedSums(self.steps.shape, self.bound, self.share, self.step)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BoundedSums, (self.steps.shape, self._bound, self.share, self.step)
+        return BoundedSums, (self.steps.shape, self.bound, self.share, self.step)
 
     def add(
         self,
@@ -126,18 +118,20 @@ class BoundedSums:
         """
         from ...tensor.kernels._units import bounded_sums
 
-        scales = np.empty(len(starts) - 1)
+        scales, lengths = np.empty((2, len(starts) - 1))
         bounded_sums(
             starts,
             order,
             index,
             np.ascontiguousarray(contributions),
-            self._bound,
+            self.bound,
             math.sqrt(self.share),
             self.step,
             self.steps,
             scales,
+            lengths,
         )
+        check_lengths(lengths, math.sqrt(self.share) / (self.step or 1) * _ROUNDED_UP)
         return scales
 
     def add_entries(
@@ -286,6 +280,14 @@ class BlockContributions:
     lengths: NDArray[np.float64]
     totals: UnitTotals
     row_weights: NDArray[np.float64] | None
+
+    @property
+    def n_totals(self) -> int:
+        """Number of totals: of the fit, of each prior variance, and of moments."""
+        model = self.model
+        n_groups = int(model.biases is not None) + len(model.groups)
+        n_moments = 1 + model.n_factors
+        return N_FIT_TOTALS + 2 * n_groups + n_moments * (n_moments + 1) // 2
 
     def __call__(self, chunk: UnitEntries, *sums: BoundedSums) -> None:
         """Add the contributions of a chunk to the sums of the block and to totals."""

@@ -44,6 +44,7 @@ from ._noisy_sums import NoisySums
 from ._solver import OnSweep
 from ._unit_contributions import (
     LOG_RANGE,
+    N_FIT_TOTALS,
     USUAL_LOG,
     BlockContributions,
     BoundedSums,
@@ -101,9 +102,6 @@ _SIDE, _COUNT, _BIAS, _PATTERN = 0.03, 0.003, 0.1, 0.01
 # Prior precisions of the coefficients that explain biases: of the intercept, and of the
 # others.
 _INTERCEPT, _COEFFICIENTS = 200.0, 300.0
-# Number of totals that are released with a block, besides those of prior variances and
-# moments of the regressors.
-_N_TOTALS = 4
 # Share of the interaction that a fit is expected to recover at its start.
 _SHARE_AT_START = 0.05
 # Factors are taken if their expected gain is more than this part of their expected
@@ -410,7 +408,7 @@ class UnitRun:
         # The biases so far are prior means from now on.
         self._prior_biases = [bias[:-1].copy() for bias in self.model.biases or []]
         self._prior_variances = [v[:-1].copy() for v in self.model.uncertainty or []]
-        self._unit_moment = _prior_moment(self._n_unit_factors)
+        self._unit_moment = _prior_moment(self.model.n_factors)
 
     def _fit_block(self, block: int, share: float) -> None:
         """Release the regressions of the rows of one block, and fit the rows."""
@@ -424,16 +422,15 @@ class UnitRun:
         sums = self._releases.sums(
             (size, len(lengths)), bound, share * (1 - _BLOCK_TOTALS)
         )
-        n_moments = 1 + self._n_unit_factors
-        n_groups = int(model.biases is not None) + len(model.groups)
-        totals = self._releases.sums(
-            (1, _N_TOTALS + 2 * n_groups + n_moments * (n_moments + 1) // 2),
-            2.5 + n_groups / 4 + model.form.rank / 2,
-            share * _BLOCK_TOTALS,
-        )
         row_weights = self._row_counts.weights[block - 1] if block <= n_modes else None
         contribute = BlockContributions(
             model, block, n_biases, lengths, self._totals, row_weights
+        )
+        n_groups = int(model.biases is not None) + len(model.groups)
+        totals = self._releases.sums(
+            (1, contribute.n_totals),
+            2.5 + n_groups / 4 + model.form.rank / 2,
+            share * _BLOCK_TOTALS,
         )
         self._entries.add_to((sums, totals), contribute)
         (noisy_sums, error), (noisy_totals, totals_error) = self._releases.release(
@@ -447,10 +444,6 @@ class UnitRun:
             self._update_rows(block, n_biases, regressions)
         else:
             self._update_biases(block, regressions)
-
-    @property
-    def _n_unit_factors(self) -> int:
-        return self.model.form.blocks((1, *self._sizes))[0][1]
 
     def _moment(self, block: int) -> NDArray[np.float64]:
         """Second moment of one and the regressors of a block, as far as known."""
@@ -492,7 +485,7 @@ class UnitRun:
         noise = known(squares / freedom, _NOISE, _NOISE_SPREAD * freedom)
         model.noise = float(np.clip(noise, 1e-4, 1.0))
         n_groups = int(model.biases is not None) + len(model.groups)
-        priors = means[_N_TOTALS : _N_TOTALS + 2 * n_groups].reshape(-1, 2)
+        priors = means[N_FIT_TOTALS : N_FIT_TOTALS + 2 * n_groups].reshape(-1, 2)
         share = np.maximum(priors[:, 1], _LEAST_KNOWN)
         reliability = (priors[:, 1] > _LEAST_KNOWN) / (
             1 + (error / share / _VARIANCE_SPREAD) ** 2
@@ -505,9 +498,9 @@ class UnitRun:
             variance * factor
             for variance, factor in zip(model.weight_variances, factors, strict=True)
         )
-        prior = _prior_moment(self._n_unit_factors)
+        prior = _prior_moment(self.model.n_factors)
         moment, upper = np.empty_like(prior), np.triu_indices(len(prior))
-        moment[upper] = moment[upper[::-1]] = means[_N_TOTALS + 2 * n_groups :]
+        moment[upper] = moment[upper[::-1]] = means[N_FIT_TOTALS + 2 * n_groups :]
         trust = 1 / (1 + (error / _MOMENT_SPREAD) ** 2)
         self._unit_moment = _positive(trust * moment + (1 - trust) * prior)
         return energy

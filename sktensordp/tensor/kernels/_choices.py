@@ -25,6 +25,7 @@ def centred_sums(
     products: NDArray[np.int64],
     sums: NDArray[np.int64],
     total: NDArray[np.int64],
+    lengths: NDArray[np.float64],
 ) -> None:
     """Add the weighted choices of some users to three sums.
 
@@ -57,14 +58,19 @@ def centred_sums(
         C n x is added.
     total : ndarray of shape (1,), int64
         C n^2 is added.
+    lengths : ndarray of shape (last - first,)
+        Written: the length of each user's weighted triangle, from all cells of Y, which
+        checks the shorter computation of the weight.
     """
     squares, fourth = 0, 0
+    chosen = np.zeros(shares.size)
     for p in shares:
         squares += p * p
         fourth += p * p * p * p
     for u in range(first, last):
         start, end = starts[u], starts[u + 1]
         n = end - start
+        lengths[u - first] = 0.0
         if n == 0:
             continue
         chosen_share, chosen_fourth, powers = 0, 0, 0.0
@@ -81,6 +87,17 @@ def centred_sums(
         squared = (square * square - powers) / 2 + diagonal * diagonal * powers
         length = np.sqrt(squared) / (float(unit) * float(unit))
         weight = np.int64(np.floor(scale / max(length, least)))
+        for e in range(start, end):
+            chosen[items[e]] = 1.0
+        square, powers = 0.0, 0.0
+        for i in range(shares.size):
+            squared = (chosen[i] - n_float * float(shares[i]) / float(unit)) ** 2
+            square += squared
+            powers += squared * squared
+        squared = (square * square - powers) / 2 + diagonal * diagonal * powers
+        lengths[u - first] = float(weight) * np.sqrt(squared)
+        for e in range(start, end):
+            chosen[items[e]] = 0.0
         total[0] += weight * n * n
         for e in range(start, end):
             i = items[e]

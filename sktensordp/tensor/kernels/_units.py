@@ -196,6 +196,7 @@ def bounded_sums(
     step: float,
     sums: NDArray[np.float64],
     scales: NDArray[np.float64],
+    lengths: NDArray[np.float64],
 ) -> None:
     """Sum the vectors of all units, after bounding the length of each.
 
@@ -221,6 +222,9 @@ def bounded_sums(
     scales : ndarray of shape (n_units,)
         Written: the factor by which each unit's vector was scaled to the bound, at
         most 1.
+    lengths : ndarray of shape (n_units,)
+        Written: the length of what was added for each unit, in steps if there is a
+        step.
     """
     n_columns = contributions.shape[1]
     total = np.empty(n_columns)
@@ -235,19 +239,22 @@ def bounded_sums(
         length = np.sqrt(length)
         scales[u] = min(1.0, bound / max(length, 1e-300))
         factor = share / max(length, bound)
+        lengths[u] = 0.0
         if not length < np.inf:
             # Infinity and NaN cannot be scaled: the unit contributes nothing.
             scales[u] = 0.0
             continue
-        e = first
+        e, squares = first, 0.0
         while e < last:
             row = index[order[e]]
             e = _add_row(e, last, order, index, contributions, total)
             for c in range(n_columns):
+                added = factor * total[c]
                 if step > 0.0:
-                    sums[row, c] += np.trunc(factor * total[c] / step)
-                else:
-                    sums[row, c] += factor * total[c]
+                    added = np.trunc(added / step)
+                sums[row, c] += added
+                squares += added**2
+        lengths[u] = np.sqrt(squares)
 
 
 @compiled

@@ -1,0 +1,138 @@
+"""Units of several parties, of which a server learns sums alone; see `Entries`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._domain import Domain
+from ._noise_shares import SharedNoise
+from ._requests import Agreement, SumRequest, request_bytes
+from ._unit_rows import LocalRows
+from .solvers._unit_contributions import Contributions, Sums
+
+Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
+"""Sends a request to all parties, and returns the sum of their answers."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartySums:
+    """Entries of which a server learns sums alone; see `Entries`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    unit : int
+        The mode of the units in the shape.
+    ask : callable or None
+        See `fit_aggregated`. None if nobody will be asked.
+    agreed : Agreement or None
+        What parties compare with their own parameters; None if nobody will be asked.
+    noise : SharedNoise or None
+        Noise that the answers contain.
+    """
+
+    shape: tuple[int, ...]
+    unit: int
+    ask: Ask | None = None
+    agreed: Agreement | None = None
+    noise: SharedNoise | None = None
+
+    is_dense, is_local, n_entries = False, False, 0
+
+    def without_values(self, order: Sequence[int]) -> PartySums:
+        """The same with the modes in another order; see `Entries`."""
+        shape = tuple(self.shape[mode] for mode in order)
+        return replace(self, shape=shape, unit=list(order).index(self.unit))
+
+    def by_unit(self, *_: Any) -> _AskedUnits:
+        """The units, elsewhere, for the releases of one fit."""
+        if self.ask is None or self.agreed is None:
+            raise RuntimeError("Nobody can be asked for these sums.")
+        return _AskedUnits(self.ask, self.agreed, self.shape[self.unit], self.noise)
+
+    def rows_of_units(self, _: Domain) -> LocalRows:
+        """No rows: parties compute those of their units."""
+        return LocalRows()
+
+
+class _AskedUnits:
+    """Units of parties, which are asked for their sums; see `Units`."""
+
+    def __init__(
+        self, ask: Ask, agreed: Agreement, n_units: int, noise: SharedNoise | None
+    ) -> None:
+        self._ask, self._agreed = ask, agreed
+        self._n_units, self._noise = n_units, noise
+        self._fit, self._n_asked = uuid.uuid4().hex, 0
+
+    def add_to(self, sums: Sequence[Sums], contribute: Contributions) -> None:
+        """Add what the parties answer to sums."""
+        noise = self._noise
+        n_bits = max(
+            noise.n_bits(of_block.largest(self._n_units))
+            if noise
+            else of_block.n_bits(self._n_units)
+            for of_block in sums
+        )
+        request = SumRequest(
+            self._fit,
+            self._n_asked,
+            n_bits,
+            contribute,
+            tuple(of_block.empty() for of_block in sums),
+            None if noise is None else noise.shares,
+        )
+        self._n_asked += 1
+        integers, n_answers = self._answers(request)
+        signed = _signed(integers.astype(np.uint64), n_bits)
+        sizes = [of_block.n_numbers(noisy=noise is not None) for of_block in sums]
+        ends = np.cumsum(sizes)[:-1]
+        for of_block, steps in zip(sums, np.split(signed, ends), strict=True):
+            of_block.take(steps, n_answers)
+
+    def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
+        """The sum of the parties' answers and, if they contain noise, their number."""
+        found: Any = self._ask(request_bytes(request, self._agreed))
+        n_answers = None
+        if self._noise is not None:
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise ValueError(
+                    "With noise_shares, ask must return a tuple: the sum, and the "
+                    "number of parties whose answers are in it."
+                )
+            found, n_answers = found
+            shares = self._noise.shares
+            least, most = shares.n_needed, shares.n_parties
+            is_whole = isinstance(n_answers, Integral) and n_answers is not True
+            if not (is_whole and least <= n_answers <= most):
+                raise ValueError(
+                    f"The number of answers to release {request.number} must be an "
+                    f"integer from n_parties - n_dropouts = {least} to n_parties = "
+                    f"{most}, got {n_answers!r}. If fewer parties answered, the sum "
+                    "protects less than was agreed, though the release is recorded: "
+                    f"set the threshold of the secure aggregation to {least}."
+                )
+            n_answers = int(n_answers)
+        integers = np.asarray(found)
+        if integers.dtype.kind not in "iu" or integers.shape != (request.n_numbers,):
+            raise ValueError(
+                f"ask must return {request.n_numbers} integers for release "
+                f"{request.number}, the sum of the parties' answers; got shape "
+                f"{integers.shape} and type {integers.dtype}."
+            )
+        return integers, n_answers
+
+
+def _signed(integers: NDArray[np.uint64], n_bits: int) -> NDArray[np.int64]:
+    """The integers in [-2**(n_bits - 1), 2**(n_bits - 1)) with these residues."""
+    half = np.uint64(2 ** (n_bits - 1))
+    # Arithmetic modulo 2**64, which 2**n_bits divides.
+    shifted = (integers + half) & np.uint64(2**n_bits - 1)
+    return shifted.astype(np.int64) - np.int64(half)

@@ -1,0 +1,586 @@
+"""What a server asks its parties in one release: data that a party checks, never code.
+
+A request is bytes: a line of JSON, then the arrays that the line lists, one after the
+other, little-endian and not compressed. It names one of four questions, whose code is
+at the party, with numbers and arrays that follow from earlier releases. A party reads a
+request before it touches an entry. It derives the size of every array from its own
+parameters, and refuses a request with any other size, with a number out of range or
+with a field that it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tensor import CPForm, TuckerForm
+from ._noise_shares import NoiseShares
+from ._products import SHARE_BITS, ProductSums
+from ._shared_model import SharedModel
+from .solvers._unit_contributions import (
+    BlockContributions,
+    BoundedSums,
+    Contributions,
+    CountContributions,
+    PatternContributions,
+    Sums,
+    UnitTotals,
+    add_totals,
+)
+
+_FORMAT = 1
+# Bytes of the line, and of a request.
+_LONGEST_LINE, _LONGEST = 2**20, 2**30
+# Numbers of a request are of the order of one, variances of at least a millionth of a
+# millionth. No product of such numbers overflows, whatever the entries are.
+_LARGEST, _LEAST = 1e9, 1e-12
+# Most columns of features, most groups of them, and most rows whose products are asked.
+_MOST_FEATURES, _MOST_ROWS = 2**12, 2**13
+# Sums of more steps would not be exact in floating point.
+MOST_STEPS = 2.0**52
+_FIT = re.compile("[0-9a-f]{32}")
+_ARRAY = re.compile(r"[a-z_]{1,20}(\.[0-9]{1,2})?")
+_TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
+
+
+@dataclass(frozen=True, eq=False)
+class SumRequest:
+    """What a server asks all parties in one release; computed from earlier releases.
+
+    Attributes
+    ----------
+    fit : str
+        Tells the fits of servers apart.
+    number : int
+        Number of the release within the fit, from 0.
+    n_bits : int
+        Answers are integers modulo ``2**n_bits``, above the range of all sums.
+    contribute : Contributions
+    empty : tuple of BoundedSums or ProductSums
+    noise_shares : NoiseShares or None
+        What the server takes the parties to have declared.
+    """
+
+    fit: str
+    number: int
+    n_bits: int
+    contribute: Contributions
+    empty: tuple[Sums, ...]
+    noise_shares: NoiseShares | None = None
+
+    @property
+    def n_numbers(self) -> int:
+        """Number of integers in an answer."""
+        noisy = self.noise_shares is not None
+        return sum(of_block.n_numbers(noisy=noisy) for of_block in self.empty)
+
+    @property
+    def share(self) -> float:
+        """Share of the squared budget."""
+        return sum(of_block.share for of_block in self.empty)
+
+    @property
+    def n_changed(self) -> int:
+        """Number of sums that a party rounds after it has summed them."""
+        return sum(of_block.n_changed for of_block in self.empty)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Public parameters on which a server and its parties must agree.
+
+    Attributes
+    ----------
+    settings : dict
+        By name, as values of JSON.
+    form : CPForm or TuckerForm
+        The decomposition, with the units' mode first.
+    sizes : tuple of int
+        Sizes of the other modes.
+    biases : bool
+        Whether the model has biases.
+    """
+
+    settings: dict[str, Any]
+    form: CPForm | TuckerForm
+    sizes: tuple[int, ...]
+    biases: bool
+
+    def difference(self, servers: dict[str, Any]) -> str:
+        """Say how a server's parameters differ; empty if they are equal."""
+        own = self.settings
+        differing = [k for k in {**own, **servers} if own.get(k) != servers.get(k)]
+        of_both = [
+            ", ".join(f"{k} = {json.dumps(found.get(k))[:100]}" for k in differing)
+            for found in (servers, own)
+        ]
+        return f"The server: {of_both[0]}; this party: {of_both[1]}." * bool(differing)
+
+
+# --- writing --------------------------------------------------------------------------
+
+
+def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
+    """A request as bytes, for `read_request` of a party."""
+    arrays: dict[str, NDArray[Any]] = {}
+    shares = request.noise_shares
+    fields: dict[str, Any] = {
+        "format": _FORMAT,
+        "fit": request.fit,
+        "number": request.number,
+        "n_bits": request.n_bits,
+        "n_numbers": request.n_numbers,
+        "settings": agreed.settings,
+        "noise_shares": None
+        if shares is None
+        else [shares.n_parties, shares.n_dropouts, shares.n_colluders],
+        "question": _question_fields(request.contribute, arrays),
+        "sums": [_sum_fields(of_block, arrays) for of_block in request.empty],
+    }
+    kinds = ["i8" if array.dtype.kind == "i" else "f8" for array in arrays.values()]
+    fields["arrays"] = [
+        [name, kind, list(array.shape)]
+        for (name, array), kind in zip(arrays.items(), kinds, strict=True)
+    ]
+    line = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
+    blocks = [
+        array.astype(_TYPES[kind]).tobytes()
+        for array, kind in zip(arrays.values(), kinds, strict=True)
+    ]
+    return b"".join([line, b"\n", *blocks])
+
+
+def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    if isinstance(sums, ProductSums):
+        arrays["shares"] = sums.shares
+        return {"least": sums.least, "share": sums.share, "step": sums.step}
+    return {"bound": sums.bound, "share": sums.share, "step": sums.step}
+
+
+def _question_fields(
+    contribute: Contributions, arrays: dict[str, NDArray[Any]]
+) -> dict[str, Any]:
+    if isinstance(contribute, PatternContributions):
+        arrays["rows"] = contribute.rows
+        return {"kind": "pattern"}
+    if isinstance(contribute, CountContributions):
+        return {"kind": "counts", "totals": _total_fields(contribute.totals)}
+    if not isinstance(contribute, BlockContributions):
+        return {"kind": "totals"}
+    model = contribute.model
+    arrays["lengths"] = contribute.lengths
+    if contribute.row_weights is not None:
+        arrays["row_weights"] = contribute.row_weights
+    for name in _OF_MODES:
+        for k, of_mode in enumerate(getattr(model, name) or []):
+            arrays[f"{name}.{k}"] = of_mode
+    arrays |= {f"factors.{k}": factor for k, factor in enumerate(model.factors)}
+    arrays["features"] = model.features
+    return {
+        "kind": "block",
+        "block": contribute.block,
+        "n_biases": contribute.n_biases,
+        "totals": _total_fields(contribute.totals),
+        "has_factors": bool(model.form),
+        "offset": float(model.offset),
+        "noise": float(model.noise),
+        "bias_variance": float(model.bias_variance),
+        "groups": [
+            [size, float(variance)]
+            for size, variance in zip(model.groups, model.weight_variances, strict=True)
+        ],
+    }
+
+
+def _total_fields(totals: UnitTotals) -> dict[str, float]:
+    return {name: float(value) for name, value in vars(totals).items()}
+
+
+# Attributes of a model that are lists with an array for each of the other modes.
+_OF_MODES = ("biases", "uncertainty", "excess")
+
+
+# --- reading --------------------------------------------------------------------------
+
+
+def read_request(
+    data: bytes, agreed: Agreement, noise_shares: NoiseShares | None
+) -> SumRequest:
+    """Read a request, and refuse whatever does not follow the rules of this module.
+
+    Parameters
+    ----------
+    data : bytes
+    agreed : Agreement
+    noise_shares : NoiseShares or None
+        The party's own parameters.
+
+    Returns
+    -------
+    request : SumRequest
+        With finite numbers, and with arrays of the sizes that the party's own
+        parameters give.
+
+    Raises
+    ------
+    ValueError
+        If the request is damaged, or if the server's parameters are not the party's.
+    TypeError
+        If `data` is not bytes.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(
+            f"A request is bytes, which fit_aggregated passes to `ask`; got "
+            f"{type(data).__name__}."
+        )
+    line, _, block = data.partition(b"\n")
+    fields = _Fields(_parsed(line), "")
+    fields.integer("format", _FORMAT, _FORMAT)
+    difference = agreed.difference(fields.object("settings").rest())
+    if difference:
+        raise ValueError(
+            f"Server and parties must declare the same parameters. {difference}"
+        )
+    own = noise_shares
+    declared = own and [own.n_parties, own.n_dropouts, own.n_colluders]
+    servers = fields.take("noise_shares")
+    if servers != declared:
+        raise ValueError(
+            "Server and parties must declare the same noise_shares. The server: "
+            f"{json.dumps(servers)[:100]}; this party: {noise_shares}."
+        )
+    arrays = _Arrays(fields.list("arrays", 1024), block)
+    question = fields.object("question")
+    contribute, expected = _QUESTIONS[
+        question.text("kind", re.compile("|".join(_QUESTIONS)))
+    ](question, arrays, agreed)
+    question.end()
+    sums = fields.list("sums", len(expected))
+    if len(sums) != len(expected):
+        _refuse("sums")
+    request = SumRequest(
+        fields.text("fit", _FIT),
+        fields.integer("number", 0, 2**32 - 1),
+        fields.integer("n_bits", 1, 64),
+        contribute,
+        tuple(
+            _sums(_Fields(found, "sums: "), shape, arrays)
+            for found, shape in zip(sums, expected, strict=True)
+        ),
+        noise_shares,
+    )
+    n_numbers = request.n_numbers
+    fields.integer("n_numbers", n_numbers, n_numbers)
+    fields.end()
+    arrays.end()
+    return request
+
+
+def _parsed(line: bytes) -> Any:
+    """The value of a line of JSON; refuse NaN, Infinity and names that recur."""
+
+    def refuse(_: str) -> NoReturn:
+        _refuse("a number")
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) < len(pairs):
+            _refuse("a name that recurs")
+        return found
+
+    if len(line) > _LONGEST_LINE:
+        _refuse("its length")
+    try:
+        return json.loads(line, parse_constant=refuse, object_pairs_hook=distinct)
+    except (ValueError, RecursionError):
+        pass
+    # Raised outside of the handler, whose error may be long.
+    return _refuse("its first line")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(
+        f"This is not a request of fit_aggregated of this version: {what} is missing "
+        "or not as it must be."
+    )
+
+
+class _Fields:
+    """Fields of an object of JSON, each of which is taken once and checked.
+
+    Parameters
+    ----------
+    found : object
+        What was found in place of the object.
+    place : str
+        Says in messages where the object is.
+    """
+
+    def __init__(self, found: object, place: str) -> None:
+        if not isinstance(found, dict):
+            _refuse(f"{place}an object")
+        self._left, self._place = dict(found), place
+
+    def take(self, name: str) -> Any:
+        if name not in self._left:
+            _refuse(self._place + name)
+        return self._left.pop(name)
+
+    def integer(self, name: str, least: int, most: int) -> int:
+        found = self.take(name)
+        if type(found) is not int or not least <= found <= most:
+            _refuse(self._place + name)
+        return found
+
+    def number(self, name: str, least: float, most: float = _LARGEST) -> float:
+        return _number(self.take(name), least, most, self._place + name)
+
+    def flag(self, name: str) -> bool:
+        found = self.take(name)
+        if type(found) is not bool:
+            _refuse(self._place + name)
+        return found
+
+    def text(self, name: str, pattern: re.Pattern[str]) -> str:
+        found = self.take(name)
+        if not isinstance(found, str) or not pattern.fullmatch(found):
+            _refuse(self._place + name)
+        return found
+
+    def list(self, name: str, most: int) -> Sequence[Any]:
+        found = self.take(name)
+        if not isinstance(found, list) or len(found) > most:
+            _refuse(self._place + name)
+        return found
+
+    def object(self, name: str) -> _Fields:
+        return _Fields(self.take(name), f"{self._place}{name}: ")
+
+    def rest(self) -> dict[str, Any]:
+        """All fields that nobody has taken, which are taken thereby."""
+        rest, self._left = self._left, {}
+        return rest
+
+    def end(self) -> None:
+        """Refuse fields that nobody has taken."""
+        if self._left:
+            _refuse(f"{self._place}the list of its fields")
+
+
+def _number(found: Any, least: float, most: float, place: str) -> float:
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    if not is_number or not least <= found <= most:
+        _refuse(place)
+    return float(found)
+
+
+class _Arrays:
+    """Arrays of a request, each of which is taken once and checked.
+
+    Parameters
+    ----------
+    listed : sequence
+        Name, type and shape of every array, in order.
+    block : bytes
+        The arrays, one after the other.
+    """
+
+    def __init__(self, listed: Sequence[Any], block: bytes) -> None:
+        self._block = block
+        self._places: dict[str, tuple[str, tuple[int, ...], int]] = {}
+        start = 0
+        for entry in listed:
+            if not isinstance(entry, list) or len(entry) != 3:
+                _refuse("arrays")
+            name, kind, shape = entry
+            is_text = isinstance(name, str) and isinstance(kind, str)
+            if not is_text or not _ARRAY.fullmatch(name) or kind not in _TYPES:
+                _refuse("arrays")
+            if name in self._places or not isinstance(shape, list) or len(shape) > 2:
+                _refuse("arrays")
+            if not all(type(n) is int and 0 <= n <= _LONGEST for n in shape):
+                _refuse("arrays")
+            self._places[name] = kind, tuple(shape), start
+            start += 8 * math.prod(shape)
+            if start > _LONGEST:
+                _refuse("its length")
+        if start != len(block):
+            _refuse("its length")
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of an array, as the request lists it."""
+        if name not in self._places:
+            _refuse(name)
+        return self._places[name][1]
+
+    def take(
+        self, name: str, shape: tuple[int, ...], least: float = -_LARGEST
+    ) -> NDArray[np.float64]:
+        """An array of finite numbers that are not below `least`."""
+        found = self._taken(name, "f8", shape)
+        # Not true of NaN.
+        if not np.all((found >= least) & (found <= _LARGEST)):
+            _refuse(name)
+        return found
+
+    def integers(self, name: str, size: int, most: int) -> NDArray[np.int64]:
+        """Integers from 0 to `most`."""
+        found = self._taken(name, "i8", (size,))
+        if not np.all((found >= 0) & (found <= most)):
+            _refuse(name)
+        return found
+
+    def _taken(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        if name not in self._places:
+            _refuse(name)
+        found_kind, found_shape, start = self._places.pop(name)
+        if (found_kind, found_shape) != (kind, shape):
+            _refuse(name)
+        size = math.prod(shape)
+        found = np.frombuffer(self._block, _TYPES[kind], size, start) if size else []
+        return np.array(found, dtype=_TYPES[kind].newbyteorder("=")).reshape(shape)
+
+    def end(self) -> None:
+        """Refuse arrays that nobody has taken."""
+        if self._places:
+            _refuse("arrays")
+
+
+# By the sums of a question, their shape; None for the products of rows.
+_Expected = list[tuple[int, int] | None]
+
+
+def _totals_question(
+    _: _Fields, __: _Arrays, agreed: Agreement
+) -> tuple[Contributions, _Expected]:
+    return add_totals, [(1, 3)]
+
+
+def _counts_question(
+    fields: _Fields, _: _Arrays, agreed: Agreement
+) -> tuple[Contributions, _Expected]:
+    return CountContributions(_totals(fields)), [(size, 1) for size in agreed.sizes]
+
+
+def _pattern_question(
+    _: _Fields, arrays: _Arrays, agreed: Agreement
+) -> tuple[Contributions, _Expected]:
+    n_rows = agreed.sizes[0]
+    most = min(n_rows, _MOST_ROWS)
+    shape = arrays.shape("rows")
+    if len(shape) != 1 or not 0 < shape[0] <= most:
+        _refuse("rows")
+    rows = arrays.integers("rows", shape[0], n_rows - 1)
+    if len(np.unique(rows)) < len(rows) or arrays.shape("shares") != shape:
+        _refuse("rows")
+    return PatternContributions(rows, n_rows), [None]
+
+
+def _block_question(
+    fields: _Fields, arrays: _Arrays, agreed: Agreement
+) -> tuple[Contributions, _Expected]:
+    model, sizes = _model(fields, arrays, agreed), agreed.sizes
+    blocks = model.form.blocks((1, *sizes))
+    n_blocks = len(blocks) - 1 if model.form else len(sizes)
+    block = fields.integer("block", 1, n_blocks)
+    is_mode = block <= len(sizes)
+    # Only rows of a mode have a bias.
+    n_biases = int(agreed.biases and is_mode)
+    fields.integer("n_biases", n_biases, n_biases)
+    n_rows, n_factors = blocks[block] if model.form else (sizes[block - 1], 0)
+    n_columns = n_biases + n_factors
+    if not n_columns:
+        _refuse("block")
+    lengths = arrays.take("lengths", (n_columns,), _LEAST)
+    row_weights = arrays.take("row_weights", (n_rows,), 0.0) if is_mode else None
+    contribute = BlockContributions(
+        model, block, n_biases, lengths, _totals(fields), row_weights
+    )
+    return contribute, [(n_rows, n_columns), (1, contribute.n_totals)]
+
+
+_QUESTIONS = {
+    "totals": _totals_question,
+    "counts": _counts_question,
+    "pattern": _pattern_question,
+    "block": _block_question,
+}
+
+
+def _totals(fields: _Fields) -> UnitTotals:
+    totals = fields.object("totals")
+    found = UnitTotals(
+        totals.number("n_units", 0.0, 2.0**53),
+        totals.number("offset", -1.0, 1.0),
+        totals.number("typical_size", _LEAST),
+    )
+    totals.end()
+    return found
+
+
+def _model(fields: _Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
+    sizes, form = agreed.sizes, agreed.form
+    if not fields.flag("has_factors") or not form:
+        form = CPForm(0)
+    of_modes: dict[str, Any] = {}
+    if agreed.biases:
+        least = {"uncertainty": 0.0}
+        of_modes = {
+            name: [
+                arrays.take(f"{name}.{k}", (size + 1,), least.get(name, -_LARGEST))
+                for k, size in enumerate(sizes)
+            ]
+            for name in _OF_MODES
+        }
+    groups = []
+    for found in fields.list("groups", _MOST_FEATURES):
+        if not isinstance(found, list) or len(found) != 2 or type(found[0]) is not int:
+            _refuse("groups")
+        variance = _number(found[1], _LEAST, _LARGEST, "groups")
+        if not 0 < found[0] <= _MOST_FEATURES:
+            _refuse("groups")
+        groups.append((found[0], variance))
+    n_features = sum(size for size, _ in groups)
+    if n_features > _MOST_FEATURES:
+        _refuse("groups")
+    # The blocks of the form after that of the units.
+    blocks = form.blocks((1, *sizes))[1:] if form else []
+    model = SharedModel(
+        form,
+        sizes,
+        fields.number("offset", -1.0, 1.0),
+        None,
+        [arrays.take(f"factors.{k}", shape) for k, shape in enumerate(blocks)],
+        arrays.take("features", (sizes[0] + 1, n_features)),
+        fields.number("noise", _LEAST),
+        bias_variance=fields.number("bias_variance", _LEAST),
+        groups=tuple(size for size, _ in groups),
+        weight_variances=tuple(variance for _, variance in groups),
+    )
+    return replace(model, **of_modes)
+
+
+def _sums(fields: _Fields, shape: tuple[int, int] | None, arrays: _Arrays) -> Sums:
+    """Empty sums; their lattice may have no more steps than integers hold."""
+    share, step = fields.number("share", _LEAST, 1.0), fields.number("step", 0.0)
+    if not math.sqrt(share) < step * MOST_STEPS:
+        raise ValueError(
+            "Sums without noise are not integers; the server must set a finite epsilon."
+        )
+    if shape is None:
+        least = fields.number("least", _LEAST)
+        n_rows = arrays.shape("shares")[0]
+        shares = arrays.integers("shares", n_rows, 2**SHARE_BITS)
+        if shares.sum() > 2 ** (SHARE_BITS + 1):
+            _refuse("shares")
+        fields.end()
+        return ProductSums(shares, least, share, step)
+    bound = fields.number("bound", _LEAST)
+    fields.end()
+    return BoundedSums(shape, bound, share, step)
