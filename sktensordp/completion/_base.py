@@ -709,13 +709,15 @@ class BaseCompletion(
         **Guarantee with noise_shares.** Each party has added its share of the noise
         before its answer leaves it. The server adds none, and sees noisy sums only. The
         guarantee is that of `fit`, for one unit of one party, against everybody, the
-        server included. It holds if every sum that anybody sees contains the answers
-        of at least ``noise_shares.n_honest`` parties whose noise the adversary does not
-        know, if there is one such sum for each request, and if the server sends the
-        requests of this method. If `ask` reports fewer answers than
-        ``n_parties - n_dropouts``, the fit goes on, and `privacy_guarantee_` states the
-        larger epsilon that holds if the numbers of answers do not depend on what was
-        released. Budgets count the release at the parties, in `answer`, and not here.
+        server included, on four conditions. Secure aggregation reveals one sum for
+        each request, over one set of parties; a repeated request goes to the same
+        parties. It reveals no sum of fewer than ``noise_shares.n_needed`` answers. At
+        least ``noise_shares.n_honest`` of these are of parties whose noise the
+        adversary does not know. The server sends the requests of this method. If `ask`
+        reports fewer answers, the fit ends with an error. The server has then seen a
+        sum with too little noise, and the release stays recorded. Budgets count the
+        release at the parties, in `answer`, and not here. A new fit is another release
+        of every party that answers.
 
         In both cases, no two parties may have the same unit: it would be protected at
         each of them separately, so that their guarantees compose. Whether a party
@@ -744,8 +746,8 @@ class BaseCompletion(
             Before the release is recorded: if `shape` or the range of the values is not
             declared, if epsilon is infinite, so that sums would not be integers, or if
             noise cannot be divided among so many parties. Afterwards: if `ask` does not
-            return the right number of integers, or a number of answers from 1 to
-            `n_parties`.
+            return the right number of integers, or a number of answers from
+            ``noise_shares.n_needed`` to ``noise_shares.n_parties``.
         TypeError
             If `ask` is not callable, or `noise_shares` is of another type.
         """

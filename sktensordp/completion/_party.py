@@ -10,7 +10,7 @@ added in one of two ways:
 - by the server, once, to the sum of exact answers. The guarantee then holds against
   nobody who sees the sums before: not against the server.
 - by the parties, each of which adds its share to its answer (``_noise_shares.py``).
-  The guarantee then holds against everybody, as long as enough honest parties answer.
+  The guarantee then holds against everybody, on the conditions stated there.
 
 Sums of whole steps are integers. Modulo a power of two above their range they keep
 their value, so that a protocol of secure aggregation can add them.
@@ -164,7 +164,10 @@ class UnitParty(PrivateEstimatorMixin):
         aggregation, too. A party without units answers as well, with zeros and noise.
 
         Budgets that are open at the first noisy answer record the guarantee of all
-        answers of the fit, before noise is drawn.
+        answers of the fit, before noise is drawn. They keep it if the fit ends with an
+        error. They are right on condition that the secure aggregation reveals one sum
+        for each request, over one set of parties, and none of fewer answers than
+        ``noise_shares.n_needed``. A repeated request must go to the same parties.
 
         Parameters
         ----------
@@ -413,12 +416,16 @@ class _AskedUnits:
                     "number of parties whose answers are in it."
                 )
             found, n_answers = found
-            n_parties = self._noise.shares.n_parties
+            shares = self._noise.shares
+            least, most = shares.n_needed, shares.n_parties
             is_whole = isinstance(n_answers, Integral) and n_answers is not True
-            if not (is_whole and 1 <= n_answers <= n_parties):
+            if not (is_whole and least <= n_answers <= most):
                 raise ValueError(
                     f"The number of answers to release {request.number} must be an "
-                    f"integer from 1 to n_parties = {n_parties}, got {n_answers!r}."
+                    f"integer from n_parties - n_dropouts = {least} to n_parties = "
+                    f"{most}, got {n_answers!r}. If fewer parties answered, the sum "
+                    "protects less than was agreed, though the release is recorded: "
+                    f"set the threshold of the secure aggregation to {least}."
                 )
             n_answers = int(n_answers)
         integers = np.asarray(found)
