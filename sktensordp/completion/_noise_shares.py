@@ -3,8 +3,16 @@
 Guarantee. Two data sets are neighbours if one of them has all entries of one unit of
 one party, and the other has none of them. Everything that anybody sees of a fit (the
 sums that the server gets, its requests, the model) is (epsilon, delta)-differentially
-private for them, if at least `n_honest` parties, whose noise the adversary does not
-know, have added their shares to every sum that anybody sees.
+private for them, if
+
+- secure aggregation reveals one sum for each request, over one set of parties, to which
+  a repeated request goes again: of sums over two sets, the difference has the noise
+  of those parties alone that are in one of them;
+- this sum, and nothing of fewer answers, contains the shares of at least `n_honest`
+  parties whose noise the adversary does not know.
+
+The fit ends with an error at a sum of fewer than `n_needed` answers. The server has
+seen that sum all the same: the second condition is up to the secure aggregation.
 
 Noise is counted in whole steps of a lattice. A share is a discrete Gaussian variate:
 an integer n has probability proportional to exp(-n^2 / (2 s^2)). Two facts about it are
@@ -51,8 +59,11 @@ class NoiseShares:
     """How many parties share the noise of an aggregated fit, and how many may fail.
 
     All parties and the server declare the same numbers: parties in
-    `CPCompletion.party`, the server in `CPCompletion.fit_aggregated`. Each party adds
+    `party`, the server in `fit_aggregated`. Each party adds
     noise of the variance that a trusted server would add, divided by `n_honest`.
+
+    The guarantee holds on condition that the secure aggregation reveals one sum for
+    each request, over one set of parties, and no sum of fewer than `n_needed` answers.
 
     Parameters
     ----------
@@ -60,7 +71,7 @@ class NoiseShares:
         Number of parties, P.
     n_dropouts : int, default=0
         Largest number of parties, d, that do not answer a request. Set the threshold of
-        the secure aggregation to P - d, so that it reveals no sum of fewer answers.
+        the secure aggregation to `n_needed`.
     n_colluders : int, default=0
         Largest number of parties, a, whose noise the adversary knows. Parties that
         deviate from the protocol count as colluders.
@@ -102,9 +113,14 @@ class NoiseShares:
             )
 
     @property
+    def n_needed(self) -> int:
+        """Least number of answers to a request: P - d."""
+        return self.n_parties - self.n_dropouts
+
+    @property
     def n_honest(self) -> int:
         """Least number of parties whose noise protects a sum: P - d - a."""
-        return self.n_parties - self.n_dropouts - self.n_colluders
+        return self.n_needed - self.n_colluders
 
 
 @dataclass(frozen=True)
@@ -150,24 +166,17 @@ class SharedNoise:
             )
         return n_bits
 
-    def growth(self, n_answers: int) -> float:
-        """Factor on mu^2 of a release if only so many parties answer; at least 1.
-
-        All colluders may have answered. The party of a protected unit has added its
-        share wherever it has added the unit's contribution.
-        """
-        n_honest = max(n_answers - self.shares.n_colluders, 1)
-        planned, found = self._variance(self.shares.n_honest), self._variance(n_honest)
-        return max(planned / found, 1.0)
-
-    def event(self, growth: float = 1.0) -> "DpEvent":
-        """Event of all releases, where their mu^2 is so many times the planned one."""
+    @property
+    def event(self) -> "DpEvent":
+        """Event of all releases together."""
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import SamplerResidualDpEvent
 
-        spread = self.step * math.sqrt(self._variance(self.shares.n_honest) / growth)
-        residual = self.n_cells * self.shares.n_honest * _RHO
+        n_honest = self.shares.n_honest
+        # Of the Gaussian behind so many shares.
+        spread = self.step * math.sqrt(n_honest * self.scale**2 - _ROUNDING)
+        residual = self.n_cells * n_honest * _RHO
         # Sums that are rounded once are further apart, by up to a step in each cell.
         distance = _ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))
         noise = dp_event.GaussianDpEvent(noise_multiplier=spread / distance)
@@ -194,10 +203,6 @@ class SharedNoise:
     ) -> list[NDArray[np.float64]]:
         """The sums as they are: the parties have added the noise."""
         return sums
-
-    def _variance(self, n_honest: int) -> int:
-        """Variance of the Gaussian behind so many shares, in squared steps."""
-        return n_honest * self.scale**2 - _ROUNDING
 
 
 def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:

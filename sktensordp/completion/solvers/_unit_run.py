@@ -126,10 +126,7 @@ class UnitReleases:
     Attributes
     ----------
     sigma : float
-        Standard deviation of the noise, as planned.
-    growth : float
-        Factor on mu^2 of all releases: more than 1 if parties whose noise was planned
-        did not answer.
+        Standard deviation of the noise; with noise in shares, if all parties answer.
     """
 
     def __init__(
@@ -137,7 +134,7 @@ class UnitReleases:
     ) -> None:
         self._noise, self._streams = noise, streams
         self._used, self._n_releases = 0.0, 0
-        self.sigma, self.growth = math.sqrt(noise.noise_variance), 1.0
+        self.sigma = math.sqrt(noise.noise_variance)
 
     @property
     def left(self) -> float:
@@ -167,12 +164,11 @@ class UnitReleases:
         ]
 
     def _sigma(self, sums: Sums) -> float:
-        """Standard deviation of the noise in sums; missing shares of it are noted."""
+        """Standard deviation of the noise in sums."""
         if not isinstance(self._noise, SharedNoise):
             return self.sigma
         if sums.n_answers is None:
             raise RuntimeError("Nobody has added noise to these sums.")
-        self.growth += sums.share * (self._noise.growth(sums.n_answers) - 1)
         return self._noise.sigma(sums.n_answers)
 
 

@@ -65,7 +65,6 @@ def unit_guarantee(
     domain: Domain,
     void_for: float | None = None,
     shares: NoiseShares | None = None,
-    asked_for: tuple[float, float] | None = None,
     consequence: str = "",
 ) -> PrivacyGuarantee:
     """Guarantee of releases that protect everything of a unit.
@@ -86,8 +85,6 @@ def unit_guarantee(
         the data. Then no finite epsilon holds.
     shares : NoiseShares, default=None
         The shares in which parties added the noise; None if it was added at once.
-    asked_for : tuple of (float, float), default=None
-        The requested epsilon and delta, if fewer parties answered than was planned.
     consequence : str, default=""
         A further sentence of the statement.
 
@@ -97,7 +94,8 @@ def unit_guarantee(
     """
     from dp_accounting import dp_event
 
-    claimed, noise = asked_for, "Gaussian noise"
+    claimed: tuple[float, float] | None = None
+    noise = "Gaussian noise"
     if shares is not None:
         noise = "discrete Gaussian noise, in shares by the parties"
     statement = (
@@ -105,17 +103,13 @@ def unit_guarantee(
         "unit's contribution bounded. A unit's own row is computed from these releases "
         "and its own entries; show it to that unit only (joint differential privacy)."
     )
-    if shares is not None and asked_for is None:
+    if shares is not None:
         statement += (
-            f" It has to be true that every sum that anybody sees contains the noise "
-            f"of at least {shares.n_honest} of the {shares.n_parties} parties, and "
-            "that nobody else knows this noise."
-        )
-    elif shares is not None:
-        statement += (
-            " Fewer parties answered than was planned. It has to be true that others "
-            f"know the noise of at most {shares.n_colluders} of those that answered, "
-            "and that who answers does not depend on what was released."
+            " It has to be true that secure aggregation reveals one sum for each "
+            "request, over one set of parties, even if the request is repeated, and no "
+            f"sum of fewer than {shares.n_needed} answers; and that every sum contains "
+            f"the noise of at least {shares.n_honest} of the {shares.n_parties} "
+            "parties, which nobody else knows."
         )
     statement += consequence
     source = _SOURCE + (_SHARES_SOURCE if shares else "")
@@ -228,17 +222,13 @@ class UnitPerturbation(Solver):
         """Guarantee of all releases together."""
         return self.guarantee_of(self.name)
 
-    def guarantee_of(
-        self, name: str, growth: float = 1.0, *, consequence: str = ""
-    ) -> PrivacyGuarantee:
+    def guarantee_of(self, name: str, *, consequence: str = "") -> PrivacyGuarantee:
         """Guarantee of all releases together.
 
         Parameters
         ----------
         name : {"sums", "statistics"}
             What the solver chose.
-        growth : float, default=1.0
-            Factor on the planned mu^2; see `UnitReleases`.
         consequence : str, default=""
             A further sentence of the statement.
         """
@@ -246,14 +236,13 @@ class UnitPerturbation(Solver):
         if math.isinf(problem.epsilon):
             return unit_guarantee_without_noise(self.unit)
         return unit_guarantee(
-            shared.event(growth) if shared else self.planned_noise.event,
+            self.noise.event,
             self.unit,
             name,
             delta=problem.delta,
             domain=problem.domain,
             void_for=problem.void_for,
             shares=None if shared is None else shared.shares,
-            asked_for=(problem.epsilon, problem.delta) if growth > 1 else None,
             consequence=(_PATTERN if self._most_rows else "") + consequence,
         )
 
@@ -262,8 +251,8 @@ class UnitPerturbation(Solver):
         entries: Any,
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
-    ) -> tuple[SharedModel, str, int, float]:
-        """Return the model without units' rows, the perturbation, passes and growth."""
+    ) -> tuple[SharedModel, str, int]:
+        """Return the model without units' rows, the perturbation and the passes."""
         problem = self.problem
         units = entries.by_unit(problem.domain, self.unit)
         releases = UnitReleases(self.noise, streams)
@@ -278,11 +267,11 @@ class UnitPerturbation(Solver):
         if may_choose and name == "statistics" and not run.factors_pay():
             name = "sums"
         n_iter = run.passes(name, on_sweep)
-        return run.model, name, n_iter, releases.growth
+        return run.model, name, n_iter
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
-        model, name, n_iter, growth = released
+        model, name, n_iter = released
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
@@ -290,9 +279,9 @@ class UnitPerturbation(Solver):
         has_features = model.features.shape[1] > _N_OF_AVERAGES
         only_averages = name == "sums" and not has_features
         guarantee = self.guarantee
-        if (name, growth) != (self.name, 1.0):
+        if name != self.name:
             consequence = _ONLY_AVERAGES if only_averages else ""
-            guarantee = self.guarantee_of(name, growth, consequence=consequence)
+            guarantee = self.guarantee_of(name, consequence=consequence)
         return Outcome(
             model,
             offset,
