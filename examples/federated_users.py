@@ -20,6 +20,7 @@ of the noise before its sums leave it, and nobody sees an exact total.
 # error. All shops and the server know the parameters of the model: the scale of the
 # ratings, the films, and how many customers there may be.
 
+import json
 import pickle
 import textwrap
 import warnings
@@ -28,7 +29,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
-from sktensordp.completion import CPCompletion, NoiseShares
+from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, party
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
@@ -72,8 +73,8 @@ class Shop:
     def join(self, noise_shares=None):
         """Get ready to answer the requests of one fit."""
         # The seed makes this page repeatable; a real shop leaves random_state at None.
-        self._party = make_model().party(
-            X[self._train], y[self._train], noise_shares=noise_shares,
+        self._party = party(
+            make_model(), X[self._train], y[self._train], noise_shares=noise_shares,
             random_state=names.index(self.name),
         )  # fmt: skip
         self.budget = PrivacyBudget(epsilon, delta=delta)
@@ -105,7 +106,7 @@ class SecureAggregation:
     """A plain sum in place of a protocol; counts what each shop sends."""
 
     def __init__(self, is_present=lambda shop, number: True):
-        self._is_present, self.n_bits = is_present, 0
+        self._is_present, self.n_bytes = is_present, 0
         self.answering = []
 
     def ask_with_number(self, request):
@@ -115,12 +116,13 @@ class SecureAggregation:
 
     def ask(self, request):
         """Return the sum of the answers of all shops that are present."""
-        present = [s for s in shops if self._is_present(s.name, request.number)]
+        about = json.loads(request.partition(b"\n")[0])
+        number, n_numbers = about["number"], about["n_numbers"]
+        present = [s for s in shops if self._is_present(s.name, number)]
         self.answering.append(len(present))
-        self.n_bits += request.n_bits * request.n_numbers
-        zeros = np.zeros(request.n_numbers, dtype=np.uint64)
-        total = sum((shop.answer(request) for shop in present), start=zeros)
-        return total % 2**request.n_bits
+        self.n_bytes += 8 * n_numbers
+        zeros = np.zeros(n_numbers, dtype=np.uint64)
+        return sum((shop.answer(request) for shop in present), start=zeros)
 
 
 def error_of(model):
@@ -138,7 +140,7 @@ def fit(what, aggregation, noise_shares=None):
     for shop in shops:
         shop.join(noise_shares)
     ask = aggregation.ask_with_number if noise_shares else aggregation.ask
-    model = make_model().fit_aggregated(ask, noise_shares=noise_shares)
+    model = fit_aggregated(make_model(), ask, noise_shares=noise_shares)
     errors[what] = error_of(model)
     stated, fewest = model.privacy_guarantee_.epsilon, min(aggregation.answering)
     print(f"{what:36}{fewest:8}{stated:9.3g}{errors[what]:8.3f}")
@@ -233,10 +235,10 @@ plt.show()
 
 n_requests = len(everybody.answering)
 print(
-    f"{n_requests} requests; each shop sends {everybody.n_bits / 8 / 1024:.1f} KiB in "
+    f"{n_requests} requests; each shop sends {everybody.n_bytes / 1024:.1f} KiB in "
     f"all, for {len(X):,} ratings of {shape[0]:,} customers"
 )
-print(f"with noise in shares: {with_noise.n_bits / 8 / 1024:.1f} KiB")
+print(f"with noise in shares: {with_noise.n_bytes / 1024:.1f} KiB")
 print(f"the model that shops load: {len(pickle.dumps(model)) / 1024:.0f} KiB")
 
 # %%

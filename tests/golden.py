@@ -38,6 +38,8 @@ from sktensordp.completion import (
     ImplicitCompletion,
     NoiseShares,
     TuckerCompletion,
+    fit_aggregated,
+    party,
 )
 from sktensordp.datasets import make_choices, make_ratings
 from sktensordp.model_selection import PrivateSearchCV, expected_error
@@ -205,20 +207,18 @@ def parties(noise_shares=None, **params):
     """A fit to sums over three parties."""
     server = CPCompletion(2, epsilon=4.0, random_state=0, **USERS, **params)
     answering = [
-        server.party(
-            X[X[:, 0] % 3 == k], Y[X[:, 0] % 3 == k], noise_shares=noise_shares,
+        party(
+            server, X[X[:, 0] % 3 == k], Y[X[:, 0] % 3 == k], noise_shares=noise_shares,
             random_state=k + 1,
         )
         for k in range(3)
     ]  # fmt: skip
 
     def ask(request):
-        columns = zip(*(party.answer(request) for party in answering), strict=True)
-        modulus = 2**request.n_bits
-        total = np.array([sum(map(int, c)) % modulus for c in columns], dtype=np.uint64)
+        total = np.sum([one.answer(request) for one in answering], axis=0)
         return total if noise_shares is None else (total, 3)
 
-    model = server.fit_aggregated(ask, noise_shares=noise_shares)
+    model = fit_aggregated(server, ask, noise_shares=noise_shares)
     return fitted(model.fold_in(X[:300], Y[:300]))
 
 

@@ -92,9 +92,9 @@ class Party(PrivateEstimatorMixin):
         self._fit: str | None = None
         self._process: str | None = None
         self._streams: NoiseStreams | None = None
-        # By number of the request: its share and its number of rounded sums, its hash,
-        # and the answer.
-        self._shares: dict[int, tuple[float, int]] = {}
+        # By number of the request: its share and its numbers of sums and of rounded
+        # sums, its hash, and the answer.
+        self._asked: dict[int, tuple[float, int, int]] = {}
         self._hashes: dict[int, str] = {}
         self._answers: dict[int, NDArray[np.uint64]] = {}
         self._lock = threading.Lock()
@@ -168,20 +168,24 @@ class Party(PrivateEstimatorMixin):
                 "answers one request of each number."
             )
         if number not in self._answers:
-            shares = {**self._shares, number: (request.share, request.n_changed)}
-            self._check(request, shares)
+            new = request.share, request.n_numbers, request.n_changed
+            asked = {**self._asked, number: new}
+            self._check(request, asked)
             self._begin()
             self._process = process_name()
             # Before noise is drawn, so that no other request ever gets this noise.
             self._fit, self._hashes[number] = request.fit, found
-            self._shares = shares
+            self._asked = asked
             self._answers[number] = self._new_answer(request)
         return self._answers[number]
 
-    def _check(self, request: SumRequest, shares: dict[int, tuple[float, int]]) -> None:
+    def _check(
+        self, request: SumRequest, asked: dict[int, tuple[float, int, int]]
+    ) -> None:
         """Refuse a request that asks for more than was agreed, with all before it."""
-        used, n_changed = map(sum, zip(*shares.values(), strict=True))
-        if used > 1 + 1e-9:
+        used, n_numbers, n_changed = map(math.fsum, zip(*asked.values(), strict=True))
+        # The distance of `SharedNoise` leaves room for this rounding error.
+        if used > 1 + 1e-10:
             raise ValueError(
                 "The server asks for more than the budget allows: the shares of its "
                 "requests add up to more than 1."
@@ -198,6 +202,10 @@ class Party(PrivateEstimatorMixin):
         if n_changed > noise.n_changed:
             raise ValueError(
                 "The server asks for more products than the noise was planned for."
+            )
+        if n_numbers > noise.n_cells:
+            raise ValueError(
+                "The server asks for more sums than the noise was planned for."
             )
         if any(of_block.step != noise.step for of_block in request.empty):
             raise ValueError(

@@ -142,6 +142,7 @@ def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
         if shares is None
         else [shares.n_parties, shares.n_dropouts, shares.n_colluders],
         "question": _question_fields(request.contribute, arrays),
+        "step": request.empty[0].step,
         "sums": [_sum_fields(of_block, arrays) for of_block in request.empty],
     }
     kinds = ["i8" if array.dtype.kind == "i" else "f8" for array in arrays.values()]
@@ -160,8 +161,8 @@ def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
 def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     if isinstance(sums, ProductSums):
         arrays["shares"] = sums.shares
-        return {"least": sums.least, "share": sums.share, "step": sums.step}
-    return {"bound": sums.bound, "share": sums.share, "step": sums.step}
+        return {"least": sums.least, "share": sums.share}
+    return {"bound": sums.bound, "share": sums.share}
 
 
 def _question_fields(
@@ -262,6 +263,7 @@ def read_request(
         question.text("kind", re.compile("|".join(_QUESTIONS)))
     ](question, arrays, agreed)
     question.end()
+    step = fields.number("step", 0.0)
     sums = fields.list("sums", len(expected))
     if len(sums) != len(expected):
         _refuse("sums")
@@ -271,7 +273,7 @@ def read_request(
         fields.integer("n_bits", 1, 64),
         contribute,
         tuple(
-            _sums(_Fields(found, "sums: "), shape, arrays)
+            _sums(_Fields(found, "sums: "), step, shape, arrays)
             for found, shape in zip(sums, expected, strict=True)
         ),
         noise_shares,
@@ -566,9 +568,11 @@ def _model(fields: _Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
     return replace(model, **of_modes)
 
 
-def _sums(fields: _Fields, shape: tuple[int, int] | None, arrays: _Arrays) -> Sums:
+def _sums(
+    fields: _Fields, step: float, shape: tuple[int, int] | None, arrays: _Arrays
+) -> Sums:
     """Empty sums; their lattice may have no more steps than integers hold."""
-    share, step = fields.number("share", _LEAST, 1.0), fields.number("step", 0.0)
+    share = fields.number("share", _LEAST, 1.0)
     if not math.sqrt(share) < step * MOST_STEPS:
         raise ValueError(
             "Sums without noise are not integers; the server must set a finite epsilon."

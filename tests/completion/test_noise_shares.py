@@ -6,7 +6,6 @@ noise fails; those of chi-square tests are asymptotic.
 """
 
 import math
-import pickle
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +17,15 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from sktensordp.completion import CPCompletion, NoiseShares, _noise_shares
+from sktensordp.completion import (
+    CPCompletion,
+    NoiseShares,
+    _noise_shares,
+    fit_aggregated,
+    party,
+)
 from sktensordp.completion._noise_shares import SharedNoise
+from sktensordp.completion._requests import read_request
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
@@ -27,6 +33,14 @@ from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import leaves, with_a_pattern
+from tests.support.requests import (
+    header,
+    numbered,
+    setting,
+    total,
+    with_array,
+    without_noise,
+)
 
 RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
 NO_UNITS = np.empty((0, 2)), np.empty(0)
@@ -53,7 +67,7 @@ def of_party(number):
 def parties_of(server, shares=SHARES, seeds=None):
     seeds = seeds or [None] * shares.n_parties
     return [
-        server.party(*of_party(k), noise_shares=shares, random_state=seed)
+        party(server, *of_party(k), noise_shares=shares, random_state=seed)
         for k, seed in enumerate(seeds)
     ]
 
@@ -66,20 +80,20 @@ class Sums:
         self.requests, self.answers = [], []
 
     def __call__(self, request):
-        self.requests.append(pickle.loads(pickle.dumps(request)))
+        self.requests.append(request)
         self.answers.append(
             [
-                party.answer(request)
-                for number, party in enumerate(self.answering)
-                if self.present(request.number, number)
+                one.answer(request)
+                for number, one in enumerate(self.answering)
+                if self.present(header(request)["number"], number)
             ]
         )
-        total = np.sum(self.answers[-1], axis=0, dtype=np.uint64)
-        return total % 2**request.n_bits, len(self.answers[-1])
+        found = header(request)["n_numbers"]
+        return total([np.zeros(found), *self.answers[-1]]), len(self.answers[-1])
 
 
 def aggregated(sums, shares=SHARES, **options):
-    return model(**options).fit_aggregated(sums, noise_shares=shares)
+    return fit_aggregated(model(**options), sums, noise_shares=shares)
 
 
 def signed(integers, n_bits):
@@ -235,7 +249,7 @@ def multiplier_of(guarantee):
 @pytest.mark.parametrize("counts", [(5, 1, 1), (1, 0, 0), (40, 10, 0)])
 def test_the_noise_of_the_least_parties_is_that_of_a_server(counts):
     shares = NoiseShares(*counts)
-    guarantee = model().party(*NO_UNITS, noise_shares=shares).privacy_guarantee_
+    guarantee = party(model(), *NO_UNITS, noise_shares=shares).privacy_guarantee_
     alone = model().fit(RATINGS.data, RATINGS.target)
     of_server = multiplier_of(alone.privacy_guarantee_)
     # Rounded up to whole steps, and no more.
@@ -254,13 +268,12 @@ def test_answers_contain_shares_of_discrete_gaussian_noise(chi_square):
     sums = Sums(parties_of(model(), seeds=range(5)))
     aggregated(sums)
     scale = sums.answering[0]._noise.scale
-    exact = [model().party(*of_party(k)) for k in range(5)]
+    exact = [party(model(), *of_party(k)) for k in range(5)]
     noise = []
     for request, answers in zip(sums.requests, sums.answers, strict=True):
-        asked = replace(request, noise_shares=None)
-        for party, answer in zip(exact, answers, strict=True):
-            difference = answer - party.answer(asked)
-            noise.append(signed(difference, request.n_bits) / scale)
+        for one, answer in zip(exact, answers, strict=True):
+            difference = answer - one.answer(without_noise(request))
+            noise.append(signed(difference, header(request)["n_bits"]) / scale)
     # Totals, counts and four passes.
     assert len(noise) == 5 * 6
     flat = np.concatenate(noise)
@@ -307,11 +320,11 @@ def test_sums_do_not_wrap_around():
     # All of these parties add the noise that two would have to add.
     noise, spread = everybody[0]._noise, math.sqrt(12)
     for request, answers in zip(sums.requests, sums.answers, strict=True):
-        total = sum(signed(a, request.n_bits) for a in answers)
-        whole = signed(np.sum(answers, axis=0), request.n_bits)
-        assert_array_equal(total, whole)
-        assert 40 * spread * noise.scale < 2 ** (request.n_bits - 1)
-        assert request.n_bits <= 40
+        n_bits = header(request)["n_bits"]
+        whole = signed(np.sum(answers, axis=0), n_bits)
+        assert_array_equal(sum(signed(a, n_bits) for a in answers), whole)
+        assert 40 * spread * noise.scale < 2 ** (n_bits - 1)
+        assert n_bits <= 40
 
 
 def test_what_units_contribute_stays_within_what_is_accounted_for():
@@ -320,17 +333,18 @@ def test_what_units_contribute_stays_within_what_is_accounted_for():
     aggregated(sums, rank=2, perturbation="statistics")
     exact = model(rank=2, perturbation="statistics")
     X, y = of_party(0)
-    whole, noise = exact.party(X, y), sums.answering[0]._noise
-    requests = [replace(request, noise_shares=None) for request in sums.requests]
-    answers = [signed(whole.answer(r), r.n_bits) for r in requests]
+    whole, noise = party(exact, X, y), sums.answering[0]._noise
+    requests = [without_noise(request) for request in sums.requests]
+    bits = [header(request)["n_bits"] for request in requests]
+    answers = [signed(whole.answer(r), n) for r, n in zip(requests, bits, strict=True)]
     mu = 1 / multiplier_of(sums.answering[0].privacy_guarantee_)
     spread = noise.step * noise.scale * math.sqrt(SHARES.n_honest)
     found = []
     for unit in np.unique(X[:, 0])[:6]:
-        rest = exact.party(X[X[:, 0] != unit], y[X[:, 0] != unit])
+        rest = party(exact, X[X[:, 0] != unit], y[X[:, 0] != unit])
         moved = [
-            signed(rest.answer(r), r.n_bits) - a
-            for r, a in zip(requests, answers, strict=True)
+            signed(rest.answer(r), n) - a
+            for r, n, a in zip(requests, bits, answers, strict=True)
         ]
         length = noise.step * np.linalg.norm(np.concatenate(moved).astype(float))
         found.append(length / spread / mu)
@@ -344,20 +358,19 @@ def test_a_party_answers_one_request_of_each_number():
     sums = Sums([first])
     aggregated(sums, ALONE)
     for request, (answer,) in zip(sums.requests, sums.answers, strict=True):
-        again = pickle.loads(pickle.dumps(request))
-        assert_array_equal(first.answer(again), answer)
-        assert_array_equal(second.answer(request), second.answer(again))
+        assert_array_equal(first.answer(request), answer)
+        assert_array_equal(second.answer(request), second.answer(request))
     last = sums.requests[-1]
-    exact = model().party(*of_party(0))
-    exact.answer(replace(last, noise_shares=None))
-    for party, known in ((first, last), (exact, replace(last, noise_shares=None))):
+    exact = party(model(), *of_party(0))
+    exact.answer(without_noise(last))
+    for one, known in ((first, last), (exact, without_noise(last))):
         for other in (
-            replace(known, n_bits=known.n_bits + 1),
-            replace(known, empty=tuple(s.empty() for s in known.empty)[:0]),
-            replace(known, contribute=sums.requests[0].contribute),
+            setting(known, "n_bits", to=header(known)["n_bits"] + 1),
+            setting(known, "sums", 0, "share", to=1e-3),
+            with_array(known, "lengths", lambda lengths: 2 * lengths),
         ):
             with pytest.raises(ValueError, match="answered another request"):
-                party.answer(other)
+                one.answer(other)
     # What the party returned is the caller's to change.
     first.answer(last)[:] = 0
     assert_array_equal(first.answer(last), sums.answers[-1][0])
@@ -367,14 +380,15 @@ def test_threads_cannot_get_two_answers_with_one_noise():
     sums = Sums(parties_of(model(), ALONE)[:1])
     aggregated(sums, ALONE)
     request = sums.requests[0]
-    others = [replace(request, n_bits=request.n_bits + k) for k in range(8)]
-    (party,) = parties_of(model(), ALONE)[:1]
+    n_bits = header(request)["n_bits"]
+    others = [setting(request, "n_bits", to=n_bits + k) for k in range(8)]
+    (answering,) = parties_of(model(), ALONE)[:1]
     answered, start = [], threading.Barrier(8)
 
     def ask(one):
         start.wait()
         with suppress(ValueError):
-            answered.append(party.answer(one))
+            answered.append(answering.answer(one))
 
     threads = [threading.Thread(target=ask, args=(one,)) for one in others]
     for thread in threads:
@@ -388,14 +402,14 @@ def test_an_interrupted_answer_is_no_chance_to_ask_something_else(monkeypatch):
     sums = Sums(parties_of(model(), ALONE)[:1])
     aggregated(sums, ALONE)
     request = sums.requests[0]
-    (party,) = parties_of(model(), ALONE)[:1]
+    (one,) = parties_of(model(), ALONE)[:1]
     with monkeypatch.context() as patched:
         patched.setattr(SharedNoise, "draw", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            party.answer(request)
+            one.answer(request)
     with pytest.raises(ValueError, match="answered another request"):
-        party.answer(replace(request, n_bits=request.n_bits + 1))
-    assert_array_equal(party.answer(request), party.answer(request))
+        one.answer(setting(request, "n_bits", to=header(request)["n_bits"] + 1))
+    assert_array_equal(one.answer(request), one.answer(request))
 
 
 def test_parties_decide_how_much_noise_they_add():
@@ -403,27 +417,20 @@ def test_parties_decide_how_much_noise_they_add():
     aggregated(sums, ALONE)
     request = sums.requests[0]
     more = NoiseShares(500)
-    for party, asked in (
-        (model().party(*of_party(0), noise_shares=more), request),
-        (model().party(*of_party(0)), request),
-        (parties_of(model(), ALONE)[0], replace(request, noise_shares=None)),
-        (parties_of(model(), ALONE)[0], replace(request, noise_shares=more)),
+    for one, asked in (
+        (party(model(), *of_party(0), noise_shares=more), request),
+        (party(model(), *of_party(0)), request),
+        (parties_of(model(), ALONE)[0], without_noise(request)),
+        (
+            parties_of(model(), ALONE)[0],
+            setting(request, "noise_shares", to=[500, 0, 0]),
+        ),
     ):
         with refused("must declare the same noise_shares"):
-            party.answer(asked)
-    finer = pickle.loads(pickle.dumps(request))
-    finer.empty[0].step /= 2
+            one.answer(asked)
+    step = header(request)["step"]
     with refused("step of the server's lattice"):
-        parties_of(model(), ALONE)[0].answer(finer)
-    for wrong in ({"share": -1.0}, {"share": math.nan}, {"_bound": math.nan}):
-        asked = pickle.loads(pickle.dumps(request))
-        for name, value in wrong.items():
-            setattr(asked.empty[0], name, value)
-        with refused("must be positive"):
-            parties_of(model(), ALONE)[0].answer(asked)
-    # Without a refusal, nothing is remembered.
-    with refused("out of range"):
-        parties_of(model(), ALONE)[0].answer(replace(request, number=-1))
+        parties_of(model(), ALONE)[0].answer(setting(request, "step", to=step / 2))
 
 
 def test_budgets_record_the_release_at_each_party_once():
@@ -431,22 +438,22 @@ def test_budgets_record_the_release_at_each_party_once():
     with PrivacyBudget(4.0, delta=1e-6) as at_server:
         request = Sums([])
         with pytest.raises(ValueError, match="number of answers"):
-            server.fit_aggregated(request, noise_shares=SHARES)
+            fit_aggregated(server, request, noise_shares=SHARES)
     assert at_server.spent is None
     sums = Sums(answering)
     budgets = [PrivacyBudget(4.0, delta=1e-6) for _ in answering]
 
     def ask(request):
         found = []
-        for party, budget in zip(answering, budgets, strict=True):
+        for one, budget in zip(answering, budgets, strict=True):
             with budget:
-                found.append(party.answer(request))
-        return np.sum(found, axis=0) % 2**request.n_bits, len(found)
+                found.append(one.answer(request))
+        return total(found), len(found)
 
-    server.fit_aggregated(ask, noise_shares=SHARES)
-    for budget, party in zip(budgets, answering, strict=True):
+    fit_aggregated(server, ask, noise_shares=SHARES)
+    for budget, one in zip(budgets, answering, strict=True):
         assert budget.spent.epsilon == pytest.approx(4.0, abs=1e-3)
-        assert budget.spent.epsilon == party.privacy_guarantee_.epsilon
+        assert budget.spent.epsilon == one.privacy_guarantee_.epsilon
     # A new party for the same units is another release.
     with budgets[0], drawing() as streams, pytest.raises(BudgetExceededError):
         Sums(parties_of(model()))(next(iter(requests_of(sums, server))))
@@ -455,7 +462,7 @@ def test_budgets_record_the_release_at_each_party_once():
 
 def requests_of(sums, server):
     sums.answering = parties_of(server)
-    server.fit_aggregated(sums, noise_shares=SHARES)
+    fit_aggregated(server, sums, noise_shares=SHARES)
     return sums.requests
 
 
@@ -483,8 +490,10 @@ def test_a_fit_ends_if_more_parties_drop_out_than_planned(number, n_answers):
             PrivacyBudget(math.inf, delta=1e-6) as budget,
             pytest.raises(ValueError, match=f"release {number} .* = 4 to .* = 5, got"),
         ):
-            server.fit_aggregated(few, noise_shares=SHARES)
-    assert [request.number for request in few.requests] == [*range(number + 1)]
+            fit_aggregated(server, few, noise_shares=SHARES)
+    assert [header(request)["number"] for request in few.requests] == [
+        *range(number + 1)
+    ]
     # All who have answered keep their release in the record.
     once = answering[0].privacy_guarantee_
     expected = (5 if number else n_answers) * once
@@ -515,12 +524,12 @@ def test_counts_that_make_no_sense(counts, error, message):
 @pytest.mark.parametrize("n_answers", [0, 3, 6, -1, 4.0, None, True])
 def test_numbers_of_answers_that_make_no_sense(n_answers):
     def ask(request):
-        return np.zeros(request.n_numbers, dtype=int), n_answers
+        return np.zeros(header(request)["n_numbers"], dtype=int), n_answers
 
     with refused("number of answers to release 0"):
         aggregated(ask)
     with refused("ask must return a tuple"):
-        aggregated(lambda request: np.zeros(request.n_numbers, dtype=int))
+        aggregated(lambda request: np.zeros(header(request)["n_numbers"], dtype=int))
 
 
 @pytest.mark.parametrize(
@@ -534,13 +543,13 @@ def test_numbers_of_answers_that_make_no_sense(n_answers):
 )
 def test_noise_that_cannot_be_divided(options, shares, message):
     with refused(message):
-        model(**options).party(*NO_UNITS, noise_shares=shares)
+        party(model(**options), *NO_UNITS, noise_shares=shares)
     with refused(message):
         aggregated(lambda request: None, shares, **options)
 
 
 def test_noise_that_has_no_room():
-    noise = model().party(*NO_UNITS, noise_shares=NoiseShares(2))._noise
+    noise = party(model(), *NO_UNITS, noise_shares=NoiseShares(2))._noise
     huge = replace(noise, shares=NoiseShares(2**60, n_dropouts=2**60 - 2))
     with pytest.raises(ValueError, match="too large to be added exactly"):
         huge.n_bits(1.0)
@@ -548,15 +557,15 @@ def test_noise_that_has_no_room():
 
 def test_shares_must_be_declared_as_such():
     with pytest.raises(TypeError, match="noise_shares must be"):
-        model().party(*NO_UNITS, noise_shares=5)
+        party(model(), *NO_UNITS, noise_shares=5)
     with pytest.raises(TypeError, match="noise_shares must be"):
-        model().fit_aggregated(lambda request: None, noise_shares=(5, 1, 1))
+        fit_aggregated(model(), lambda request: None, noise_shares=(5, 1, 1))
 
 
 def test_shares_are_planned_without_data():
     """The server and all parties come to the same noise, each on its own."""
-    one = model().party(*of_party(0), noise_shares=SHARES)._noise
-    assert one == model().party(*NO_UNITS, noise_shares=SHARES)._noise
+    one = party(model(), *of_party(0), noise_shares=SHARES)._noise
+    assert one == party(model(), *NO_UNITS, noise_shares=SHARES)._noise
 
 
 # --- products -------------------------------------------------------------------------
@@ -567,19 +576,19 @@ def test_parties_round_products_before_they_add_noise():
     server = model()
     with with_a_pattern():
         sums = Sums(parties_of(server, seeds=range(5)))
-        server.fit_aggregated(sums, noise_shares=SHARES)
-    (number,) = [k for k, r in enumerate(sums.requests) if r.n_changed]
+        fit_aggregated(server, sums, noise_shares=SHARES)
+    (number,) = [k for k, r in enumerate(sums.requests) if asks_products(r)]
     request, answers = sums.requests[number], sums.answers[number]
-    assert request.n_numbers == 20 * 21 // 2
-    assert request.n_bits < 53
+    n_bits = header(request)["n_bits"]
+    assert header(request)["n_numbers"] == 20 * 21 // 2
+    assert n_bits < 53
     scale, noise = sums.answering[0]._noise.scale, []
-    for party, answer in enumerate(answers):
-        exact = request.empty[0].empty()
-        of_party_alone = model().party(*of_party(party))
-        asked = replace(request, noise_shares=None, n_bits=64)
-        limbs = of_party_alone.answer(asked).astype(np.int64)
+    for k, answer in enumerate(answers):
+        alone = party(model(), *of_party(k))
+        exact = read_request(request, alone._agreed, SHARES).empty[0]
+        limbs = alone.answer(without_noise(request)).astype(np.int64)
         exact.take(limbs, None)
-        difference = signed(answer, request.n_bits) - exact.answer(noisy=True)
+        difference = signed(answer, n_bits) - exact.answer(noisy=True)
         noise.append(difference / scale)
     noise = np.concatenate(noise)
     assert abs(np.mean(noise**2) - 1) < 4.9 * math.sqrt(2 / noise.size)
@@ -590,9 +599,9 @@ def test_the_rounding_of_products_is_accounted_for():
     """What one unit may move is 1, and a step more for the root of their number."""
     with with_a_pattern():
         server = model()
-        party = parties_of(server)[0]
-        events = [*leaves(party.privacy_guarantee_.event)]
-    noise = party._noise
+        one = parties_of(server)[0]
+        events = [*leaves(one.privacy_guarantee_.event)]
+    noise = one._noise
     assert noise.n_changed == 20 * 21 // 2
     (multiplier,) = [
         event.noise_multiplier
@@ -609,13 +618,32 @@ def test_more_or_larger_products_than_planned_are_refused():
         server = model()
         parties, other = parties_of(server), parties_of(server)[0]
         sums = Sums(parties)
-        server.fit_aggregated(sums, noise_shares=SHARES)
-    (request,) = [r for r in sums.requests if r.n_changed]
+        fit_aggregated(server, sums, noise_shares=SHARES)
+    (request,) = [r for r in sums.requests if asks_products(r)]
     other.answer(request)
+    number = header(request)["number"]
     with pytest.raises(ValueError, match="more products"):
-        other.answer(replace(request, number=request.number + 1))
-    products = request.empty[0].empty()
-    products.shares = products.shares * 2**40
-    beyond = replace(request, number=request.number + 2, empty=(products,))
-    with pytest.raises(ValueError, match="must be positive"):
+        other.answer(numbered(request, number + 1))
+    beyond = with_array(
+        numbered(request, number + 2), "shares", lambda shares: shares * 2**40
+    )
+    with pytest.raises(ValueError, match="shares is missing or not as it must be"):
         other.answer(beyond)
+
+
+def test_more_sums_than_planned_are_refused():
+    """Their number is part of the guarantee, however little of the budget they take."""
+    sums = Sums(parties_of(model(), ALONE)[:1])
+    aggregated(sums, ALONE)
+    request, one = sums.requests[1], parties_of(model(), ALONE)[0]
+    assert header(request)["question"]["kind"] == "counts"
+    n_most = one._noise.n_cells // header(request)["n_numbers"]
+    cheap = setting(request, "sums", 0, "share", to=1e-9)
+    for number in range(n_most):
+        one.answer(numbered(cheap, number))
+    with pytest.raises(ValueError, match="more sums"):
+        one.answer(numbered(cheap, n_most))
+
+
+def asks_products(request):
+    return header(request)["question"]["kind"] == "pattern"

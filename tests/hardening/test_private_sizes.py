@@ -17,6 +17,7 @@ from sktensordp.completion import (
     TuckerCompletion,
     make_fold_in_scorer,
     make_ranking_scorer,
+    party,
 )
 from sktensordp.model_selection import PrivateSearchCV, UserKFold, expected_error
 
@@ -64,7 +65,7 @@ METHODS = {
     "fit": lambda model, given: model.fit(*given),
     "fit_batches": lambda model, given: model.fit_batches([given]),
     "fold_in": lambda model, given: _fitted(model).fold_in(*given),
-    "party": lambda model, given: model.party(*given),
+    "party": lambda model, given: party(model, *given),
     "predict": lambda model, given: _fitted(model).predict(given[0]),
     "expected_error": lambda model, given: expected_error(
         model, given[0], epsilons=[1.0]

@@ -85,7 +85,7 @@ class WithoutTypes(ast.NodeTransformer):
 def test_all_noise_comes_from_the_one_place():
     """Keys are made in `_random`, and taken after the record.
 
-    `base` does so for estimators, and `_party` for parties, which are none.
+    `base` does so for estimators, and `_parties` for parties, which are none.
     """
     assert all(
         isinstance(case.estimator, PrivateEstimatorMixin)
@@ -101,7 +101,7 @@ def test_all_noise_comes_from_the_one_place():
                 names.add(node.name)
             for name in using.keys() & names:
                 using[name].add(path.name)
-    assert using["NoiseStreams"] == {"base.py", "_party.py", "_random.py"}
+    assert using["NoiseStreams"] == {"base.py", "_parties.py", "_random.py"}
     assert using["secrets"] == {"_random.py", "_budget.py"}
     assert not using["urandom"]
 

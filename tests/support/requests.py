@@ -18,9 +18,44 @@ def edited(request, change):
     return json.dumps(found).encode() + b"\n" + block
 
 
+def setting(request, *path, to):
+    """The same request with another value at a path in its first line."""
+
+    def change(found):
+        for name in path[:-1]:
+            found = found[name]
+        found[path[-1]] = to
+
+    return edited(request, change)
+
+
+def with_array(request, name, change):
+    """The same request with ``change(array)`` in place of one of its arrays."""
+    places, start = header(request)["arrays"], len(request.partition(b"\n")[0]) + 1
+    for found, kind, shape in places:
+        size = 8 * int(np.prod(shape))
+        if found == name:
+            array = np.frombuffer(request[start : start + size], f"<{kind}")
+            array = change(array.reshape(shape).copy()).tobytes()
+            return request[:start] + array + request[start + size :]
+        start += size
+    raise KeyError(name)
+
+
+def without_noise(request):
+    """The same question to parties that add no noise."""
+    found = header(request)
+    asked = setting(request, "noise_shares", to=None)
+    if found["question"]["kind"] == "pattern":
+        # Two limbs for each of the products.
+        asked = setting(asked, "n_numbers", to=2 * found["n_numbers"])
+        asked = setting(asked, "n_bits", to=64)
+    return asked
+
+
 def numbered(request, number):
     """The same request with another number."""
-    return edited(request, lambda found: found.update(number=number))
+    return setting(request, "number", to=number)
 
 
 def share_of(request):

@@ -131,7 +131,7 @@ class BoundedSums:
             scales,
             lengths,
         )
-        check_lengths(lengths, math.sqrt(self.share) / (self.step or 1) * _ROUNDED_UP)
+        check_lengths(lengths, math.sqrt(self.share) / (self.step or 1) * (1 + 1e-10))
         return scales
 
     def add_entries(

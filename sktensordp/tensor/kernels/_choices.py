@@ -94,7 +94,7 @@ def centred_sums(
             squared = (chosen[i] - n_float * float(shares[i]) / float(unit)) ** 2
             square += squared
             powers += squared * squared
-        squared = (square * square - powers) / 2 + diagonal * diagonal * powers
+        squared = square * square / 2 - (0.5 - diagonal * diagonal) * powers
         lengths[u - first] = float(weight) * np.sqrt(squared)
         for e in range(start, end):
             chosen[items[e]] = 0.0

@@ -1,0 +1,234 @@
+"""Damaged and hostile requests: a party refuses them, or is moved by no more."""
+
+import copy
+import json
+import math
+import os
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from sktensordp.completion import (
+    CPCompletion,
+    TuckerCompletion,
+    fit_aggregated,
+    party,
+)
+from sktensordp.datasets import make_ratings
+from tests.support.replaying import with_a_pattern
+from tests.support.requests import header, total, with_array
+
+RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
+OF_ONE_USER = RATINGS.data[:, 0] == np.bincount(RATINGS.data[:, 0]).argmax()
+# In place of a value of the first line.
+HOSTILE = (
+    None, True, -1, 0, 1, 2**31, 2**63, 2**70, 10**400, -0.5, 1e-300, 1e308, "", "x",
+    "block", [], [[]], {}, [1, 2], [None] * 5, {"a": 1},
+)  # fmt: skip
+# In place of the numbers of an array.
+EXTREME = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e9, -1e9, 0.0, -1.0, 5e-324)
+
+
+def completion(kind, rank):
+    return kind(
+        rank, unit=0, levels=RATINGS.levels, shape=(60, 30), epsilon=20.0,
+        perturbation="statistics", random_state=0,
+    )  # fmt: skip
+
+
+def requests_of(kind, rank):
+    """All requests of one fit, with a pattern among them."""
+    found, everybody = [], party(completion(kind, rank), RATINGS.data, RATINGS.target)
+
+    def ask(request):
+        found.append(request)
+        return total([everybody.answer(request)])
+
+    with with_a_pattern():
+        fit_aggregated(completion(kind, rank), ask)
+    return found
+
+
+@pytest.fixture(scope="module", params=[(CPCompletion, 2), (TuckerCompletion, (2, 2))])
+def fit(request):
+    """A completion, and one request for each question and block."""
+    kind, rank = request.param
+    several = {}
+    for one in requests_of(kind, rank):
+        question = header(one)["question"]
+        name = question["kind"], question.get("block"), question.get("has_factors")
+        several[name] = one
+    assert {name for name, *_ in several} == {"totals", "counts", "pattern", "block"}
+    return completion(kind, rank), list(several.values())
+
+
+def of_one_user(model):
+    return party(model, RATINGS.data[OF_ONE_USER], RATINGS.target[OF_ONE_USER])
+
+
+class Untouched:
+    """Entries that fail the test if a request that is refused has touched them."""
+
+    def __getattr__(self, name):
+        raise AssertionError("the entries were touched")
+
+
+def ask(model, request):
+    """Refuse, before an entry is touched, or let one user move sums by their share."""
+    try:
+        answer = of_one_user(model).answer(request)
+    except ValueError as error:
+        message = str(error)
+        nobody = of_one_user(model)
+        nobody._entries = Untouched()
+        with pytest.raises(ValueError, match=re.escape(message)):
+            nobody.answer(request)
+        assert len(message) < 600
+        return message
+    found = header(request)
+    if found["question"]["kind"] != "pattern":
+        half = 2 ** (found["n_bits"] - 1)
+        if half > 2**52:
+            return None
+        signed = (answer.astype(np.int64) + half) % (2 * half) - half
+        share = math.fsum(sums["share"] for sums in found["sums"])
+        if half > math.sqrt(share) / found["step"]:
+            length = np.linalg.norm(signed.astype(float)) * found["step"]
+            assert length <= math.sqrt(share) * (1 + 1e-6)
+    return None
+
+
+def paths(found, path=()):
+    """Where the values of JSON are."""
+    yield path
+    items = {dict: lambda: found.items(), list: lambda: enumerate(found)}
+    for name, value in items.get(type(found), list)():
+        yield from paths(value, (*path, name))
+
+
+def changed(request, path, value):
+    line, _, block = request.partition(b"\n")
+    found = json.loads(line)
+    if not path:
+        found = value
+    place = found
+    for name in path[:-1]:
+        place = place[name]
+    if path:
+        place[path[-1]] = copy.deepcopy(value)
+    return json.dumps(found).encode() + b"\n" + block
+
+
+def test_every_value_of_a_first_line_is_checked(fit):
+    """Each is exchanged for each of the hostile values; most are refused."""
+    model, requests = fit
+    rng, n_refused, n_all = np.random.default_rng(0), 0, 0
+    for request in requests:
+        for path in paths(header(request)):
+            for k in rng.permutation(len(HOSTILE))[:6]:
+                n_refused += ask(model, changed(request, path, HOSTILE[k])) is not None
+                n_all += 1
+    assert n_all > 1000
+    assert n_refused > 0.8 * n_all
+
+
+def test_every_number_of_an_array_is_checked(fit):
+    model, requests = fit
+    n_refused = 0
+    for request in requests:
+        for name, kind, shape in header(request)["arrays"]:
+            if not math.prod(shape):
+                continue
+            for value in EXTREME:
+
+                def put(array, kind=kind, value=value):
+                    if kind == "i8":
+                        value = np.nan_to_num(value, posinf=2**62, neginf=-(2**62))
+                        value = int(np.clip(value, -(2**62), 2**62))
+                    array.flat[len(array) // 2] = value
+                    return array
+
+                n_refused += ask(model, with_array(request, name, put)) is not None
+    assert n_refused > 60
+
+
+def test_damaged_requests_are_refused(fit):
+    """Cut, lengthened, with bytes changed at random: 100 of each request."""
+    model, requests = fit
+    rng = np.random.default_rng(1)
+    for request in requests:
+        damaged = [b"", request + b"\0", b"\n".join([request, request])]
+        damaged += [request[: rng.integers(len(request))] for _ in range(20)]
+        for _ in range(100):
+            other = bytearray(request)
+            for place in rng.integers(len(other), size=rng.integers(1, 4)):
+                other[place] = rng.integers(256)
+            damaged.append(bytes(other))
+        found = [ask(model, one) for one in damaged]
+        assert all(found[:23])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 10**5,
+        b'{"a":' * 10**5,
+        b'{"format": NaN}',
+        b'{"format": 1, "format": 1}',
+        b'{"format": 1' + b"0" * 10**4 + b"}",
+        b'{"format": 2}',
+        b" " * (2**20 + 1),
+        b"\xff\xfe",
+        b"null",
+    ],
+    ids=lambda line: line[:12].decode(errors="replace"),
+)
+def test_first_lines_that_are_none(fit, line):
+    model, _ = fit
+    assert "not a request of fit_aggregated" in ask(model, line + b"\n")
+
+
+def test_fields_and_arrays_that_nobody_knows_are_refused(fit):
+    model, (request, *_) = fit
+    line, _, block = request.partition(b"\n")
+    for place in ([], ["question"], ["sums", 0], ["settings"]):
+        found = json.loads(line)
+        inner = found
+        for name in place:
+            inner = inner[name]
+        inner["contribute"] = "os.system"
+        assert ask(model, json.dumps(found).encode() + b"\n" + block)
+    found = json.loads(line)
+    found["arrays"].append(["other", "f8", [1]])
+    assert "arrays" in ask(model, json.dumps(found).encode() + b"\n" + block + b"0" * 8)
+
+
+class Runs:
+    """What a pickle runs where it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_no_request_runs_code_at_a_party(fit, tmp_path):
+    model, (request, *_) = fit
+    for number, found in enumerate((Runs, [request, Runs])):
+        place = str(tmp_path / str(number))
+        hostile = found(place) if found is Runs else [request, Runs(place)]
+        assert ask(model, pickle.dumps(hostile))
+    assert not list(tmp_path.iterdir())
+    # It would run where a pickle is loaded.
+    pickle.loads(pickle.dumps(Runs(str(tmp_path / "run"))))
+    assert list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", ["hello", None, 3, lambda *_: 0, np.zeros(3)])
+def test_what_is_not_bytes_is_refused(fit, wrong):
+    model, _ = fit
+    with pytest.raises(TypeError, match="A request is bytes"):
+        of_one_user(model).answer(wrong)
