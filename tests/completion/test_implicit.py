@@ -194,10 +194,14 @@ def assembled(chosen, shares, scale, least, block, diagonal):
     total, (high, low) = np.zeros(1, np.int64), np.zeros((2, m * (m + 1) // 2), int)
     n = len(chosen.users)
     for first in range(0, n, block):
+        last = min(first + block, n)
+        lengths = np.empty(last - first)
         centred_sums(
-            first, min(first + block, n), chosen.starts, chosen.items, shares, 2**14,
-            diagonal, scale, least, products, sums, total,
+            first, last, chosen.starts, chosen.items, shares, 2**14, diagonal, scale,
+            least, products, sums, total, lengths,
         )  # fmt: skip
+        # Rounding the weight down by one may be all of it.
+        assert np.all((lengths <= scale * (1 + 1e-12)) & (lengths >= 0))
         assemble(products, sums, total, shares, 2**14, high, low)
     return [int(h) * 2**32 + int(p) for h, p in zip(high, low, strict=True)]
 

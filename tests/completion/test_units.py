@@ -33,6 +33,7 @@ from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import PrivacyBudget, privacy_of
+from sktensordp.tensor.kernels._units import bounded_sums
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.points import POINTS, original
@@ -348,8 +349,10 @@ def test_twice_the_contributions_would_be_noticed(form, monkeypatch):
     assert max(lengths.values()) > 1.5 * bound_of(start)
 
 
-def without_bounds(starts, order, index, own, bound, share, step, sums, scales):
-    scales[:] = 1.0
+def without_bounds(
+    starts, order, index, own, bound, share, step, sums, scales, lengths
+):
+    scales[:], lengths[:] = 1.0, 0.0
     for first, last in itertools.pairwise(starts.tolist()):
         vector = np.zeros_like(sums)
         np.add.at(vector, index[first:last], own[first:last])
@@ -363,11 +366,23 @@ def test_vectors_that_are_not_scaled_down_would_be_noticed(monkeypatch):
     assert max(lengths.values()) > 1.5
 
 
+def test_a_vector_beyond_its_bound_ends_the_fit_before_noise_is_drawn(monkeypatch):
+    """However the vectors came to be too long."""
+
+    def too_long(starts, order, index, own, bound, share, *others):
+        bounded_sums(starts, order, index, own, bound, 2 * share, *others)
+
+    monkeypatch.setattr(*POINTS["bounding"], too_long)
+    with drawing() as streams, pytest.raises(RuntimeError, match="longer than its"):
+        make("CP", epsilon=2.0).fit(*tiny(2, 0))
+    assert not streams
+
+
 def test_bounds_of_each_entry_alone_would_be_noticed(monkeypatch):
     """As where a single rating is protected: many of a unit add up."""
 
-    def by_entry(starts, order, index, own, bound, share, step, sums, scales):
-        scales[:] = 1.0
+    def by_entry(starts, order, index, own, bound, share, step, sums, scales, lengths):
+        scales[:], lengths[:] = 1.0, 0.0
         length = np.maximum(np.linalg.norm(own, axis=1, keepdims=True), bound)
         np.add.at(sums, index[: len(own)], np.trunc(share / length * own / step))
 

@@ -164,10 +164,12 @@ def contributed(n_columns, seed=0, scale=1.0):
 
 def summed(of, bound, share, step, sums=None):
     found = np.zeros((N_ROWS, of.own.shape[1])) if sums is None else sums
-    scales = np.full(len(of.starts) - 1, np.nan)
+    scales, lengths = np.full((2, len(of.starts) - 1), np.nan)
     bounded_sums(
-        of.starts, of.order, of.index, of.own, bound, share, step, found, scales
-    )
+        of.starts, of.order, of.index, of.own, bound, share, step, found, scales,
+        lengths,
+    )  # fmt: skip
+    assert np.all(lengths * (step or 1) <= share * (1 + 1e-12))
     return found, scales
 
 
@@ -354,7 +356,7 @@ def test_kernels_do_not_see_the_chunks(chunk, monkeypatch):
             index = np.ascontiguousarray(part.others[:, 0])
             bounded_sums(
                 part.starts, part.orders[0], index, own, 1.0, 0.5, 2.0**-20, sums,
-                np.empty(len(part.units)),
+                *np.empty((2, len(part.units))),
             )  # fmt: skip
         return [sums, *(np.concatenate(r) for r in zip(*rows, strict=True))]
 
@@ -636,8 +638,11 @@ def test_entries_at_one_place_are_in_the_same_order_however_they_came():
 @pytest.mark.parametrize("bad", [np.inf, np.nan, 1e200])
 def test_a_vector_of_no_finite_length_adds_nothing(bad):
     starts, places = np.array([0, 1, 2]), np.arange(2)
-    sums, scales = np.zeros((2, 1)), np.empty(2)
-    contributions = np.array([[bad], [0.5]])
-    bounded_sums(starts, places, places, contributions, 1.0, 1.0, 2.0**-4, sums, scales)
+    sums, (scales, lengths) = np.zeros((2, 1)), np.empty((2, 2))
+    bounded_sums(
+        starts, places, places, np.array([[bad], [0.5]]), 1.0, 1.0, 2.0**-4, sums,
+        scales, lengths,
+    )  # fmt: skip
     assert_array_equal(sums[:, 0], [0.0, 8.0])
     assert_array_equal(scales, [0.0, 1.0])
+    assert_array_equal(lengths, [0.0, 8.0])
