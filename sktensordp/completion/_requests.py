@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._json import Fields
 from ..tensor import CPForm, TuckerForm
 from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
@@ -35,7 +35,7 @@ from .solvers._unit_contributions import (
     add_totals,
 )
 
-_FORMAT = 1
+_FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
 # Bytes of the line, and of a request.
 _LONGEST_LINE, _LONGEST = 2**20, 2**30
 # Numbers of a request are of the order of one, variances of at least a millionth of a
@@ -45,8 +45,7 @@ _LARGEST, _LEAST = 1e9, 1e-12
 _MOST_FEATURES, _MOST_ROWS = 2**12, 2**13
 # Sums of more steps would not be exact in floating point.
 MOST_STEPS = 2.0**52
-_FIT = re.compile("[0-9a-f]{32}")
-_ARRAY = re.compile(r"[a-z_]{1,20}(\.[0-9]{1,2})?")
+_MOST_ARRAYS, _ARRAY = 1024, r"[a-z_]{1,20}(\.[0-9]{1,2})?"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
 
 
@@ -242,8 +241,8 @@ def read_request(
             f"{type(data).__name__}."
         )
     line, _, block = data.partition(b"\n")
-    fields = _Fields(_parsed(line), "")
-    fields.integer("format", _FORMAT, _FORMAT)
+    fields = Fields.of_text(line, _WHAT, _LONGEST_LINE)
+    fields.constant("format", _FORMAT)
     difference = agreed.difference(fields.object("settings").rest())
     if difference:
         raise ValueError(
@@ -257,129 +256,30 @@ def read_request(
             "Server and parties must declare the same noise_shares. The server: "
             f"{json.dumps(servers)[:100]}; this party: {noise_shares}."
         )
-    arrays = _Arrays(fields.list("arrays", 1024), block)
+    arrays = _Arrays(fields, block)
     question = fields.object("question")
-    contribute, expected = _QUESTIONS[
-        question.text("kind", re.compile("|".join(_QUESTIONS)))
-    ](question, arrays, agreed)
+    read = _QUESTIONS[question.text("kind", "|".join(_QUESTIONS))]
+    contribute, expected = read(question, arrays, agreed)
     question.end()
-    step = fields.number("step", 0.0)
+    step = fields.number("step", 0.0, _LARGEST)
     sums = fields.list("sums", len(expected))
     if len(sums) != len(expected):
-        _refuse("sums")
+        fields.refuse("sums")
     request = SumRequest(
-        fields.text("fit", _FIT),
+        fields.text("fit", "[0-9a-f]{32}"),
         fields.integer("number", 0, 2**32 - 1),
         fields.integer("n_bits", 1, 64),
         contribute,
         tuple(
-            _sums(_Fields(found, "sums: "), step, shape, arrays)
+            _sums(Fields(found, _WHAT, "sums: "), step, shape, arrays)
             for found, shape in zip(sums, expected, strict=True)
         ),
         noise_shares,
     )
-    n_numbers = request.n_numbers
-    fields.integer("n_numbers", n_numbers, n_numbers)
+    fields.constant("n_numbers", request.n_numbers)
     fields.end()
     arrays.end()
     return request
-
-
-def _parsed(line: bytes) -> Any:
-    """The value of a line of JSON; refuse NaN, Infinity and names that recur."""
-
-    def refuse(_: str) -> NoReturn:
-        _refuse("a number")
-
-    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) < len(pairs):
-            _refuse("a name that recurs")
-        return found
-
-    if len(line) > _LONGEST_LINE:
-        _refuse("its length")
-    try:
-        return json.loads(line, parse_constant=refuse, object_pairs_hook=distinct)
-    except (ValueError, RecursionError):
-        pass
-    # Raised outside of the handler, whose error may be long.
-    return _refuse("its first line")
-
-
-def _refuse(what: str) -> NoReturn:
-    raise ValueError(
-        f"This is not a request of fit_aggregated of this version: {what} is missing "
-        "or not as it must be."
-    )
-
-
-class _Fields:
-    """Fields of an object of JSON, each of which is taken once and checked.
-
-    Parameters
-    ----------
-    found : object
-        What was found in place of the object.
-    place : str
-        Says in messages where the object is.
-    """
-
-    def __init__(self, found: object, place: str) -> None:
-        if not isinstance(found, dict):
-            _refuse(f"{place}an object")
-        self._left, self._place = dict(found), place
-
-    def take(self, name: str) -> Any:
-        if name not in self._left:
-            _refuse(self._place + name)
-        return self._left.pop(name)
-
-    def integer(self, name: str, least: int, most: int) -> int:
-        found = self.take(name)
-        if type(found) is not int or not least <= found <= most:
-            _refuse(self._place + name)
-        return found
-
-    def number(self, name: str, least: float, most: float = _LARGEST) -> float:
-        return _number(self.take(name), least, most, self._place + name)
-
-    def flag(self, name: str) -> bool:
-        found = self.take(name)
-        if type(found) is not bool:
-            _refuse(self._place + name)
-        return found
-
-    def text(self, name: str, pattern: re.Pattern[str]) -> str:
-        found = self.take(name)
-        if not isinstance(found, str) or not pattern.fullmatch(found):
-            _refuse(self._place + name)
-        return found
-
-    def list(self, name: str, most: int) -> Sequence[Any]:
-        found = self.take(name)
-        if not isinstance(found, list) or len(found) > most:
-            _refuse(self._place + name)
-        return found
-
-    def object(self, name: str) -> _Fields:
-        return _Fields(self.take(name), f"{self._place}{name}: ")
-
-    def rest(self) -> dict[str, Any]:
-        """All fields that nobody has taken, which are taken thereby."""
-        rest, self._left = self._left, {}
-        return rest
-
-    def end(self) -> None:
-        """Refuse fields that nobody has taken."""
-        if self._left:
-            _refuse(f"{self._place}the list of its fields")
-
-
-def _number(found: Any, least: float, most: float, place: str) -> float:
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if not is_number or not least <= found <= most:
-        _refuse(place)
-    return float(found)
 
 
 class _Arrays:
@@ -387,38 +287,38 @@ class _Arrays:
 
     Parameters
     ----------
-    listed : sequence
-        Name, type and shape of every array, in order.
+    fields : Fields
+        Of the request: name, type and shape of every array, in order.
     block : bytes
         The arrays, one after the other.
     """
 
-    def __init__(self, listed: Sequence[Any], block: bytes) -> None:
-        self._block = block
+    def __init__(self, fields: Fields, block: bytes) -> None:
+        self._block, self.refuse = block, fields.refuse
         self._places: dict[str, tuple[str, tuple[int, ...], int]] = {}
         start = 0
-        for entry in listed:
+        for entry in fields.list("arrays", _MOST_ARRAYS):
             if not isinstance(entry, list) or len(entry) != 3:
-                _refuse("arrays")
+                self.refuse("arrays")
             name, kind, shape = entry
             is_text = isinstance(name, str) and isinstance(kind, str)
-            if not is_text or not _ARRAY.fullmatch(name) or kind not in _TYPES:
-                _refuse("arrays")
+            if not is_text or not re.fullmatch(_ARRAY, name) or kind not in _TYPES:
+                self.refuse("arrays")
             if name in self._places or not isinstance(shape, list) or len(shape) > 2:
-                _refuse("arrays")
+                self.refuse("arrays")
             if not all(type(n) is int and 0 <= n <= _LONGEST for n in shape):
-                _refuse("arrays")
+                self.refuse("arrays")
             self._places[name] = kind, tuple(shape), start
             start += 8 * math.prod(shape)
             if start > _LONGEST:
-                _refuse("its length")
+                self.refuse("its length")
         if start != len(block):
-            _refuse("its length")
+            self.refuse("its length")
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of an array, as the request lists it."""
         if name not in self._places:
-            _refuse(name)
+            self.refuse(name)
         return self._places[name][1]
 
     def take(
@@ -428,22 +328,22 @@ class _Arrays:
         found = self._taken(name, "f8", shape)
         # Not true of NaN.
         if not np.all((found >= least) & (found <= _LARGEST)):
-            _refuse(name)
+            self.refuse(name)
         return found
 
     def integers(self, name: str, size: int, most: int) -> NDArray[np.int64]:
         """Integers from 0 to `most`."""
         found = self._taken(name, "i8", (size,))
         if not np.all((found >= 0) & (found <= most)):
-            _refuse(name)
+            self.refuse(name)
         return found
 
     def _taken(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
         if name not in self._places:
-            _refuse(name)
+            self.refuse(name)
         found_kind, found_shape, start = self._places.pop(name)
         if (found_kind, found_shape) != (kind, shape):
-            _refuse(name)
+            self.refuse(name)
         size = math.prod(shape)
         found = np.frombuffer(self._block, _TYPES[kind], size, start) if size else []
         return np.array(found, dtype=_TYPES[kind].newbyteorder("=")).reshape(shape)
@@ -451,7 +351,7 @@ class _Arrays:
     def end(self) -> None:
         """Refuse arrays that nobody has taken."""
         if self._places:
-            _refuse("arrays")
+            self.refuse("arrays")
 
 
 # By the sums of a question, their shape; None for the products of rows.
@@ -459,33 +359,33 @@ _Expected = list[tuple[int, int] | None]
 
 
 def _totals_question(
-    _: _Fields, __: _Arrays, agreed: Agreement
+    _: Fields, __: _Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     return add_totals, [(1, 3)]
 
 
 def _counts_question(
-    fields: _Fields, _: _Arrays, agreed: Agreement
+    fields: Fields, _: _Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     return CountContributions(_totals(fields)), [(size, 1) for size in agreed.sizes]
 
 
 def _pattern_question(
-    _: _Fields, arrays: _Arrays, agreed: Agreement
+    _: Fields, arrays: _Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     n_rows = agreed.sizes[0]
     most = min(n_rows, _MOST_ROWS)
     shape = arrays.shape("rows")
     if len(shape) != 1 or not 0 < shape[0] <= most:
-        _refuse("rows")
+        arrays.refuse("rows")
     rows = arrays.integers("rows", shape[0], n_rows - 1)
     if len(np.unique(rows)) < len(rows) or arrays.shape("shares") != shape:
-        _refuse("rows")
+        arrays.refuse("rows")
     return PatternContributions(rows, n_rows), [None]
 
 
 def _block_question(
-    fields: _Fields, arrays: _Arrays, agreed: Agreement
+    fields: Fields, arrays: _Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     model, sizes = _model(fields, arrays, agreed), agreed.sizes
     blocks = model.form.blocks((1, *sizes))
@@ -494,11 +394,11 @@ def _block_question(
     is_mode = block <= len(sizes)
     # Only rows of a mode have a bias.
     n_biases = int(agreed.biases and is_mode)
-    fields.integer("n_biases", n_biases, n_biases)
+    fields.constant("n_biases", n_biases)
     n_rows, n_factors = blocks[block] if model.form else (sizes[block - 1], 0)
     n_columns = n_biases + n_factors
     if not n_columns:
-        _refuse("block")
+        fields.refuse("block")
     lengths = arrays.take("lengths", (n_columns,), _LEAST)
     row_weights = arrays.take("row_weights", (n_rows,), 0.0) if is_mode else None
     contribute = BlockContributions(
@@ -515,18 +415,18 @@ _QUESTIONS = {
 }
 
 
-def _totals(fields: _Fields) -> UnitTotals:
+def _totals(fields: Fields) -> UnitTotals:
     totals = fields.object("totals")
     found = UnitTotals(
         totals.number("n_units", 0.0, 2.0**53),
         totals.number("offset", -1.0, 1.0),
-        totals.number("typical_size", _LEAST),
+        totals.number("typical_size", _LEAST, _LARGEST),
     )
     totals.end()
     return found
 
 
-def _model(fields: _Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
+def _model(fields: Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
     sizes, form = agreed.sizes, agreed.form
     if not fields.flag("has_factors") or not form:
         form = CPForm(0)
@@ -543,14 +443,14 @@ def _model(fields: _Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
     groups = []
     for found in fields.list("groups", _MOST_FEATURES):
         if not isinstance(found, list) or len(found) != 2 or type(found[0]) is not int:
-            _refuse("groups")
-        variance = _number(found[1], _LEAST, _LARGEST, "groups")
+            fields.refuse("groups")
+        variance = fields.as_number(found[1], "groups", _LEAST, _LARGEST)
         if not 0 < found[0] <= _MOST_FEATURES:
-            _refuse("groups")
+            fields.refuse("groups")
         groups.append((found[0], variance))
     n_features = sum(size for size, _ in groups)
     if n_features > _MOST_FEATURES:
-        _refuse("groups")
+        fields.refuse("groups")
     # The blocks of the form after that of the units.
     blocks = form.blocks((1, *sizes))[1:] if form else []
     model = SharedModel(
@@ -560,8 +460,8 @@ def _model(fields: _Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
         None,
         [arrays.take(f"factors.{k}", shape) for k, shape in enumerate(blocks)],
         arrays.take("features", (sizes[0] + 1, n_features)),
-        fields.number("noise", _LEAST),
-        bias_variance=fields.number("bias_variance", _LEAST),
+        fields.number("noise", _LEAST, _LARGEST),
+        bias_variance=fields.number("bias_variance", _LEAST, _LARGEST),
         groups=tuple(size for size, _ in groups),
         weight_variances=tuple(variance for _, variance in groups),
     )
@@ -569,7 +469,7 @@ def _model(fields: _Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
 
 
 def _sums(
-    fields: _Fields, step: float, shape: tuple[int, int] | None, arrays: _Arrays
+    fields: Fields, step: float, shape: tuple[int, int] | None, arrays: _Arrays
 ) -> Sums:
     """Empty sums; their lattice may have no more steps than integers hold."""
     share = fields.number("share", _LEAST, 1.0)
@@ -578,13 +478,13 @@ def _sums(
             "Sums without noise are not integers; the server must set a finite epsilon."
         )
     if shape is None:
-        least = fields.number("least", _LEAST)
+        least = fields.number("least", _LEAST, _LARGEST)
         n_rows = arrays.shape("shares")[0]
         shares = arrays.integers("shares", n_rows, 2**SHARE_BITS)
         if shares.sum() > 2 ** (SHARE_BITS + 1):
-            _refuse("shares")
+            fields.refuse("shares")
         fields.end()
         return ProductSums(shares, least, share, step)
-    bound = fields.number("bound", _LEAST)
+    bound = fields.number("bound", _LEAST, _LARGEST)
     fields.end()
     return BoundedSums(shape, bound, share, step)
