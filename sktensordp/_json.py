@@ -90,6 +90,22 @@ class Fields:
             self.refuse(name)
         return float(found)
 
+    def number_or_none(self, name: str, least: float, most: float) -> float | None:
+        """A number, or None for null."""
+        found = self.take(name)
+        return None if found is None else self.as_number(found, name, least, most)
+
+    def numbers_or_none(
+        self, name: str, least: float, most: float
+    ) -> list[float] | None:
+        """A list of numbers, or None for null."""
+        found = self.take(name)
+        if found is None:
+            return None
+        if not isinstance(found, list):
+            self.refuse(name)
+        return [self.as_number(each, name, least, most) for each in found]
+
     def flag(self, name: str) -> bool:
         """True or false."""
         found = self.take(name)

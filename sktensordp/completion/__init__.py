@@ -1,5 +1,6 @@
 """Private completion of sparse tensors."""
 
+from ._client import CompletionClient
 from ._columns_with_values import columns_with_values
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
@@ -14,6 +15,7 @@ from ._tucker import TuckerCompletion
 
 __all__ = [
     "CPCompletion",
+    "CompletionClient",
     "CoordinateEncoder",
     "ImplicitCompletion",
     "NoiseShares",

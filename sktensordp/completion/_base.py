@@ -28,10 +28,7 @@ from .._sklearn_compat import (
 )
 from .._validation import (
     callers_level,
-    check_bounds,
     check_coordinates,
-    check_level_prior,
-    check_levels,
     check_modes,
     check_numeric,
     check_shape,
@@ -46,7 +43,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
 from ._client import PUBLIC_COORDINATES, CompletionClient
-from ._domain import Domain
+from ._domain import Domain, declared_domain
 from ._entries import (
     AnyFrameMixin,
     Entries,
@@ -63,7 +60,7 @@ from ._party_sums import PartySums
 from ._problem import Problem, side_features
 from ._sparse import is_sparse
 from ._unit_rows import LocalRows
-from ._values import LARGEST_TABLE, plan_entry_randomizer
+from ._values import plan_entry_randomizer
 from .solvers._choice import choose_solver, planned_guarantee
 from .solvers._solver import Outcome, Solver
 
@@ -562,8 +559,8 @@ class BaseCompletion(
         """
         self._validate_params()
         self._check_declared()
-        randomizer = plan_entry_randomizer(self.epsilon, self._domain())
-        return self._passed_on(CompletionClient(randomizer, random_state))
+        client = CompletionClient(float(self.epsilon), self._domain(), random_state)
+        return self._passed_on(client)
 
     @available_if(_has_client)
     @fit_context(prefer_skip_nested_validation=True)
@@ -1018,31 +1015,11 @@ class BaseCompletion(
         If the parameters declare no range, it is that of an earlier fit, or else the
         range of the values of `entries`.
         """
-        levels = None if self.levels is None else check_levels(self.levels)
-        prior = None
-        if self.level_prior is not None:
-            if levels is None:
-                raise ValueError("level_prior needs levels: declare them too.")
-            if len(levels) > LARGEST_TABLE:
-                raise ValueError(
-                    f"level_prior needs at most {LARGEST_TABLE} levels, got "
-                    f"{len(levels)}. Leave level_prior=None."
-                )
-            prior = check_level_prior(self.level_prior, len(levels))
-        is_declared = True
-        if self.value_bounds is not None:
-            bounds = check_bounds(self.value_bounds)
-            if (
-                levels is not None
-                and not bounds[0] <= levels[0] < levels[-1] <= bounds[1]
-            ):
-                raise ValueError("levels must lie within value_bounds.")
-        elif levels is not None:
-            bounds = levels[0], levels[-1]
-        else:
-            is_declared = False
-            bounds = earlier.bounds if earlier else self._inferred_bounds(entries)
-        return Domain(bounds, levels, prior, is_declared)
+        declared = declared_domain(self.value_bounds, self.levels, self.level_prior)
+        if declared is not None:
+            return declared
+        bounds = earlier.bounds if earlier else self._inferred_bounds(entries)
+        return Domain(bounds, is_declared=False)
 
     def _inferred_bounds(self, entries: Any) -> tuple[float, float]:
         if entries is None or getattr(entries, "values", ...) is None:

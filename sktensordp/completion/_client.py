@@ -9,15 +9,23 @@ when, how often and to whose values is post-processing.
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import math
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
 from .._client import Client
+from .._json import Fields
 from .._validation import check_numeric, checked
 from ..privacy._numbers import shown
+from ._domain import Domain, declared_domain
+from ._values import plan_entry_randomizer
+
+_FORMAT, _WHAT = 1, "a CompletionClient of this version"
+_LONGEST = 2**20
 
 PUBLIC_COORDINATES = (
     "Which entries are observed (the coordinates) is public: anyone may learn who "
@@ -38,13 +46,15 @@ def check_values(y: Any) -> NDArray[np.floating]:
 class CompletionClient(Client):
     """Randomises values where they are, each one independently.
 
-    Get one from a completion's `client` method, which needs parameters alone, and
-    pickle it to ship it.
+    Get one from a completion's `client` method, which needs parameters alone. Ship it
+    with `to_json`: a text that is read as data, unlike a pickle, which can run code.
 
     Parameters
     ----------
-    randomizer : EntryRandomizer
-        Randomises a value.
+    epsilon : float
+        Budget of one value.
+    domain : Domain
+        Range, levels and prior of the values, declared.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
@@ -56,16 +66,76 @@ class CompletionClient(Client):
 
     Examples
     --------
-    >>> from sktensordp.completion import CPCompletion
+    >>> from sktensordp.completion import CompletionClient, CPCompletion
     >>> client = CPCompletion(2, epsilon=2.0, levels=[1, 2, 3, 4, 5]).client()
     >>> client
     CompletionClient(epsilon=2)
     >>> client.privatize([4, 5, 1]).shape
     (3,)
+    >>> CompletionClient.from_json(client.to_json())
+    CompletionClient(epsilon=2)
     """
 
-    def __init__(self, randomizer: Any, random_state: int | None = None) -> None:
+    def __init__(
+        self, epsilon: float, domain: Domain, random_state: int | None = None
+    ) -> None:
+        randomizer = plan_entry_randomizer(epsilon, domain)
         super().__init__(randomizer, randomizer.guarantee, random_state)
+        self.epsilon = epsilon
+
+    def to_json(self) -> str:
+        """The client as text: its parameters, but no seed."""
+        domain = self.randomizer.domain
+        return json.dumps(
+            {
+                "kind": "CompletionClient",
+                "format": _FORMAT,
+                "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+                "value_bounds": domain.bounds,
+                "levels": domain.levels,
+                "level_prior": domain.prior,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Make a client from the text of another one.
+
+        The text is checked, and nothing in it is executed. The new client computes its
+        guarantee itself: read its `privacy_guarantee_` before you use it.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` returned.
+
+        Returns
+        -------
+        client : CompletionClient
+            It draws from the operating system's entropy, whatever seed the other had.
+
+        Raises
+        ------
+        ValueError
+            If the text is damaged, or if its parameters make no sense.
+        TypeError
+            If `text` is not a str.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, got {type(text).__name__}.")
+        fields = Fields.of_text(text, _WHAT, _LONGEST)
+        fields.constant("kind", "CompletionClient")
+        fields.constant("format", _FORMAT)
+        epsilon = fields.number_or_none("epsilon", 5e-324, 1e308)
+        lists = [
+            fields.numbers_or_none(name, -1e308, 1e308)
+            for name in ("value_bounds", "levels", "level_prior")
+        ]
+        fields.end()
+        domain = declared_domain(*lists)
+        if domain is None:
+            fields.refuse("value_bounds")
+        return cls(math.inf if epsilon is None else epsilon, domain)
 
     def __repr__(self) -> str:
         return f"CompletionClient(epsilon={shown(self.privacy_guarantee_.epsilon)})"

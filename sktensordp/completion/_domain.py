@@ -4,12 +4,47 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from .._validation import check_bounds, check_level_prior, check_levels
+
+# Most levels that one table randomises.
+LARGEST_TABLE = 20
 # A statement lists up to this many levels in full.
 _MOST_NAMED = 12
 # Values that are numbered at a time.
 _BLOCK = 2**16
+
+
+def declared_domain(
+    value_bounds: ArrayLike | None,
+    levels: ArrayLike | None,
+    level_prior: ArrayLike | None = None,
+) -> "Domain | None":
+    """The domain that parameters of a completion declare; None if they declare none.
+
+    Raises
+    ------
+    ValueError
+        If they contradict each other or make no sense.
+    """
+    scale = None if levels is None else check_levels(levels)
+    prior = None
+    if level_prior is not None:
+        if scale is None:
+            raise ValueError("level_prior needs levels: declare them too.")
+        if len(scale) > LARGEST_TABLE:
+            raise ValueError(
+                f"level_prior needs at most {LARGEST_TABLE} levels, got {len(scale)}. "
+                "Leave level_prior=None."
+            )
+        prior = check_level_prior(level_prior, len(scale))
+    if value_bounds is None:
+        return None if scale is None else Domain((scale[0], scale[-1]), scale, prior)
+    bounds = check_bounds(value_bounds)
+    if scale is not None and not bounds[0] <= scale[0] < scale[-1] <= bounds[1]:
+        raise ValueError("levels must lie within value_bounds.")
+    return Domain(bounds, scale, prior)
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy.calibration._table import LevelTable, level_table
 from ..tensor import TableLikelihood
-from ._domain import Domain
+from ._domain import LARGEST_TABLE, Domain
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 _BLOCK = 2**16
-LARGEST_TABLE = 20
 # A range with fewer steps would round values so coarsely that sums show it.
 _LEAST_STEPS = 2**10
 # Largest rounding of a received value, as a share of the range of the table's outputs.

@@ -1,5 +1,6 @@
 """Values that are randomised where they are, and models of what comes from there."""
 
+import json
 import math
 import pickle
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion import CompletionClient, CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
@@ -37,6 +38,9 @@ def test_the_same_as_a_fit_with_the_same_draws(kind, dtype, epsilon, domain):
     y = Y.astype(dtype)
     one = model(kind, epsilon=epsilon, **domain, random_state=3, perturbation="input")
     client = pickle.loads(pickle.dumps(one.client(3)))
+    shipped = CompletionClient.from_json(client.to_json())
+    assert shipped.privacy_guarantee_ == client.privacy_guarantee_
+    assert shipped.random_state is None
     noisy = client.privatize(y)
     assert noisy.dtype == dtype
     assert np.array_equal(noisy, y) == (epsilon == math.inf)
@@ -167,6 +171,48 @@ def test_there_for_values_that_are_randomised_alone(other):
         assert not hasattr(one, name)
         with pytest.raises(AttributeError):
             getattr(one, name)
+
+
+@pytest.mark.parametrize("domain", [TABLE, LATTICE])
+@pytest.mark.parametrize("epsilon", [0.5, math.inf])
+def test_a_client_made_of_text_draws_from_the_same_distribution(domain, epsilon):
+    client = model(**domain, epsilon=epsilon).client(random_state=5)
+    text = client.to_json()
+    assert "random" not in text
+    shipped = CompletionClient.from_json(text)
+    assert shipped.to_json() == text
+    assert shipped.randomizer == client.randomizer
+    shipped.random_state = 5
+    np.testing.assert_array_equal(shipped.privatize(Y), client.privatize(Y))
+
+
+def test_texts_that_are_no_client_are_refused():
+    """Every value is exchanged for hostile ones: refused, or another sound client."""
+    text = model(**TABLE, level_prior=np.full(10, 0.1)).client().to_json()
+    hostile = (
+        None, True, -1, 0, 10**400, 1e308, float("nan"), "x", [], [1], [[1]], [2, 1],
+        {}, [None], [1e308, -1e308],
+    )  # fmt: skip
+    messages, n_all = [], 0
+    for name in json.loads(text):
+        for value in hostile:
+            other = json.dumps({**json.loads(text), name: value})
+            n_all += 1
+            try:
+                found = CompletionClient.from_json(other)
+            except ValueError as error:
+                messages.append(str(error))
+            else:
+                bounds = found.randomizer.domain.bounds
+                assert np.all(np.isfinite(found.privatize(bounds)))
+    assert len(messages) > 0.8 * n_all
+    assert max(map(len, messages)) < 300
+    for other in (text[:-1], "", "null", text + text, text.replace("{", '{"a": 1, ')):
+        with pytest.raises(ValueError, match="not a CompletionClient"):
+            CompletionClient.from_json(other)
+    for other in (None, text.encode(), pickle.dumps(model(**TABLE).client())):
+        with pytest.raises(TypeError, match="text must be a str"):
+            CompletionClient.from_json(other)
 
 
 def test_a_range_has_to_be_declared():
