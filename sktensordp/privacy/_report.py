@@ -203,13 +203,7 @@ def _overall_guarantee(
         f"The private part alone has {composed._headline()}, counting only the data "
         f"that reached it. {composed.statement}"
     ]
-    return PrivacyGuarantee.of(
-        dp_event.NonPrivateDpEvent(),
-        unit=composed.unit,
-        relation=composed.relation,
-        statement=" ".join(statement),
-        source=composed.source,
-    )
+    return composed.derived(dp_event.NonPrivateDpEvent(), statement=" ".join(statement))
 
 
 def _unknown_guarantee(release: Release, like: PrivacyGuarantee) -> PrivacyGuarantee:

@@ -170,12 +170,8 @@ def unprotected_release(name: str, like: PrivacyGuarantee, statement: str) -> Re
     """
     from dp_accounting import dp_event
 
-    guarantee = PrivacyGuarantee.of(
-        dp_event.NonPrivateDpEvent(),
-        unit=like.unit,
-        relation=like.relation,
-        statement=statement,
-        source="not private",
+    guarantee = like.derived(
+        dp_event.NonPrivateDpEvent(), statement=statement, source="not private"
     )
     return Release(name, guarantee)
 
