@@ -79,6 +79,15 @@ class Fields:
             self.refuse(name)
         return found
 
+    def integers(self, name: str, least: int, most: int) -> list[int]:
+        """A list of integers from `least` to `most`."""
+        found = self.take(name)
+        if not isinstance(found, list):
+            self.refuse(name)
+        if not all(type(each) is int and least <= each <= most for each in found):
+            self.refuse(name)
+        return found
+
     def number(self, name: str, least: float, most: float) -> float:
         """A number from `least` to `most`."""
         return self.as_number(self.take(name), name, least, most)
@@ -100,8 +109,13 @@ class Fields:
     ) -> list[float] | None:
         """A list of numbers, or None for null."""
         found = self.take(name)
-        if found is None:
-            return None
+        return None if found is None else self._numbers(found, name, least, most)
+
+    def numbers(self, name: str, least: float, most: float) -> list[float]:
+        """A list of numbers."""
+        return self._numbers(self.take(name), name, least, most)
+
+    def _numbers(self, found: Any, name: str, least: float, most: float) -> list[float]:
         if not isinstance(found, list):
             self.refuse(name)
         return [self.as_number(each, name, least, most) for each in found]

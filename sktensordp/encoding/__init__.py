@@ -5,11 +5,13 @@ decoded where it is used. Encoder and decoder are learned from public data or fr
 people who consent, and do not protect those people.
 """
 
+from ._client import EncoderClient
 from ._task_agnostic import TaskAgnosticEncoder
 from ._task_aware import TaskAwareEncoder
 from ._torch_task import TorchTask
 
 __all__ = [
+    "EncoderClient",
     "TaskAgnosticEncoder",
     "TaskAwareEncoder",
     "TorchTask",

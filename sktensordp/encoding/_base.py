@@ -24,7 +24,7 @@ from ..mechanisms._chunks import DTYPES, in_chunks
 from ..privacy import PrivacyGuarantee
 from ..tensor._blas import one_blas_thread
 from ._client import ClientRandomizer, EncoderClient, LinearMap
-from ._code_noise import PURE, CodeNoise, code_noise, no_noise
+from ._code_noise import PURE, CodeNoise, code_guarantee, code_noise, no_noise
 from ._linear import LinearCode, LinearProblem, linear_problem, unclipped_code
 from ._search import best_clip, clip_levels
 from ._task import task_matrix
@@ -32,30 +32,6 @@ from ._whitening import whitening
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-# How each mechanism releases a code, and the theorem that the guarantee rests on.
-_MECHANISMS = {
-    "laplace": (
-        "with discrete Laplace noise on a public lattice",
-        "Dwork, McSherry, Nissim and Smith (2006), Proposition 1",
-    ),
-    "l2": (
-        "with K-norm noise on a public lattice",
-        "Hardt and Talwar (2010), Theorem 4.3",
-    ),
-    "gaussian": (
-        "with Gaussian noise on a public lattice",
-        "Balle and Wang (2018), Theorem 8",
-    ),
-    "privunit": (
-        "with PrivUnit noise",
-        "Bhowmick et al. (2018), Theorem 1",
-    ),
-    "auto": (
-        "with Laplace, K-norm or PrivUnit noise, as `fit` chooses",
-        "Dwork et al. (2006); Hardt and Talwar (2010); Bhowmick et al. (2018)",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -306,6 +282,7 @@ class LinearEncoder(
             fitted["_randomizer"],
             fitted["sample_shape_"],
             fitted["privacy_guarantee_"],
+            fitted["mechanism_"],
             random_state,
         )
         return self._passed_on(client)
@@ -462,7 +439,7 @@ class LinearEncoder(
         return code, noise
 
     def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
-        return encoder_guarantee(
+        return code_guarantee(
             mechanism,
             event,
             epsilon=float(self.epsilon),
@@ -498,43 +475,3 @@ class LinearEncoder(
             f"decoder, clip radius and expected loss are learned from them without "
             f"noise. Fit it to public data, or to data of people who consent.",
         ]
-
-
-def encoder_guarantee(
-    mechanism: str, event: DpEvent, *, epsilon: float, delta: float
-) -> PrivacyGuarantee:
-    """Guarantee of one call of `transform` or `privatize`.
-
-    Parameters
-    ----------
-    mechanism : str
-        The mechanism; "auto" before `fit` has chosen it.
-    event : dp_accounting.DpEvent
-        Of the release of one code.
-    epsilon, delta : float
-        Requested.
-
-    Returns
-    -------
-    guarantee : PrivacyGuarantee
-    """
-    call = "One call of transform or privatize releases, for each sample"
-    if math.isinf(epsilon):
-        return PrivacyGuarantee.of(
-            event,
-            unit="sample",
-            statement=f"{call}, its code without noise.",
-            source="not private",
-        )
-    release, source = _MECHANISMS[mechanism]
-    return PrivacyGuarantee(
-        epsilon=epsilon,
-        delta=delta if mechanism == "gaussian" else 0.0,
-        event=event,
-        unit="sample",
-        statement=f"{call}, a noisy code. The sample may hold any numbers: its code is "
-        f"moved into a ball or onto a sphere fixed in fit, and released {release}. "
-        f"Every call spends again.",
-        source=source,
-        local=True,
-    )

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._client import Client
+from .._json import Fields
 from .._random import NoiseStreams
 from .._validation import check_numeric
+from ..mechanisms._noise import Clipping
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
+from ._code_noise import code_guarantee, code_noise, no_noise
+from ._maps import CodeMap, MapShape
+from ._sphere_noise import SphereNoise
 from ._whitening import standardized
+
+_FORMAT, _WHAT = 1, "an EncoderClient of this version"
+# Characters of a text, and entries of a map.
+_LONGEST, _MOST = 2**28, 2**24
+_LARGEST, _LEAST = 1e300, 1e-300
 
 
 @dataclass(frozen=True)
@@ -73,12 +84,59 @@ class ClientRandomizer:
         return noisy.astype(rows.dtype, copy=False)
 
 
+def _is_clipped(noise: Any) -> bool:
+    """Whether codes without noise are clipped; true of all others."""
+    return not isinstance(noise, Clipping) or noise.domain.norm_bound is not None
+
+
+def _columns_fields(columns: NDArray[np.int64] | None) -> dict[str, Any]:
+    """The columns that enter a code as values of JSON."""
+    if columns is None:
+        return {"has_columns": False}
+    return {"has_columns": True, "columns": columns.tolist()}
+
+
+def _map_fields(encoder: Any) -> dict[str, Any]:
+    """An encoding map as values of JSON."""
+    if isinstance(encoder, LinearMap):
+        return {"is_linear": True, "matrix": encoder.matrix.tolist()}
+    return {
+        "is_linear": False,
+        "n_hidden": encoder.shape.n_hidden,
+        "vector": encoder.vector.tolist(),
+    }
+
+
+def _read_map(fields: Fields, n_inputs: int) -> tuple[LinearMap | CodeMap, int]:
+    """An encoding map and the number of its outputs, which follows from its size."""
+    if fields.flag("is_linear"):
+        rows = fields.list("matrix", _MOST)
+        matrix = [
+            [fields.as_number(x, "matrix", -_LARGEST, _LARGEST) for x in row]
+            if isinstance(row, list) and len(row) == n_inputs
+            else fields.refuse("matrix")
+            for row in rows
+        ]
+        if not matrix:
+            fields.refuse("matrix")
+        return LinearMap(np.array(matrix)), len(matrix)
+    n_hidden = fields.integer("n_hidden", 0, _MOST)
+    vector = fields.numbers("vector", -_LARGEST, _LARGEST)
+    # A and B have a row for each input and hidden unit, and b is one row more.
+    n_rest = (n_inputs + 1) * n_hidden
+    n_outputs = (len(vector) - n_rest) // (n_inputs + 1 + n_hidden)
+    shape = MapShape(n_inputs, n_hidden, n_outputs)
+    if n_outputs < 1 or shape.size != len(vector):
+        fields.refuse("vector")
+    return CodeMap(shape, np.array(vector)), n_outputs
+
+
 class EncoderClient(Client):
     """Turns samples into noisy codes on a person's device.
 
-    Get one from an encoder's `client` method, and pickle it to ship it. It holds the
-    encoding matrix, the clip radius and the noise, but neither fitting data nor the
-    decoder.
+    Get one from an encoder's `client` method. Ship it with `to_json`: a text that is
+    read as data, unlike a pickle, which can run code. It holds the encoding map, the
+    clip radius and the noise, but neither fitting data nor the decoder.
 
     Parameters
     ----------
@@ -88,6 +146,8 @@ class EncoderClient(Client):
         Shape of a sample.
     guarantee : PrivacyGuarantee
         Guarantee of one call of `privatize`.
+    mechanism : str
+        Name of the noise.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
@@ -100,12 +160,14 @@ class EncoderClient(Client):
     Examples
     --------
     >>> import numpy as np
-    >>> from sktensordp.encoding import TaskAwareEncoder
+    >>> from sktensordp.encoding import EncoderClient, TaskAwareEncoder
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> encoder = TaskAwareEncoder(4.0, task=[[1.0, 1.0, 0.0]]).fit(X)
     >>> client = encoder.client()
     >>> client.privatize([[0.5, -0.5, 1e300]]).shape
     (1, 1)
+    >>> EncoderClient.from_json(client.to_json())
+    EncoderClient(sample_shape=(3,), epsilon=4, delta=0)
     """
 
     def __init__(
@@ -113,10 +175,118 @@ class EncoderClient(Client):
         randomizer: Any,
         sample_shape: tuple[int, ...],
         guarantee: PrivacyGuarantee,
+        mechanism: str,
         random_state: int | None = None,
     ) -> None:
         super().__init__(randomizer, guarantee, random_state)
         self.sample_shape = sample_shape
+        self.mechanism = mechanism
+
+    def to_json(self) -> str:
+        """The client as text: encoding map, sizes and budget, but no seed.
+
+        Raises
+        ------
+        ValueError
+            If the noise follows a paper's formula (`sktensordp.papers`): the reader of
+            a text calibrates noise itself, and only as the core does.
+        """
+        randomizer, guarantee = self.randomizer, self.privacy_guarantee_
+        epsilon = guarantee.epsilon
+        text = json.dumps(
+            {
+                "kind": "EncoderClient",
+                "format": _FORMAT,
+                "sample_shape": self.sample_shape,
+                "mechanism": self.mechanism,
+                "epsilon": epsilon if math.isfinite(epsilon) else None,
+                "delta": guarantee.delta if math.isfinite(epsilon) else 0.0,
+                "clipped": _is_clipped(randomizer.noise),
+                "mean": randomizer.mean.tolist(),
+                "scale": randomizer.scale.tolist(),
+                **_columns_fields(randomizer.columns),
+                **_map_fields(randomizer.encoder),
+            }
+        )
+        try:
+            again = EncoderClient.from_json(text)
+            found = again.randomizer.noise, again.privacy_guarantee_
+            is_sound = found == (randomizer.noise, guarantee)
+        except ValueError:
+            is_sound = False
+        if not is_sound:
+            raise ValueError(
+                "Only clients of the core's encoders have a text: the noise of this "
+                "one is not calibrated as the core does."
+            )
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Make a client from the text of another one.
+
+        The text is checked, and nothing in it is executed. The new client calibrates
+        its noise and computes its guarantee itself: read its `privacy_guarantee_`
+        before you use it.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` returned.
+
+        Returns
+        -------
+        client : EncoderClient
+            It draws from the operating system's entropy, whatever seed the other had.
+
+        Raises
+        ------
+        ValueError
+            If the text is damaged, or if its parameters make no sense.
+        TypeError
+            If `text` is not a str.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, got {type(text).__name__}.")
+        fields = Fields.of_text(text, _WHAT, _LONGEST)
+        fields.constant("kind", "EncoderClient")
+        fields.constant("format", _FORMAT)
+        shape = tuple(fields.integers("sample_shape", 1, _MOST))
+        mean = np.array(fields.numbers("mean", -_LARGEST, _LARGEST))
+        scale = np.array(fields.numbers("scale", _LEAST, _LARGEST))
+        if not len(mean) == len(scale) == math.prod(shape):
+            fields.refuse("sample_shape")
+        chosen = None
+        if fields.flag("has_columns"):
+            chosen = np.array(fields.integers("columns", 0, len(mean) - 1), np.int64)
+            if len(np.unique(chosen)) < len(chosen):
+                fields.refuse("columns")
+        n_inputs = len(mean) if chosen is None else len(chosen)
+        encoder, n_outputs = _read_map(fields, n_inputs)
+        epsilon = fields.number_or_none("epsilon", _LEAST, _LARGEST)
+        delta = fields.number("delta", 0.0, 1.0)
+        name = fields.text("mechanism", "laplace|l2|privunit|gaussian|none")
+        clipped, on_sphere = fields.flag("clipped"), isinstance(encoder, CodeMap)
+        fields.end()
+        if (name == "none") != (epsilon is None) or not n_outputs:
+            fields.refuse("epsilon")
+        # A learned map for PrivUnit ends on the sphere, which has one entry more.
+        on_sphere = on_sphere and name == "privunit"
+        if epsilon is None:
+            noise = no_noise(n_outputs, clipped=clipped)
+        else:
+            noise = code_noise(name, n_outputs - on_sphere, epsilon, delta)
+        release: Any = noise.randomizer
+        if on_sphere:
+            release = SphereNoise(release.cap)
+        guarantee = code_guarantee(
+            name,
+            noise.event,
+            epsilon=math.inf if epsilon is None else epsilon,
+            delta=delta,
+        )
+        randomizer = ClientRandomizer(mean, scale, encoder, release, chosen)
+        return cls(randomizer, shape, guarantee, name)
 
     def __repr__(self) -> str:
         guarantee = self.privacy_guarantee_

@@ -1,8 +1,8 @@
-"""The mechanisms that release a code in the unit ball."""
+"""The mechanisms that release a code in the unit ball, and what they guarantee."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,38 @@ from ..mechanisms._gaussian_noise import diagonal_noise
 from ..mechanisms._noise import AddedNoise, Clipping, by_tiles
 from ..mechanisms._privunit import CalibratedCap, LiftedRelease, calibrated_cap
 from ..noise import LaplaceLattice, laplace_lattice
-from ..privacy import gaussian_mu
+from ..privacy import PrivacyGuarantee, gaussian_mu
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._knorm import KNormLattice, knorm_lattice
 from ._linear import code_norms
 
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
 PURE = ("laplace", "l2", "privunit")
+# How each mechanism releases a code, and the theorem that the guarantee rests on.
+_MECHANISMS = {
+    "laplace": (
+        "with discrete Laplace noise on a public lattice",
+        "Dwork, McSherry, Nissim and Smith (2006), Proposition 1",
+    ),
+    "l2": (
+        "with K-norm noise on a public lattice",
+        "Hardt and Talwar (2010), Theorem 4.3",
+    ),
+    "gaussian": (
+        "with Gaussian noise on a public lattice",
+        "Balle and Wang (2018), Theorem 8",
+    ),
+    "privunit": (
+        "with PrivUnit noise",
+        "Bhowmick et al. (2018), Theorem 1",
+    ),
+    "auto": (
+        "with Laplace, K-norm or PrivUnit noise, as `fit` chooses",
+        "Dwork et al. (2006); Hardt and Talwar (2010); Bhowmick et al. (2018)",
+    ),
+}
 
 _EPS = float(np.finfo(float).eps)
 # Entries of a code are clipped to this, so that no square overflows.
@@ -157,3 +183,43 @@ def no_noise(n_entries: int, *, clipped: bool) -> CodeNoise:
     domain = SensitivitySet(n_entries, norm_bound=1.0 if clipped else None)
     event = dp_event.NonPrivateDpEvent()
     return CodeNoise("none", Clipping(domain), event, 0.0, 2)
+
+
+def code_guarantee(
+    mechanism: str, event: "DpEvent", *, epsilon: float, delta: float
+) -> PrivacyGuarantee:
+    """Guarantee of one call of `transform` or `privatize`.
+
+    Parameters
+    ----------
+    mechanism : str
+        The mechanism; "auto" before `fit` has chosen it.
+    event : dp_accounting.DpEvent
+        Of the release of one code.
+    epsilon, delta : float
+        Requested.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee
+    """
+    call = "One call of transform or privatize releases, for each sample"
+    if math.isinf(epsilon):
+        return PrivacyGuarantee.of(
+            event,
+            unit="sample",
+            statement=f"{call}, its code without noise.",
+            source="not private",
+        )
+    release, source = _MECHANISMS[mechanism]
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=delta if mechanism == "gaussian" else 0.0,
+        event=event,
+        unit="sample",
+        statement=f"{call}, a noisy code. The sample may hold any numbers: its code is "
+        f"moved into a ball or onto a sphere fixed in fit, and released {release}. "
+        f"Every call spends again.",
+        source=source,
+        local=True,
+    )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
-from .._random import NoiseStreams
 from .._validation import check_unmasked
-from ..mechanisms._noise import by_tiles
-from ..mechanisms._privunit import CalibratedCap, LiftedRelease
+from ..mechanisms._privunit import LiftedRelease
 from ._base import FittedCode
-from ._channels import SphereChannel, code_channel
+from ._channels import code_channel
 from ._client import ClientRandomizer
 from ._code_noise import CodeNoise, code_noise, no_noise
 from ._learned import LearnedEncoder, learned_encoder
+from ._sphere_noise import SphereNoise
 from ._task_models import task_of
 
 
@@ -29,42 +27,6 @@ def is_linear(task: Any) -> bool:
     if not hasattr(task, "predict"):
         return True
     return hasattr(task, "coef_") and not is_classifier(task)
-
-
-@dataclass(frozen=True)
-class SphereNoise:
-    """Turns codes into unit vectors and releases them by PrivUnit.
-
-    Attributes
-    ----------
-    cap : CalibratedCap
-    """
-
-    cap: CalibratedCap
-
-    def randomize(
-        self, samples: NDArray[np.floating], streams: NoiseStreams
-    ) -> NDArray[np.floating]:
-        """Unbiased estimates of the unit vectors.
-
-        Parameters
-        ----------
-        samples : ndarray of shape (n_samples, D), float64
-            Finite.
-        streams : NoiseStreams
-
-        Returns
-        -------
-        estimates : ndarray of shape (n_samples, D)
-        """
-        channel = SphereChannel(self.cap.design)
-
-        def noisy(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
-        ) -> NDArray[np.float64]:
-            return self.cap.estimates(channel.inputs(block), bits)
-
-        return by_tiles(noisy, samples, streams, whole_samples=True)
 
 
 def learned_code(
