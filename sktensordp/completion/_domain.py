@@ -1,5 +1,6 @@
 """The domain of a value: what is known of all values before any is seen."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ _BLOCK = 2**16
 
 
 def declared_domain(
-    value_bounds: ArrayLike | None,
+    value_bounds: Iterable[float] | None,
     levels: ArrayLike | None,
     level_prior: ArrayLike | None = None,
 ) -> "Domain | None":

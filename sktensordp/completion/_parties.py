@@ -394,7 +394,7 @@ def fit_aggregated(
         noise = _solver_for_shares(completion, noise_shares).shared_noise
     shape, unit = _shape_and_unit(completion)
     with keeping_names_if_refused(completion):
-        vars(completion).pop("feature_names_in_", None)
+        completion.__dict__.pop("feature_names_in_", None)
         completion.n_features_in_ = len(shape)
         sums: Any = PartySums(shape, unit, ask, agreed, noise)
         return completion._fit(sums, shared_noise=noise)

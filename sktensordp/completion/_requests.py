@@ -345,8 +345,9 @@ class _Arrays:
         if (found_kind, found_shape) != (kind, shape):
             self.refuse(name)
         size = math.prod(shape)
-        found = np.frombuffer(self._block, _TYPES[kind], size, start) if size else []
-        return np.array(found, dtype=_TYPES[kind].newbyteorder("=")).reshape(shape)
+        part = self._block[start : start + 8 * size]
+        found = np.frombuffer(part, _TYPES[kind]).reshape(shape)
+        return found.astype(_TYPES[kind].newbyteorder("="))
 
     def end(self) -> None:
         """Refuse arrays that nobody has taken."""
