@@ -52,8 +52,6 @@ def columns_with_values(X: ArrayLike, y: ArrayLike) -> list[Any]:
 
     values = checked(column_or_1d, y, dtype=float)
     names = getattr(X, "columns", None)
-    if names is None and not hasattr(X, "dtype"):
-        X = np.array(X, dtype=object)
     return [
         k if names is None else names[k]
         for k, column in enumerate(columns_of(X))

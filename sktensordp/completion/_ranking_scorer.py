@@ -121,8 +121,9 @@ class RankingScorer:
             model, where = estimator, estimator._where(estimator._fitted, X)
             if estimator._fitted.local is not None:
                 # Any number that tells users apart will do.
-                names = hashes(columns[:1], 0)
-                where[:, 0] = np.unique(names, return_inverse=True)[1]
+                users = np.asarray(columns[0]).tolist()
+                number_of = {user: k for k, user in enumerate(users)}
+                where[:, 0] = [number_of[user] for user in users]
         else:
             model = estimator
             if isinstance(estimator, Pipeline):

@@ -100,9 +100,15 @@ class UserKFold(_Splitter):
 
     Notes
     -----
-    An id counts by its value, whatever the type of its column: 17, 17.0 and "17" are
-    one id. If you renumber ids by who occurs in the data (as `CoordinateEncoder` does
-    without `categories`), one user changes the ids of others, and no splitter helps.
+    A fold follows from the user's own id, never from the type of the column, which
+    another user can change. Ids that are equal are one user, and so are a number or a
+    time and its text: 17, 17.0 and "17". Numbers that a column of floats might not tell
+    apart may share a fold: integers from 2**53 on, and fractions that agree in seven
+    digits. With the same seed, numbers, text, times and UUIDs keep their folds
+    everywhere; ids of other types do so within one process.
+
+    If you renumber ids by who occurs in the data (as `CoordinateEncoder` does without
+    `categories`), one user changes the ids of others, and no splitter helps.
 
     Every split is yielded, even if no user of the data is in its fold, because an error
     would tell who is in the data.
@@ -308,9 +314,11 @@ def _column(columns: list[Any], mode: int) -> Any:
 def _indices(users: Any, n_users: int) -> NDArray[np.int64]:
     """The users as indices; ids of another kind are refused, whatever they are."""
     array = np.asarray(users)
-    if array.dtype.kind == "f" and np.all(np.isfinite(array)):
-        array = np.where(array % 1 == 0, array, -1.0).astype(np.int64)
-    is_index = array.dtype.kind in "iu" and np.all((array >= 0) & (array < n_users))
+    if array.dtype == object:
+        array = np.asarray(array.tolist())
+    is_index = array.dtype.kind in "iuf" and np.all(
+        (array >= 0) & (array < n_users) & (array == np.floor(array))
+    )
     if array.size and not is_index:
         raise ValueError(
             "With n_users, users must be indices from 0 to n_users - 1. Encode ids "
