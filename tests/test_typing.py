@@ -3,7 +3,6 @@
 import importlib
 import importlib.resources
 import inspect
-import pkgutil
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 import sktensordp
 from tests.support.every_estimator import CASES, EVERY, slow_repeats
+from tests.support.public import annotated, functions
 
 PROGRAM = '''\
 """A user's program: it runs, and every type is what the documentation says."""
@@ -151,38 +151,6 @@ def test_the_program_runs(capsys):
 
 # --- all public names ----------------------------------------------------------------
 
-# Kernels, and what estimators inherit: not in the reference.
-INNER = {"base", "tensor"}
-
-
-def public():
-    """Yield the public names of the reference, with what they stand for."""
-    for part in pkgutil.iter_modules(sktensordp.__path__):
-        if part.name.startswith("_") or part.name in INNER:
-            continue
-        module = importlib.import_module(f"sktensordp.{part.name}")
-        for name in getattr(module, "__all__", []):
-            yield f"{part.name}.{name}", getattr(module, name)
-
-
-def functions():
-    """Yield public functions, methods and properties of the package, by name."""
-    for name, value in public():
-        if not inspect.isclass(value):
-            yield name, value
-            continue
-        for attribute in dir(value):
-            if attribute.startswith("_") and attribute not in ("__init__", "__call__"):
-                continue
-            found = inspect.getattr_static(value, attribute)
-            # Properties, class methods and methods that are not always there.
-            for inside in ("fget", "__func__", "fn"):
-                found = getattr(found, inside, None) or found
-            found = inspect.unwrap(found) if callable(found) else found
-            own = getattr(found, "__module__", None) or ""
-            if inspect.isfunction(found) and own.startswith("sktensordp"):
-                yield f"{name}.{attribute}", found
-
 
 def test_public_functions_are_annotated():
     bare = set()
@@ -194,15 +162,6 @@ def test_public_functions_are_annotated():
             if parameter.annotation is parameter.empty:
                 bare.add((name, parameter.name))
     assert not {(name, what) for name, what in bare if what not in ("self", "cls")}
-
-
-def annotated(cls):
-    """Types of the attributes of a class."""
-    return {
-        name: kind
-        for one in reversed(cls.__mro__)
-        for name, kind in inspect.get_annotations(one).items()
-    }
 
 
 CLASSES = list({type(case.estimator): case.estimator for case in CASES})

@@ -1,0 +1,54 @@
+"""The public names of the package: what an import, a call or a fit gives to a user."""
+
+import importlib
+import inspect
+import pkgutil
+
+import sktensordp
+
+# Kernels, and what estimators inherit: not in the reference.
+INNER = {"base", "tensor"}
+
+
+def public():
+    """Yield the public names of the reference, with what they stand for."""
+    for part in pkgutil.iter_modules(sktensordp.__path__):
+        if part.name.startswith("_") or part.name in INNER:
+            continue
+        module = importlib.import_module(f"sktensordp.{part.name}")
+        for name in getattr(module, "__all__", []):
+            yield f"{part.name}.{name}", getattr(module, name)
+
+
+def functions():
+    """Yield public functions, methods and properties of the package, by name."""
+    for name, value in public():
+        if not inspect.isclass(value):
+            yield name, value
+            continue
+        for attribute in dir(value):
+            if attribute.startswith("_") and attribute not in ("__init__", "__call__"):
+                continue
+            function = function_of(inspect.getattr_static(value, attribute))
+            if function is not None:
+                yield f"{name}.{attribute}", function
+
+
+def function_of(found):
+    """The function of the package behind a member of a class; None if there is none."""
+    # Properties, cached ones, class methods, and methods that are not always there.
+    for inside in ("fget", "__func__", "fn", "func"):
+        found = getattr(found, inside, None) or found
+    found = inspect.unwrap(found) if callable(found) else found
+    own = getattr(found, "__module__", None) or ""
+    is_own = inspect.isfunction(found) and own.startswith("sktensordp")
+    return found if is_own else None
+
+
+def annotated(cls):
+    """Types of the attributes of a class."""
+    return {
+        name: kind
+        for one in reversed(cls.__mro__)
+        for name, kind in inspect.get_annotations(one).items()
+    }

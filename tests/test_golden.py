@@ -1,0 +1,146 @@
+"""What no change of a fit may move: noise, folds, guarantees and first releases.
+
+    python -m tests.test_golden
+
+writes `tests/golden.json` anew. Noise with a seed is made of integers and of multiples
+of a step, and so are the sums that no model precedes: they are the same on every
+processor, and the file has a digest of each. Of guarantees it has the numbers. Ten
+digits are compared, since a search for epsilon ends at other last digits elsewhere.
+Bits of models depend on the processor; `tests/golden.py` compares them on one machine.
+"""
+
+import json
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from sktensordp import noise
+from sktensordp._random import NoiseStreams
+from sktensordp.completion import CPCompletion
+from sktensordp.completion.solvers._sums import SumsRandomizer
+from sktensordp.model_selection import ItemHoldout, UserHoldout, UserKFold
+from sktensordp.privacy import planned_guarantee
+from tests.golden import (
+    ENTRY,
+    RANGE,
+    UNITS,
+    X,
+    Y,
+    choices,
+    completion,
+    hashed,
+)
+from tests.support.every_estimator import CASES
+
+STORED = Path(__file__).with_name("golden.json")
+
+
+def bits(block=0):
+    return NoiseStreams(0, 0).stream(block)
+
+
+class Released(Exception):
+    """Carries what a fit has released, in place of what would follow."""
+
+
+def first_release(fit):
+    """What a fit releases before it has a model: values or sums with their noise."""
+
+    def recording(function):
+        def recorded(*args, **kwargs):
+            raise Released(function(*args, **kwargs))
+
+        return recorded
+
+    with ExitStack() as patches:
+        for lattice in (noise.LaplaceLattice, noise.GaussianLattice):
+            function = recording(lattice.randomize)
+            patches.enter_context(mock.patch.object(lattice, "randomize", function))
+        function = recording(SumsRandomizer.randomize)
+        patches.enter_context(mock.patch.object(SumsRandomizer, "randomize", function))
+        try:
+            fit()
+        except Released as released:
+            return released.args[0]
+    raise AssertionError("nothing was released")
+
+
+def folds(splitter):
+    return [test for _, test in splitter.split(X)]
+
+
+def privatized(**params):
+    return CPCompletion(**params).client(0).privatize(Y)
+
+
+LAPLACE = noise.laplace_lattice(1, 5, 0.5)
+GAUSSIAN = noise.gaussian_lattice(0.7, 1000, 1.0, 1e-6)
+LEVELS = {"levels": [1, 2, 3, 4, 5]}
+PRECEDED_BY_NO_MODEL = {
+    "input, range", "sums", "output", "output, Tucker", "statistics",
+    "statistics, features", "users", "users, range", "users, sums", "mode 2",
+}  # fmt: skip
+DIGESTS = {
+    "discrete Laplace": lambda: noise.discrete_laplace(bits(), 3, 7, 1000),
+    "discrete Gaussian": lambda: noise.discrete_gaussian(bits(1), 9, 1000),
+    "bernoulli": lambda: noise.bernoulli(bits(2), 3, 7, (1000,)),
+    "categorical": lambda: noise.categorical(
+        bits(3), np.array([[1, 2, 4], [3, 3, 1]]), np.arange(1000) % 2
+    ),
+    "Laplace lattice": lambda: LAPLACE.randomize(np.linspace(1, 5, 1000), bits(4)),
+    "Gaussian lattice": lambda: GAUSSIAN.randomize(np.zeros(1000), bits(5)),
+    "next release": lambda: NoiseStreams(0, 1).stream(0).random_raw(9),
+    "step of a release": lambda: NoiseStreams(0, 0).step(2).stream(3).random_raw(9),
+    "values, table": partial(privatized, epsilon=1.0, **LEVELS),
+    "values, prior of levels": partial(
+        privatized, epsilon=4.0, level_prior=np.arange(1, 6) / 15, **LEVELS
+    ),
+    "values, noise": partial(privatized, epsilon=1.0, **RANGE),
+    "folds of users": lambda: folds(UserKFold(3, random_state=0)),
+    "folds of declared users": lambda: folds(UserKFold(3, n_users=60, random_state=0)),
+    "users held out": lambda: folds(UserHoldout(0.3, n_users=60, random_state=0)),
+    "items held out": lambda: folds(ItemHoldout(0.3, random_state=0)),
+    **{
+        f"released by {name}": partial(
+            first_release, partial(completion, make, **params)
+        )
+        for name, (make, params) in (ENTRY | UNITS).items()
+        if name in PRECEDED_BY_NO_MODEL
+    },
+    "released by choices": partial(first_release, choices),
+}
+
+
+def planned():
+    """Epsilon and delta that estimators state before a fit, and a profile."""
+    found = {}
+    for case in CASES:
+        with suppress(TypeError, ValueError):
+            guarantee = planned_guarantee(case.estimator)
+            numbers = guarantee.epsilon, guarantee.delta, guarantee.delta_at(0.5)
+            found[case.label] = list(numbers)
+    return found
+
+
+def test_noise_and_folds_are_as_stored():
+    stored = json.loads(STORED.read_text())["digests"]
+    found = {name: hashed(value()) for name, value in DIGESTS.items()}
+    assert found == stored
+
+
+def test_guarantees_are_as_stored():
+    stored = json.loads(STORED.read_text())["guarantees"]
+    found = planned()
+    assert found.keys() == stored.keys()
+    for name, numbers in found.items():
+        assert numbers == pytest.approx(stored[name], rel=1e-10, abs=0), name
+
+
+if __name__ == "__main__":
+    digests = {name: hashed(value()) for name, value in DIGESTS.items()}
+    stored = {"digests": digests, "guarantees": planned()}
+    STORED.write_text(json.dumps(stored, indent=1) + "\n")
