@@ -1357,7 +1357,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "sums of many entries have more steps than floats count",
-        "completion/solvers/_noisy_sums.py",
+        "measure/_noisy_sums.py",
         "math.log2(2 * n_entries / _LARGEST_INTEGER)",
         "math.log2(n_entries / 8 / _LARGEST_INTEGER)",
         ("completion/test_noisy_sums.py",),
@@ -1378,14 +1378,14 @@ OF_COMPLETION = [
     ),
     Fault(
         "many Gaussian releases are accounted for as one",
-        "completion/solvers/_noisy_sums.py",
+        "measure/_noisy_sums.py",
         "distance / lattice.sigma * math.sqrt(n_releases)",
         "distance / lattice.sigma",
         ("completion/test_noisy_sums.py",),
     ),
     Fault(
         "many Laplace releases are accounted for as one",
-        "completion/solvers/_noisy_sums.py",
+        "measure/_noisy_sums.py",
         "LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases",
         "LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), 1",
         ("completion/test_noisy_sums.py",),
@@ -1542,8 +1542,8 @@ OF_COMPLETION = [
     Fault(
         "the diagonal of co-occurrences is released whole and counted by half",
         "completion/_products.py",
-        "_rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)",
-        "_rounded(limbs[:, on_diagonal], shift)",
+        " rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)",
+        " rounded(limbs[:, on_diagonal], shift)",
         ("completion/test_implicit.py",),
     ),
     Fault(

@@ -56,10 +56,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import NoiseStreams
+from ..measure import NoisySums, plan_gaussian_sums
 from ._choices import Choices
 from ._item_choice import number_of_items
 from ._products import BELOW_ONE, SHARE_BITS, ProductSums
-from .solvers._noisy_sums import NoisySums, plan_gaussian_sums
 
 # A coarser lattice would round contributions to nothing.
 _LARGEST_STEP = 2.0**-6

@@ -26,6 +26,7 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning
+from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
 from ._choice_checks import check_choices, choices_of_batches
@@ -34,7 +35,6 @@ from ._cooccurrence import Releases, plan_noise
 from ._entries import check_input
 from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
-from .solvers._noisy_sums import NoisySums
 
 _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.

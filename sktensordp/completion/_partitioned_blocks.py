@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..measure import NoisySums, row_sums
 from ..tensor import CPForm, TuckerForm
 from ._partitions import coordinates_of, values_of
 from .solvers._blocks import Block, posterior_of, scales_of
-from .solvers._noisy_sums import NoisySums, row_sums
 
 
 class PartitionedBlock:

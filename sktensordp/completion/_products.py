@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..measure import rounded
 from ._choices import Choices
 
 # Bits of items' shares, of users' weights, and of a cell of the products.
@@ -169,9 +170,9 @@ class ProductSums:
         """The upper triangle in whole steps, with half the diagonal."""
         shift = _CELL_BITS + round(math.log2(self.step or _FINEST))
         limbs = self.steps
-        steps = _rounded(limbs, shift)
+        steps = rounded(limbs, shift)
         on_diagonal = np.cumsum(np.append(0, np.arange(len(self.shares), 1, -1)))
-        steps[on_diagonal] = _rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)
+        steps[on_diagonal] = rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)
         return steps
 
     def matrix(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -216,12 +217,3 @@ def check_lengths(lengths: NDArray[np.float64], bound: float) -> None:
             "The vector of a unit is longer than its bound. Nothing was released; "
             "please report this error."
         )
-
-
-def _rounded(limbs: NDArray[np.int64], shift: int) -> NDArray[np.float64]:
-    """Round (high 2^32 + low) / 2^shift to the nearest whole number, halves up."""
-    high, low = limbs[0] + (limbs[1] >> 32), limbs[1] & 0xFFFFFFFF
-    if shift > 32:
-        return ((high + (1 << (shift - 33))) >> (shift - 32)).astype(float)
-    half = 1 << (shift - 1)
-    return ((high << (32 - shift)) + ((low + half) >> shift)).astype(float)

@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from sktensordp.completion._entries import Entries
 from sktensordp.completion.solvers import _gradient
-from sktensordp.completion.solvers._noisy_sums import row_sums
 from sktensordp.datasets import make_low_rank_tensor
+from sktensordp.measure import row_sums
 from tests.completion.test_noisy_sums import SHAPES, WHERE
 from tests.completion.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original

@@ -298,20 +298,6 @@ def test_users_may_come_in_any_parts(block, monkeypatch):
     assert np.abs(noisy.total - whole.total).max() <= 1.5 * 2.0**-30
 
 
-@pytest.mark.parametrize("shift", [1, 20, 31, 32, 33, 40])
-def test_two_limbs_are_rounded_to_the_nearest_step(shift):
-    rng = np.random.default_rng(shift)
-    most = 2 ** min(50 + shift, 60)
-    whole = [int(n) for n in rng.integers(-most, most, 200)]
-    whole += [k * 2 ** (shift - 1) for k in range(-5, 6)]
-    high = np.array([n >> 32 for n in whole])
-    low = np.array([n & 0xFFFFFFFF for n in whole])
-    # Sums of several blocks overflow the low limb.
-    high, low = high - 3, low + 3 * 2**32
-    rounded = _products._rounded(np.array([high, low]), shift)
-    assert rounded.tolist() == [(n + 2 ** (shift - 1)) >> shift for n in whole]
-
-
 def test_the_size_of_blocks_of_users_changes_no_bit(monkeypatch):
     model = make().fit(X)
     for block in (1, 7):

@@ -10,11 +10,11 @@ from dp_accounting import dp_event
 from scipy import stats
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion.solvers import _noisy_sums
-from sktensordp.completion.solvers._noisy_sums import (
+from sktensordp.measure import (
     plan_gaussian_sums,
     plan_laplace_sums,
     planned_event,
+    row_sums,
 )
 from sktensordp.papers import PublishedCPCompletion
 from sktensordp.privacy import PrivacyGuarantee
@@ -53,7 +53,7 @@ def test_sums_of_whole_steps_are_exact(chunk, monkeypatch):
     # Of very different sizes, and halves of a step, which are rounded to even.
     own = rng.standard_normal((n, 2)) * 10.0 ** rng.integers(-9, 0, (n, 2))
     own[:40] = (rng.integers(-99, 99, (40, 2)) + 0.5) * step
-    found = _noisy_sums.row_sums(rows, (5, 2), lambda part: own[part], step)
+    found = row_sums(rows, (5, 2), lambda part: own[part], step)
     expected = [[0, 0] for _ in range(5)]
     for row, pair in zip(rows.tolist(), own.tolist(), strict=True):
         for column, value in enumerate(pair):

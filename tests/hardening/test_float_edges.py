@@ -20,12 +20,12 @@ from sktensordp import mechanisms
 from sktensordp.completion._domain import Domain
 from sktensordp.completion._entries import Entries
 from sktensordp.completion.solvers import _sums
-from sktensordp.completion.solvers._noisy_sums import (
+from sktensordp.encoding._knorm import knorm_lattice
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.measure import (
     plan_gaussian_sums,
     plan_laplace_sums,
 )
-from sktensordp.encoding._knorm import knorm_lattice
-from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, laplace_lattice
 from sktensordp.noise._discrete import _uniform_below

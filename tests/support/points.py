@@ -9,7 +9,6 @@ from sktensordp.completion import _entries, _products, _values
 from sktensordp.completion.solvers import (
     _blocks,
     _gradient,
-    _noisy_sums,
     _sums,
     _unit_contributions,
     _unit_pattern,
@@ -17,6 +16,7 @@ from sktensordp.completion.solvers import (
     _units,
 )
 from sktensordp.datasets import _cells
+from sktensordp.measure import _noisy_sums
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022

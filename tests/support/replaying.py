@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from sktensordp.completion._values import EntryRandomizer
-from sktensordp.completion.solvers._noisy_sums import NoisySums
+from sktensordp.measure import NoisySums
 from sktensordp.noise import LaplaceLattice
 from tests.support.noise import drawing
 from tests.support.points import POINTS, original

@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
+from ...measure import NoisySums, plan_laplace_sums, row_sums
+from ...measure._noisy_sums import OfChunk
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, point_model, row_posterior
 from .._domain import Domain
 from .._problem import Problem
 from .._values import entry_guarantee
-from ._noisy_sums import NoisySums, OfChunk, plan_laplace_sums, row_sums
 from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 from ._sums import MeanPerturbation, SumsPerturbation
 

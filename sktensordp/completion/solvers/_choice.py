@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from ...measure import planned_event
 from ...privacy import PrivacyGuarantee
 from .._domain import Domain
 from .._noise_shares import SharedNoise
@@ -16,7 +17,6 @@ from ._auto import choose_perturbation
 from ._blocks import BlockPerturbation
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
-from ._noisy_sums import planned_event
 from ._solver import Solver
 from ._sums import SumsPerturbation
 from ._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise

@@ -21,20 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
+from ...measure import NoisySums, plan_gaussian_sums, planned_event, row_sums
+from ...measure._noisy_sums import BlockSums, OfChunk
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
 from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
-from ._noisy_sums import (
-    BlockSums,
-    NoisySums,
-    OfChunk,
-    plan_gaussian_sums,
-    planned_event,
-    row_sums,
-)
 from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
 from ._sums import MeanPerturbation
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
+from ...measure import NoisySums
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import (
     BIAS_VARIANCE,
@@ -40,7 +41,6 @@ from ...tensor._shared_rows import (
 from .._noise_shares import SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
-from ._noisy_sums import NoisySums
 from ._solver import OnSweep
 from ._unit_contributions import (
     LOG_RANGE,

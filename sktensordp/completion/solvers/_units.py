@@ -18,13 +18,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..._random import NoiseStreams
+from ...measure import NoisySums, plan_gaussian_sums
 from ...privacy import PrivacyGuarantee, gaussian_mu
 from ...privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
-from ._noisy_sums import NoisySums, plan_gaussian_sums
 from ._solver import OnSweep, Outcome, Solver
 from ._unit_pattern import most_rows, release_pattern
 from ._unit_run import (

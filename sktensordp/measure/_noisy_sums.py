@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ...mechanisms._gaussian_noise import gaussian_event, within_budget
-from ...noise import gaussian_lattice, laplace_lattice
-from ...privacy import gaussian_mu
+from ..mechanisms._gaussian_noise import gaussian_event, within_budget
+from ..noise import gaussian_lattice, laplace_lattice
+from ..privacy import gaussian_mu
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -210,7 +210,7 @@ def plan_laplace_sums(
     """
     from dp_accounting import dp_event
 
-    from ...privacy.accounting._events import LatticeLaplaceDpEvent
+    from ..privacy.accounting._events import LatticeLaplaceDpEvent
 
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums()
