@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
 from typing import Any
 
 from . import __version__
@@ -16,7 +15,8 @@ from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import CallbackSupportMixin, has_callbacks
 from ._validation import check_unmasked, described
 from .privacy import PrivacyGuarantee
-from .privacy.budgets._budget import Senders, check_seed, process_name, record, senders
+from .privacy.budgets._budget import Mark, Marks, check_seed, record
+from .privacy.budgets._detaching import marks_of_copy
 from .privacy.budgets._preauthorized import current_preauthorization
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
@@ -159,30 +159,44 @@ def _check_version(version: str, name: str) -> None:
         )
 
 
+def _marks_of_0_1(state: dict[str, Any]) -> Marks:
+    """The marks in a pickle of version 0.1, which are removed from it."""
+    sent_by = state.pop("_sent_by", {})
+    return frozenset(
+        Mark(process, *file)
+        for process, files in sent_by.items()
+        for file in ([(None, "")] if files is None else files)
+    )
+
+
 class SentMixin:
     """Mixin of estimators that can be stored or sent to other processes.
 
-    Their pickles record the version that made them, and the budgets that were open in
-    the sending process.
+    Their pickles record the version that made them. Every copy of an object (a copy, a
+    clone, a pickle, what it unpickles to, a client, a party) belongs to the budgets
+    that were open where it was made, and to those of the original.
     """
 
-    _sent_by: Senders = MappingProxyType({})
-    """The processes that sent this object while budgets were open there."""
+    _made_in: Marks = frozenset()
+    """The budgets to which this object belongs. If it was no copy: none."""
 
     def __getstate__(self) -> dict[str, Any]:
         above: Any = super()
-        state: dict[str, Any] = above.__getstate__()
-        state = {**state, "_sktensordp_version": __version__}
-        sent_by = {**self._sent_by, **senders()}
-        return {**state, "_sent_by": sent_by} if sent_by else state
+        state: dict[str, Any] = {**above.__getstate__()}
+        state.pop("_made_in", None)
+        marks = marks_of_copy(self._made_in)
+        return (
+            state
+            | {"_sktensordp_version": __version__}
+            | ({"_made_in": marks} if marks else {})
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        sent_by = dict(state.pop("_sent_by", {}))
-        sent_by.pop(process_name(), None)
-        if sent_by:
-            state["_sent_by"] = sent_by
+        marks = state.pop("_made_in", frozenset()) | _marks_of_0_1(state)
+        if marks := marks_of_copy(marks):
+            state["_made_in"] = marks
         above: Any = super()
         if hasattr(above, "__setstate__"):
             above.__setstate__(state)
@@ -194,10 +208,14 @@ class SentMixin:
         return self._passed_on(above.__sklearn_clone__())
 
     def _passed_on(self, other: Any) -> Any:
-        """Mark a copy or client of this object as sent by the same processes."""
-        if self._sent_by:
-            other._sent_by = {**other._sent_by, **self._sent_by}
+        """Mark a copy or client of this object as one that is made now."""
+        if marks := marks_of_copy(self._made_in):
+            other._made_in = marks
         return other
+
+    def _marks(self) -> Marks:
+        """The budgets to which a release of this object belongs."""
+        return self._made_in
 
 
 class PrivateEstimatorMixin(SentMixin):
@@ -291,7 +309,7 @@ class PrivateEstimatorMixin(SentMixin):
                 guarantee,
                 name,
                 self._unprotected(),
-                self._sent_by,
+                self._marks(),
                 seeded=self.random_state is not None,
             )
             LOGGER.info("%s: %s %s", name, guarantee, guarantee.statement)
@@ -302,7 +320,7 @@ class PrivateEstimatorMixin(SentMixin):
     def _check_seed(self) -> None:
         """Refuse an integer random state under a budget with a path."""
         name, seeded = type(self).__name__, self.random_state is not None
-        check_seed(name, self._sent_by, seeded=seeded)
+        check_seed(name, self._marks(), seeded=seeded)
 
     def _count_releases(self) -> ReleaseCounter:
         # One atomic call: otherwise two threads could each count from 0.

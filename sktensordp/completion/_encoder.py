@@ -248,7 +248,7 @@ class CoordinateEncoder(
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self._unprotected()
-            record_ids(name, unprotected, self._sent_by)
+            record_ids(name, unprotected, self._marks())
         for name in {"time_edges_", "time_start_"} & vars(self).keys():
             delattr(self, name)
         self.__dict__.update(binning)

@@ -44,6 +44,7 @@ from ..privacy.accounting._repetitions import (
     negative_binomial,
     poisson,
 )
+from ..privacy.budgets._budget import Marks
 from ..privacy.budgets._preauthorized import run_preauthorized
 from ._groups import (
     Rows,
@@ -317,8 +318,6 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             group_of_row = safe_indexing(group_of_row, kept)
         check_groups(units, self.cv, X, y, group_of_row)
         for step in steps_of(self.estimator):
-            if isinstance(step, SentMixin):
-                step._passed_on(self)
             if isinstance(step, PrivateEstimatorMixin):
                 step._check_seed()
         # The lock keeps another thread from leaving its choice under this guarantee.
@@ -381,6 +380,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             As `fit`.
         """
         return self._plan(np.shape(X)[1:])[-1]
+
+    def _marks(self) -> Marks:
+        steps = [s for s in steps_of(self.estimator) if isinstance(s, SentMixin)]
+        return super()._marks().union(*(step._marks() for step in steps))
 
     def _plan(
         self, shape: tuple[int, ...]

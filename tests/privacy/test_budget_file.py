@@ -340,8 +340,9 @@ except FileNotFoundError as error:
 """
     assert "no budget in" in python(elsewhere)
     assert not path.exists()
-    # Here it is not sent: this process has no budget open.
-    pickle.loads(sent).transform(ROWS)
+    path.with_suffix(".moved").rename(path)
+    pickle.loads(sent).transform(ROWS)  # here as elsewhere
+    assert n_released(budget) == 4
 
 
 def test_a_file_in_its_place_is_not_taken_for_it(path):

@@ -6,11 +6,13 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import astuple
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from multiprocessing.dummy import Process as PoolThread
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from weakref import WeakKeyDictionary, WeakSet
 
 from ...exceptions import BudgetExceededError
 from .._conditions import clauses
@@ -43,17 +45,49 @@ _BRANCHES: contextvars.ContextVar[tuple["_Branch", ...]] = contextvars.ContextVa
     "branches", default=()
 )
 _PROCESS = (0, "")
-# The processes that sent an estimator while budgets were open there: by name, the path
-# and id of each budget's file, or None if one of the budgets has no path.
-Senders = Mapping[str, tuple[tuple[str, str], ...] | None]
-# Budgets of files that were opened on behalf of such a process.
+
+
+class Mark(NamedTuple):
+    """A budget that was open where a copy of an estimator was made.
+
+    Attributes
+    ----------
+    process : str
+        Name of the process in which it was open.
+    path : str or None
+        Path of its file; None if it has none.
+    id : str
+        Of the file, or of the budget if it has none.
+    """
+
+    process: str
+    path: str | None
+    id: str
+
+
+Marks = frozenset[Mark]
+# Budgets of files that were opened for copies that were made while they were open.
 _OPENED: dict[tuple[str, str], "PrivacyBudget"] = {}
+# Threads of pools (joblib's are such) that were started while a budget was open, and
+# had not ended when it was closed.
+_LEFT_BEHIND: WeakKeyDictionary[threading.Thread, Marks] = WeakKeyDictionary()
 # How far below the truth the printed remainder may be, as shares of epsilon: with sums,
 # and where every comparison composes all releases.
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
 _PUBLISHES_IDS = (
     "{} publishes the ids that occur in the data, and a budget for all data of a user "
     "does not cover that. Declare all ids in `categories`."
+)
+_SENT = (
+    "This estimator was sent by a process with an open privacy budget, which cannot "
+    "record a release made here. Release in that process, or in its threads; send the "
+    "estimator while no budget is open; or give the budget a path."
+)
+_CLOSED = (
+    "A privacy budget was open where this copy of an estimator was made, or where this "
+    "thread was started. That budget is closed now, so that it would not count this "
+    "release; nothing was drawn. Open the same budget again, or give it a path. If the "
+    "release is none of its business, use `detach_from_budgets(estimator)`."
 )
 
 
@@ -76,29 +110,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-def senders() -> Senders:
-    """Name of this process with its open budgets, for what it sends; or {}."""
+def open_budgets() -> Marks:
+    """The budgets that are open now: copies that are made now belong to them."""
     with _LOCK:
-        if not _STACK:
-            return {}
-        ledgers = [budget._ledger for budget in _STACK]
-        files = [(each.path, each.id) for each in ledgers if each is not None]
-        is_counted = len(files) == len(ledgers)
-        return {process_name(): tuple(files) if is_counted else None}
+        return frozenset(budget._mark for budget in _STACK)
 
 
 def record(
     guarantee: PrivacyGuarantee,
     name: str,
     unprotected: Iterable[str],
-    sent_by: Senders,
+    marks: Marks,
     *,
     seeded: bool,
 ) -> None:
     """Record a release in all open budgets, or refuse it.
 
-    Open budgets are those of this process, and those of the processes that sent the
-    estimator.
+    Budgets with a path also record releases by copies that were made while they were
+    open, wherever and whenever these are made. `marks` tells those budgets.
 
     Raises
     ------
@@ -108,16 +137,18 @@ def record(
         If its unit or relation differs from those of the recorded releases, so that
         they do not compose; or if its noise is `seeded` and a budget has a path.
     RuntimeError
-        If a budget belongs to another process, which would not learn of the release.
+        If a budget belongs to another process, which would not learn of the release;
+        or if a budget without a path was open where a copy of the estimator was made,
+        or where the thread was started, and is closed now.
     OSError
         If a budget has a path, and its file cannot record the release.
     """
     with _LOCK:
-        check_seed(name, sent_by, seeded=seeded)
-        _record(_concerned(sent_by), guarantee, name, unprotected)
+        check_seed(name, marks, seeded=seeded)
+        _record(_concerned(marks), guarantee, name, unprotected)
 
 
-def check_seed(name: str, sent_by: Senders, *, seeded: bool) -> None:
+def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
     """Refuse a release with an integer seed if an open budget has a path.
 
     Raises
@@ -127,7 +158,7 @@ def check_seed(name: str, sent_by: Senders, *, seeded: bool) -> None:
         their noise.
     """
     has_path = any(budget._ledger is not None for budget in _STACK)
-    if seeded and (has_path or any(sent_by.values())):
+    if seeded and (has_path or any(mark.path for mark in marks)):
         raise ValueError(
             f"{name} has an integer random_state, and a budget with a path is open. "
             f"Another process with this integer would draw the same noise. Pass "
@@ -135,7 +166,7 @@ def check_seed(name: str, sent_by: Senders, *, seeded: bool) -> None:
         )
 
 
-def record_ids(name: str, unprotected: Iterable[str], sent_by: Senders) -> None:
+def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     """Tell all open budgets that the ids in the data are about to be published.
 
     A guarantee for all data of a user does not cover that.
@@ -147,7 +178,7 @@ def record_ids(name: str, unprotected: Iterable[str], sent_by: Senders) -> None:
     RuntimeError, OSError
         As `record`.
     """
-    with _LOCK, _locked_files(_concerned(sent_by)) as budgets:
+    with _LOCK, _locked_files(_concerned(marks)) as budgets:
         for budget in budgets:
             if math.isfinite(budget.epsilon) and any(
                 isinstance(guarantee.unit, int)
@@ -163,21 +194,19 @@ def record_ids(name: str, unprotected: Iterable[str], sent_by: Senders) -> None:
                 budget._sentences.update(dict.fromkeys(unprotected))
 
 
-def _concerned(sent_by: Senders) -> list["PrivacyBudget"]:
+def _concerned(marks: Marks) -> list["PrivacyBudget"]:
     """The budgets that must record a release, in the order in which they are locked.
 
     Two objects for the same file are one budget.
     """
     found = list(_STACK)
-    for files in sent_by.values():
-        if files is None:
-            raise RuntimeError(
-                "This estimator was sent by a process with an open privacy budget, "
-                "which cannot record a release made here. Release in that process, or "
-                "in its threads; send the estimator while no budget is open; or give "
-                "the budget a path."
-            )
-        found += [_opened(path, number) for path, number in files]
+    is_open = {budget._mark[1:] for budget in _STACK}
+    for mark in marks | _LEFT_BEHIND.get(threading.current_thread(), frozenset()):
+        if mark[1:] in is_open:
+            continue
+        if mark.path is None:
+            raise RuntimeError(_CLOSED if mark.process == process_name() else _SENT)
+        found.append(_opened(mark.path, mark.id))
     for budget in found:
         budget._check_process()
     stored = {b._ledger.path: b for b in found if b._ledger is not None}
@@ -427,7 +456,8 @@ class PrivacyBudget:
         self._sentences: dict[str, None] = {}
         self._publishers: list[str] = []
         self._n_open = 0
-        self._process = process_name()
+        self._process, self._id = process_name(), secrets.token_hex(8)
+        self._older_threads: WeakSet[threading.Thread] = WeakSet()
         self._filter: AdaptiveFilter | None = None
         if adaptive and math.isfinite(epsilon):
             self._filter = AdaptiveFilter(self._epsilon, self._delta)
@@ -479,6 +509,7 @@ class PrivacyBudget:
             # An interruption after this line leaves the budget open: it may count too
             # much, never too little.
             if self not in _STACK:
+                self._older_threads = WeakSet(threading.enumerate())
                 _STACK.append(self)
             self._n_open += 1
         return self
@@ -487,7 +518,25 @@ class PrivacyBudget:
         with _LOCK:
             self._n_open -= 1
             if self._n_open == 0:
+                self._mark_threads()
                 _STACK.remove(self)
+
+    def _mark_threads(self) -> None:
+        """Mark the threads of pools that were started inside of this block.
+
+        The pool of a call of joblib ends with that call, but threads with a task go
+        on. Executors are left out: their threads take tasks of later blocks, too.
+        """
+        for thread in set(threading.enumerate()).difference(self._older_threads):
+            if isinstance(thread, PoolThread):
+                marks = _LEFT_BEHIND.get(thread, frozenset())
+                _LEFT_BEHIND[thread] = marks | {self._mark}
+
+    @property
+    def _mark(self) -> Mark:
+        if self._ledger is not None:
+            return Mark(process_name(), self._ledger.path, self._ledger.id)
+        return Mark(self._process, None, self._id)
 
     def spend(self, guarantee: PrivacyGuarantee, name: str = "release") -> None:
         """Record a release that no estimator of this package makes.
