@@ -57,7 +57,7 @@ from ._entries import (
 )
 from ._expected import error_by_epsilon
 from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
-from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap
+from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap, warn_of_noise
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party import PartySums, SumRequest, UnitParty, party_of
 from ._problem import Problem, side_features
@@ -270,6 +270,7 @@ class BaseCompletion(
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
         if self._unit is not None:
+            warn_of_noise(outcome.model.totals.are_noise)
             self._warn_of_averages(problem, outcome.only_averages)
         return self
 

@@ -44,7 +44,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._budget import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
-from ._entries import Entries
+from ._entries import Entries, is_empty_list
 from ._noise_shares import NoiseShares, SharedNoise
 from ._unit_rows import LocalRows
 from .solvers._unit_contributions import Contributions, Sums, summed
@@ -312,6 +312,7 @@ def party_of(
 
     Further arguments are those of `UnitParty`.
     """
+    X = np.zeros((0, len(shape))) if is_empty_list(X) else X
     check_numeric(X, "X")
     check_numeric(y, "y")
     rows: Any = checked(
