@@ -1289,13 +1289,15 @@ class BaseCompletion(
         )
 
     @fit_context(prefer_skip_nested_validation=True)
-    def _error_by_epsilon(self, X: ArrayLike, y: Any) -> Callable[[float], float]:
+    def _error_by_epsilon(
+        self, X: ArrayLike, y: Any, n_users: int | None = None
+    ) -> Callable[[float], float]:
         """Expected error as a function of epsilon.
 
         It reads the coordinates `X` or, if a unit is protected, only their number. `y`
         is not read.
         """
-        return error_by_epsilon(self, X)
+        return error_by_epsilon(self, X, n_users)
 
     def _unprotected(self) -> list[str]:
         sentences = super()._unprotected()

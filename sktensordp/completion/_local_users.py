@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
 # Number of rows that are reserved. Nothing but the lattice of the noise depends on it,
 # whose sums are exact for so many users.
 N_RESERVED = 2**31 - 2

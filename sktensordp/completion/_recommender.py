@@ -215,7 +215,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         # Locked, or another thread might store its users with the model of this one.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
-            table, y, kept = self._rows_of_fit(encoder, completion, X, y)
+            table, y, _ = self._rows_of_fit(encoder, completion, X, y)
             users, others = _split(table, completion.unit == 0)
             local = LocalUsers().joined_by(users[0]) if users else None
             where = _encoded(encoder.fit(others), others)
