@@ -3,6 +3,7 @@
 __all__ = [
     "AveragesOnlyWarning",
     "BudgetExceededError",
+    "NoiseOnlyWarning",
     "PrivacyLeakWarning",
     "UnsoundClaimWarning",
 ]
@@ -33,6 +34,15 @@ class BudgetExceededError(BaseException):
     joblib and ``concurrent.futures`` pass the error from a worker to its caller. A
     ``multiprocessing.pool.ThreadPool`` does not, and waits forever for such a worker:
     catch the error inside the function that you pass to the pool.
+    """
+
+
+class NoiseOnlyWarning(AveragesOnlyWarning):
+    """A fit learned next to nothing: its model holds little but noise.
+
+    The released number of users, or their released typical number of entries, is within
+    its noise of nothing. Perhaps columns were swapped, or ids are not spelt as in the
+    catalogue, so that most rows were left out.
     """
 
 

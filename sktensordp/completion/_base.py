@@ -55,7 +55,7 @@ from ._entries import (
 )
 from ._expected import error_by_epsilon
 from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
-from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap
+from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap, warn_of_noise
 from ._noise_shares import SharedNoise
 from ._party_sums import PartySums
 from ._problem import Problem, side_features
@@ -265,6 +265,7 @@ class BaseCompletion(
             guarantee = (outcome.guarantee or solver.guarantee).under(*conditions)
             self._publish(entries, problem, solver, outcome, guarantee)
         if self._unit is not None:
+            warn_of_noise(outcome.model.totals.are_noise)
             self._warn_of_averages(problem, outcome.only_averages)
         return self
 
@@ -1045,13 +1046,15 @@ class BaseCompletion(
         )
 
     @fit_context(prefer_skip_nested_validation=True)
-    def _error_by_epsilon(self, X: ArrayLike, y: Any) -> Callable[[float], float]:
+    def _error_by_epsilon(
+        self, X: ArrayLike, y: Any, n_users: int | None = None
+    ) -> Callable[[float], float]:
         """Expected error as a function of epsilon.
 
         It reads the coordinates `X` or, if a unit is protected, only their number. `y`
         is not read.
         """
-        return error_by_epsilon(self, X)
+        return error_by_epsilon(self, X, n_users)
 
     def _unprotected(self) -> list[str]:
         public = PUBLIC_COORDINATES if self._unit is None else _PUBLIC_INDICES

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from .._dask import is_dask
 from .._validation import check_coordinates
 from ._choices import Choices
-from ._entries import check_input, check_same_shape
+from ._entries import check_input, check_same_shape, is_empty_list
 from ._sparse import entries_from_sparse, is_sparse
 
 # Names of columns that hold values, which choices do not have.
@@ -26,7 +26,8 @@ def check_choices(
     estimator : estimator
         Learns the feature names and number of features; messages name it.
     X : array-like of shape (n, 2), or sparse array of shape `shape`
-        Pairs of a user and an item. Repeated pairs stay repeated.
+        Pairs of a user and an item. Repeated pairs stay repeated. In a sparse array,
+        a stored zero or False is no choice.
     shape : tuple of (int, int)
         Numbers of users and of items.
     reset : bool, default=True
@@ -41,8 +42,7 @@ def check_choices(
     TypeError
         If `X` is a Dask collection.
     ValueError
-        If a row is not a pair of a user and an item within `shape`, or a sparse array
-        stores zeros.
+        If a row is not a pair of a user and an item within `shape`.
     """
     name = type(estimator).__name__
     if is_dask(X):
@@ -59,11 +59,8 @@ def check_choices(
     if is_sparse(X):
         check_same_shape(X, shape)
         where, values = entries_from_sparse(X)
-        if not np.all(values != 0):
-            raise ValueError(
-                "X stores zeros or False, which are not choices. Remove them: "
-                "X.eliminate_zeros()."
-            )
+        # A refusal of stored zeros would tell whether anybody has one.
+        where = where[values != 0]
         if reset:
             vars(estimator).pop("feature_names_in_", None)
             estimator.n_features_in_ = 2
@@ -110,7 +107,7 @@ def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
 
 def _is_empty(X: Any) -> bool:
     """Whether X holds no pair."""
-    shape = getattr(X, "shape", None)
-    if shape is None:
-        return isinstance(X, list | tuple) and not len(X)
+    if is_empty_list(X):
+        return True
+    shape = getattr(X, "shape", ())
     return len(shape) == 2 and shape[0] == 0 and shape[1] == 2

@@ -74,6 +74,8 @@ _LEAST_SIZE, _LEAST_LENGTH = 0.05, 1.0
 # Prior for the typical number of choices. It weighs as many users as this many standard
 # deviations of the noisy number of users.
 _PRIOR_SIZE, _PRIOR_USERS = 40.0, 3.0
+# A total is within its noise of nothing up to so many standard deviations.
+_WITHIN_NOISE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +100,9 @@ class ItemSums:
         Noisy sum of the users' c_u y_u y_u'.
     products_noise : float
         Standard deviation of the noise in `products`.
+    are_noise : bool
+        Whether the number of users, or of their choices, is within its noise of
+        nothing.
     """
 
     counts: NDArray[np.float64]
@@ -108,6 +113,7 @@ class ItemSums:
     shares: NDArray[np.float64]
     products: NDArray[np.float64]
     products_noise: float
+    are_noise: bool
 
 
 def plan_noise(
@@ -184,7 +190,7 @@ class Releases:
 
     def release(self, choices: Choices) -> ItemSums:
         """Release totals, counts, and then co-occurrences or a second set of counts."""
-        n_users, size = self._totals(choices)
+        n_users, size, are_noise = self._totals(choices)
         share = (self._sigma * math.sqrt(size) / (_COUNT_NOISE * n_users)) ** 2
         share = float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS))
         counts, noise = self._counts(choices, size, share)
@@ -204,21 +210,36 @@ class Releases:
                 precision = noise**-2 + second_noise**-2
                 counts = (counts / noise**2 + second / second_noise**2) / precision
                 noise = precision**-0.5
-            none = np.empty(0)
+            none, no_products = np.empty(0), np.empty((0, 0))
             return ItemSums(
-                counts, noise, n_users, size, order[:0], none, np.empty((0, 0)), 0.0
+                counts,
+                noise,
+                n_users,
+                size,
+                order[:0],
+                none,
+                no_products,
+                0.0,
+                are_noise,
             )
         best = order[:n_best]
         least = max(noise, 1e-3 * float(counts.max()), 1e-300)
         shares = np.maximum(counts[best], least)
         whole = np.rint(shares / shares.sum() * 2**SHARE_BITS).astype(np.int64)
         products, error = self._products(choices.among(best), whole, size, left)
+        shares = whole / 2**SHARE_BITS
         return ItemSums(
-            counts, noise, n_users, size, best, whole / 2**SHARE_BITS, products, error
+            counts, noise, n_users, size, best, shares, products, error, are_noise
         )
 
-    def _totals(self, choices: Choices) -> tuple[float, float]:
-        """Noisy number of users with choices, and typical number of their choices."""
+    def _totals(self, choices: Choices) -> tuple[float, float, bool]:
+        """Noisy number of users with choices, and typical number of their choices.
+
+        Also whether one of them is within its noise of nothing. If there are at least
+        ten standard deviations of users, this is so with a probability of at most 1e-3,
+        as long as their typical number of choices is at least twice the root of the
+        number of items. With more users, fewer choices will do.
+        """
         unit = math.floor(self._spend(_TOTALS) / math.sqrt(2) / self._step)
         sizes, number = np.unique(choices.sizes, return_counts=True)
         largest_log = math.log1p(self._n_items)
@@ -226,12 +247,16 @@ class Releases:
         logs = [math.floor(unit * math.log1p(n) / largest_log) for n in sizes.tolist()]
         steps = np.array([unit * number.sum(), np.dot(number, np.array(logs, int))])
         noisy = self._randomize(steps.astype(float)) / (unit * self._step)
-        prior_users = _PRIOR_USERS * (self._sigma / (unit * self._step))
+        deviation = self._sigma / (unit * self._step)
+        # Nobody has less than one choice.
+        least = min(_WITHIN_NOISE * deviation, noisy[0] * math.log(2) / largest_log)
+        are_noise = noisy[0] <= _WITHIN_NOISE * deviation or noisy[1] < least
+        prior_users = _PRIOR_USERS * deviation
         n_users = max(float(noisy[0]), prior_users, 1.0)
         log = noisy[1] * largest_log + prior_users * math.log1p(_PRIOR_SIZE)
         log = float(log) / (n_users + prior_users)
         size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
-        return n_users, size
+        return n_users, size, bool(are_noise)
 
     def _counts(
         self, choices: Choices, size: float, share: float

@@ -278,7 +278,7 @@ class CoordinateEncoder(
         check_is_fitted(self)
         ids, times = self._split(X, reset=False)
         for k, (known, column) in enumerate(zip(self.categories_, ids.T, strict=True)):
-            check_kinds(known, column, k)
+            check_kinds(kinds_of(known), kinds_of(column), k)
         return self._coordinates(ids, times)
 
     def _coordinates(self, ids: NDArray[Any], times: Any) -> NDArray[np.int64]:
@@ -403,13 +403,23 @@ class CoordinateEncoder(
         ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
         if self._has_time:
             ids, times = ids[:, :-1], _seconds(ids[:, -1])
-        _check_distinct(ids)
+        if self._publishes_ids:
+            _check_distinct(ids)
         return ids, times
 
-    def _declares(self, X: Any, first_column: int = 0) -> NDArray[np.bool_]:
+    def _declares(
+        self, X: Any, first_column: int = 0, *, by_type: bool
+    ) -> NDArray[np.bool_]:
         """Whether all ids of each row are in `categories`, where these declare them.
 
-        Messages count columns from `first_column` on.
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+        first_column : int, default=0
+            Messages count columns from here.
+        by_type : bool
+            Whether only the types of columns may refuse ids of another kind. The ids
+            are private then, and one of another kind is just unknown.
 
         Raises
         ------
@@ -418,10 +428,11 @@ class CoordinateEncoder(
         """
         ids, _ = self._split(X, reset=True)
         declared = np.ones(len(ids), dtype=bool)
-        catalogues = self._declared(ids.shape[1])
+        catalogues, types = self._declared(ids.shape[1]), types_of(X)
         for k, (catalogue, column) in enumerate(zip(catalogues, ids.T, strict=True)):
             if catalogue is not None:
-                check_kinds(catalogue, column, first_column + k)
+                kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
+                check_kinds(kinds_of(catalogue), kinds, first_column + k)
                 declared &= _index_of(catalogue, column) != _UNKNOWN
         return declared
 
@@ -477,17 +488,17 @@ def checked_ids(
     return X
 
 
-def check_kinds(known: NDArray[Any], ids: NDArray[Any], number: int) -> None:
+def check_kinds(known: set[str], passed: set[str], number: int) -> None:
     """Refuse text where the known ids are numbers, and the like: none would be known.
 
-    Each id is looked at on its own: what it is refused for does not depend on others.
+    Parameters
+    ----------
+    known, passed : set of str
+        Kinds of ids, by the ids or by the type of their column.
+    number : int
+        Number of the column.
     """
-    check_known_kinds(_kinds(known), ids, number)
-
-
-def check_known_kinds(known: set[str], ids: NDArray[Any], number: int) -> None:
-    """Refuse ids of another kind than the known ones; see `check_kinds`."""
-    differing = _kinds(ids) - known
+    differing = passed - known
     if differing:
         advice = (
             "Convert them: X.astype(str)."
@@ -501,10 +512,17 @@ def check_known_kinds(known: set[str], ids: NDArray[Any], number: int) -> None:
         )
 
 
+def types_of(X: Any) -> list[Any]:
+    """The type of every column of a table, which is public where ids are not."""
+    if hasattr(X, "dtypes"):
+        return list(X.dtypes)
+    return [X.dtype] * X.shape[1]
+
+
 def kinds_of_type(dtype: Any) -> set[str]:
     """Kinds of ids that a column of some type holds; empty if the type does not tell.
 
-    Reads no id: the types of columns are public where ids are not.
+    Reads no id.
     """
     name, kind = str(dtype).lower(), getattr(dtype, "kind", "")
     if kind in tuple("biuf") or name.startswith(("int", "uint", "float")):
@@ -513,8 +531,11 @@ def kinds_of_type(dtype: Any) -> set[str]:
     return {"text"} if is_text else set()
 
 
-def _kinds(ids: NDArray[Any]) -> set[str]:
-    """Whether ids are numbers, text or objects of another type."""
+def kinds_of(ids: NDArray[Any]) -> set[str]:
+    """Whether ids are numbers, text or objects of another type.
+
+    Each id is looked at on its own.
+    """
     if ids.dtype.kind in "biuf":
         return {"numbers"}
     if ids.dtype.kind in "SU":
@@ -537,16 +558,22 @@ def _with_one_type(X: Any) -> Any:
     return X
 
 
+def _are_distinct(ids: NDArray[Any]) -> Any:
+    """Whether ids are no floats too large to represent integers exactly."""
+    if ids.dtype.kind != "f":
+        return True
+    return np.abs(ids) < 2 / np.finfo(ids.dtype).eps
+
+
 def _check_distinct(ids: NDArray[Any]) -> None:
     """Refuse floats too large to represent integers exactly."""
-    if ids.dtype.kind == "f" and ids.size:
+    if not np.all(_are_distinct(ids)):
         largest = 2 / np.finfo(ids.dtype).eps
-        if np.max(np.abs(ids)) >= largest:
-            raise ValueError(
-                f"Ids from 2**{math.log2(largest):.0f} on cannot be told apart as "
-                f"floats. Pass integers or strings: one column of floats turns a whole "
-                f"array into floats."
-            )
+        raise ValueError(
+            f"Ids from 2**{math.log2(largest):.0f} on cannot be told apart as "
+            f"floats. Pass integers or strings: one column of floats turns a whole "
+            f"array into floats."
+        )
 
 
 def _distinct(column: NDArray[Any]) -> NDArray[Any]:
@@ -602,7 +629,8 @@ def _index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
         order = np.argsort(known, kind="stable")
         place = np.searchsorted(known, column, sorter=order)
         nearest = order[np.minimum(place, len(order) - 1)]
-        return np.where(known[nearest] == column, nearest, _UNKNOWN)
+        is_known = (known[nearest] == column) & _are_distinct(column)
+        return np.where(is_known, nearest, _UNKNOWN)
     index = {id_: k for k, id_ in enumerate(known.tolist())}
     indices: list[int] | None
     try:

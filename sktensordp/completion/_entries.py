@@ -245,6 +245,11 @@ def may_be_empty(estimator: Any) -> bool:
     )
 
 
+def is_empty_list(X: Any) -> bool:
+    """Whether `X` is a list without rows, which does not tell how long rows are."""
+    return isinstance(X, list | tuple) and not len(X)
+
+
 def entries_at(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None, *, reset: bool = True
 ) -> Entries:
@@ -384,6 +389,8 @@ def check_entries(
             f"{type(estimator).__name__} requires y to be passed, got None."
         )
     check_numeric(y, "y")
+    if shape is not None and is_empty_list(X):
+        X = np.zeros((0, len(shape)))
     X, y = check_input(
         estimator,
         X,

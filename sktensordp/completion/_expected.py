@@ -15,7 +15,9 @@ from .solvers._unit_expected import expected_unit_rmse
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
 
 
-def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
+def error_by_epsilon(
+    estimator: Any, X: Any, n_units: int | None = None
+) -> Callable[[float], float]:
     """Expected error of a completion as a function of epsilon; no value is read.
 
     Parameters
@@ -23,6 +25,9 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     estimator : BaseCompletion
     X : array-like of shape (n, n_modes)
         Coordinates. If a unit is protected, only their number is read.
+    n_units : int, default=None
+        Number of protected units that have entries; None for as many as the shape has,
+        or as there are rows of `X`.
 
     Returns
     -------
@@ -34,7 +39,9 @@ def error_by_epsilon(estimator: Any, X: Any) -> Callable[[float], float]:
     if estimator.unit != "entry":
         shape = estimator._declared_shape()
         where = np.empty((0, len(shape)), dtype=np.int32)
-        expected = functools.partial(expected_unit_rmse, n_entries=len(X))
+        expected = functools.partial(
+            expected_unit_rmse, n_entries=len(X), n_units=n_units
+        )
         if shape_of(X, "X")[1:] != (len(shape),):
             raise ValueError(
                 f"X must have shape (n_entries, {len(shape)}), a column for each mode."

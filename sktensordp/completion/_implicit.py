@@ -35,6 +35,7 @@ from ._cooccurrence import Releases, plan_noise
 from ._entries import check_input
 from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
+from ._likely_mistakes import warn_of_noise
 
 _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
@@ -208,8 +209,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ------
         ValueError
             Before noise is drawn: if `y` is passed; if `shape` is not declared; if a
-            row is not a pair of a user and an item within it; if a sparse array stores
-            zeros; or if parameters contradict each other.
+            row is not a pair of a user and an item within it; or if parameters
+            contradict each other.
         """
         if y is not None:
             raise ValueError(
@@ -265,6 +266,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             model = ItemModel.of(sums)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
+        warn_of_noise(sums.are_noise)
         is_chosen = not draws or not self._max_items(shape)
         if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
             warnings.warn(

@@ -1,7 +1,8 @@
-"""What is refused or said of public ids and coordinates that are likely mistakes.
+"""What is refused or said of likely mistakes, by what is public.
 
 Only ids that are public anyway come here: those that an encoder learns, and coordinates
-where the unit is an entry. No function here takes a value.
+where the unit is an entry. Where a unit is protected, what was released tells. No
+function here takes a value.
 """
 
 import math
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import callers_level, words_of
-from ..exceptions import PrivacyLeakWarning
+from .._validation import callers_level, is_fit_for_a_score, words_of
+from ..exceptions import NoiseOnlyWarning, PrivacyLeakWarning
+from ..privacy.budgets._preauthorized import current_preauthorization
 
 # Words in the names of columns that hold users or items.
 _USERS = {"client", "customer", "member", "patient", "person", "reader", "student"}
@@ -249,3 +251,20 @@ def warn_of_no_gap(entries: Any) -> None:
         UserWarning,
         stacklevel=callers_level(),
     )
+
+
+def warn_of_noise(are_noise: bool) -> None:
+    """Warn if what a fit released about protected units may be nothing but noise.
+
+    A search makes many fits, and says nothing.
+    """
+    if are_noise and current_preauthorization() is None and not is_fit_for_a_score():
+        warnings.warn(
+            "The released number of protected users, or their typical number of "
+            "entries, is within its noise of nothing, so the model holds little but "
+            "noise. If you passed many, check the order of the columns and how ids are "
+            "spelt: rows with unknown ids are left out. Otherwise, only a larger "
+            "epsilon or more users help.",
+            NoiseOnlyWarning,
+            stacklevel=callers_level(),
+        )

@@ -4,16 +4,21 @@ Which ids there are, how many, and which row an id has are as private as the use
 entries. So the map from ids to rows is never pickled or deep-copied, and no text shows
 it.
 
-Rows are drawn at random. If they were given in the order of ids, a user who joins would
-move others to other rows. As they are, the rows of all other users have the same
-distribution whether or not a user is in the data: each set of rows is as likely as any
-other. So it does not matter what later steps do with the numbers of rows.
+Rows are drawn at random, from far more than there will ever be users. If they were
+given in the order of ids, a user who joins would move others to other rows. As they
+are, the rows of all other users have the same distribution whether or not a user is in
+the data: each choice of distinct rows is as likely as any other. So it does not matter
+what later steps do with the numbers of rows.
 """
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+# Number of rows that are reserved. Nothing but the lattice of the noise depends on it,
+# whose sums are exact for so many users.
+N_RESERVED = 2**31 - 2
 
 
 class LocalUsers:
@@ -49,29 +54,25 @@ class LocalUsers:
         rows = (self._rows.get(value, -1) for value in values)
         return np.fromiter(rows, dtype=np.int64, count=len(values))
 
-    def joined_by(self, ids: NDArray[Any], capacity: int) -> "LocalUsers":
-        """Give each new id a free row; known ids keep theirs.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer free rows than new ids.
-        """
-        new = list(set(_hashable(ids)).difference(self._rows))
-        taken = np.sort(np.fromiter(self._rows.values(), np.int64, len(self._rows)))
-        n_free = capacity - len(taken)
-        if len(new) > n_free:
-            raise ValueError(
-                "There are more users than `capacity` reserves rows for. Fit with a "
-                "larger capacity: it costs no accuracy, so choose one that you will "
-                "never reach."
-            )
-        # Numbers of free rows, at random and distinct; seeds would repeat them.
-        drawn = np.random.default_rng().choice(n_free, len(new), replace=False)
-        # Each row that is taken moves the free ones after it.
-        free_before = taken - np.arange(len(taken))
-        rows = drawn + np.searchsorted(free_before, drawn, side="right")
-        return LocalUsers({**self._rows, **dict(zip(new, rows.tolist(), strict=True))})
+    def joined_by(self, ids: NDArray[Any]) -> "LocalUsers":
+        """Give each new id a free row; known ids keep theirs."""
+        rows = dict(self._rows)
+        taken = set(rows.values())
+        waiting = list(set(_hashable(ids)).difference(rows))
+        # No seed, which would repeat the rows. A row that is taken is drawn again, so
+        # that all choices of distinct free rows are equally likely.
+        bits = np.random.default_rng()
+        while waiting:
+            drawn = bits.integers(N_RESERVED, size=len(waiting)).tolist()
+            still_waiting = []
+            for id_, row in zip(waiting, drawn, strict=True):
+                if row in taken:
+                    still_waiting.append(id_)
+                else:
+                    rows[id_] = row
+                    taken.add(row)
+            waiting = still_waiting
+        return LocalUsers(rows)
 
 
 def _dropped_users() -> LocalUsers:

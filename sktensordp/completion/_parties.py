@@ -42,7 +42,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._budget import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._base import BaseCompletion
-from ._entries import Entries
+from ._entries import Entries, is_empty_list
 from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party_sums import Ask, PartySums
@@ -473,6 +473,7 @@ def _solver_for_shares(completion: BaseCompletion, noise_shares: NoiseShares) ->
 def _units(completion: BaseCompletion, X: ArrayLike, y: ArrayLike) -> UnitEntries:
     """Check the entries of a party's units, of which there may be none."""
     shape, unit = _shape_and_unit(completion)
+    X = np.zeros((0, len(shape))) if is_empty_list(X) else X
     check_numeric(X, "X")
     check_numeric(y, "y")
     rows: Any = checked(

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
@@ -19,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._dask import is_dask
 from .._random import ReleaseCounter
 from .._sklearn_compat import (
-    Interval,
     StrOptions,
     available_if,
     fit_context,
@@ -41,22 +39,18 @@ from ._cp import CPCompletion
 from ._encoder import (
     CoordinateEncoder,
     check_kinds,
-    check_known_kinds,
     checked_ids,
+    kinds_of,
     kinds_of_type,
+    types_of,
 )
 from ._entries import check_entries
 from ._fitted import keeping_names_if_refused
 from ._implicit import ImplicitCompletion
 from ._likely_mistakes import column_name, warn_of_levels, warn_of_swapped_columns
-from ._local_users import LocalUsers
+from ._local_users import N_RESERVED, LocalUsers
 from ._sparse import is_sparse
 from ._tucker import TuckerCompletion
-
-_LARGEST_CAPACITY = 2**31 - 2
-_CAPACITY_IS_TOLD = (
-    "A fit refuses more users than `capacity`, and so tells whether there are more."
-)
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -88,31 +82,26 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         the clone.
     encoder : CoordinateEncoder, default=None
         A clone of it is fitted. None is ``CoordinateEncoder()``, which learns all ids
-        from the table. If users are protected, nothing may be learned: declare
-        `categories`, with None for the users if you pass `capacity`. For example,
-        ``CoordinateEncoder(categories=[None, films])``.
-    capacity : int, default=None
-        With ``unit=0``: number of users for whom rows are reserved. You need not list
-        their ids. It is public, so do not read it off the data, and choose it so large
-        that you will never reach it: it costs no accuracy. A fit to more users is
-        refused before any budget is asked. That refusal reveals one bit, which the
-        guarantee does not cover: that there are more users than `capacity`. None means
-        that the encoder declares the ids of users.
+        from the table. If users are protected (``unit=0``), nothing may be learned:
+        declare the ids of all other columns, and leave the users out, as in
+        ``CoordinateEncoder(categories=[None, films])``. There is room for any number of
+        them.
     unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row that has an id which is not among the
         `categories` of its column, such as an item that is no longer on offer: leave it
         out, or refuse the table. If entries are protected, a warning or the error tells
-        how many such rows there are. Where users are protected, nothing does, not even
-        if no row is left because columns were swapped: "error" finds that. But others
-        may then see that a table was refused.
+        how many such rows there are. If `unit` is a mode, it must be "drop", since an
+        error would tell whether anybody has such an id. If hardly anything is left, for
+        example because columns were swapped, the fit warns: it judges that by what it
+        released.
 
     Attributes
     ----------
     completion_ : estimator
-        The fitted clone. Its coordinates are numbers of rows, which only this object
-        can map to users if there is a `capacity`.
+        The fitted clone. With ``unit=0``, the users' coordinates are numbers of rows,
+        which only this object can map to users.
     encoder_ : CoordinateEncoder
-        The fitted clone. With `capacity`, it encodes all columns but the users'.
+        The fitted clone. With ``unit=0``, it encodes all columns but the users'.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fit releases.
     n_features_in_ : int
@@ -127,19 +116,20 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    With `capacity`, this object alone knows which user has which row, in this process
+    With ``unit=0``, this object alone knows which user has which row, in this process
     only. No public attribute, pickle, deep copy or text holds the ids of users. After
     loading, every user is unknown until `fold_in` gets that user's entries again.
 
-    Rows are drawn at random, so the rows of all other users have the same distribution
-    whether or not a user is in the data. Given the rows, the guarantee is that of
-    `completion_`; so it holds for the recommender, too.
+    Rows are drawn at random among 2**31 - 2, so the rows of all other users have the
+    same distribution whether or not a user is in the data. Given the rows, the
+    guarantee is that of `completion_`; so it holds for the recommender, too. How many
+    rows there are changes nothing but the lattice of the noise.
 
     Ids that are equal are one user: 17 and 17.0 are, and "17" is another. Ids of
-    another type than those of the fit are refused. Where users are protected, only the
-    type of their column decides, which is public. In a list of rows, ids have none, and
-    neither have those in a column of text of pandas 2, unless you convert it
-    (``convert_dtypes``).
+    another type than the known ones are refused. If `unit` is a mode, only the type of
+    their column decides, which is public; elsewhere, an id of another type is unknown.
+    In a list of rows, columns have no type, and neither has text in pandas 2, unless
+    you convert it (``convert_dtypes``).
 
     Examples
     --------
@@ -156,7 +146,6 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     >>> model = Recommender(
     ...     CPCompletion(rank=0, unit=0, levels=[1, 2, 3, 4, 5]),
     ...     CoordinateEncoder(categories=[None, ["Brazil", "Heat", "Up"]]),
-    ...     capacity=10_000,
     ... ).fit(table, [5, 1, 4, 3])
     >>> model = model.fold_in([["zoe", "Up"]], [2])
     >>> sorted(model.recommend("zoe", k=2).tolist())
@@ -169,7 +158,6 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "completion": [CPCompletion, TuckerCompletion, ImplicitCompletion],
         "encoder": [CoordinateEncoder, None],
-        "capacity": [Interval(Integral, 1, _LARGEST_CAPACITY, closed="both"), None],
         "unknown": [StrOptions({"drop", "error"})],
     }
 
@@ -182,12 +170,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         completion: BaseCompletion | ImplicitCompletion,
         encoder: CoordinateEncoder | None = None,
         *,
-        capacity: int | None = None,
         unknown: str = "drop",
     ) -> None:
         self.completion = completion
         self.encoder = encoder
-        self.capacity = capacity
         self.unknown = unknown
 
     def __sklearn_tags__(self) -> Tags:
@@ -220,9 +206,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ------
         ValueError
             Before any budget is asked: if parameters contradict each other, an id is
-            missing, `X` and `y` have different lengths, there are more users than
-            `capacity`, or an id is unknown and ``unknown="error"``. Otherwise as `fit`
-            of the encoder and the completion.
+            missing, `X` and `y` have different lengths, or an id is unknown and
+            ``unknown="error"``. Otherwise as `fit` of the encoder and the completion.
         TypeError
             If `X` is a sparse array or a Dask collection.
         """
@@ -230,27 +215,42 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         # Locked, or another thread might store its users with the model of this one.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
-            has_local = self.capacity is not None
-            users, others, y = self._columns(X, y, has_local, reset=True)
-            warn_of_swapped_columns(getattr(self, "feature_names_in_", None))
-            kept = self._kept(encoder._declares(others, len(users)), completion)
-            others, y = safe_indexing(others, kept), _rows(y, kept)
-            # Before the encoder and the completion ask a budget.
-            local = None if self.capacity is None else LocalUsers()
-            if local is not None:
-                local = local.joined_by(users[0][kept], int(completion.shape[0]))
+            table, y, _ = self._rows_of_fit(encoder, completion, X, y)
+            users, others = _split(table, completion.unit == 0)
+            local = LocalUsers().joined_by(users[0]) if users else None
             where = _encoded(encoder.fit(others), others)
             if local is not None:
-                where = np.column_stack([local.rows_of(users[0][kept]), where])
+                where = np.column_stack([local.rows_of(users[0]), where])
             elif completion.unit == "entry":
                 self._warn_of_levels(encoder, completion.levels)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
             completion.fit(where, *([] if y is None else [y]))
-            self._fitted = _Fitted(encoder, completion, local, _kinds_of_users(X))
+            kinds = kinds_of_type(types_of(table)[0])
+            self._fitted = _Fitted(encoder, completion, local, kinds)
             on_step()
         return self
+
+    def _rows_of_fit(
+        self, encoder: CoordinateEncoder, completion: Any, X: Any, y: Any
+    ) -> tuple[Any, Any, NDArray[np.intp]]:
+        """Make the checks of a fit of these steps; return the rows that it keeps.
+
+        Returns
+        -------
+        table : ndarray or data frame
+        y : ndarray or None
+        kept : ndarray of int
+            Their numbers in `X`.
+        """
+        table, y = self._table_and_values(X, y, completion, reset=True)
+        warn_of_swapped_columns(getattr(self, "feature_names_in_", None))
+        users, others = _split(table, completion.unit == 0)
+        by_type = completion.unit != "entry"
+        declared = encoder._declares(others, len(users), by_type=by_type)
+        kept = self._kept(declared, completion)
+        return safe_indexing(table, kept), _rows(y, kept), kept
 
     def _warn_of_levels(self, encoder: CoordinateEncoder, levels: Any) -> None:
         """Warn if the encoder has learned ids that look like the declared levels."""
@@ -366,23 +366,21 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As `fit`. New users beyond `capacity` are refused, which reveals that all
-            rows are taken.
+            As `fit`.
         """
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
-            users, others, y = self._columns(X, y, fitted.local is not None)
-            where = fitted.encode(others)
+            self._check_unknown(fitted.completion)
+            table, y = self._table_and_values(X, y, fitted.completion)
+            users, where = fitted.encoded(table)
             kept = self._kept(np.all(where >= 0, axis=1), fitted.completion)
             if not len(kept):
                 return self
             where, y = where[kept], _rows(y, kept)
             local = fitted.local
             if local is not None:
-                fitted.check_users(users[0])
-                capacity = fitted.completion.shape_[0]
-                local = local.joined_by(users[0][kept], capacity)
+                local = local.joined_by(users[0][kept])
                 where = np.column_stack([local.rows_of(users[0][kept]), where])
             # A shallow copy: earlier users of the other one are left alone.
             completion = copy.copy(fitted.completion)
@@ -457,43 +455,28 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         completion = clone(self.completion)
         encoder = CoordinateEncoder() if self.encoder is None else clone(self.encoder)
-        if self.capacity is not None and completion.unit != 0:
-            raise ValueError(
-                f"capacity reserves rows for protected users, but the completion has "
-                f"unit={completion.unit!r}. Set unit=0, or leave capacity=None."
-            )
         if completion.unit == "entry":
             return encoder, completion
-        catalogues = list(encoder.categories or ())
-        if self.capacity is not None:
+        self._check_unknown(completion)
+        first: tuple[int, ...] = ()
+        if completion.unit == 0:
+            catalogues = list(encoder.categories or ())
             if len(catalogues) < 2 or catalogues[0] is not None:
                 raise ValueError(
-                    "With a capacity, the encoder declares the ids of all columns but "
-                    "the first, whose users are not listed: pass "
+                    "unit=0 protects who the users are, so they are not listed: "
+                    "declare the ids of all columns but the first, as in "
                     "CoordinateEncoder(categories=[None, item_ids])."
                 )
             encoder.set_params(categories=catalogues[1:])
-        elif not catalogues:
-            raise ValueError(
-                f"unit={completion.unit} protects which ids occur, so the encoder must "
-                f"not learn them from the data. Declare the items and reserve rows for "
-                f"users: CoordinateEncoder(categories=[None, item_ids]) and "
-                f"capacity=100_000, for example."
-            )
-        elif completion.unit == 0 and catalogues[0] is None:
-            raise ValueError(
-                "The encoder does not declare the ids of users, so reserve rows for "
-                "them: pass a capacity, such as capacity=100_000."
-            )
+            first = (N_RESERVED,)
         if encoder._publishes_ids:
             raise ValueError(
                 f"unit={completion.unit} protects which ids and times occur, but the "
                 f"encoder would learn some from the data. Declare `categories` for "
-                f"every column (with a capacity, all but the first), and leave out "
+                f"every column (with unit=0, all but the first), and leave out "
                 f"time_bins and freq: bin times yourself, into declared ids such as "
                 f"months."
             )
-        first = () if self.capacity is None else (int(self.capacity),)
         shape = first + encoder.declared_shape
         if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
             raise ValueError(
@@ -503,35 +486,17 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         _declare_shape(completion, shape)
         return encoder, completion
 
-    def _coordinates_of_fit(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Make the checks of `fit`; return coordinates, and which rows it keeps.
-
-        The rows of users are drawn anew. Where entries are protected, all coordinates
-        are 0: nothing is learned here.
-        """
+    def _searched(self, X: Any, y: Any) -> tuple[Any, Any, NDArray[np.intp]]:
+        """Make the checks of `fit` for a search; see `_rows_of_fit`."""
         encoder, completion = self._steps()
-        fresh, has_local = clone(self), self.capacity is not None
-        users, others, y = fresh._columns(X, y, has_local, reset=True)
-        kept = self._kept(encoder._declares(others, len(users)), completion)
-        if completion.unit == "entry":
-            where = np.zeros((len(kept), 2), dtype=np.int64)
-        else:
-            others = safe_indexing(others, kept)
-            where = _encoded(encoder.fit(others), others)
-        if self.capacity is not None:
-            ids = users[0][kept]
-            local = LocalUsers().joined_by(ids, int(self.capacity))
-            where = np.column_stack([local.rows_of(ids), where])
-        check_entries(completion, where, _rows(y, kept), completion.shape)
-        return where, kept
+        table, y, kept = clone(self)._rows_of_fit(encoder, completion, X, y)
+        nowhere = np.zeros((len(kept), table.shape[1]))
+        check_entries(completion, nowhere, y, completion.shape)
+        return table, y, kept
 
     def _fitted_steps(self) -> tuple[Any, ...]:
         """The fitted encoder and completion; none before a fit."""
         return (self.encoder_, self.completion_) if self.__sklearn_is_fitted__() else ()
-
-    def _unprotected(self) -> list[str]:
-        """What the steps do not say of what the guarantee leaves out."""
-        return [] if self.capacity is None else [_CAPACITY_IS_TOLD]
 
     def _checked_y(self, y: Any) -> Any:
         """The values as an array; None for choices, which must have none."""
@@ -560,20 +525,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("Some values in y are NaN, infinite or missing.")
         return values
 
-    def _columns(
-        self, X: Any, y: Any, has_local: bool, *, reset: bool = False
-    ) -> tuple[list[NDArray[Any]], Any, Any]:
-        """Split a table into users whom this object knows, if any, and what is encoded.
-
-        Returns a list with the ids of users, or an empty one; the other columns in the
-        form that they came in; and the checked y.
-        """
-        table, y = self._checked(X, reset=reset), self._checked_y(y)
+    def _table_and_values(
+        self, X: Any, y: Any, completion: Any, *, reset: bool = False
+    ) -> tuple[Any, Any]:
+        """Check a table and its values; see `_checked` and `_checked_y`."""
+        table, y = self._checked(X, completion, reset=reset), self._checked_y(y)
         if y is not None:
             check_same_length(table, y)
-        return (*_split(table, has_local), y)
+        return table, y
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
+    def _checked(self, X: Any, completion: Any, *, reset: bool = False) -> Any:
         """Check a table of two columns or more; frames stay frames."""
         if is_dask(X) or is_sparse(X):
             kind = "a Dask collection" if is_dask(X) else "a sparse array"
@@ -583,6 +544,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         check_unmasked(X, "X")
         check_columns(X)
+        if completion.unit != "entry" and isinstance(X, list | tuple):
+            X = _as_objects(X, len(completion.shape))
         if hasattr(X, "columns"):
             checked(validate_data, self, X, reset=reset, skip_check_array=True)
         else:
@@ -604,38 +567,41 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return X
 
+    def _check_unknown(self, completion: Any) -> None:
+        """Refuse to tell of unknown ids where a unit is protected."""
+        if completion.unit != "entry" and self.unknown != "drop":
+            raise ValueError(
+                f"unknown={self.unknown!r} would tell whether anybody has an id that "
+                f"is not declared, which unit={completion.unit} protects. Set "
+                f"unknown='drop'."
+            )
+
     def _kept(self, known: NDArray[np.bool_], completion: Any) -> NDArray[np.intp]:
         """Numbers of the rows whose ids are known; the others, by `unknown`.
 
-        How many others there are is told only if ids are public.
+        Nothing is told of the others unless ids are public.
         """
         kept = np.flatnonzero(known)
         n_unknown = len(known) - len(kept)
-        if not n_unknown:
+        if not n_unknown or completion.unit != "entry":
             return kept
-        is_public = completion.unit == "entry"
         if self.unknown == "error":
-            number = f"{n_unknown} rows have" if is_public else "Some rows have"
             raise ValueError(
-                f"{number} an id that is not among the declared `categories`. Declare "
-                f"it, leave the rows out, or set unknown='drop'."
+                f"{n_unknown} rows have an id that is not among the declared "
+                f"`categories`. Declare it, leave the rows out, or set unknown='drop'."
             )
-        if is_public:
-            warnings.warn(
-                f"{n_unknown} rows are left out: they have an id that is not among the "
-                f"declared `categories`.",
-                UserWarning,
-                stacklevel=callers_level(),
-            )
+        warnings.warn(
+            f"{n_unknown} rows are left out: they have an id that is not among the "
+            f"declared `categories`.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
         return kept
 
     def _where(self, fitted: _Fitted, X: Any) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for what is unknown."""
-        table = self._checked(X, reset=False)
-        users, others = _split(table, fitted.local is not None)
-        where = fitted.encode(others)
+        users, where = fitted.encoded(self._checked(X, fitted.completion))
         if fitted.local is not None:
-            fitted.check_users(users[0])
             fitted.warn_if_lost(len(where) > 0)
             where = np.column_stack([fitted.local.rows_of(users[0]), where])
         return where
@@ -667,29 +633,35 @@ class _Fitted:
         """The column of items in the encoder."""
         return int(self.local is None)
 
-    def encode(self, X: Any) -> NDArray[np.int64]:
-        """Coordinates of columns, but for users whom `local` knows."""
-        ids, times = self.encoder._split(X, reset=False)
+    def encoded(self, table: Any) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+        """Split a table into users whom `local` knows, and coordinates of the others.
+
+        Where ids are private, only the types of columns may refuse them.
+        """
+        users, others = _split(table, self.local is not None)
+        ids, times = self.encoder._split(others, reset=False)
+        by_type, types = self.completion.unit != "entry", types_of(table)
+        if users and self.kinds:
+            check_kinds(self.kinds, kinds_of_type(types[0]), 0)
         for k, column in enumerate(ids.T):
-            self._check_kinds(column, k)
-        return self.encoder._coordinates(ids, times)
+            number = k + len(users)
+            kinds = kinds_of_type(types[number]) if by_type else kinds_of(column)
+            self._check_kinds(kinds, k)
+        return users, self.encoder._coordinates(ids, times)
 
     def rows_of(self, users: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each user; -1 for None and for an unknown id."""
         is_id = np.array([id_ is not None for id_ in users], dtype=bool)
         rows = np.full(len(users), -1, dtype=np.int64)
+        kinds = kinds_of(users[is_id])
         if self.local is not None:
-            self.check_users(users[is_id])
+            if self.kinds:
+                check_kinds(self.kinds, kinds, 0)
             rows[is_id] = self.local.rows_of(users[is_id])
         elif np.any(is_id):
-            self._check_kinds(users[is_id], 0)
+            self._check_kinds(kinds, 0)
             rows[is_id] = self.encoder._indices_of(users[is_id], 0)
         return rows
-
-    def check_users(self, ids: NDArray[Any]) -> None:
-        """Refuse users whose ids are of another kind than those of the fit."""
-        if self.kinds and len(ids):
-            check_known_kinds(self.kinds, ids, 0)
 
     def context_of(self, values: Any) -> NDArray[np.int64]:
         """Indices of what the columns after that of items hold; -1 for None."""
@@ -725,11 +697,11 @@ class _Fitted:
             stacklevel=callers_level(),
         )
 
-    def _check_kinds(self, ids: NDArray[Any], column: int) -> None:
-        """Refuse ids of another type than the known ones of a column."""
+    def _check_kinds(self, kinds: set[str], column: int) -> None:
+        """Refuse ids of other kinds than those that the encoder knows in a column."""
         if column < len(self.encoder.categories_):
-            known = self.encoder.categories_[column]
-            check_kinds(known, ids, column + int(self.local is not None))
+            known = kinds_of(self.encoder.categories_[column])
+            check_kinds(known, kinds, column + int(self.local is not None))
 
 
 def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
@@ -752,15 +724,14 @@ def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
     return [ids], safe_indexing(table, rest, axis=1)
 
 
-def _kinds_of_users(table: Any) -> set[str]:
-    """Kinds of the ids of users, by the type of their column alone.
+def _as_objects(rows: list[Any] | tuple[Any, ...], n_columns: int) -> NDArray[Any]:
+    """A list of rows as an array in which each id keeps its own type.
 
-    A list has no type: that of an array made of it would depend on every id.
+    Otherwise a single id would decide the type of all others: numbers beside text
+    become text.
     """
-    dtypes = getattr(table, "dtypes", None)
-    if dtypes is None:
-        return kinds_of_type(getattr(table, "dtype", None))
-    return kinds_of_type(dtypes.iloc[0] if hasattr(dtypes, "iloc") else dtypes[0])
+    table = np.array(rows, dtype=object)
+    return table if len(rows) else table.reshape(0, n_columns)
 
 
 def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:

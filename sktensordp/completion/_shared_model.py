@@ -5,7 +5,7 @@ comes first here, then the other modes in their order.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from ..tensor import (
     point_tucker_model,
 )
 from ..tensor._unit_entries import UnitEntries
+
+if TYPE_CHECKING:
+    from .solvers._unit_contributions import UnitTotals
 
 
 @dataclass(eq=False)
@@ -51,6 +54,8 @@ class SharedModel:
         Prior variances of a unit's weight for a feature, by group.
     unit : int
         The mode of the units in the tensor.
+    totals : UnitTotals or None
+        Noisy totals over the units of the fit; None in models of earlier versions.
     """
 
     form: CPForm | TuckerForm
@@ -66,6 +71,7 @@ class SharedModel:
     groups: tuple[int, ...] = ()
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
+    totals: "UnitTotals | None" = None
 
     @property
     def n_factors(self) -> int:

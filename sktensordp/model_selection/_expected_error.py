@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from ..completion import Recommender
 from ._plan import fit_guarantee
 
 # Range of the search for an epsilon, and its relative precision.
@@ -59,6 +60,7 @@ def expected_error(
     *,
     epsilons: ArrayLike,
     group: int = 1,
+    n_users: int | None = None,
 ) -> ExpectedError:
     """Expected error of an estimator at several epsilons, before any budget is spent.
 
@@ -68,8 +70,9 @@ def expected_error(
     Parameters
     ----------
     estimator : estimator
-        A mechanism, an encoder or a completion. Its parameters must declare the domain,
-        such as `bounds`. It is not changed, and its own epsilon does not matter.
+        A mechanism, an encoder or a completion, or a `Recommender` that protects users.
+        Its parameters must declare the domain, such as `bounds`. It is not changed, and
+        its own epsilon does not matter.
     X : array-like
         For a mechanism, samples. Only the shape of one is read, so zeros will do.
 
@@ -79,7 +82,8 @@ def expected_error(
         For a completion, coordinates of shape (n_observed, n_modes). With
         ``unit="entry"``, coordinates are public, and all of them are read. If `unit` is
         a mode, only the number of rows is read. That number is private, so pass any
-        number of rows that you may disclose; the coordinates can be zeros.
+        number of rows that you may disclose; the coordinates can be zeros. So it is for
+        a `Recommender`.
     y : array-like, default=None
         For an encoder, the `y` of its `fit`, which must be as public as `X`. Other
         estimators do not read it.
@@ -91,6 +95,11 @@ def expected_error(
         `norm_bound`, and encoders, randomise each row by itself, so that a group counts
         as so many releases; otherwise, it shares one. ``unit_epsilons`` of the result
         are the epsilons to pass to the estimator.
+    n_users : int, default=None
+        If `unit` is a mode, how many users, or other units, you expect to have entries.
+        That number is private, too, so pass one that you may disclose. None means as
+        many as the `shape` of a completion declares, at most one for each row of `X`. A
+        `Recommender` has room for any number of users, so it needs this one.
 
     Returns
     -------
@@ -106,7 +115,8 @@ def expected_error(
     TypeError
         If the estimator is of another kind, such as a Pipeline; pass its step instead.
     ValueError
-        If the domain of a mechanism or a completion is not declared, if no formula
+        If the domain of a mechanism or a completion is not declared, if `n_users` is
+        missing or does not fit the estimator, if no formula
         gives the expected error of a completion with these parameters, if epsilons are
         not positive, if no noise protects the group at an epsilon, or for the reasons
         of the estimator's own `fit`.
@@ -151,7 +161,8 @@ def expected_error(
     grid = np.array(epsilons, dtype=float)
     if grid.ndim != 1 or not np.all(grid > 0):
         raise ValueError("epsilons must be a list of positive numbers.")
-    error_at = _error_by_epsilon(estimator, X, y)
+    estimator, X = step_that_releases(estimator, X, n_users)
+    error_at = _error_by_epsilon(estimator, X, y, n_users)
     of_unit = grid
     if _checked_group(group) > 1:
         group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
@@ -169,6 +180,7 @@ def epsilon_needed(
     *,
     error: float,
     group: int = 1,
+    n_users: int | None = None,
 ) -> float:
     """The least epsilon at which the expected error is at most `error`.
 
@@ -186,6 +198,8 @@ def epsilon_needed(
     group : int, default=1
         Number of units, such as the people of a household, for whom the epsilon holds
         together, at the `delta` of the estimator.
+    n_users : int, default=None
+        As for `expected_error`.
 
     Returns
     -------
@@ -219,7 +233,8 @@ def epsilon_needed(
     """
     if not 0 < error < math.inf:
         raise ValueError(f"error must be a positive number, got {error!r}.")
-    error_at = _error_by_epsilon(estimator, X, y)
+    estimator, X = step_that_releases(estimator, X, n_users)
+    error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon: Callable[[float], float] = float
     if _checked_group(group) > 1:
         group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
@@ -292,8 +307,50 @@ def _unit_epsilon(group_epsilon: Callable[[float], float], epsilon: float) -> fl
     return low
 
 
+def step_that_releases(
+    estimator: Any, X: ArrayLike, n_users: int | None
+) -> tuple[Any, ArrayLike]:
+    """The completion of a recommender that protects users, and zeros for its table.
+
+    Another estimator, and its `X`, come back as they are.
+
+    Raises
+    ------
+    TypeError
+        If a recommender protects entries, whose ids are not encoded yet.
+    ValueError
+        If `n_users` is missing or out of range, or says nothing.
+    """
+    if isinstance(estimator, Recommender):
+        _, completion = estimator._steps()
+        if not isinstance(completion.unit, Integral):
+            raise TypeError(
+                "The expected error of a Recommender is known only where users are "
+                "protected. Otherwise, encode the ids with a CoordinateEncoder, and "
+                "pass the completion and the coordinates."
+            )
+        if n_users is None:
+            raise ValueError(
+                "A Recommender has room for any number of users. Pass n_users, how "
+                "many you expect."
+            )
+        where = np.zeros((np.shape(X)[0], len(completion.shape)), dtype=np.int8)
+        estimator, X = completion, where
+    if n_users is None:
+        return estimator, X
+    unit = getattr(estimator, "unit", None)
+    if not isinstance(unit, Integral):
+        raise ValueError(
+            "n_users is the number of protected users, but `unit` is not a mode. Leave "
+            "n_users=None."
+        )
+    if isinstance(n_users, bool) or not isinstance(n_users, Integral) or n_users < 1:
+        raise ValueError(f"n_users must be an integer >= 1, got {n_users!r}.")
+    return estimator, X
+
+
 def _error_by_epsilon(
-    estimator: Any, X: ArrayLike, y: ArrayLike | None
+    estimator: Any, X: ArrayLike, y: ArrayLike | None, n_users: int | None
 ) -> Callable[[float], float]:
     """Expected error as a function of epsilon."""
     if not hasattr(estimator, "_error_by_epsilon"):
@@ -302,4 +359,5 @@ def _error_by_epsilon(
             f"but not for {type(estimator).__name__}. From a pipeline or a search, "
             f"pass the step that releases."
         )
-    return clone(estimator)._error_by_epsilon(X, y)
+    options = () if n_users is None else (n_users,)
+    return clone(estimator)._error_by_epsilon(X, y, *options)

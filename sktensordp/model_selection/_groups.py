@@ -17,6 +17,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 
+from .._sides import columns_of, hashes
 from ..completion import Recommender
 from ..noise._discrete import bernoulli
 from ._holdout import UserHoldout, UserKFold
@@ -36,10 +37,10 @@ class Split:
     train: NDArray[np.intp]
     test: NDArray[np.intp]
     history: NDArray[np.intp]
-    n_users: int = 0
-    """Number of users held out, those without rows included."""
     users: Any = None
-    """Indices of the users of the rows in `test`, where users are held out."""
+    """Numbers of the users of the rows in `test`, where users are held out."""
+    share: float = 0.0
+    """Expected share of the users that are held out."""
 
 
 @dataclass(frozen=True)
@@ -60,83 +61,101 @@ class Rows:
         """Sum of the scores; one row adds at most STEPS."""
         return int(steps.sum())
 
-    def n_scored(self, splits: list[Split]) -> int:
-        """Number of scored rows, by which to divide the sum for a mean."""
-        return sum(len(split.test) for split in splits)
+    def mean(self, total: float, splits: list[Split], fitted: list[Any]) -> float:
+        """Mean score in steps, from the noisy sum over all splits."""
+        return total / sum(len(split.test) for split in splits)
 
 
 @dataclass(frozen=True)
 class Users:
     """All rows at one index of a mode are protected together, and their number too.
 
-    Whole users are held out, chosen by index alone, so that each user is either fitted
-    or scored. An independent coin for each row of a held-out user puts it into the
-    history or the test set; so the rows of one user never affect where another user's
-    rows go. The test rows are predicted after the history has been folded in. The
-    score of a user is the mean over their test rows, or half of the range if there are
-    none.
+    Whole users are held out, each by a hash of their own id, so that each user is
+    either fitted or scored. An independent coin for each row of a held-out user puts it
+    into the history or the test set, and the last row into the test set if no other is
+    there; so the rows of one user never affect where another user's rows go. The test
+    rows are predicted after the history has been folded in.
+
+    **Guarantee.** Each held-out user subtracts from the score of a try how much the
+    mean over their test rows falls short of the best score: a number of steps from 0 to
+    STEPS, which depends on that user's rows and on the fit. So one user, added or
+    removed, moves the sum by at most STEPS in each split that holds them out. The
+    number of held-out users is released nowhere. Divided is the noisy sum, by the noisy
+    number of users that the fit of the same try released, times the public odds of
+    being held out. That fit is accounted for as part of the try, whose outputs together
+    Papernot and Steinke protect; so the quotient is post-processing.
 
     Parameters
     ----------
     mode : int
         Mode whose indices are the users.
-    n_users : int
-        Size of that mode.
     """
 
     mode: int
-    n_users: int
 
     def splits(
         self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
     ) -> list[Split]:
         """The splits of all rows: by default one, of a share of the users."""
-        users = np.asarray(X)[:, self.mode].astype(np.intp)
+        columns = columns_of(X)
         if cv is None:
-            cv = UserHoldout(test_size, n_users=self.n_users)
+            cv = UserHoldout(test_size, mode=self.mode)
         seed = seed_from(bits) if cv.random_state is None else cv._seed()
+        ids = hashes([columns[self.mode]], seed)
+        _, users = np.unique(ids, return_inverse=True)
         # Coins from the secret stream: seeded ones would reveal the position of a row.
         in_history = bernoulli(
             bits, round(_HISTORY * _COIN_SIDES), _COIN_SIDES, (len(users),)
         )
+        # In the reverse order, the first row of a user is the last one.
+        _, last = np.unique(users[::-1], return_index=True)
+        has_test = np.bincount(users, weights=~in_history) > 0
+        in_history[(len(users) - 1 - last)[~has_test]] = False
         found = []
         for number in range(cv.get_n_splits()):
-            is_out = cv._users_out(self.n_users, seed, number)
-            held_out = is_out[users]
+            held_out = cv._held_out(columns, seed, number)
             test = np.flatnonzero(held_out & ~in_history)
             history = np.flatnonzero(held_out & in_history)
-            n_users = int(is_out.sum())
             split = Split(
-                np.flatnonzero(~held_out), test, history, n_users, users[test]
+                np.flatnonzero(~held_out), test, history, users[test], cv._share
             )
             found.append(split)
         return found
 
     def total(self, steps: NDArray[np.int64], split: Split) -> int:
-        """Sum of the users' scores; one user adds at most STEPS."""
-        users = split.users
-        counts = np.bincount(users, minlength=self.n_users)
-        sums = np.zeros(self.n_users, dtype=np.int64)
-        np.add.at(sums, users, steps)
-        n_without_rows = split.n_users - int(np.count_nonzero(counts))
-        total = int((sums // np.maximum(counts, 1)).sum())
-        return total + n_without_rows * (STEPS // 2)
+        """By how much the users' scores fall short; one user adds at least -STEPS."""
+        counts = np.bincount(split.users)
+        sums = np.zeros(len(counts), dtype=np.int64)
+        np.add.at(sums, split.users, steps)
+        occur = counts > 0
+        return -int((STEPS - sums[occur] // counts[occur]).sum())
 
-    def n_scored(self, splits: list[Split]) -> int:
-        """Number of scored users, by which to divide the sum for a mean."""
-        return sum(split.n_users for split in splits)
+    def mean(self, total: float, splits: list[Split], fitted: list[Any]) -> float:
+        """Mean score in steps, from the noisy sum over all splits.
+
+        Parameters
+        ----------
+        total : float
+        splits : list of Split
+        fitted : list of estimator
+            The fit of each split.
+        """
+        n_held_out = 0.0
+        for split, model in zip(splits, fitted, strict=True):
+            completion = getattr(model, "completion_", model)
+            n_fitted = completion._fitted.model.totals.n_units
+            n_held_out += n_fitted * split.share / (1 - split.share)
+        return STEPS + total / n_held_out
 
 
-def protected_units(
-    estimator: Any, unit: str | int, cv: Any, test_size: float
-) -> Rows | Users:
+def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
     """Rows or users, whichever the unit of the estimator's guarantee protects.
 
     Raises
     ------
     ValueError
-        If all entries of a user are protected, but the splits or the number of users
-        would depend on those entries.
+        If all entries of a user are protected, but the splits would depend on those of
+        others.
     """
     if not isinstance(unit, int):
         return Rows()
@@ -154,18 +173,12 @@ def protected_units(
         raise ValueError(
             f"unit = {unit} is not a mode: the tensor has modes 0 to {len(shape) - 1}."
         )
-    n_users = int(shape[unit])
-    if n_users < 2:
+    if cv is not None and cv.mode != unit:
         raise ValueError(
-            f"shape[{unit}] is {n_users}, but a search needs at least 2 users to hold "
-            f"some out."
+            f"cv holds out indices of mode {cv.mode}, but unit={unit} is protected: "
+            f"pass {type(cv).__name__}(..., mode={unit})."
         )
-    if cv is not None and (cv.mode, cv.n_users) != (unit, n_users):
-        raise ValueError(
-            f"The scores are divided by the number of declared users, so cv must "
-            f"declare them: {type(cv).__name__}(..., n_users={n_users}, mode={unit})."
-        )
-    return Users(unit, n_users)
+    return Users(unit)
 
 
 def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:

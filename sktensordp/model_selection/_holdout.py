@@ -84,11 +84,6 @@ class UserKFold(_Splitter):
     ----------
     n_splits : int, default=5
         Number of folds, at least 2.
-    n_users : int, default=None
-        Public number of possible users: their indices are 0 to `n_users` - 1. The folds
-        then have equally many of these indices each, up to one. With None, the fold of
-        a user follows from a hash of the user's id, and folds differ in size as if
-        every user had drawn one.
     mode : int, default=0
         Column of the users.
     random_state : int, RandomState instance or None, default=None
@@ -100,8 +95,9 @@ class UserKFold(_Splitter):
 
     Notes
     -----
-    A fold follows from the user's own id, never from the type of the column, which
-    another user can change. Ids that are equal are one user, and so are a number or a
+    The fold of a user follows from a hash of the user's own id, so folds differ in size
+    as if every user had drawn one. The type of the column, which another user can
+    change, does not matter. Ids that are equal are one user, and so are a number or a
     time and its text: 17, 17.0 and "17". Numbers that a column of floats might not tell
     apart may share a fold: integers from 2**53 on, and fractions that agree in seven
     digits. With the same seed, numbers, text, times and UUIDs keep their folds
@@ -118,7 +114,7 @@ class UserKFold(_Splitter):
     >>> import numpy as np
     >>> from sktensordp.model_selection import UserKFold
     >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
-    >>> for train, test in UserKFold(3, n_users=9, random_state=0).split(X):
+    >>> for train, test in UserKFold(3, random_state=0).split(X):
     ...     print(X[test].tolist())
     [[1, 3], [1, 5]]
     [[0, 3], [0, 4]]
@@ -129,16 +125,12 @@ class UserKFold(_Splitter):
         self,
         n_splits: int = 5,
         *,
-        n_users: int | None = None,
         mode: int = 0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         _check_integer(n_splits, "n_splits", 2)
         _check_integer(mode, "mode", 0)
-        if n_users is not None:
-            _check_integer(n_users, "n_users", n_splits)
         self.n_splits = n_splits
-        self.n_users = n_users
         self.mode = mode
         self.random_state = random_state
 
@@ -146,16 +138,12 @@ class UserKFold(_Splitter):
         self, columns: list[Any], seed: int, number: int
     ) -> NDArray[np.bool_]:
         users = _column(columns, self.mode)
-        if self.n_users is None:
-            return parts(hashes([users], seed), self.n_splits) == number
-        return self._users_out(self.n_users, seed, number)[
-            _indices(users, self.n_users)
-        ]
+        return parts(hashes([users], seed), self.n_splits) == number
 
-    def _users_out(self, n_users: int, seed: int, number: int) -> NDArray[np.bool_]:
-        """Which of all declared users are in a fold."""
-        order = np.random.default_rng(seed).permutation(n_users)
-        return order % self.n_splits == number
+    @property
+    def _share(self) -> float:
+        """Expected share of the users in a test set."""
+        return 1 / self.n_splits
 
     def _training_sets(self, unit: int) -> int:
         return int(self.n_splits) - (unit == self.mode)
@@ -170,12 +158,7 @@ class UserHoldout(_Splitter):
     Parameters
     ----------
     test_size : float, default=0.2
-        Share of the users. With `n_users`, it is rounded to whole indices, of which at
-        least one is held out and at least one is not; without, each user is held out
-        with this probability.
-    n_users : int, default=None
-        Public number of possible users: their indices are 0 to `n_users` - 1. With
-        None, a hash of the user's id decides.
+        Probability with which a user is held out, by a hash of the user's id.
     mode : int, default=0
         Column of the users.
     n_splits : int, default=1
@@ -196,7 +179,7 @@ class UserHoldout(_Splitter):
     >>> import numpy as np
     >>> from sktensordp.model_selection import UserHoldout
     >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
-    >>> for train, test in UserHoldout(0.4, n_users=9, random_state=0).split(X):
+    >>> for train, test in UserHoldout(0.4, random_state=0).split(X):
     ...     print(X[test].tolist())
     [[0, 3], [0, 4], [1, 3], [1, 5]]
     """
@@ -205,7 +188,6 @@ class UserHoldout(_Splitter):
         self,
         test_size: float = 0.2,
         *,
-        n_users: int | None = None,
         mode: int = 0,
         n_splits: int = 1,
         random_state: int | np.random.RandomState | None = None,
@@ -213,10 +195,7 @@ class UserHoldout(_Splitter):
         _check_share(test_size)
         _check_integer(n_splits, "n_splits", 1)
         _check_integer(mode, "mode", 0)
-        if n_users is not None:
-            _check_integer(n_users, "n_users", 2)
         self.test_size = test_size
-        self.n_users = n_users
         self.mode = mode
         self.n_splits = n_splits
         self.random_state = random_state
@@ -225,20 +204,12 @@ class UserHoldout(_Splitter):
         self, columns: list[Any], seed: int, number: int
     ) -> NDArray[np.bool_]:
         users = _column(columns, self.mode)
-        if self.n_users is None:
-            return below(hashes([users], seed + number), float(self.test_size))
-        return self._users_out(self.n_users, seed, number)[
-            _indices(users, self.n_users)
-        ]
+        return below(hashes([users], seed + number), self._share)
 
-    def _users_out(self, n_users: int, seed: int, number: int) -> NDArray[np.bool_]:
-        """Which of all declared users a split holds out: at least one, and not all."""
-        n_out = min(max(round(self.test_size * n_users), 1), n_users - 1)
-        is_out = np.zeros(n_users, dtype=bool)
-        is_out[np.random.default_rng([seed, number]).permutation(n_users)[:n_out]] = (
-            True
-        )
-        return is_out
+    @property
+    def _share(self) -> float:
+        """Expected share of the users in a test set."""
+        return float(self.test_size)
 
 
 class ItemHoldout(_Splitter):
@@ -309,20 +280,3 @@ def _column(columns: list[Any], mode: int) -> Any:
             f"X has {len(columns)} columns, but the splitter reads column {mode}."
         )
     return columns[mode]
-
-
-def _indices(users: Any, n_users: int) -> NDArray[np.int64]:
-    """The users as indices; ids of another kind are refused, whatever they are."""
-    array = np.asarray(users)
-    if array.dtype == object:
-        array = np.asarray(array.tolist())
-    is_index = array.dtype.kind in "iuf" and np.all(
-        (array >= 0) & (array < n_users) & (array == np.floor(array))
-    )
-    if array.size and not is_index:
-        raise ValueError(
-            "With n_users, users must be indices from 0 to n_users - 1. Encode ids "
-            "with a CoordinateEncoder that declares its categories, or leave n_users "
-            "out."
-        )
-    return array.astype(np.int64)

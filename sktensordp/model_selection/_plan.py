@@ -194,9 +194,7 @@ def steps_of(estimator: Any) -> list[Any]:
 def unprotected_by(estimator: Any) -> list[str]:
     """Sentences that say what a fit of an estimator or pipeline leaves unprotected."""
     steps = _findings_by_step(estimator)
-    own = estimator._unprotected() if isinstance(estimator, Recommender) else []
-    of_steps = [one for _, _, findings in steps for one in findings.unprotected]
-    return own + of_steps
+    return [one for _, _, findings in steps for one in findings.unprotected]
 
 
 def _named_steps(estimator: Any) -> list[tuple[str, Any]]:

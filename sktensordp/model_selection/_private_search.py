@@ -122,9 +122,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         the score, and a try costs only the larger of the two epsilons. With k folds, a
         try costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
         `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
-        protect all entries of a user, leave None, or pass `UserKFold` or `UserHoldout`
-        with `n_users`: the search holds out whole users, folds most of their rows in,
-        and scores their remaining rows, as `make_fold_in_scorer` does.
+        protect all entries of a user, leave None, or pass `UserKFold` or `UserHoldout`:
+        the search holds out whole users, folds most of their rows in, and scores their
+        remaining rows, as `make_fold_in_scorer` does.
     test_size : float, default=0.2
         Share of the rows, or of the users, to hold out if `cv` is None.
     refit : bool or "keep", default=True
@@ -145,7 +145,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Parameters of the best candidate.
     best_score_ : float
         Noisy score of the best candidate; NaN if nothing was tried. As the best of
-        several, it is optimistic.
+        several, it is optimistic. Where users are protected, it is divided by the noisy
+        number of users that the candidate's own fit has released.
     best_estimator_ : estimator
         The fitted best candidate, unless `refit` keeps none.
     cv_results_ : dict
@@ -309,10 +310,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # Rows can be indexed in arrays, lists and frames, but not in a memoryview.
         indexed = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
         X, y = checked(indexable, *indexed)
-        X, y, where, kept = self._checked_rows(X, y)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
         fit, units, distribution, lattice, guarantee = self._plan(shape)
+        X, y, where, kept = self._checked_rows(X, y, units)
         metadata, group_of_row = self._routed(params)
         if kept is not None and group_of_row is not None:
             group_of_row = safe_indexing(group_of_row, kept)
@@ -331,7 +332,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 )
                 weights = np.array([distribution.weights])
                 n_tries = int(categorical(bits, weights, np.zeros(1, int))[0])
-                best: tuple[dict[str, Any], float, Any] = ({}, -np.inf, None)
+                best: tuple[dict[str, Any], float, list[Any]] = ({}, -np.inf, [])
                 for number in range(1, n_tries + 1):
                     params = _draw_params(self.param_distributions, seed_from(bits))
                     candidate = self._candidate(params)
@@ -343,15 +344,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                     total = np.array([float(sum(steps for steps, _ in fits))])
                     noisy = float(lattice.randomize(total, streams.stream(number))[0])
                     if noisy > best[1]:
-                        best = params, noisy, fits[0][1]
+                        best = params, noisy, [fitted for _, fitted in fits]
             self.best_params_, noisy, fitted = best
-            mean = noisy / units.n_scored(splits)
-            best_score = score.reported(mean) if fitted is not None else np.nan
-            if self.refit == "keep" and fitted is not None:
+            best_score = np.nan
+            if fitted:
+                best_score = score.reported(units.mean(noisy, splits, fitted))
+            if self.refit == "keep" and fitted:
                 if isinstance(units, Users):
                     held_out = np.union1d(splits[0].test, splits[0].history)
-                    _fold_in(fitted, X, y, held_out)
-                self.best_estimator_ = fitted
+                    _fold_in(fitted[0], X, y, held_out)
+                self.best_estimator_ = fitted[0]
             elif self._refits:
                 candidate = self._candidate(self.best_params_)
                 self.best_estimator_ = run_preauthorized(
@@ -405,9 +407,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         _refuse_choices(self.estimator)
         self._check_searched()
         fit = checked_fit_guarantee(self.estimator, shape)
-        units = protected_units(
-            self.estimator, fit.unit, self.cv, float(self.test_size)
-        )
+        units = protected_units(self.estimator, fit.unit, self.cv)
         for candidate in self._known_candidates():
             self._check_candidate(candidate, fit, units, shape)
         distribution, uses = self._distribution(), use_counts(units, self.cv)
@@ -541,7 +541,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement = f"{chosen.statement} It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _checked_rows(self, X: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+    def _checked_rows(
+        self, X: Any, y: Any, units: Rows | Users
+    ) -> tuple[Any, Any, Any, Any]:
         """Rows to search on, and their coordinates, after the checks of a fit.
 
         A fit would make these checks itself, but only after the release has begun.
@@ -550,23 +552,25 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         -------
         X, y : array-like
         where : array-like
-            Coordinates for a completion or a recommender, else `X`.
+            Coordinates for a completion, else the rows of X.
         kept : ndarray of int or None
             Numbers of the rows that are left, if some may be left out.
         """
         folds = self.cv if isinstance(self.cv, Integral) else 2
+        # Where a unit is protected, how many rows there are is protected, too.
+        is_public = not isinstance(units, Users)
         checked(
             check_array,
             y,
             ensure_2d=False,
             allow_nd=True,
             dtype=None,
-            ensure_min_samples=folds,
+            ensure_min_samples=folds if is_public else 0,
             input_name="y",
         )
         if isinstance(self.estimator, Recommender):
-            where, kept = self.estimator._coordinates_of_fit(X, y)
-            return safe_indexing(X, kept), safe_indexing(y, kept), where, kept
+            table, y, kept = self.estimator._searched(X, y)
+            return table, y, table, kept
         if hasattr(self.estimator, "_declared_shape"):
             estimator = clone(self.estimator)
             where, _ = check_entries(estimator, X, y, estimator._declared_shape())
@@ -634,8 +638,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             if hasattr(step, "_parameter_constraints"):
                 step._validate_params()
         same = _is_same(checked_fit_guarantee(candidate, shape), planned)
-        size = float(self.test_size)
-        if not same or units != protected_units(candidate, planned.unit, self.cv, size):
+        if not same or units != protected_units(candidate, planned.unit, self.cv):
             raise ValueError(
                 "A candidate in param_distributions would have another guarantee than "
                 "the estimator. Search only over parameters that leave the guarantee "

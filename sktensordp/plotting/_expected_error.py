@@ -98,6 +98,7 @@ class ExpectedErrorDisplay(CurvesDisplay):
         *,
         epsilons: ArrayLike,
         target: float | None = None,
+        n_users: int | None = None,
         ax: Any = None,
     ) -> Self:
         """Draw the expected errors of estimators, before they are fitted.
@@ -116,6 +117,8 @@ class ExpectedErrorDisplay(CurvesDisplay):
             Positive; infinity draws the error without noise as a line.
         target : float, default=None
             Target for the error.
+        n_users : int, default=None
+            As for ``expected_error``.
         ax : matplotlib Axes, default=None
             Axes to draw on; new ones by default.
 
@@ -143,13 +146,19 @@ class ExpectedErrorDisplay(CurvesDisplay):
         ['1e-5 (delta = 1e-05)', '1e-9 (delta = 1e-09)']
         """
         from ..model_selection import epsilon_needed, expected_error
+        from ..model_selection._expected_error import step_that_releases
 
         if not isinstance(estimator, Mapping):
             estimator = {type(estimator).__name__: estimator}
         curves, needed, guarantees, truths = {}, {}, {}, {}
         for label, model in estimator.items():
-            curves[label] = curve = expected_error(model, X, y, epsilons=epsilons)
-            guarantees[label] = _fit_guarantees(model, np.shape(X)[1:], curve.epsilons)
+            model, rows = step_that_releases(model, X, n_users)
+            curves[label] = curve = expected_error(
+                model, rows, y, epsilons=epsilons, n_users=n_users
+            )
+            guarantees[label] = _fit_guarantees(
+                model, np.shape(rows)[1:], curve.epsilons
+            )
             true = true_epsilons(curve.epsilons, guarantees[label])
             if true is not None:
                 truths[label] = true
@@ -159,7 +168,9 @@ class ExpectedErrorDisplay(CurvesDisplay):
             finite = np.isfinite(curve.epsilons)
             reached = curve.errors[finite] <= target
             if reached.any() and not reached.all():
-                needed[label] = epsilon_needed(model, X, y, error=target)
+                needed[label] = epsilon_needed(
+                    model, rows, y, error=target, n_users=n_users
+                )
         return cls(
             curves,
             target=target,

@@ -128,7 +128,7 @@ def _collect_steps(obj: Any, context: Context) -> Findings:
         except (TypeError, ValueError) as error:
             why = str(error)
             return Findings([Release(f"fit of {type(obj).__name__}", None, why=why)])
-    findings = Findings(unprotected=obj._unprotected())
+    findings = Findings()
     for step in steps:
         # A fit of this object alone has a guarantee that its steps know exactly.
         like = step if context.like is obj else None

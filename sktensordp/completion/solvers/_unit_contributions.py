@@ -198,11 +198,15 @@ class UnitTotals:
         Mean over the units of their mean values.
     typical_size : float
         Geometric mean of the units' numbers of entries.
+    are_noise : bool
+        Whether the number of units, or of their entries, is within its noise of
+        nothing.
     """
 
     n_units: float
     offset: float
     typical_size: float
+    are_noise: bool
 
     def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
         """For every unit, the weight of its entries; their squares add up to <= 1."""

@@ -37,7 +37,11 @@ _LEAST_NOISE = 1e-12
 
 
 def expected_unit_rmse(
-    problem: Problem, n_entries: int, perturbation: str, variance: float | None = None
+    problem: Problem,
+    n_entries: int,
+    perturbation: str,
+    variance: float | None = None,
+    n_units: int | None = None,
 ) -> float:
     """Expected root mean squared error of predictions for units that have entries.
 
@@ -51,6 +55,9 @@ def expected_unit_rmse(
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
+    n_units : int, default=None
+        Number of units that have entries; None for all of the shape. There is at least
+        one entry for each.
 
     Returns
     -------
@@ -59,10 +66,9 @@ def expected_unit_rmse(
     """
     variances = assumed_variances(problem, 0, variance)
     noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
-    activity = [
-        _shares(problem.entries.shape, n_entries, mode)
-        for mode in range(len(problem.entries.shape))
-    ]
+    most, *others = problem.entries.shape
+    shape = (min(n_units or most, n_entries), *others)
+    activity = [_shares(shape, n_entries, mode) for mode in range(len(shape))]
     expectation = _UnitExpectation(problem, variances, noise, n_entries, activity)
     takes_factors = problem.form.rank > 0 and perturbation != "sums"
     if takes_factors and perturbation == "auto":

@@ -22,6 +22,9 @@ from ._unit_run import RowCounts, UnitReleases
 _LEAST_SHARE, _MOST_SHARE = 0.02, 0.15
 # Numbers of rows between which the release is made.
 _LEAST_ROWS, _MOST_ROWS = 20, 3000
+# How much further rounding the products may move the sums, relative to a unit, and the
+# step of the lattice, relative to its noise.
+_MOST_ROUNDING, _STEP = 0.01, 2.0**-20
 # The leading eigenvalue of the products of rows that all units have, expected per unit,
 # and how many times the largest eigenvalue of the noise it must be. Both were measured
 # on ratings of films and music.
@@ -33,13 +36,15 @@ _LEAST_PAIRS = 0.03
 _STANDS_OUT, _MOST_FEATURES = 1.5, 8
 
 
-def most_rows(n_units: float, n_rows: int, sigma: float) -> int:
-    """Largest number of rows whose products could stand out from the noise.
+def most_rows(n_rows: int, sigma: float) -> int:
+    """Largest number of rows whose products may be released.
+
+    It is public and knows no number of units: a fit that has room for many more than
+    come gets the noise of any other. Products are rounded after they are summed, which
+    costs noise, so there are at most as many as cost a hundredth of it.
 
     Parameters
     ----------
-    n_units : float
-        The largest number of units.
     n_rows : int
     sigma : float
         Standard deviation of the noise on vectors of length one.
@@ -49,8 +54,10 @@ def most_rows(n_units: float, n_rows: int, sigma: float) -> int:
     most : int
         0 if the release is never made.
     """
-    m = np.arange(min(n_rows, _MOST_ROWS), dtype=float) + 1
-    most = int(np.count_nonzero(_share(m, n_units, sigma) <= _MOST_SHARE))
+    most = min(n_rows, _MOST_ROWS)
+    if sigma:
+        # m rows have m (m + 1) / 2 products, each moved by up to a step of the lattice.
+        most = min(most, int(_MOST_ROUNDING * math.sqrt(2) / (_STEP * sigma)))
     return most if most >= _LEAST_ROWS else 0
 
 

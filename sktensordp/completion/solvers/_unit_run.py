@@ -102,6 +102,10 @@ _SIDE, _COUNT, _BIAS, _PATTERN = 0.03, 0.003, 0.1, 0.01
 # Prior precisions of the coefficients that explain biases: of the intercept, and of the
 # others.
 _INTERCEPT, _COEFFICIENTS = 200.0, 300.0
+# A total is within its noise of nothing up to so many standard deviations. So is a
+# typical number of entries, if its logarithm is above the least, 1, by up to this part
+# of its range: three entries.
+_WITHIN_NOISE, _FEW_ENTRIES = 3.0, 0.05
 # Share of the interaction that a fit is expected to recover at its start.
 _SHARE_AT_START = 0.05
 # Factors are taken if their expected gain is more than this part of their expected
@@ -181,7 +185,22 @@ def release_totals(entries: Units, releases: UnitReleases) -> UnitTotals:
     reliability = 1 / (1 + (error / n_units / _MEAN_SPREAD) ** 2)
     means = reliability * np.clip(total[0, 1:] / n_units, -1.0, 1.0)
     offset, log = means.tolist()
-    return UnitTotals(n_units, offset, math.exp(USUAL_LOG + LOG_RANGE * log))
+    typical_size = math.exp(USUAL_LOG + LOG_RANGE * log)
+    return UnitTotals(n_units, offset, typical_size, _are_noise(total[0], error))
+
+
+def _are_noise(total: NDArray[np.float64], error: float) -> bool:
+    """Whether released totals say that there may be no units, or hardly an entry.
+
+    The logarithms of numbers of entries are at least -1 for each unit, in units of
+    their range. If there are at least ten standard deviations of units that typically
+    have 12 entries or more, this is true with a probability of at most 1e-3: the number
+    of units is 10 of them, and the second sum 4.9 of 1.4. With more units, fewer
+    entries will do.
+    """
+    n_units, _, logs = total.tolist()
+    least = min(_WITHIN_NOISE * math.sqrt(2) * error, _FEW_ENTRIES * n_units)
+    return n_units <= _WITHIN_NOISE * error or n_units + logs < least
 
 
 @dataclass(frozen=True)
@@ -314,6 +333,7 @@ class UnitRun:
             _NOISE,
             uncertainty,
             excess,
+            totals=totals,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED

@@ -196,8 +196,7 @@ class UnitPerturbation(Solver):
         sigma = 0.0
         if math.isfinite(problem.epsilon) and problem.delta:
             sigma = 1 / gaussian_mu(problem.epsilon, problem.delta)
-        n_units, n_rows, *_ = problem.entries.shape
-        return most_rows(n_units, n_rows, sigma)
+        return most_rows(problem.entries.shape[1], sigma)
 
     @cached_property
     def planned_noise(self) -> NoisySums:
