@@ -23,7 +23,7 @@ from .._json import Fields
 from ..tensor import CPForm, TuckerForm
 from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
-from ._shared_model import SharedModel
+from ._shared_model import SharedModel, UnitTotals
 from .solvers._unit_contributions import (
     BlockContributions,
     BoundedSums,
@@ -31,7 +31,6 @@ from .solvers._unit_contributions import (
     CountContributions,
     PatternContributions,
     Sums,
-    UnitTotals,
     add_totals,
 )
 
@@ -200,9 +199,11 @@ def _question_fields(
 
 
 def _total_fields(totals: UnitTotals) -> dict[str, float]:
-    return {name: float(value) for name, value in vars(totals).items()}
+    return {name: float(getattr(totals, name)) for name in _TOTALS}
 
 
+# Totals on which contributions depend.
+_TOTALS = ("n_units", "offset", "typical_size")
 # Attributes of a model that are lists with an array for each of the other modes.
 _OF_MODES = ("biases", "uncertainty", "excess")
 

@@ -5,7 +5,7 @@ comes first here, then the other modes in their order.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,31 @@ from ..tensor import (
 )
 from ..tensor._unit_entries import UnitEntries
 
-if TYPE_CHECKING:
-    from .solvers._unit_contributions import UnitTotals
+
+@dataclass(frozen=True)
+class UnitTotals:
+    """Noisy totals over units.
+
+    Attributes
+    ----------
+    n_units : float
+    offset : float
+        Mean over the units of their mean values.
+    typical_size : float
+        Geometric mean of the units' numbers of entries.
+    are_noise : bool, default=False
+        Whether the number of units, or of their entries, is within its noise of
+        nothing.
+    """
+
+    n_units: float
+    offset: float
+    typical_size: float
+    are_noise: bool = False
+
+    def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
+        """For every unit, the weight of its entries; their squares add up to <= 1."""
+        return 1 / np.sqrt(np.maximum(chunk.sizes, self.typical_size))
 
 
 @dataclass(eq=False)
@@ -71,7 +94,7 @@ class SharedModel:
     groups: tuple[int, ...] = ()
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
-    totals: "UnitTotals | None" = None
+    totals: UnitTotals | None = None
 
     @property
     def n_factors(self) -> int:

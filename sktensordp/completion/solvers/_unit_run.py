@@ -40,7 +40,7 @@ from ...tensor._shared_rows import (
 )
 from .._noise_shares import SharedNoise
 from .._problem import Problem
-from .._shared_model import SharedModel
+from .._shared_model import SharedModel, UnitTotals
 from ._solver import OnSweep
 from ._unit_contributions import (
     LOG_RANGE,
@@ -51,7 +51,6 @@ from ._unit_contributions import (
     CountContributions,
     Sums,
     Units,
-    UnitTotals,
     add_totals,
 )
 
