@@ -258,6 +258,7 @@ class BaseCompletion(
                 anew=True,
                 draws=solver.draws,
                 recorded=received or shared_noise is not None,
+                received=received,
             ) as noise:
                 released = solver.release(entries, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
@@ -331,6 +332,7 @@ class BaseCompletion(
         guarantee: PrivacyGuarantee,
     ) -> None:
         """Store the result of the fit, in one assignment."""
+        self._keep(guarantee, instead_of=self.privacy_guarantee_)
         self.privacy_guarantee_ = guarantee
         kept: dict[str, Any] = {
             "model": outcome.model,

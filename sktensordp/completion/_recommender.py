@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
@@ -226,7 +227,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
-            completion.fit(where, *([] if y is None else [y]))
+            completion._made = self._made
+            try:
+                completion.fit(where, *([] if y is None else [y]))
+            finally:  # An interrupted release counts.
+                self._made = completion._made
             kinds = kinds_of_type(types_of(table)[0])
             self._fitted = _Fitted(encoder, completion, local, kinds)
             on_step()
@@ -435,6 +440,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
+    _made: Mapping[PrivacyGuarantee, int] = MappingProxyType({})
+    """Guarantees of the releases of all fits, each with how often it was made."""
+
     def _count_releases(self) -> ReleaseCounter:
         """The count of the releases of all fits of this object, with its lock."""
         return self.__dict__.setdefault("_releases", ReleaseCounter())
@@ -496,7 +504,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _fitted_steps(self) -> tuple[Any, ...]:
         """The fitted encoder and completion; none before a fit."""
-        return (self.encoder_, self.completion_) if self.__sklearn_is_fitted__() else ()
+        if not self.__sklearn_is_fitted__():
+            return ()
+        completion = copy.copy(self.completion_)
+        completion._made = self._made
+        return self.encoder_, completion
 
     def _checked_y(self, y: Any) -> Any:
         """The values as an array; None for choices, which must have none."""

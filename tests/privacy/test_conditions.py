@@ -296,6 +296,11 @@ def test_values_that_clients_sent():
         model.partial_fit(WHERE[:5], VALUES[:5])
         assert model.privacy_guarantee_.conditions == (CLIENTS,)
     assert model.fit(WHERE, VALUES).privacy_guarantee_.conditions == ()
+    # The later release is the worse one, and the model rests on both.
+    model.fit_randomized(WHERE[5:], noisy[5:]).set_params(epsilon=3.0)
+    model.partial_fit(WHERE[:5], VALUES[:5])
+    assert model.privacy_guarantee_.epsilon == pytest.approx(3.0)
+    assert model.privacy_guarantee_.conditions == (CLIENTS,)
 
 
 def test_sums_of_parties():
