@@ -47,7 +47,7 @@ def columns_of(X: Any) -> list[Any]:
     if hasattr(X, "iloc"):
         return [X.iloc[:, k] for k in range(X.shape[1])]
     array = X if hasattr(X, "to_numpy") else _as_array(X)
-    if np.ndim(array) != 2:
+    if len(array.shape) != 2:
         raise ValueError("X must be 2-dimensional, with one column for each mode.")
     return [array[:, k] for k in range(array.shape[1])]
 

@@ -1216,9 +1216,30 @@ OF_ENCODERS = [
     Fault(
         "the side of an id follows from the type of its column",
         "_sides.py",
-        "if not _INTEGER.fullmatch(value):",
-        "if True:",
-        ("model_selection/test_folds.py",),
+        "return _words_of_numbers(array)\n",
+        "return array.astype(np.int64).view(np.uint64)\n",
+        ("model_selection/test_ids.py",),
+    ),
+    Fault(
+        "an id that is no number turns all ids of a list into text",
+        "_sides.py",
+        'dtype=None if hasattr(values, "__array__") else object)',
+        "dtype=None)",
+        ("model_selection/test_ids.py",),
+    ),
+    Fault(
+        "text of a number has another side than the number",
+        "_sides.py",
+        "id_ = _WRITTEN.get(id_.lower(), id_)",
+        "return None",
+        ("model_selection/test_ids.py",),
+    ),
+    Fault(
+        "equal objects are on several sides if they look different",
+        "_sides.py",
+        'return f"object {hash(id_)}"',
+        'return f"object {id_}"',
+        ("model_selection/test_ids.py",),
     ),
     Fault(
         "a report counts one training set too few",

@@ -2,7 +2,8 @@
 
 Only ids that are public anyway come here: those that an encoder learns, and coordinates
 where the unit is an entry. Where a unit is protected, what was released tells. No
-function here takes a value.
+function here takes a value, and no message shows an id, an index or a number of them:
+warnings end up in logs.
 """
 
 import math
@@ -188,9 +189,9 @@ def warn_of_times(n_ids: int, n_rows: int, column: str) -> None:
     if n_rows < _LEAST_ROWS or n_ids < _HARDLY_REPEATING * n_rows:
         return
     warnings.warn(
-        f"The ids in {column} hardly repeat: each of {n_ids} becomes an index of its "
-        f"own. If it holds times, put it last and bin them: CoordinateEncoder(freq='W')"
-        f", or time_bins. Otherwise leave it out, or group its ids.",
+        f"The ids in {column} hardly repeat, and each becomes an index of its own. If "
+        f"it holds times, put it last and bin them: CoordinateEncoder(freq='W'), or "
+        f"time_bins. Otherwise leave it out, or group its ids.",
         UserWarning,
         stacklevel=callers_level(),
     )
@@ -215,10 +216,10 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
             warn_of_levels(indices, levels, column, "declare `shape`")
         if size >= _LEAST_UNUSED and size > 2 * len(indices):
             warnings.warn(
-                f"Most indices of {column} have no entry: the largest index makes "
-                f"{size} rows, and {len(indices)} are used. The fit takes time and "
-                f"memory for all. Encode ids: X = CoordinateEncoder().fit_transform(X)"
-                f", or use a Recommender. If the rows are meant, declare `shape`.",
+                f"Most indices of {column} have no entry, but there is a row for each "
+                f"up to the largest. The fit takes time and memory for all. Encode "
+                f"ids: X = CoordinateEncoder().fit_transform(X), or use a Recommender. "
+                f"If the rows are meant, declare `shape`.",
                 UserWarning,
                 stacklevel=callers_level(),
             )

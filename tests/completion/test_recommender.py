@@ -617,6 +617,19 @@ def test_scores_are_those_of_indices():
     assert 0 < cross_val_score(entries, TABLE, Y, cv=cv, scoring=scorer)[0] < 1
 
 
+def test_scores_tell_users_with_long_ids_apart():
+    """Also where their ids share a double, and so the sides of their rows."""
+    fitted, scored = next(ItemHoldout(0.3, random_state=0).split(WHERE))
+    encoder, scores = CoordinateEncoder(categories=[None, range(N_FILMS)]), []
+    for first in (0, 2**60):
+        rows = np.add(WHERE, [first, 0])
+        model = Recommender(for_users().completion, encoder, capacity=10**4)
+        model.fit(rows[fitted], Y[fitted])
+        scorer = make_ranking_scorer(k=5, history=0)
+        scores.append(scorer(model, rows[scored], Y[scored]))
+    assert_allclose(*scores, rtol=1e-12)
+
+
 @pytest.mark.parametrize("cv", [None, UserKFold(2, n_users=200)])
 @pytest.mark.parametrize("form", ["pandas", "polars", "array"])
 def test_private_searches_over_users(form, cv):

@@ -65,6 +65,16 @@ def warns(self, X):
     return TRANSFORM(self, X)
 
 
+def says(self, X):
+    warnings.warn("Are these years?", UserWarning, stacklevel=3)
+    return TRANSFORM(self, X)
+
+
+def says_too_much(self, X):
+    warnings.warn(f"Is {np.min(X):.5f} a year?", UserWarning, stacklevel=3)
+    return TRANSFORM(self, X)
+
+
 def returns_nan(self, X):
     return TRANSFORM(self, X) * np.nan
 
@@ -88,6 +98,7 @@ INFINITE = plain(np.full((2, 3), np.inf))
         (shows, plain(SHIFTED), "shows a value"),
         (draws_first, plain(ROWS), "after {'key': 1"),
         (warns, plain(ROWS), "RuntimeWarning leaks"),
+        (says_too_much, plain(SHIFTED), "a warning shows a value"),
         (lambda self, X: X, plain(ROWS), "input's memory"),
         (lambda self, X: np.reshape(X, 7), plain(ROWS), "was not meant"),
         (lambda self, X: np.ones((2, 3)), INFINITE, "although samples are not finite"),
@@ -103,6 +114,12 @@ def test_a_mistake_is_found(mistake, argument, found):
     assert found in verdict(Input(subject, "transform", (argument,)))[1]
     sound = Subject(LaplaceMechanism(epsilon, bounds=(0, 1)), (ROWS,), "samples")
     assert verdict(Input(sound, "transform", (argument,)))[1] is None
+
+
+def test_a_warning_without_values_is_right():
+    kind = type("LaplaceMechanism", (LaplaceMechanism,), {"transform": says})
+    subject = Subject(kind(bounds=(0, 1)), (ROWS,), "samples")
+    assert verdict(Input(subject, "transform", (plain(ROWS),))) == ("answered", None)
 
 
 @pytest.mark.parametrize(

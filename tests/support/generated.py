@@ -26,9 +26,10 @@ __all__ = [
     "shapes",
 ]
 
-# A value of the data that no message may show, and how it would look there.
+# A value of the data that no message may show. It looks like an index that is planted,
+# too, and like the size that follows from that index, rounded or not.
 PLANTED = 0.73105857
-SHOWN = re.compile("7310585|73105857")
+SHOWN = re.compile(r"7\.?310[56]")
 
 _NAN, _INF = math.nan, math.inf
 POOLS = {

@@ -41,11 +41,14 @@ USUAL_WARNINGS = (
     UndefinedMetricWarning,
 )
 ALLOWED = ValueError, TypeError, NotFittedError, BudgetExceededError, AttributeError
+# A fit that takes long, and says so, ends there.
+ALLOWED += (UserWarning,)
+TAKES_LONG = "Most indices of column"
 # Of NumPy, pandas and scikit-learn, on arrays of other things, a sparse frame, and
 # names that are no list. They show types alone.
 CLEAR = re.compile(
     "setting an array element with a sequence|must be a string or a real number"
-    r"|fill value must be 0|len\(\) of unsized object"
+    rf"|fill value must be 0|len\(\) of unsized object|{TAKES_LONG}"
 )
 
 
@@ -105,12 +108,15 @@ def verdict(case):
     arguments = [argument.given for argument in case.arguments]
     before = [_state(argument) for argument in arguments]
     estimator, refusal = case.estimator(), must_be_refused(case)
-    with _counted() as counts:
+    with _counted() as (counts, said):
         try:
             result = _call(case.method, estimator, arguments)
             outcome = _outcome(case, estimator, result)
         except Exception as error:
-            return type(error).__name__, _unclear(error, counts)
+            wrong = _unclear(error, counts) or _shown(said)
+            return type(error).__name__, wrong
+        if wrong := _shown(said):
+            return "answered", wrong
         if refusal:
             return "answered", f"although {refusal}: {str(outcome)[:300]}"
         for state, argument in zip(before, arguments, strict=True):
@@ -162,18 +168,29 @@ def _outcome(case, estimator, result):
 
 @contextlib.contextmanager
 def _counted():
-    """Keys that are drawn and releases that are recorded; warnings are errors."""
-    with taking() as keys, recording() as releases, warnings.catch_warnings():
+    """Keys that are drawn, releases that are recorded, and usual warnings.
+
+    Those are of the package, which blames its caller. Any other warning is an error.
+    """
+    with (
+        taking() as keys,
+        recording() as releases,
+        warnings.catch_warnings(record=True) as said,
+    ):
         warnings.simplefilter("error")
+        warnings.filterwarnings("always", category=UserWarning, module=__name__)
         for usual in USUAL_WARNINGS:
-            warnings.simplefilter("ignore", usual)
-        for usual in (
-            "X .*feature names",
-            "This model was copied or pickled",
-            "X has no NaN",
-        ):
-            warnings.filterwarnings("ignore", usual)
-        yield {"key": keys, "release": releases}
+            warnings.simplefilter("always", usual)
+        warnings.filterwarnings("ignore", "X .*feature names")
+        warnings.filterwarnings("error", TAKES_LONG)
+        yield {"key": keys, "release": releases}, said
+
+
+def _shown(said):
+    """What is wrong with warnings, or None."""
+    texts = (str(warning.message) for warning in said)
+    shown = next(filter(SHOWN.search, texts), None)
+    return None if shown is None else f"a warning shows a value: {shown}"
 
 
 def _state(given):
