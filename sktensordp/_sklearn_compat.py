@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._available_if import _AvailableIfDescriptor
 from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
 from sklearn.utils._openmp_helpers import (
     _openmp_effective_n_threads as effective_n_threads,
@@ -15,7 +16,6 @@ from sklearn.utils._openmp_helpers import (
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
-from sklearn.utils.metaestimators import available_if as _available_if
 from sklearn.utils.validation import _check_method_params as check_method_params
 
 try:
@@ -44,9 +44,29 @@ __all__ = [
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+class _AvailableIf(_AvailableIfDescriptor):
+    """A method that exists only under a condition, and says why it does not."""
+
+    def _check(self, obj: Any, owner: type) -> None:
+        try:
+            super()._check(obj, owner)
+        except AttributeError as error:
+            if error.__cause__ is None:
+                raise
+            raise AttributeError(f"{error}: {error.__cause__}") from error.__cause__
+
+
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
-    """scikit-learn's decorator of methods that exist only under a condition."""
-    return _available_if(check)
+    """scikit-learn's decorator of methods that exist only under a condition.
+
+    `check` returns True, or raises an AttributeError that says why there is no such
+    method. In scikit-learn, the reason is only in the cause of the error.
+    """
+
+    def decorate(method: Any) -> Any:
+        return _AvailableIf(method, check, attribute_name=method.__name__)
+
+    return decorate
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:

@@ -985,6 +985,20 @@ OF_ACCOUNTING = [
         ("privacy/test_report_counts.py",),
     ),
     Fault(
+        "a search counts the residual of the fitted samples' length for longer ones",
+        "mechanisms/_gaussian_noise.py",
+        "largest = max(largest_residual(most, residual.delta), residual.epsilon)",
+        "largest = residual.epsilon",
+        ("privacy/test_report_counts.py",),
+    ),
+    Fault(
+        "a search takes a curve without an epsilon for that of other samples",
+        "privacy/_parts.py",
+        'return replace(guarantee, event=dp_event.NonPrivateDpEvent()), ""',
+        'return guarantee, ""',
+        ("privacy/test_report_counts.py",),
+    ),
+    Fault(
         "raw columns beside noisy ones are taken for noisy",
         "privacy/_parts.py",
         "findings.noisy &= inner.noisy",

@@ -410,3 +410,34 @@ def test_no_public_class_prints_as_an_address(module):
     public = importlib.import_module(f"sktensordp.{module}")
     classes = filter(inspect.isclass, (getattr(public, n) for n in public.__all__))
     assert not [one for one in classes if one.__repr__ is object.__repr__]
+
+
+def conditional_methods(estimator):
+    """Names of our methods that a condition hides here, with the errors."""
+    for name in dir(type(estimator)):
+        method = inspect.getattr_static(estimator, name)
+        # Searches inherit some of scikit-learn's.
+        if hasattr(method, "check") and method.fn.__module__.startswith("sktensordp."):
+            try:
+                getattr(estimator, name)
+            except AttributeError as error:
+                yield name, error
+
+
+def test_a_method_that_is_missing_says_why():
+    """Of every estimator as it is made, and of those that a fit takes methods from."""
+    estimators = [case.fresh() for case in CASES]
+    estimators += [BiScaler(1.0, value_bounds=(0, 1)).fit(WHERE, VALUES)]
+    estimators += [CPCompletion(0, value_bounds=(0, 1)).fit(WHERE, VALUES)]
+    seen = set()
+    for estimator in estimators:
+        kind = type(estimator).__name__
+        for name, error in conditional_methods(estimator):
+            prefix = f"This {kind!r} has no attribute {name!r}: "
+            assert str(error).startswith(prefix)
+            assert len(str(error)) > len(prefix) + 20
+            seen.add(name)
+    assert seen >= {
+        "client", "fit_aggregated", "fit_randomized", "fit_transform", "fold_in",
+        "inverse_transform", "partial_fit", "party", "score", "transform",
+    }  # fmt: skip

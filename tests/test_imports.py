@@ -1,8 +1,11 @@
 """Imports run one way, and importing the package is light."""
 
 import ast
+import itertools
+import re
 import subprocess
 import sys
+import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -139,6 +142,26 @@ def test_private_scikit_learn_names_are_imported_in_one_place():
         for name in imports_of(path)
         if name.startswith("sklearn.") and "._" in name
     ]
+
+
+def test_what_is_imported_is_declared():
+    """No dependency of a dependency is imported without being declared itself."""
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    declared = [*project["dependencies"], *itertools.chain(*extras)]
+    # With the extras of a dependency, such as dask[distributed].
+    names = {
+        name.replace("-", "_")
+        for one in declared
+        for name in re.findall(r"[\w-]+", re.split("[><=]", one)[0])
+    }
+    imported = {
+        name.partition(".")[0]
+        for path in ROOT.rglob("*.py")
+        for name in imports_of(path)
+    }
+    imported -= {*sys.stdlib_module_names, "sktensordp"}
+    assert {"scikit_learn" if n == "sklearn" else n for n in imported} <= names
 
 
 HEAVY = {

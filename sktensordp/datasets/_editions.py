@@ -57,6 +57,11 @@ class Edition:
     zip_checksum: str | None
     ratings_checksum: str | None = None
 
+    @property
+    def most_bytes(self) -> int:
+        """Bound on the size of the ratings file: a rating takes less than 64 bytes."""
+        return 64 * (self.counts[2] + 1)
+
     def describe(self) -> str:
         """Describe the data, the terms of use and how to cite them."""
         title = f"MovieLens {self.name}"

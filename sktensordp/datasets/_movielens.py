@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
+from typing import IO
 from urllib.error import HTTPError
 from urllib.request import urlopen
 from zipfile import BadZipFile, ZipFile
@@ -203,8 +204,7 @@ def _identify_archive(
             actual.append(checksum)
         if edition.ratings_checksum is not None:
             try:
-                with ZipFile(path) as archive:
-                    checksum = ratings_checksum(archive.read(edition.member))
+                checksum = ratings_checksum(_unpacked(path, edition))
             except _UNREADABLE:
                 checksum = "nothing readable"
             if checksum == edition.ratings_checksum:
@@ -219,15 +219,35 @@ def _read_archive(
 ) -> tuple[Edition, NDArray[np.int64], NDArray[np.float64]]:
     """Verify and read an archive."""
     edition = _identify_archive(path, editions, path)
+    return edition, *_parse(_unpacked(path, edition), edition.member)
+
+
+def _unpacked(path: Path, edition: Edition) -> bytes:
+    """The ratings file in an archive; raise an OSError if it is too large."""
     with ZipFile(path) as archive:
-        return edition, *_parse(archive.read(edition.member), edition.member)
+        size = archive.getinfo(edition.member).file_size
+        with archive.open(edition.member) as file:
+            return _read_at_most(edition.most_bytes, file, size, path)
+
+
+def _read_at_most(limit: int, file: IO[bytes], size: int, path: Path) -> bytes:
+    """Read a file of this declared size; raise an OSError if it is beyond a limit."""
+    raw = b"" if size > limit else file.read(limit + 1)
+    if size > limit or len(raw) > limit:
+        raise OSError(
+            f"{path} fails the verification: its ratings take more than {limit:,} "
+            f"bytes."
+        )
+    return raw
 
 
 def _read_unpacked(
     path: Path, editions: Sequence[Edition]
 ) -> tuple[Edition, NDArray[np.int64], NDArray[np.float64]]:
     """Read and verify an unpacked ratings file."""
-    raw = path.read_bytes()
+    limit = max(edition.most_bytes for edition in editions)
+    with path.open("rb") as file:
+        raw = _read_at_most(limit, file, path.stat().st_size, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -24,6 +25,7 @@ from ..privacy._guarantee import CALLERS_RELATION, unit_name
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
 from ._chunks import AS_SAMPLES, in_chunks
+from ._gaussian_noise import event_for_any_length
 from ._noise import Clipping
 
 if TYPE_CHECKING:
@@ -293,6 +295,31 @@ class ReleasingTransformer(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
             return self._plan_release(fitted.sample_shape_, None)[1]
+
+    def _for_any_shape(
+        self, guarantee: PrivacyGuarantee, fitted: Any
+    ) -> PrivacyGuarantee:
+        """The planned guarantee, if samples may have another shape than in `fitted`.
+
+        Epsilon and delta are parameters, and hold for every shape. Of all else that the
+        event tells, the shape decides.
+        """
+        from ..privacy.accounting._curves import event_epsilon
+        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
+
+        epsilon, delta = guarantee.epsilon, guarantee.delta
+        shape, found = getattr(fitted, "sample_shape_", ()), None
+        if len(shape) == 1 and getattr(self, "tensor_shape", None) is None:
+            found = event_for_any_length(guarantee.event, epsilon, delta, *shape)
+        if found is not None:
+            event, most = found
+            statement = f"{guarantee.statement} Samples have at most {most:,} entries."
+            epsilon = event_epsilon(event, delta)
+            return replace(guarantee, event=event, epsilon=epsilon, statement=statement)
+        event = PureDpEvent(epsilon)
+        if delta:
+            event = RevealingDpEvent(delta, event)
+        return replace(guarantee, event=event)
 
     def _unprotected(self) -> list[str]:
         protected = "the rows of X, not y"

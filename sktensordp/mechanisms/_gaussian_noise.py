@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise import GaussianLattice, gaussian_lattice
+from ..noise._lattice import largest_residual
 from ..privacy import gaussian_mu
 from ..privacy._numbers import shown
 from ..privacy.accounting._gaussian import gaussian_epsilon
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _EPS = float(np.finfo(float).eps)
+# Longest samples of which a search is supposed to plan some, unless it has met longer.
+_MOST_ENTRIES = 2**20
 # Rounds mu up by more than the errors of the sums that compute it.
 _ROUNDED_UP = 1 + 1e-12
 
@@ -84,6 +87,48 @@ def gaussian_event(mu: float, lattice: GaussianLattice) -> "DpEvent":
     noise = dp_event.GaussianDpEvent(noise_multiplier=1 / mu)
     residual = SamplerResidualDpEvent(lattice.residual_epsilon, lattice.residual_delta)
     return dp_event.ComposedDpEvent([noise, residual])
+
+
+def event_for_any_length(
+    event: "DpEvent", epsilon: float, delta: float, n_entries: int
+) -> tuple["DpEvent", int] | None:
+    """Event that covers one Gaussian mechanism for samples of many lengths.
+
+    All keep (epsilon, delta), so none has a larger mu than ideal noise. The residual is
+    that of the longest samples. Independent noise in a box has a standard deviation of
+    at most sqrt(n) / mu widths, which bounds the steps in it.
+
+    Parameters
+    ----------
+    event : dp_accounting.DpEvent
+        For samples with `n_entries`.
+    epsilon, delta : float
+        What the mechanism keeps for every length.
+    n_entries : int
+
+    Returns
+    -------
+    (event, most) : tuple or None
+        An event for samples with up to `most` entries. None if `event` is not that of
+        Gaussian noise, or if the budget is so small that the bound would be useless.
+    """
+    from dp_accounting import dp_event
+
+    from ..privacy.accounting._events import SamplerResidualDpEvent
+
+    kinds = [dp_event.GaussianDpEvent, SamplerResidualDpEvent]
+    if [type(inner) for inner in getattr(event, "events", ())] != kinds:
+        return None
+    residual = event.events[1]
+    most = max(_MOST_ENTRIES, n_entries)
+    largest = max(largest_residual(most, residual.delta), residual.epsilon)
+    mu = gaussian_mu(epsilon, delta) * _ROUNDED_UP
+    # Noise of up to 2^21 widths, which may be enlarged yet, is less than 2^23 steps.
+    if largest > epsilon / 4 or math.sqrt(most) > 2.0**21 * mu:
+        return None
+    noise = dp_event.GaussianDpEvent(noise_multiplier=1 / mu)
+    from_ideal = SamplerResidualDpEvent(largest, residual.delta * _ROUNDED_UP)
+    return dp_event.ComposedDpEvent([noise, from_ideal]), most
 
 
 def largest_within(

@@ -415,6 +415,15 @@ def _residual_epsilon(finest: float, n_cells: int, log_half: float) -> float:
     return n_cells * eta**2 + eta * math.sqrt(2 * n_cells * -log_half)
 
 
+def largest_residual(n_cells: int, residual_delta: float) -> float:
+    """Epsilon of the residual of any Gaussian lattice with up to `n_cells` cells.
+
+    The noise must be less than 2^23 steps, and the delta of the residual at least
+    `residual_delta`.
+    """
+    return _residual_epsilon(2.0**22, n_cells, math.log(residual_delta / 2))
+
+
 def _quotient_above(numerator: int, denominator: int) -> float:
     """The quotient of two integers, rounded up to a float."""
     nearest = numerator / denominator

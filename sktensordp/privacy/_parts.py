@@ -148,6 +148,8 @@ def _planned_or_reason(
     obj: Any, context: Context
 ) -> tuple[PrivacyGuarantee | None, str]:
     """Guarantee of fits with these parameters, or None and the reason."""
+    from dp_accounting import dp_event
+
     try:
         guarantee = obj._planned_guarantee(context.like)
     except (TypeError, ValueError) as error:
@@ -156,43 +158,19 @@ def _planned_or_reason(
     if obj._released_by == "fit" or (context.fixed and shape == fitted_shape):
         return guarantee, ""
     if not guarantee.protects:
-        return guarantee, ""
+        # At some other delta it might protect, but only for this shape.
+        return replace(guarantee, event=dp_event.NonPrivateDpEvent()), ""
     if guarantee.claimed is not None:
         return None, (
             f"The true guarantee of {type(obj).__name__} depends on the shape of its "
             f"input, which may differ between the fits of a search, so it is not known."
         )
-    return _for_any_shape(guarantee), ""
+    return obj._for_any_shape(guarantee, context.like), ""
 
 
 def _tensor_shape(obj: Any) -> tuple[int, ...] | None:
     shape = getattr(obj, "tensor_shape", None)
     return None if shape is None else tuple(shape)
-
-
-def _for_any_shape(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-    """A guarantee that holds for samples of any shape.
-
-    Epsilon and delta are parameters and hold for every shape. The rest of the curve
-    does so only for Gaussian noise, whose mu does not depend on the shape.
-    """
-    from dp_accounting import dp_event
-
-    from .accounting._events import (
-        PureDpEvent,
-        RevealingDpEvent,
-        SamplerResidualDpEvent,
-    )
-
-    event = guarantee.event
-    kinds = (dp_event.GaussianDpEvent, SamplerResidualDpEvent)
-    events = event.events if isinstance(event, dp_event.ComposedDpEvent) else [event]
-    if all(isinstance(inner, kinds) for inner in events):
-        return guarantee
-    event = PureDpEvent(guarantee.epsilon)
-    if guarantee.delta:
-        event = RevealingDpEvent(guarantee.delta, event)
-    return replace(guarantee, event=event)
 
 
 def _keeps_shape(obj: Any, context: Context) -> bool:

@@ -31,10 +31,12 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
     Returns
     -------
     guarantee : PrivacyGuarantee
-        That of the fit; or an upper bound, and then its `source` says so. It is exact
-        for completions of whole users with a declared shape, and for mechanisms. For
-        single entries, it is a bound unless ``perturbation="input"``: the noise of the
-        others follows from the coordinates.
+        That of the fit, or an upper bound. It is exact for completions of whole users
+        with a declared shape, and for mechanisms that are not in a pipeline or a
+        search. For single entries, it is a bound unless ``perturbation="input"``,
+        because the noise follows from the coordinates. For encoders, it is a bound
+        because `fit` chooses the code. For mechanisms in a pipeline, it is a bound for
+        samples of any shape.
 
     Raises
     ------
@@ -59,7 +61,9 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
     (epsilon = 2, delta = 1e-06)-differential privacy for everything at one index of
     mode 0 (add-or-remove), if answers for a person are shown to that person only.
     """
-    planned = Context(planned=True, like=estimator)
+    # A mechanism transforms samples of the shape that it was fitted to, and no others.
+    fixed = hasattr(estimator, "sample_shape_")
+    planned = Context(planned=True, like=estimator, fixed=fixed)
     findings = (
         Findings() if isinstance(estimator, type) else collect(estimator, planned)
     )

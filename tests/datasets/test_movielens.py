@@ -3,6 +3,7 @@ import io
 import shutil
 import socket
 import threading
+import tracemalloc
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -264,6 +265,32 @@ def test_unpacked_file_of_something_else(tmp_path, content):
     with pytest.raises(OSError, match="is not a MovieLens ratings file") as caught:
         fetch_movielens("25m", tmp_path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("packed", "declared"), [(True, True), (True, False), (False, True)]
+)
+def test_files_are_not_read_beyond_the_largest_size(tmp_path, packed, declared):
+    """64 MB of zeros; an archive declares them or not."""
+    path = tmp_path / ("ml-latest-small.zip" if packed else MEMBERS["latest-small"])
+    large = bytes(2**26) if packed else b""
+    content = archive_of("latest-small", large or b"0")
+    if packed and not declared:
+        # The size in the local header and in the central directory.
+        content = content.replace((2**26).to_bytes(4, "little"), bytes([99, 0, 0, 0]))
+    put(path, content if packed else b"")
+    if not packed:
+        with path.open("wb") as file:
+            file.truncate(2**26)
+    del large
+    tracemalloc.start()
+    try:
+        with pytest.raises(OSError, match="fails the verification"):
+            fetch_movielens("latest-small", tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**22
 
 
 def test_unknown_name(tmp_path):

@@ -22,6 +22,7 @@ from sktensordp.privacy import (
     planned_guarantee,
 )
 from tests.support.budgets import n_released
+from tests.support.every_estimator import EVERY
 
 X = np.argwhere(np.ones((6, 5)))
 Y = X.sum(1) % 5 + 1.0
@@ -29,6 +30,7 @@ CUBE = np.argwhere(np.ones((4, 3, 2)))
 DECLARED = {"levels": [1, 2, 3, 4, 5], "shape": (6, 5)}
 USERS = {"unit": 0, "epsilon": 2.0, **DECLARED}
 ROWS = np.zeros((4, 3))
+SAMPLES = [p for p in EVERY if p.values[0].private == "samples"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,19 @@ def test_other_estimators():
     table = np.array([[a, b] for a in "abcdef" for b in "vwxyz"])
     planned = planned_guarantee(pipeline)
     assert planned.event == pipeline.fit(table, Y)[-1].privacy_guarantee_.event
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_what_a_fitted_mechanism_will_guarantee(case):
+    """The event of its transform; of an encoder, which chooses in its fit, a bound."""
+    fitted = case.fresh().fit(*case.data)
+    found = fitted.privacy_guarantee_
+    planned = planned_guarantee(fitted)
+    if hasattr(fitted, "decode"):
+        for at in (0.0, 1e-9, 1e-3):
+            assert planned.epsilon_at(at) >= found.epsilon_at(at)
+    else:
+        assert planned == found
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,15 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sktensordp.completion import CPCompletion
-from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.mechanisms._gaussian_noise import event_for_any_length
 from sktensordp.papers import (
     PublishedMatrixVariateGaussian,
     PublishedTensorVariateGaussian,
 )
 from sktensordp.privacy import compose, privacy_of
+from sktensordp.privacy.accounting._curves import event_delta
+from tests.support.every_estimator import EVERY
 
 N = 24
 IDS = (np.arange(N) + 0.5) / N
@@ -392,8 +395,8 @@ def test_candidates_leave_the_callers_estimators_alone():
 
 # Plans hold for samples of the shapes that these had in the folds.
 
-# A record is in the training part and in the one held out.
-ALWAYS = [(range(N), range(N))]
+# A record is trained on or held out, once for each candidate.
+ONCE = ShuffleSplit(1, test_size=0.5, random_state=0)
 
 
 class Noted:
@@ -404,6 +407,12 @@ class Noted:
     def transform(self, X):
         self.noted.append(self.privacy_guarantee_)
         return super().transform(X)
+
+
+def noted_of_a_record():
+    """Of a search with two candidates and one split, which also scores each once."""
+    assert len(Noted.noted) == 5
+    return compose(*Noted.noted[::2])
 
 
 class NotedLaplace(Noted, LaplaceMechanism):
@@ -452,16 +461,67 @@ def test_samples_of_other_shapes_than_the_best_ones(noise, searched, first):
     steps, name, values = searched(noise)
     # The first one is refitted.
     search = GridSearchCV(
-        Pipeline(steps), {name: [values[first], values[1 - first]]}, cv=ALWAYS,
+        Pipeline(steps), {name: [values[first], values[1 - first]]}, cv=ONCE,
         scoring=make_scorer(lambda *args: 0.0), error_score="raise",
     ).fit(RNG.random((N, 12)), IDS)  # fmt: skip
-    report = privacy_of(search)
-    assert len(Noted.noted) == 5
-    true = compose(*Noted.noted)
+    report, true = privacy_of(search), noted_of_a_record()
     assert report.guarantee.epsilon >= true.epsilon * (1 - 1e-9)
     for delta in (1e-9, 1e-5, 1e-2):
         counted = report.guarantee.epsilon_at(delta)
         assert counted >= true.epsilon_at(delta) * (1 - 1e-9)
+
+
+MECHANISMS = [
+    pytest.param(case, id=case.label)
+    for (case,) in (param.values for param in EVERY)
+    if case.private == "samples"
+]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("case", MECHANISMS)
+def test_a_search_over_columns_counts_what_its_fits_guarantee(case, first):
+    """For every mechanism that takes samples of more than one length."""
+    kind = type(case.estimator)
+    noted = type(kind.__name__, (Noted, kind), {"__module__": __name__})
+    X = np.zeros((N, 12))
+    X[:, 0] = 1
+    choices = []
+    for columns in ([0, 1], list(range(12))):
+        noise = noted(**case.fresh().get_params(deep=False))
+        choices.append([("n", noise, columns)])
+        try:
+            clone(noise).fit(X[:, columns])
+        except ValueError:
+            pytest.skip("It takes samples of one length, or matrices.")
+    Noted.noted.clear()
+    search = GridSearchCV(
+        Pipeline([("a", ColumnTransformer(choices[0])), ("c", Ridge())]),
+        {"a__transformers": [choices[first], choices[1 - first]]}, cv=ONCE,
+        scoring=make_scorer(lambda *args: 0.0), error_score="raise",
+    ).fit(X, IDS)  # fmt: skip
+    counted, true = privacy_of(search).guarantee, noted_of_a_record()
+    for delta in (0.0, 1e-9, 1e-5, 1e-2):
+        assert counted.epsilon_at(delta) >= true.epsilon_at(delta)
+    if type(case.estimator) is GaussianMechanism:
+        # Far less than five times epsilon, which holds without the curve.
+        assert counted.epsilon_at(true.delta) < 1.01 * true.epsilon_at(true.delta)
+
+
+@pytest.mark.parametrize("domain", [{"bounds": (0, 0.7)}, {"norm_bound": 1.0}])
+@pytest.mark.parametrize("epsilon", [0.02, 1.0, 10.0])
+def test_what_is_planned_for_samples_of_any_length(domain, epsilon):
+    noise = GaussianMechanism(epsilon, delta=1e-6, **domain)
+    lengths = (1, 2, 3, 7, 12, 300, 2**16 + 1, 2**20)
+    found = [noise.fit(np.zeros((1, n))).privacy_guarantee_ for n in lengths]
+    planned, most = event_for_any_length(found[0].event, epsilon, 1e-6, 1)
+    assert most == lengths[-1]
+    for true in found:
+        for one in (0.0, epsilon / 3, epsilon, 2 * epsilon):
+            assert event_delta(planned, one) >= true.delta_at(one)
+    # Longer samples, and budgets beside which the sampler is not negligible.
+    assert event_for_any_length(found[0].event, epsilon, 1e-6, 2**21)[1] == 2**21
+    assert event_for_any_length(found[0].event, 2e-3, 1e-6, 1) is None
 
 
 def test_steps_that_keep_the_columns_cost_nothing():
