@@ -4,8 +4,9 @@ From it, each unit's row can be computed from that unit's entries. The mode of t
 comes first here, then the other modes in their order.
 """
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,6 @@ from ..tensor import (
     point_tucker_model,
 )
 from ..tensor._unit_entries import UnitEntries
-
-if TYPE_CHECKING:
-    from .solvers._unit_contributions import UnitTotals
 
 
 @dataclass(eq=False)
@@ -54,8 +52,10 @@ class SharedModel:
         Prior variances of a unit's weight for a feature, by group.
     unit : int
         The mode of the units in the tensor.
-    totals : UnitTotals or None
-        Noisy totals over the units of the fit; None in models of earlier versions.
+    n_units : float
+        Noisy number of units of the fit; NaN in models of earlier versions.
+    are_noise : bool
+        Whether that number, or that of their entries, is within its noise of nothing.
     """
 
     form: CPForm | TuckerForm
@@ -71,7 +71,8 @@ class SharedModel:
     groups: tuple[int, ...] = ()
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
-    totals: "UnitTotals | None" = None
+    n_units: float = math.nan
+    are_noise: bool = False
 
     @property
     def _n_factors(self) -> int:

@@ -165,9 +165,7 @@ def test_fitted_users_of_one_type_and_asked_with_another(kind):
     elif kind == "polars":
         table = pytest.importorskip("polars").DataFrame(table.to_dict("list"))
     encoder = CoordinateEncoder(categories=[None, range(40)])
-    model = Recommender(
-        CPCompletion(0, unit=0, epsilon=8.0, levels=STARS), encoder, capacity=100
-    )
+    model = Recommender(CPCompletion(0, unit=0, epsilon=8.0, levels=STARS), encoder)
     model.fit(table, SCORES)
     with pytest.raises(ValueError, match="The known ids of column 0 are"):
         model.recommend(asked)

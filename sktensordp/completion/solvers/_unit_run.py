@@ -339,7 +339,8 @@ class UnitRun:
             _NOISE,
             uncertainty,
             excess,
-            totals=totals,
+            n_units=totals.n_units,
+            are_noise=totals.are_noise,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED
