@@ -736,12 +736,13 @@ def _table_of(X: Any, completion: Any) -> Any:
     if completion.unit == "entry" or not isinstance(X, list | tuple):
         return X
     n_columns = len(completion.shape)
-    if any(not np.iterable(row) or len(row) != n_columns for row in X):
+    if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
+        len(row) != n_columns for row in X
+    ):
         raise ValueError(f"X must be a list of rows with {n_columns} ids each.")
-    table = np.empty((len(X), n_columns), dtype=object)
-    for place, row in enumerate(X):
-        table[place] = row
-    return table
+    ids = (id_ for row in X for id_ in row)
+    table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
+    return table.reshape(-1, n_columns)
 
 
 def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:
