@@ -235,10 +235,7 @@ class Releases:
     def _totals(self, choices: Choices) -> tuple[float, float, bool]:
         """Noisy number of users with choices, and typical number of their choices.
 
-        Also whether one of them is within its noise of nothing. If there are at least
-        ten standard deviations of users, this is so with a probability of at most 1e-3,
-        as long as their typical number of choices is at least twice the root of the
-        number of items. With more users, fewer choices will do.
+        Also whether one of them is within its noise of nothing.
         """
         unit = math.floor(self._spend(_TOTALS) / math.sqrt(2) / self._step)
         sizes, number = np.unique(choices.sizes, return_counts=True)
@@ -248,15 +245,13 @@ class Releases:
         steps = np.array([unit * number.sum(), np.dot(number, np.array(logs, int))])
         noisy = self._randomize(steps.astype(float)) / (unit * self._step)
         deviation = self._sigma / (unit * self._step)
-        # Nobody has less than one choice.
-        least = min(_WITHIN_NOISE * deviation, noisy[0] * math.log(2) / largest_log)
-        are_noise = noisy[0] <= _WITHIN_NOISE * deviation or noisy[1] < least
+        are_noise = _are_noise(noisy, deviation, largest_log)
         prior_users = _PRIOR_USERS * deviation
         n_users = max(float(noisy[0]), prior_users, 1.0)
         log = noisy[1] * largest_log + prior_users * math.log1p(_PRIOR_SIZE)
         log = float(log) / (n_users + prior_users)
         size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
-        return n_users, size, bool(are_noise)
+        return n_users, size, are_noise
 
     def _counts(
         self, choices: Choices, size: float, share: float
@@ -282,6 +277,22 @@ class Releases:
         sums.add(chosen)
         noisy = self._randomize(sums.rounded()) * sums.unit
         return sums.matrix(noisy), self._sigma * sums.unit
+
+
+def _are_noise(
+    noisy: NDArray[np.float64], deviation: float, largest_log: float
+) -> bool:
+    """Whether released totals say that there may be no users, or hardly a choice.
+
+    The second total is within its noise of nothing if the typical number of choices
+    comes out below one, which nobody has. If there are at least ten standard deviations
+    of users, and they typically have at least twice the root of the number of items as
+    choices, this is true with a probability of at most 1e-3: the number of users is 10
+    of them, and the second total at least 5. With more users, fewer choices will do.
+    """
+    n_users, logs = noisy.tolist()
+    most = _WITHIN_NOISE * deviation
+    return n_users <= most or logs < min(most, n_users * math.log(2) / largest_log)
 
 
 def _users_reserved(n_users: int) -> int:

@@ -494,6 +494,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         _declare_shape(completion, shape)
         return encoder, completion
 
+    def _as_table(self, X: Any) -> Any:
+        """A list of rows as an array in which each id keeps its type, if need be."""
+        return _table_of(X, self._steps()[1])
+
     def _searched(self, X: Any, y: Any) -> tuple[Any, Any, NDArray[np.intp]]:
         """Make the checks of `fit` for a search; see `_rows_of_fit`."""
         encoder, completion = self._steps()
@@ -556,8 +560,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         check_unmasked(X, "X")
         check_columns(X)
-        if completion.unit != "entry" and isinstance(X, list | tuple):
-            X = _as_objects(X, len(completion.shape))
+        X = _table_of(X, completion)
         if hasattr(X, "columns"):
             checked(validate_data, self, X, reset=reset, skip_check_array=True)
         else:
@@ -736,14 +739,22 @@ def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
     return [ids], safe_indexing(table, rest, axis=1)
 
 
-def _as_objects(rows: list[Any] | tuple[Any, ...], n_columns: int) -> NDArray[Any]:
-    """A list of rows as an array in which each id keeps its own type.
+def _table_of(X: Any, completion: Any) -> Any:
+    """Where a unit is protected, a list of rows as an array of objects.
 
-    Otherwise a single id would decide the type of all others: numbers beside text
-    become text.
+    Each id keeps its own type. Otherwise a single id would decide the type of all
+    others: numbers beside text become text.
     """
-    table = np.array(rows, dtype=object)
-    return table if len(rows) else table.reshape(0, n_columns)
+    if completion.unit == "entry" or not isinstance(X, list | tuple):
+        return X
+    n_columns = len(completion.shape)
+    if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
+        len(row) != n_columns for row in X
+    ):
+        raise ValueError(f"X must be a list of rows with {n_columns} ids each.")
+    ids = (id_ for row in X for id_ in row)
+    table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
+    return table.reshape(-1, n_columns)
 
 
 def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:

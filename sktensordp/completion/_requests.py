@@ -23,7 +23,7 @@ from .._json import Fields
 from ..tensor import CPForm, TuckerForm
 from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
-from ._shared_model import SharedModel, UnitTotals
+from ._shared_model import SharedModel
 from .solvers._unit_contributions import (
     BlockContributions,
     BoundedSums,
@@ -31,6 +31,7 @@ from .solvers._unit_contributions import (
     CountContributions,
     PatternContributions,
     Sums,
+    UnitTotals,
     add_totals,
 )
 

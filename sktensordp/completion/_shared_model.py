@@ -4,6 +4,7 @@ From it, each unit's row can be computed from that unit's entries. The mode of t
 comes first here, then the other modes in their order.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,32 +20,6 @@ from ..tensor import (
     point_tucker_model,
 )
 from ..tensor._unit_entries import UnitEntries
-
-
-@dataclass(frozen=True)
-class UnitTotals:
-    """Noisy totals over units.
-
-    Attributes
-    ----------
-    n_units : float
-    offset : float
-        Mean over the units of their mean values.
-    typical_size : float
-        Geometric mean of the units' numbers of entries.
-    are_noise : bool, default=False
-        Whether the number of units, or of their entries, is within its noise of
-        nothing.
-    """
-
-    n_units: float
-    offset: float
-    typical_size: float
-    are_noise: bool = False
-
-    def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
-        """For every unit, the weight of its entries; their squares add up to <= 1."""
-        return 1 / np.sqrt(np.maximum(chunk.sizes, self.typical_size))
 
 
 @dataclass(eq=False)
@@ -77,8 +52,10 @@ class SharedModel:
         Prior variances of a unit's weight for a feature, by group.
     unit : int
         The mode of the units in the tensor.
-    totals : UnitTotals or None
-        Noisy totals over the units of the fit; None in models of earlier versions.
+    n_units : float
+        Noisy number of units of the fit; NaN in models of earlier versions.
+    are_noise : bool
+        Whether that number, or that of their entries, is within its noise of nothing.
     """
 
     form: CPForm | TuckerForm
@@ -94,7 +71,8 @@ class SharedModel:
     groups: tuple[int, ...] = ()
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
-    totals: UnitTotals | None = None
+    n_units: float = math.nan
+    are_noise: bool = False
 
     @property
     def n_factors(self) -> int:

@@ -143,7 +143,7 @@ class Users:
         n_held_out = 0.0
         for split, model in zip(splits, fitted, strict=True):
             completion = getattr(model, "completion_", model)
-            n_fitted = completion._fitted.model.totals.n_units
+            n_fitted = completion._fitted.model.n_units
             n_held_out += n_fitted * split.share / (1 - split.share)
         return STEPS + total / n_held_out
 

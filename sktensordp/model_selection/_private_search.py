@@ -303,6 +303,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             raise ValueError(
                 "y is None, but a search scores predictions of y. Pass the target as y."
             )
+        X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
             if not shape_of(data, name):  # scikit-learn's message would show its value
                 raise ValueError(f"{name} must be array-like, not a scalar.")
@@ -381,7 +382,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ValueError
             As `fit`.
         """
-        return self._plan(np.shape(X)[1:])[-1]
+        return self._plan(np.shape(self._as_table(X))[1:])[-1]
 
     def _marks(self) -> Marks:
         steps = [s for s in steps_of(self.estimator) if isinstance(s, SentMixin)]
@@ -540,6 +541,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             return chosen
         statement = f"{chosen.statement} It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
+
+    def _as_table(self, X: Any) -> Any:
+        is_of_ids = isinstance(self.estimator, Recommender)
+        return self.estimator._as_table(X) if is_of_ids else X
 
     def _checked_rows(
         self, X: Any, y: Any, units: Rows | Users

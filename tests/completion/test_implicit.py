@@ -370,8 +370,10 @@ def test_ids_through_an_encoder():
     pipeline = make_pipeline(encoder, make(shape=encoder.declared_shape)).fit(frame)
     model = make().fit(X)
     assert_same(pipeline[-1], model)
-    recommender = Recommender(make(shape=None), encoder).fit(frame)
-    assert_same(recommender.completion_, model)
+    left_out = CoordinateEncoder(categories=[None, items])
+    recommender = Recommender(make(shape=None), left_out).fit(frame)
+    wide = make(shape=(2**31 - 2, 30)).fit(X)
+    assert_array_equal(recommender.completion_.item_counts_, wide.item_counts_)
     ids = recommender.recommend(["u3", "nobody"], k=4)
     assert ids[0].tolist() == [items[i] for i in model.recommend(3, 4)]
     assert ids[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
@@ -443,7 +445,9 @@ def test_twice_the_contributions_would_be_noticed(monkeypatch):
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
     monkeypatch.setattr(_cooccurrence, "_TOTALS", -0.1)
-    monkeypatch.setattr(_cooccurrence.Releases, "_totals", lambda *a: (50.0, 5.0))
+    monkeypatch.setattr(
+        _cooccurrence.Releases, "_totals", lambda *a: (50.0, 5.0, False)
+    )
     with pytest.raises(RuntimeError, match="exceed"):
         make().fit(X)
 
@@ -711,7 +715,15 @@ def test_any_set_of_choices_is_fitted(where, epsilon):
     make(epsilon=epsilon).fit_batches([])
 
 
-STORED = sparse.coo_array(([1.0, 0.0], ([0, 1], [2, 3])), shape=SHAPE)
+def test_a_stored_zero_is_no_choice():
+    where = [0, 1, 1], [2, 3, 4]
+    stored = sparse.coo_array(([1.0, 0.0, 2.0], where), shape=SHAPE)
+    model = make().fit([[0, 2], [1, 4]])
+    for array in (stored, stored.astype(bool)):
+        assert_same(make().fit(array), model)
+        assert_same(make().fit_batches([array]), model)
+
+
 WRONG = {
     "y": ({}, (X, np.ones(len(X))), "takes no y"),
     "no shape": ({"shape": None}, (X,), "`shape` is not declared"),
@@ -733,8 +745,6 @@ WRONG = {
     "ratings": (
         {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",
     ),
-    "stored zeros": ({}, (STORED,), "stores zeros"),
-    "stored False": ({}, (STORED.astype(bool),), "stores zeros"),
     "another shape": ({}, (sparse.coo_array((3, 3)),), "another shape than"),
     "masked": ({}, (np.ma.array(X, mask=X > 28),), "masked"),
 }  # fmt: skip

@@ -24,9 +24,11 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
     TuckerCompletion,
+    _local_users,
     make_fold_in_scorer,
     make_ranking_scorer,
 )
+from sktensordp.completion._entries import Entries
 from sktensordp.completion._local_users import LocalUsers
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
@@ -39,6 +41,7 @@ from sktensordp.model_selection import (
 from sktensordp.privacy import (
     PrivacyBudget,
     epsilon_per_release,
+    gaussian_mu,
     planned_guarantee,
     privacy_of,
 )
@@ -71,13 +74,12 @@ def for_entries(**options):
     return Recommender(CPCompletion(1, max_iter=3, **options))
 
 
-def for_users(kind=CPCompletion, capacity=1000, films=FILMS, unknown="drop", **options):
+def for_users(kind=CPCompletion, films=FILMS, unknown="drop", **options):
     if kind is not ImplicitCompletion:
         options = {"rank": 1, "unit": 0, "levels": LEVELS, **options}
     return Recommender(
         kind(**{"epsilon": 8.0, "random_state": 0, **options}),
         CoordinateEncoder(categories=[None, films]),
-        capacity=capacity,
         unknown=unknown,
     )
 
@@ -120,7 +122,8 @@ def test_entries_are_fitted_as_by_indices(kind):
 def test_users_are_fitted_as_by_indices(kind):
     data = () if kind is ImplicitCompletion else (Y,)
     model = for_users(kind).fit(TABLE, *data)
-    plain = clone(model.completion).set_params(shape=(1000, N_FILMS)).fit(WHERE, *data)
+    plain = clone(model.completion).set_params(shape=(2**31 - 2, N_FILMS))
+    plain.fit(WHERE, *data)
     # To the last bit, wherever the rows of users are.
     assert_array_equal(model.predict(TABLE), plain.predict(WHERE))
     found = model.recommend(USERS, k=5)
@@ -136,13 +139,13 @@ def test_users_are_fitted_as_by_indices(kind):
     assert model.recommend(USERS[3], k=5).tolist() == found[3].tolist()
 
 
-def test_users_may_be_declared():
+def test_all_ids_are_declared_where_another_mode_is_protected():
     encoder = CoordinateEncoder(categories=[USERS, FILMS])
-    model = Recommender(for_users().completion, encoder).fit(TABLE, Y)
+    model = Recommender(for_users(unit=1).completion, encoder).fit(TABLE, Y)
     assert model.completion_.shape_ == (N_USERS, N_FILMS)
-    assert_array_equal(
-        model.recommend(USERS, k=5), for_users().fit(TABLE, Y).recommend(USERS, k=5)
-    )
+    plain = clone(model.completion).set_params(shape=(N_USERS, N_FILMS))
+    assert_array_equal(model.predict(TABLE), plain.fit(WHERE, Y).predict(WHERE))
+    assert model.fold_in(TABLE[:9], Y[:9]).score(TABLE, Y) < 1
 
 
 def test_all_are_padded_and_nothing_else_is_asked_for(fitted):
@@ -164,7 +167,7 @@ def test_parameters_are_left_untouched():
     assert model.completion.shape is None
     assert not hasattr(model.completion, "_fitted")
     assert not hasattr(model.encoder, "categories_")
-    assert model.completion_.shape == (1000, N_FILMS)
+    assert model.completion_.shape == (2**31 - 2, N_FILMS)
     assert model.n_features_in_ == 2
     assert model.feature_names_in_.tolist() == ["user", "film"]
 
@@ -282,9 +285,8 @@ def test_declared_months_are_context_where_users_are_protected():
     model = Recommender(
         CPCompletion(0, unit=0, levels=LEVELS, epsilon=8.0),
         CoordinateEncoder(categories=[None, FILMS, months]),
-        capacity=200,
     ).fit(table, Y)
-    assert model.completion_.shape_ == (200, N_FILMS, 12)
+    assert model.completion_.shape_ == (2**31 - 2, N_FILMS, 12)
     assert model.recommend(USERS[:2], k=3, context=["2025-03"]).shape == (2, 3)
     assert model.predict(table).shape == (len(Y),)
     assert math.isfinite(privacy_of(model).guarantee.epsilon)
@@ -358,8 +360,10 @@ def test_folding_in_a_copy_leaves_the_original_alone(fitted):
     assert fitted.recommend([USERS[0], "new"], k=4).tolist() == before
 
 
-def test_known_users_keep_their_rows_and_new_ones_get_free_ones():
-    model = for_users(capacity=N_USERS + 3).fit(TABLE, Y)
+def test_known_users_keep_their_rows_and_new_ones_get_free_ones(monkeypatch):
+    # So few that drawn rows are taken.
+    monkeypatch.setattr(_local_users, "N_RESERVED", N_USERS + 3)
+    model = for_users().fit(TABLE, Y)
     rows = model._fitted.local.rows_of(np.array(USERS))
     assert len(set(rows)) == N_USERS
     assert set(rows) < set(range(N_USERS + 3))
@@ -370,30 +374,42 @@ def test_known_users_keep_their_rows_and_new_ones_get_free_ones():
         assert_array_equal(now[:N_USERS], rows)
         assert len(set(now)) == N_USERS + new + 1
         assert set(now) <= set(range(N_USERS + 3))
-    with refused("more users than `capacity`", secret="one too many"):
-        model.fold_in(rows_of(["one too many"], FILMS[:1]), [3.0])
     model.fold_in(rows_of(["new 1"], FILMS[:1]), [3.0])
 
 
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0])
 @pytest.mark.parametrize("kind", [CPCompletion, ImplicitCompletion])
-def test_a_large_capacity_costs_nothing(kind):
+def test_room_for_any_number_of_users_costs_nothing(kind, epsilon):
+    """A hundredth of the noise at most, however many items there are."""
+    films = [f"film {k}" for k in range(3000)]
     data = () if kind is ImplicitCompletion else (Y,)
-    tight, wide = (
-        for_users(kind, capacity=capacity).fit(TABLE, *data)
-        for capacity in (N_USERS, 2**31 - 2)
-    )
-    predicted = tight.predict(TABLE)
-    scale = np.std(predicted)
-    assert_allclose(wide.predict(TABLE), predicted, rtol=0, atol=0.01 * scale)
+    wide = for_users(kind, films, epsilon=epsilon, delta=1e-5)
+    tight = clone(wide.completion).set_params(shape=(N_USERS, len(films)))
+    deviations = [noise_of(one) for one in (tight, wide._steps()[1])]
+    assert deviations[1] <= 1.001 * deviations[0]
+    if kind is CPCompletion:
+        assert deviations[1] <= 1.02 / gaussian_mu(epsilon, 1e-5)
+    wide.fit(TABLE, *data)
     assert wide.recommend(USERS[:3], k=2).shape == (3, 2)
 
 
-def test_rows_are_drawn_uniformly():
+def noise_of(completion):
+    """Standard deviation of the noise on vectors of length one."""
+    if isinstance(completion, ImplicitCompletion):
+        return math.sqrt(completion._shape_and_noise()[1].noise_variance)
+    nobody = Entries(np.zeros((0, 2), np.int32), None, completion.shape)
+    return math.sqrt(
+        completion._solver(completion._problem(nobody)).noise.noise_variance
+    )
+
+
+def test_rows_are_drawn_uniformly(monkeypatch):
     """False alarms: below 1e-9, a chi-squared statistic with 29 degrees of freedom."""
+    monkeypatch.setattr(_local_users, "N_RESERVED", 6)
     counts = np.zeros((6, 6))
     for _ in range(6000):
-        two = LocalUsers().joined_by(np.array(["ann"]), 6)
-        two = two.joined_by(np.array(["bob", "ann"]), 6)
+        two = LocalUsers().joined_by(np.array(["ann"]))
+        two = two.joined_by(np.array(["bob", "ann"]))
         counts[tuple(two.rows_of(np.array(["ann", "bob"])))] += 1
     pairs = counts[~np.eye(6, dtype=bool)]
     assert pairs.sum() == 6000
@@ -415,16 +431,8 @@ def test_unknown_items_are_left_out_of_users_without_a_word(fitted):
     assert model.recommend(USERS[0]).shape == (10,)
     # A new user of whom nothing is left stays unknown, and takes no row.
     lone = rows_of(["new"], ["SECRET"])
-    full = for_users(capacity=N_USERS).fit(TABLE, Y).fold_in(lone, [3.0])
-    assert_array_equal(full.recommend("new"), full.recommend(None))
-
-
-@pytest.mark.parametrize("call", ["fit", "fold_in"])
-def test_unknown_items_are_refused_without_their_number(call):
-    model = for_users(unknown="error").fit(TABLE, Y)
-    with refused("Some rows have an id that is not", secret=("SECRET", "3")):
-        getattr(model, call)(STRANGE, STRANGE_Y)
-    assert_array_equal(model.recommend(USERS[0]), model.recommend(USERS[0]))
+    model.fold_in(lone, [3.0])
+    assert_array_equal(model.recommend("new"), model.recommend(None))
 
 
 def test_how_many_are_unknown_is_told_if_ids_are_public():
@@ -461,26 +469,21 @@ def test_a_missing_id_is_refused(make, missing):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"capacity": 59}, "more users than `capacity`"),
         ({"encoder": None}, "categories=\\[None, item_ids\\]"),
         ({"encoder": CoordinateEncoder()}, "categories=\\[None, item_ids\\]"),
-        ({"encoder": CoordinateEncoder(categories=[USERS, FILMS])}, "all columns but"),
+        ({"encoder": CoordinateEncoder(categories=[USERS, FILMS])}, "not listed"),
         ({"encoder": CoordinateEncoder(categories=[FILMS])}, "all columns but"),
         ({"encoder": CoordinateEncoder(categories=[None, None])}, "would learn some"),
         ({"encoder__freq": "M"}, "leave out time_bins and freq"),
-        ({"capacity": None}, "reserve rows for them: pass a capacity"),
-        ({"capacity": None, "encoder": None}, "capacity=100_000"),
-        ({"completion__unit": "entry"}, "Set unit=0, or leave capacity=None"),
-        ({"completion__unit": 1}, "Set unit=0, or leave capacity=None"),
+        ({"completion__unit": 1}, "would learn some"),
+        ({"unknown": "error"}, "unknown='error' would tell"),
         ({"completion__shape": (60, 20)}, "Leave its `shape` at None"),
-        ({"capacity": 0}, "'capacity' parameter"),
         ({"unknown": "ignore"}, "'unknown' parameter"),
         ({"encoder": FILMS}, "'encoder' parameter"),
         ({"completion": CoordinateEncoder()}, "'completion' parameter"),
         ({"completion__epsilon": -1.0}, "'epsilon' parameter"),
         ({"encoder__categories": [None, FILMS, FILMS]}, "one item for each"),
         ({"encoder__categories": [None, None, FILMS]}, "would learn some"),
-        ({"encoder__categories": [None, range(20)]}, "numbers, but some.*are text"),
     ],
 )
 def test_wrong_parameters(change, message):
@@ -526,6 +529,9 @@ def test_ids_of_another_type_say_so(fitted):
     for call in (for_users().fit, fitted.fold_in):
         with refused("column 1 are text, but some.*are numbers"):
             call(table_of(USERS, range(20)), Y)
+    numbered = for_users(films=range(20))
+    with refused("column 1 are numbers, but some.*are text"):
+        numbered.fit(TABLE.convert_dtypes(), Y)
     # Of protected users, the type of the column tells; no id is read for that. (The
     # text of pandas 2 has no type, unless it is converted.)
     typed, by_number = for_users().fit(TABLE.convert_dtypes(), Y), table_of(NUMBERS)
@@ -573,7 +579,6 @@ def test_searches_over_epsilon_and_rank():
     assert fits[1][1] == pytest.approx(4.0, rel=0.02)
     assert report.guarantee.unit == 0
     assert math.isfinite(report.guarantee.epsilon)
-    assert any("`capacity`" in sentence for sentence in report.unprotected)
     assert search.best_estimator_.recommend(USERS[:2], k=3).shape == (2, 3)
 
 
@@ -586,12 +591,11 @@ def test_cross_validation_with_whole_users(make):
 def test_scores_are_those_of_indices():
     """A search by ids measures what one by indices does, on the same sides."""
     plain = CPCompletion(**{
-        **for_users().completion.get_params(), "shape": (10**4, N_FILMS),
+        **for_users().completion.get_params(), "shape": (2**31 - 2, N_FILMS),
     })  # fmt: skip
     numbered = Recommender(
-        for_users().completion, CoordinateEncoder(categories=[None, range(N_FILMS)]),
-        capacity=10**4,
-    )  # fmt: skip
+        for_users().completion, CoordinateEncoder(categories=[None, range(N_FILMS)])
+    )
     folds = UserKFold(3, random_state=0)
     for scorer, cv in (
         (make_fold_in_scorer(), folds),
@@ -604,7 +608,7 @@ def test_scores_are_those_of_indices():
         )
         assert_allclose(one, two, rtol=1e-12)
     chosen = for_users(ImplicitCompletion, films=range(N_FILMS))
-    plain = clone(chosen.completion).set_params(shape=(1000, N_FILMS))
+    plain = clone(chosen.completion).set_params(shape=(2**31 - 2, N_FILMS))
     cv = UserHoldout(0.3, random_state=0)
     scorer = make_ranking_scorer(k=5)
     one, two = (
@@ -623,23 +627,23 @@ def test_scores_tell_users_with_long_ids_apart():
     encoder, scores = CoordinateEncoder(categories=[None, range(N_FILMS)]), []
     for first in (0, 2**60):
         rows = np.add(WHERE, [first, 0])
-        model = Recommender(for_users().completion, encoder, capacity=10**4)
+        model = Recommender(for_users().completion, encoder)
         model.fit(rows[fitted], Y[fitted])
         scorer = make_ranking_scorer(k=5, history=0)
         scores.append(scorer(model, rows[scored], Y[scored]))
     assert_allclose(*scores, rtol=1e-12)
 
 
-@pytest.mark.parametrize("cv", [None, UserKFold(2, n_users=200)])
+@pytest.mark.parametrize("cv", [None, UserKFold(2)])
 @pytest.mark.parametrize("form", ["pandas", "polars", "array"])
 def test_private_searches_over_users(form, cv):
     table, users, _ = FORMS[form]()
-    model = for_users(capacity=200, random_state=None)
+    model = for_users(random_state=None)
     search = PrivateSearchCV(
         model, {"completion__rank": [0, 1]}, n_iter=2, cv=cv, refit="keep"
     )
     plain = PrivateSearchCV(
-        clone(model.completion).set_params(shape=(200, N_FILMS)),
+        clone(model.completion).set_params(shape=(2**31 - 2, N_FILMS)),
         {"rank": [0, 1]}, n_iter=2, cv=cv, refit="keep",
     )  # fmt: skip
     planned = plain.planned_guarantee(WHERE)
@@ -648,7 +652,6 @@ def test_private_searches_over_users(form, cv):
         search.fit(table, Y)
     assert search.privacy_guarantee_.event == planned.event
     assert guarantees_of(budget) == [search.privacy_guarantee_]
-    assert any("`capacity`" in one for one in privacy_of(search).unprotected)
     best = search.best_estimator_
     assert best.recommend(list(users[:2]), k=3).shape == (2, 3)
     # All users are known: those in the fit, and those who were held out.
@@ -668,8 +671,7 @@ def test_private_searches_over_entries():
 @pytest.mark.parametrize(
     ("change", "data", "message"),
     [
-        ({"capacity": 59}, (TABLE, Y), "more users than `capacity`"),
-        ({"unknown": "error"}, (STRANGE, STRANGE_Y), "Some rows have an id"),
+        ({"unknown": "error"}, (STRANGE, STRANGE_Y), "would tell"),
         ({"encoder": None}, (TABLE, Y), "all columns but"),
         ({}, (TABLE, np.where(np.arange(len(Y)) == 3, np.nan, Y)), "NaN"),
         ({}, (TABLE, Y[1:]), "inconsistent|same length"),
@@ -678,7 +680,7 @@ def test_private_searches_over_entries():
 )
 def test_private_searches_refuse_before_they_release(change, data, message):
     model = for_users(random_state=None).set_params(**change)
-    search = PrivateSearchCV(model, {"capacity": [model.capacity]}, n_iter=2)
+    search = PrivateSearchCV(model, {"unknown": [model.unknown]}, n_iter=2)
     with refused(message, secret=SECRET):
         search.fit(*data)
 
@@ -708,8 +710,8 @@ def test_reports():
     assert any("ids and times that occur" in one for one in entries.unprotected)
     with pytest.raises(TypeError, match="gives a guarantee"):
         privacy_of(for_users())
-    with pytest.raises(ValueError, match="leave capacity=None"):
-        planned_guarantee(for_users().set_params(completion__unit="entry"))
+    with pytest.raises(ValueError, match="not listed"):
+        planned_guarantee(for_users().set_params(encoder=None))
     epsilon = epsilon_per_release(4.0, 1e-5, 3, model)
     expected = epsilon_per_release(4.0, 1e-5, 3, model.completion_)
     assert epsilon == expected

@@ -1,4 +1,4 @@
-"""What a recommender tells of a user, with `unit=0` and a capacity: what it releases.
+"""What a recommender tells of a user, with `unit=0`: what it releases.
 
 Two data sets differ by one user, and both fits are given the same releases. Then all
 that is stored must be the same, and so must every answer to another user, although the
@@ -25,7 +25,6 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from tests.support.leak_hunt import files_of, pickles_of, walk
-from tests.support.refusing import refused
 from tests.support.replaying import largest_ratios, recorded
 
 ITEMS = ["Brazil", "Heat", "Jaws", "Metropolis", "Up"]
@@ -45,7 +44,7 @@ def make(completion, **options):
     if not isinstance(completion, ImplicitCompletion):
         model.set_params(unit=0, value_bounds=(0, 1), max_iter=3)
     encoder = CoordinateEncoder(categories=[None, ITEMS])
-    return Recommender(model, encoder, capacity=12, **options)
+    return Recommender(model, encoder, **options)
 
 
 def entries(seed=0):
@@ -196,15 +195,6 @@ def test_a_fit_to_nobody_looks_like_any_other():
             other = clone(model).fit(*nobody)
         assert pickle.dumps(other) == pickle.dumps(one)
         assert_array_equal(other.recommend("bob", k=5), one.recommend("bob", k=5))
-
-
-def test_too_many_users_are_refused_before_any_budget_is_asked():
-    many = np.array([[f"secret {k}", ITEMS[k % 5]] for k in range(13)])
-    with refused("more users than `capacity`", secret=["secret", "13", "12"]):
-        make(VALUED["sums"]).fit(many, np.ones(13))
-    model = make(VALUED["sums"]).fit(many[:12], np.ones(12))
-    with refused("more users than `capacity`", secret=["secret", "13", "12"]):
-        model.fold_in(many[12:], [1.0])
 
 
 # --- no id leaves the process --------------------------------------------------------

@@ -547,7 +547,7 @@ def test_a_search_counts_the_fits_that_a_unit_is_in():
 def test_levels_declare_the_range():
     where, values = tiny(2, 0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", PrivacyLeakWarning)
         model = make(value_bounds=None, levels=[0, 0.5, 1]).fit(where, values)
     assert model.privacy_guarantee_.protects
     rounded = make().fit(where, np.round(2 * np.clip(values, 0, 1)) / 2)

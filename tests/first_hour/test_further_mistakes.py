@@ -63,7 +63,7 @@ def recommender(completion=None, **params):
 
 def for_users(**params):
     encoder = CoordinateEncoder(categories=[None, FILMS])
-    options = {"encoder": encoder, "capacity": 100, **params}
+    options = {"encoder": encoder, **params}
     return Recommender(cp(unit=0), **options)
 
 
@@ -197,17 +197,19 @@ FITS = {
         lambda: recommender().fit(sparse.coo_array((Y, X.T)), Y),
         "takes a table of ids",
     ),
-    "reserved rows for public users": (
-        lambda: recommender(capacity=100).fit(TABLE, Y),
-        "Set unit=0, or leave capacity=None",
+    "protected users and listed them": (
+        lambda: for_users(
+            encoder=CoordinateEncoder(categories=[range(100), FILMS])
+        ).fit(TABLE, Y),
+        "they are not listed",
     ),
-    "reserved too few rows": (
-        lambda: for_users(capacity=10).fit(TABLE, Y),
-        "more users than `capacity`",
+    "protected users and asked for unknown ids": (
+        lambda: for_users(unknown="error").fit(TABLE, Y),
+        "would tell whether anybody has an id",
     ),
     "protected users and learned them": (
         lambda: recommender(cp(unit=0)).fit(TABLE, Y),
-        "must not learn them from the data",
+        "CoordinateEncoder(categories=[None, item_ids])",
     ),
     "declared films as text": (
         lambda: CoordinateEncoder(categories=[None, list("abc")]).fit(TABLE),

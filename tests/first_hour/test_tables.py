@@ -19,7 +19,11 @@ from sktensordp.completion import (
     columns_with_values,
 )
 from sktensordp.datasets import make_choices, make_ratings
-from sktensordp.exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+from sktensordp.exceptions import (
+    AveragesOnlyWarning,
+    NoiseOnlyWarning,
+    PrivacyLeakWarning,
+)
 from sktensordp.privacy import PrivacyBudget
 
 RATINGS = make_ratings(60, 40, 600, random_state=0)
@@ -111,7 +115,7 @@ def test_had_weekdays_and_a_scale_from_zero():
 def test_did_the_same_where_users_are_protected():
     """Nothing is read off the ids: the warning would depend on them."""
     table = frame(x=SCORES)
-    model = CPCompletion(0, unit=0, levels=STARS, shape=(60, 40, 6))
+    model = CPCompletion(0, unit=0, epsilon=8.0, levels=STARS, shape=(60, 40, 6))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(table, SCORES)
@@ -165,9 +169,7 @@ def test_fitted_users_of_one_type_and_asked_with_another(kind):
     elif kind == "polars":
         table = pytest.importorskip("polars").DataFrame(table.to_dict("list"))
     encoder = CoordinateEncoder(categories=[None, range(40)])
-    model = Recommender(
-        CPCompletion(0, unit=0, epsilon=8.0, levels=STARS), encoder, capacity=100
-    )
+    model = Recommender(CPCompletion(0, unit=0, epsilon=8.0, levels=STARS), encoder)
     model.fit(table, SCORES)
     with pytest.raises(ValueError, match="The known ids of column 0 are"):
         model.recommend(asked)
@@ -239,6 +241,8 @@ def test_got_nothing_personal_at_a_small_epsilon(form, unit):
     assert model.perturbation_ == "sums"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # So few users are hardly more than noise.
+        warnings.simplefilter("ignore", NoiseOnlyWarning)
         form(5, **options, perturbation="sums").fit(X, y)
         form(0, **options).fit(X, y)
         form(5, **options | {"epsilon": np.inf}).fit(X, y)
@@ -260,6 +264,7 @@ def test_got_something_personal_from_features_of_the_films():
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", NoiseOnlyWarning)
         model.fit(RATINGS.data, SCORES)
     assert model.perturbation_ == "sums"
     assert "same ranking" not in model.privacy_guarantee_.statement
@@ -277,6 +282,7 @@ def test_got_popular_items_from_choices_at_a_small_epsilon():
     assert not len(model.items_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", NoiseOnlyWarning)
         model.set_params(max_items=0).fit(choices.data)
 
 
@@ -290,7 +296,7 @@ def test_wrote_zeros_where_nothing_was_observed(form):
         warnings.simplefilter("error")
         form(0, value_bounds=(0, 5)).fit(np.where(X, X, np.nan))
         # Which entries there are is private here.
-        form(0, value_bounds=(0, 5), unit=0, shape=X.shape).fit(X)
+        form(0, value_bounds=(0, 5), unit=0, epsilon=8.0, shape=X.shape).fit(X)
 
 
 def test_left_an_id_empty_and_was_told_where():

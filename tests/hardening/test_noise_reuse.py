@@ -41,7 +41,7 @@ def ready(case, **params):
         return case.fresh(**params).fit(*case.data)
     names = case.estimator.get_params(deep=True)
     shapes = {n: SHAPE for n, v in names.items() if n.endswith("shape") and v}
-    if names.get("capacity"):
+    if isinstance(case.estimator, Recommender) and case.private != "values":
         shapes = {"shape": SHAPE}
     return case.fresh(**params, **shapes)
 

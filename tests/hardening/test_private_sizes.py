@@ -71,7 +71,7 @@ METHODS = {
         model, given[0], epsilons=[1.0]
     ),
     "PrivateSearchCV": lambda model, given: PrivateSearchCV(
-        model, {"rank": [1]}, cv=UserKFold(2, n_users=SHAPE[0])
+        model, {"rank": [1]}, cv=UserKFold(2)
     ).fit(*given),
     "fold-in scorer": lambda model, given: make_fold_in_scorer()(
         _fitted(model), *given

@@ -82,15 +82,11 @@ SPLITTERS = {
         UNSAFE,
     ),
 }
-DECLARED = {
-    "UserKFold, declared": UserKFold(3, n_users=20, random_state=0),
-    "UserKFold, items": UserKFold(3, mode=1, n_users=15, random_state=0),
-    "UserHoldout, declared": UserHoldout(n_users=20, random_state=0),
+MORE = {
+    "UserKFold, items": UserKFold(3, mode=1, random_state=0),
     "UserHoldout, items": UserHoldout(0.5, mode=1, random_state=0),
 }
-SAFE_SPLITTERS = DECLARED | {
-    n: cv for n, (cv, of_unit, _) in SPLITTERS.items() if of_unit
-}
+SAFE_SPLITTERS = MORE | {n: cv for n, (cv, of_unit, _) in SPLITTERS.items() if of_unit}
 of_every_safe = pytest.mark.parametrize("name", SAFE_SPLITTERS)
 
 
@@ -215,12 +211,6 @@ def test_sides_are_independent():
     assert all(abs(len(test) - 40_000 / 7) < 6 * spread for test in folds)
 
 
-def test_declared_folds_are_balanced():
-    ids = np.column_stack([np.arange(20)] * 2)
-    sizes = [len(test) for _, test in UserKFold(3, n_users=20).split(ids)]
-    assert sorted(sizes) == [6, 7, 7]
-
-
 def test_every_split_is_yielded_whoever_is_there():
     for cv in SAFE_SPLITTERS.values():
         for rows in (X[:0], X[:1], X[X[:, 0] == 3]):
@@ -237,16 +227,9 @@ def test_a_new_seed_for_each_call():
     ("make", "message"),
     [
         (lambda: UserKFold(1), "n_splits"),
-        (lambda: UserKFold(3, n_users=2), "n_users"),
         (lambda: UserKFold(mode=-1), "mode"),
         (lambda: UserHoldout(0.0), "test_size"),
-        (lambda: UserHoldout(n_users=1), "n_users"),
         (lambda: list(UserKFold(mode=5).split(X)), "column 5"),
-        (lambda: list(UserKFold(n_users=19).split(X)), "indices from 0"),
-        (lambda: list(UserKFold(n_users=20).split(X + 0.5)), "indices from 0"),
-        (lambda: list(UserKFold(n_users=20).split(X.astype(str))), "indices from 0"),
-        (lambda: list(UserKFold(n_users=20).split(X * 1e300)), "indices from 0"),
-        (lambda: list(UserKFold(n_users=20).split([[None, 3]])), "indices from 0"),
     ],
 )
 def test_wrong_parameters_are_refused(make, message):
@@ -391,15 +374,14 @@ def test_a_scorer_without_anything_to_predict():
 # Searches and validation.
 
 
-def test_a_private_search_takes_declared_users():
+def test_a_private_search_holds_out_the_protected_mode():
     search = PrivateSearchCV(
-        model(unit=0), {"rank": [0]}, n_iter=2, refit=False,
-        cv=UserKFold(2, n_users=SHAPE[0]),
-    )  # fmt: skip
+        model(unit=0), {"rank": [0]}, n_iter=2, refit=False, cv=UserKFold(2)
+    )
     assert search.fit(X, Y).privacy_guarantee_.protects
     assert search.n_splits_ == 2
-    for cv in (UserKFold(2), UserKFold(2, n_users=7), UserHoldout(mode=1, n_users=20)):
-        with pytest.raises(ValueError, match="n_users=20, mode=0"):
+    for cv in (UserKFold(2, mode=1), UserHoldout(mode=1)):
+        with pytest.raises(ValueError, match="mode=0"):
             search.set_params(cv=cv).fit(X, Y)
     with pytest.raises(ValueError, match="cv=None, UserKFold"):
         search.set_params(cv=of_sklearn.GroupKFold(2)).fit(X, Y)

@@ -3,6 +3,7 @@
 import math
 import secrets
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer
 
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
+from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
-from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.model_selection import PrivateSearchCV, UserHoldout, UserKFold
 from sktensordp.model_selection._groups import Rows, Split, Users, use_counts
 from sktensordp.model_selection._scores import STEPS, row_score
 from sktensordp.papers import JohnsonLindenstrauss
@@ -412,18 +414,21 @@ def test_no_two_tries_share_their_noise():
     assert len(set(streams)) == len(streams)
 
 
-def test_users_are_held_out_by_their_indices_and_rows_by_coins():
-    class Words:
-        def __init__(self):
-            self.rng = np.random.default_rng(0)
+class Words:
+    """Bits of which two objects give the same."""
 
-        def random_raw(self, size=None):
-            return self.rng.integers(2**64, size=size, dtype=np.uint64)
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
 
-    users, rng = Users(0, 5), np.random.default_rng(1)
+    def random_raw(self, size=None):
+        return self.rng.integers(2**64, size=size, dtype=np.uint64)
+
+
+def test_users_are_held_out_by_their_ids_and_rows_by_coins():
+    users, rng = Users(0), np.random.default_rng(1)
     n_rows, out, coins = 5000, [], []
     for _ in range(2):
-        where = rng.integers(5, size=(n_rows, 2))
+        where = rng.integers(20, size=(n_rows, 2))
         (split,) = users.splits(where, where[:, 0], None, 0.4, Words())
         parts = split.train, split.test, split.history
         assert sorted(np.concatenate(parts)) == list(range(n_rows))
@@ -437,18 +442,67 @@ def test_users_are_held_out_by_their_indices_and_rows_by_coins():
         share = len(split.history) / len(held_out)
         assert share == pytest.approx(0.8, abs=6 * math.sqrt(0.16 / len(held_out)))
     assert out[0] == out[1]
-    assert len(out[0]) == 2
+    assert 0 < len(out[0]) < 20
     both = (coins[0] >= 0) & (coins[1] >= 0)
     assert np.array_equal(coins[0][both], coins[1][both])
 
 
+def test_every_user_who_is_held_out_is_tested():
+    """Also one with a single row, whatever the coins."""
+    where = np.column_stack([np.repeat(np.arange(300), 2), np.zeros(600, int)])
+    where = np.concatenate([where, [[300 + k, 0] for k in range(300)]])
+    where = np.random.default_rng(3).permutation(where)
+    for cv in (None, UserKFold(3), UserHoldout(n_splits=3)):
+        tested = set()
+        for split in Users(0).splits(where, None, cv, 0.4, Words()):
+            held_out = set(where[np.append(split.test, split.history), 0])
+            assert set(where[split.test, 0]) == held_out
+            tested |= held_out
+        assert len(tested) == 600 or not isinstance(cv, UserKFold)
+
+
+def test_the_score_is_divided_by_what_was_released():
+    """Who is held out enters by the noisy sum alone."""
+
+    class Fit:
+        def __init__(self, n_units):
+            self._fitted = SimpleNamespace(model=SimpleNamespace(n_units=n_units))
+
+    def splits(n_users, share):
+        users = np.repeat(np.arange(n_users), 3)
+        no_rows = np.arange(0)
+        return [Split(no_rows, users, no_rows, users, share)]
+
+    for n_users in (0, 1, 50, 51):
+        mean = Users(0).mean(-25.0 * STEPS, splits(n_users, 0.2), [Fit(400.0)])
+        assert mean == pytest.approx(STEPS * (1 - 25 / 100))
+        halves = splits(n_users, 0.5) + splits(n_users + 1, 0.5)
+        mean = Users(0).mean(-25.0 * STEPS, halves, [Fit(40.0), Fit(60.0)])
+        assert mean == pytest.approx(STEPS * (1 - 25 / 100))
+
+
+def test_the_score_of_users_is_their_mean():
+    """Two folds test every user once, and their fits count every user once."""
+    ratings = make_ratings(400, 20, 6000, random_state=0)
+    model = CPCompletion(
+        0, unit=0, epsilon=200.0, levels=ratings.levels, shape=(2**31 - 2, 20)
+    )
+    made = PrivateSearchCV(
+        model, {"rank": [0]}, n_iter=2, cv=UserKFold(2), score_epsilon=200.0
+    ).fit(ratings.data, ratings.target)
+    spread = np.var(ratings.target)
+    # That of a new user, of whom four fifths of some 15 ratings are known.
+    assert 0.3 * spread < -made.best_score_ < 1.1 * spread
+    assert made.privacy_guarantee_.unit == 0
+
+
 def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
     rng = np.random.default_rng(2)
-    users, score = Users(0, 5), row_score(lambda e, X, y: y, (-1, 1), None)
+    users, score = Users(0), row_score(lambda e, X, y: y, (-1, 1), None)
     values = [-1.0, 1.0, np.nan, 0.3, 7.0]
 
     def total(where, y):
-        split = Split(*[np.arange(0)] * 3, n_users=5, users=where[:, 0])
+        split = Split(*[np.arange(0)] * 3, users=where[:, 0])
         return users.total(score.steps(None, where, y), split)
 
     moves = []
@@ -464,8 +518,7 @@ def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
         new_y = np.concatenate([np.full(n_mine, rng.choice(values)), y[others]])
         moves.append(abs(total(changed, new_y) - total(where, y)))
     assert max(moves) == STEPS
-    assert STEPS // 2 in moves
-    assert total(np.zeros((0, 2), int), np.zeros(0)) == 5 * (STEPS // 2)
+    assert total(np.zeros((0, 2), int), np.zeros(0)) == 0
 
 
 def test_nan_predictions_are_the_worst_score():

@@ -63,7 +63,7 @@ def release_of(estimator, data):
 
 
 def _learns_ids(estimator):
-    return isinstance(estimator, Recommender) and estimator.capacity is None
+    return isinstance(estimator, Recommender) and estimator.encoder is None
 
 
 class WithoutTypes(ast.NodeTransformer):

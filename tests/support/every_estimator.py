@@ -66,8 +66,7 @@ class Case:
         if not isinstance(estimator, Recommender):
             return estimator.set_params(**params)
         if "shape" in params:
-            capacity, n_items = params.pop("shape")
-            estimator.set_params(capacity=capacity, encoder=items(n_items))
+            estimator.set_params(encoder=items(params.pop("shape")[1]))
         return estimator.set_params(
             **{
                 f"completion__{k.removeprefix('completion__')}": params[k]
@@ -125,12 +124,12 @@ def _cases():
         "statistics": cp(1, perturbation="statistics", **USERS),
         "Tucker": tucker(perturbation="sums", **USERS),
         "ids": Recommender(
-            cp(1, perturbation="sums", **{**USERS, "shape": None}), items(3), capacity=4
+            cp(1, perturbation="sums", **{**USERS, "shape": None}), items(3)
         ),
     }  # fmt: skip
     yield "choices", (WHERE,), {
         "choices": ImplicitCompletion(shape=(4, 3), delta=1e-3),
-        "ids": Recommender(ImplicitCompletion(delta=1e-3), items(3), capacity=4),
+        "ids": Recommender(ImplicitCompletion(delta=1e-3), items(3)),
     }  # fmt: skip
     yield "ids", entries, {"ids": CoordinateEncoder()}
     yield "samples", (ONE_CELL,), {"cells": mechanisms.MatrixMechanism(delta=1e-5)}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...tensor._unit_entries import UnitEntries
 from .._choices import Choices
 from .._products import ProductSums, check_lengths
-from .._shared_model import SharedModel, SolvedUnits, UnitTotals
+from .._shared_model import SharedModel, SolvedUnits
 
 # Covers the rounding error of contributions.
 _ROUNDED_UP = 1 + 1e-9
@@ -185,6 +185,32 @@ def summed(
     sums = tuple(of_block.empty() for of_block in empty)
     entries.add_to(sums, contribute)
     return sums
+
+
+@dataclass(frozen=True)
+class UnitTotals:
+    """Noisy totals over units.
+
+    Attributes
+    ----------
+    n_units : float
+    offset : float
+        Mean over the units of their mean values.
+    typical_size : float
+        Geometric mean of the units' numbers of entries.
+    are_noise : bool, default=False
+        Whether the number of units, or of their entries, is within its noise of
+        nothing.
+    """
+
+    n_units: float
+    offset: float
+    typical_size: float
+    are_noise: bool = False
+
+    def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
+        """For every unit, the weight of its entries; their squares add up to <= 1."""
+        return 1 / np.sqrt(np.maximum(chunk.sizes, self.typical_size))
 
 
 def add_totals(chunk: UnitEntries, *sums: BoundedSums) -> None:

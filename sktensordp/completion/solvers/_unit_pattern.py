@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
 from .._products import SHARE_BITS, ProductSums
-from .._shared_model import UnitTotals
-from ._unit_contributions import PatternContributions, Units
+from ._unit_contributions import PatternContributions, Units, UnitTotals
 from ._unit_run import RowCounts, UnitReleases
 
 # Shares of the squared budget between which the release is made.

@@ -40,7 +40,7 @@ from ...tensor._shared_rows import (
 )
 from .._noise_shares import SharedNoise
 from .._problem import Problem
-from .._shared_model import SharedModel, UnitTotals
+from .._shared_model import SharedModel
 from ._solver import OnSweep
 from ._unit_contributions import (
     LOG_RANGE,
@@ -51,6 +51,7 @@ from ._unit_contributions import (
     CountContributions,
     Sums,
     Units,
+    UnitTotals,
     add_totals,
 )
 
@@ -332,7 +333,8 @@ class UnitRun:
             _NOISE,
             uncertainty,
             excess,
-            totals=totals,
+            n_units=totals.n_units,
+            are_noise=totals.are_noise,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED

@@ -1,0 +1,157 @@
+"""Where a unit is protected, a fit says if what it released is hardly more than noise.
+
+It judges that by the released totals, so its warning is post-processing.
+"""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    ImplicitCompletion,
+    Recommender,
+    TuckerCompletion,
+    make_ranking_scorer,
+)
+from sktensordp.completion import _cooccurrence as of_choices
+from sktensordp.completion.solvers import _unit_run as of_values
+from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
+from sktensordp.model_selection import PrivateSearchCV, UserKFold
+from tests.support.replaying import recorded
+
+RATINGS = make_ratings(600, 30, 9000, random_state=0)
+FILMS = [f"film {k:02d}" for k in range(30)]
+ROWS = [[f"user {user}", FILMS[film]] for user, film in RATINGS.data]
+STARS = RATINGS.target.tolist()
+OPTIONS = {"unit": 0, "levels": RATINGS.levels, "epsilon": 4.0, "random_state": 0}
+MODELS = {
+    "averages": CPCompletion(0, **OPTIONS),
+    "factors": CPCompletion(1, perturbation="statistics", max_iter=2, **OPTIONS),
+    "Tucker": TuckerCompletion(1, perturbation="sums", max_iter=2, **OPTIONS),
+    "choices": ImplicitCompletion(epsilon=4.0, random_state=0),
+    "popular": ImplicitCompletion(epsilon=4.0, random_state=0, max_items=0),
+}
+of_every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def model_of(name, films=FILMS):
+    encoder = CoordinateEncoder(categories=[None, films])
+    return Recommender(clone(MODELS[name]), encoder)
+
+
+def data_of(model, rows, stars=STARS):
+    return (rows, stars[: len(rows)]) if hasattr(model, "score") else (rows,)
+
+
+def warns_of_noise(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    ours = [one for one in caught if one.category is NoiseOnlyWarning]
+    assert len(ours) <= 1
+    return bool(ours)
+
+
+MISTAKES = {
+    "a catalogue in the wrong case": ([film.upper() for film in FILMS], ROWS),
+    "a catalogue of numbers": (range(30), ROWS),
+    "swapped columns": (FILMS, [row[::-1] for row in ROWS]),
+    "one film that is spelt right": ([FILMS[0], *"abc"], ROWS[:900]),
+    "nobody": (FILMS, []),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@of_every_model
+def test_a_mistake_that_leaves_next_to_nothing_is_told(name, mistake):
+    films, rows = MISTAKES[mistake]
+    model = model_of(name, films)
+    with pytest.warns(NoiseOnlyWarning, match="order of the columns") as shown:
+        model.fit(*data_of(model, rows))
+    assert {one.filename for one in shown} == {__file__}
+
+
+@of_every_model
+def test_a_fit_to_many_users_says_nothing(name):
+    model = model_of(name)
+    assert not warns_of_noise(lambda: model.fit(*data_of(model, ROWS)))
+    # Without noise, nothing is within it, unless nobody is there.
+    model.set_params(completion__epsilon=math.inf)
+    assert not warns_of_noise(lambda: model.fit(*data_of(model, ROWS[:1])))
+    assert warns_of_noise(lambda: model.fit(*data_of(model, [])))
+
+
+@of_every_model
+def test_what_was_released_decides(name):
+    """Whoever is there: with the releases of the others, a fit says the same."""
+    for rows, others in ((ROWS, []), ([], ROWS)):
+        model = model_of(name)
+        with recorded() as releases:
+            said = warns_of_noise(lambda: model.fit(*data_of(model, rows)))  # noqa: B023
+        assert said == (not rows)
+        with recorded(releases):
+            other = clone(model)
+            assert said == warns_of_noise(
+                lambda: other.fit(*data_of(other, others))  # noqa: B023
+            )
+
+
+def test_searches_say_nothing():
+    model = model_of("averages", [film.upper() for film in FILMS])
+    data = data_of(model, ROWS)
+    private = PrivateSearchCV(
+        model.set_params(completion__random_state=None),
+        {"completion__rank": [0]},
+        n_iter=2,
+    )
+    assert not warns_of_noise(lambda: private.fit(*data))
+    choices = model_of("choices", [film.upper() for film in FILMS])
+    scorer = make_ranking_scorer(k=5)
+    rows = np.array(ROWS)
+    assert not warns_of_noise(
+        lambda: cross_val_score(choices, rows, cv=UserKFold(2), scoring=scorer)
+    )
+
+
+def test_it_can_be_told_from_averages_and_goes_with_them():
+    assert issubclass(NoiseOnlyWarning, AveragesOnlyWarning)
+
+
+@pytest.mark.parametrize(
+    ("n_entries", "least"), [(12, 10), (20, 10), (5, 28), (200, 10)]
+)
+def test_false_alarms_for_values_are_as_rare_as_stated(n_entries, least):
+    """The rate is at most 1e-3, and 200,000 seeded draws leave it below 1.4e-3."""
+    rng, n = np.random.default_rng(0), 200_000
+    logs = (math.log(n_entries) - of_values.USUAL_LOG) / of_values.LOG_RANGE
+    totals = np.column_stack([np.full(n, 1.0), np.zeros(n), np.full(n, logs)]) * least
+    totals += rng.standard_normal(totals.shape)
+    alarms = np.mean([of_values._are_noise(total, 1.0) for total in totals])
+    assert alarms < 1.4e-3
+    nobody = rng.standard_normal((2000, 3))
+    assert np.mean([of_values._are_noise(total, 1.0) for total in nobody]) > 0.99
+    # Many users who have one entry each.
+    ones = nobody + np.array([400.0, 0.0, -400.0])
+    assert np.mean([of_values._are_noise(total, 1.0) for total in ones]) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("n_choices", "n_items"), [(14, 50), (64, 1000), (200, 10_000), (20, 30)]
+)
+def test_false_alarms_for_choices_are_as_rare_as_stated(n_choices, n_items):
+    """See above."""
+    rng, n, largest = np.random.default_rng(0), 200_000, math.log1p(n_items)
+    totals = np.tile([10.0, 10 * math.log1p(n_choices) / largest], (n, 1))
+    totals += rng.standard_normal(totals.shape)
+    alarms = [of_choices._are_noise(total, 1.0, largest) for total in totals]
+    assert np.mean(alarms) < 1.4e-3
+    nobody = rng.standard_normal((2000, 2))
+    found = [of_choices._are_noise(total, 1.0, largest) for total in nobody]
+    assert np.mean(found) > 0.99
