@@ -88,8 +88,8 @@ sphinx_gallery_conf = {
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
-    "completion", "mechanisms", "encoding", "privacy", "model_selection", "audit",
-    "plotting", "datasets", "papers", "exceptions", "noise", "base",
+    "completion", "moments", "mechanisms", "encoding", "privacy", "model_selection",
+    "audit", "plotting", "datasets", "papers", "exceptions", "noise", "base",
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ PARTS = {
     "papers": (1, "the five papers\nas printed"),
     "encoding": (1, "task-aware encoders"),
     "completion": (2, "private CP and\nTucker models"),
+    "moments": (0, "components of\npeople's tensors"),
     "measure": (0, "exact sums\nwith noise"),
     "mechanisms": (1, "noise for samples"),
     "_client": (2, "base class of clients"),

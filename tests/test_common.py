@@ -33,6 +33,7 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
+from sktensordp.moments import MultilinearPCA
 from sktensordp.papers import (
     BiScaler,
     JohnsonLindenstrauss,
@@ -98,6 +99,9 @@ NOISE_FREE = [
     HybridMechanism(math.inf),
     PrivUnit(math.inf, norm_bound=1000.0),
     TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
+    MultilinearPCA(epsilon=math.inf),
+    MultilinearPCA(1, epsilon=math.inf, centre=True),
+    MultilinearPCA((1,), epsilon=math.inf, norm_bound=3.0),
 ]
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
 MATRICES = [
@@ -158,6 +162,8 @@ NOISY = {
     TaskAgnosticEncoder(4.0, mechanism="gaussian", delta=1e-6): OF_ENCODERS,
     PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): OF_ENCODERS,
     TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
+    MultilinearPCA(1, epsilon=4.0, norm_bound=3.0): OF_ENCODERS,
+    MultilinearPCA(epsilon=4.0, norm_bound=3.0, centre=True): OF_ENCODERS,
 }  # fmt: skip
 
 

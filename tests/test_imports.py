@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "_client": MIDDLE | {"base"},
     "mechanisms": MIDDLE | {"base"},
     "measure": UPPER,
+    "moments": UPPER | {"measure"},
     "encoding": UPPER,
     "completion": UPPER | {"measure"},
     "model_selection": UPPER | {"encoding", "completion"},

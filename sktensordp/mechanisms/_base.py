@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._dask import check_lazy, extremes, is_dask, named_columns
+from .._dask import extremes, is_dask
 from .._sklearn_compat import Interval, fit_context, wants_frame
-from .._validation import callers_level, check_numeric, checked, described
+from .._validation import callers_level
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import CALLERS_RELATION, unit_name
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
-from ._chunks import AS_SAMPLES, in_chunks
+from ._chunks import in_chunks
 from ._gaussian_noise import event_for_any_length
 from ._noise import Clipping
+from ._samples import shape_of_sample, validated
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -189,37 +190,11 @@ class ReleasingTransformer(
 
     def _validated(self, X: Any, *, reset: bool, **options: Any) -> Any:
         """Samples as an array; `options` are those of scikit-learn's `check_array`."""
-        if is_dask(X):
-            array, known = check_lazy(X), named_columns(X)
-            checked(validate_data, self, known, reset=reset, skip_check_array=True)
-        else:
-            check_numeric(X, "X")
-            # C order: the result must not depend on the layout in memory.
-            options = {**AS_SAMPLES, **options}
-            array = checked(validate_data, self, X, reset=reset, **options)
-        if not math.prod(array.shape[1:]):
-            raise ValueError(
-                f"The samples of X have shape {array.shape[1:]}, which has no entries."
-            )
-        return array
+        return validated(self, X, reset=reset, **options)
 
     def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""
-        if getattr(self, "tensor_shape", None) is None:
-            return X.shape[1:]
-        shape = tuple(self.tensor_shape)
-        if not shape or not all(isinstance(n, Integral) and int(n) >= 1 for n in shape):
-            raise ValueError(
-                f"tensor_shape must hold positive integers, got "
-                f"{described(self.tensor_shape)}."
-            )
-        shape = tuple(int(n) for n in shape)
-        if X.shape[1:] not in (shape, (math.prod(shape),)):
-            raise ValueError(
-                f"X has samples of shape {X.shape[1:]}, but tensor_shape = {shape} "
-                f"needs samples of that shape or rows of {math.prod(shape)} features."
-            )
-        return shape
+        return shape_of_sample(getattr(self, "tensor_shape", None), X)
 
     def _output_shape(self, X: Any) -> tuple[int, ...]:
         """Shape of one released sample."""

@@ -275,6 +275,7 @@ def _group_epsilon_by_epsilon(
         # Mechanisms for declared samples, and encoders, randomise each row by itself.
         # A fit may keep less than the epsilon requested.
         local = of_one.unit == "sample" and of_one.relation == "replace-one"
+        local = local and model._released_by != "fit"
         of_group = of_one.for_group(group, local=local, delta=of_one.delta)
         return max(of_group.epsilon, epsilon)
 

@@ -53,8 +53,9 @@ class Story:
         names = estimator.get_params(deep=True)
         self.start = {n: 0 for n in names if n.split("__")[-1] == "random_state"}
         self.then = {n: 8.0 for n in names if n.split("__")[-1] == "epsilon"}
-        self.asked = (case.data[0] if case.private == "samples" else OTHER[0],)
-        self.later = case.data if case.private == "samples" else OTHER
+        of_samples = case.private in ("samples", "people")
+        self.asked = (case.data[0] if of_samples else OTHER[0],)
+        self.later = case.data if of_samples else OTHER
         if case.private == "choices":
             self.later = OTHER[:1]
         self.is_transformer = case.private == "samples"
@@ -84,6 +85,8 @@ class Story:
                 found = estimator.transform(*self.asked)
             elif hasattr(estimator, "unscale_values"):
                 found = estimator.unscale_values(*self.asked, np.zeros(len(OTHER[1])))
+            elif self.case.private == "people":
+                found = estimator.transform(*self.asked)
             else:
                 found = estimator.predict(*self.asked)
         if not self.is_transformer:

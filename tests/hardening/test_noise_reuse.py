@@ -58,6 +58,8 @@ def task(estimator, case, n=64):
         return estimator.privatize, HALF
     if case.private == "samples":
         return estimator.transform, rows_of(case, n)
+    if case.private == "people":
+        return estimator.fit, rows_of(case, n)
     if case.private == "choices":
         return estimator.fit, WHERE
     return estimator.fit, WHERE, HALF
@@ -73,6 +75,8 @@ def noise(released):
     released = getattr(released, "completion_", released)
     if isinstance(released, np.ndarray):
         return released.tobytes()
+    if hasattr(released, "components_"):
+        return b"".join(factor.tobytes() for factor in released.components_)
     if hasattr(released, "item_counts_"):
         return released.item_counts_.tobytes()
     parts = getattr(released, "means_", None) or released.factors_

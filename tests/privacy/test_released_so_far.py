@@ -353,7 +353,7 @@ def test_an_interrupted_fit_of_a_recommender_counts(monkeypatch):
         raise KeyboardInterrupt
 
     completion = CPCompletion(0, **{**USERS, "shape": None})
-    model = Recommender(completion, items(3), capacity=4).fit(WHERE, VALUES)
+    model = Recommender(completion, items(3)).fit(WHERE, VALUES)
     monkeypatch.setattr(CPCompletion, "_publish", interrupted)
     with unlimited() as budget, pytest.raises(KeyboardInterrupt):
         model.fit(WHERE, VALUES)

@@ -215,9 +215,10 @@ def private_estimators():
     return found
 
 
-# Choices have no values; they are audited in test_units.py.
+# Choices have no values; they are audited in test_units.py. What protects people in a
+# fit is audited in tests/moments.
 ELSEWHERE = {
-    "ImplicitCompletion",
+    "ImplicitCompletion", "MultilinearPCA",
     # Of these no epsilon holds, or they are audited in tests/papers.
     "PublishedCPCompletion", "PublishedTuckerCompletion",
     "PublishedTensorRandomizedResponse", "PublishedTaskAwareEncoder",

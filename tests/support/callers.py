@@ -61,6 +61,10 @@ METHODS = {
         ["fit", "fit_transform", "transform", "inverse_transform"], ("tensor",)
     ),
     "ids": dict.fromkeys(["fit", "partial_fit", "transform"], ("ids",)),
+    "people": {
+        **dict.fromkeys(["fit", "transform", "fit_transform", "score"], ("samples",)),
+        "get_feature_names_out": ("names",),
+    },
     "samples": {
         **dict.fromkeys(["fit", "transform", "fit_transform"], ("samples",)),
         **dict.fromkeys(["privatize", "client", "variance", "mean"], ("samples",)),

@@ -24,6 +24,7 @@ from sktensordp.completion import (
 )
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.moments import MultilinearPCA
 from sktensordp.papers import BiScaler, PrivacyAgnosticEncoder
 
 # Of a tensor of 4 x 3, all entries; samples in [0, 1], as rows and as matrices.
@@ -49,10 +50,10 @@ class Case:
     estimator : estimator
     data : tuple
         X, and y where the estimator is fitted to entries of a tensor.
-    private : {"values", "users", "choices", "samples", "ids"}
+    private : {"values", "users", "choices", "samples", "people", "ids"}
         What is protected: y; all of X and y about a user; all of X about a user, where
-        there is no y; X in `transform`; nothing, of an encoder of coordinates, which
-        meets all ids and no value.
+        there is no y; X in `transform`; X in `fit`, and y if there is one; nothing, of
+        an encoder of coordinates, which meets all ids and no value.
     label : str
     """
 
@@ -153,6 +154,12 @@ def _cases():
         **{f"published {n}": make(**NOISY_BOX) for n, make in enumerate(published)},
         # Without delta, of which the shares of many entries are a long search.
         "box 6": mechanisms.TensorRandomizedResponse(**BOX, n_levels=4),
+    }  # fmt: skip
+    yield "people", (MATRICES,), {
+        "modes": MultilinearPCA((2, 1), norm_bound=1.0, delta=1e-3),
+        "centred": MultilinearPCA(norm_bound=1.0, centre=True, delta=1e-3),
+        # More would be chosen by what is released, so that neighbours part.
+        "in all": MultilinearPCA(6, norm_bound=1.0, delta=1e-3),
     }  # fmt: skip
     yield "samples", (ROWS,), {
         "rows": mechanisms.LaplaceMechanism(**BOX),

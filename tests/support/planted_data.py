@@ -49,12 +49,13 @@ def is_encoder(case):
 
 def private_data(case):
     """What the case protects: X, or X and y."""
-    return (samples(case),) if case.private == "samples" else tensor_data(case)
+    of_samples = case.private in ("samples", "people")
+    return (samples(case),) if of_samples else tensor_data(case)
 
 
 def data_of(case, seed=0):
     """What the case is fitted to; an encoder of samples to those of others."""
-    if case.private != "samples":
+    if case.private not in ("samples", "people"):
         return tensor_data(case, seed)
     return (samples(case, 7 if is_encoder(case) else seed),)
 
@@ -78,7 +79,7 @@ def fits_of(case, prepared=lambda estimator: estimator):
     """Yield the estimator after every way to fit it, by name."""
     yield "fit", prepared(fresh(case)).fit(*data_of(case))
     if hasattr(case.estimator, "fit_batches"):
-        X, *y = tensor_data(case)
+        X, *y = data_of(case)
         halves = [(X[:5], y[0][:5]), (X[5:], y[0][5:])] if y else [X[:5], X[5:]]
         yield "batches", prepared(fresh(case)).fit_batches(halves)
     if case.private in ("values", "users") and hasattr(case.estimator, "fit_transform"):
@@ -99,6 +100,11 @@ def used(case, estimator, *data):
             out += [client := estimator.client(), client.privatize(X)]
             out += [code := estimator.privatize(X), estimator.decode(code)]
         return out
+    if case.private == "people":
+        # Of other people: nothing protects a projection.
+        features = estimator.transform(samples(case, 7))
+        estimator.score(samples(case, 7))
+        return [features, estimator.inverse_transform(np.eye(features.shape[1]))]
     if case.private == "choices":
         estimator.fold_in(X).recommend([1, -1])
         return [estimator.predict(X[:3])]
@@ -132,6 +138,11 @@ def secrets_of(case):
     secrets = Secrets().plant("planted", RARE, LEAST, LARGEST)
     if case.private == "samples":
         return secrets_of_samples(secrets, samples(case))
+    if case.private == "people":
+        secrets_of_samples(secrets, X := samples(case))
+        secrets.add("moments of a mode", np.einsum("nij,nkj->ik", X, X))
+        secrets.add("moments of a mode", np.einsum("nij,nik->jk", X, X))
+        return secrets.add("noise-free fit", noise_free(case))
     if case.private == "choices":
         # How many chose an item is a number that pages have by chance.
         X = np.unique(tensor_data(case)[0], axis=0)
@@ -187,9 +198,7 @@ def secrets_of_samples(secrets, X):
 def noise_free(case):
     """Numbers of a fit without noise, without those that other data give as well."""
     own, others = (
-        numbers_in(
-            copy.deepcopy(fresh(case, epsilon=np.inf).fit(*tensor_data(case, k)))
-        )
+        numbers_in(copy.deepcopy(fresh(case, epsilon=np.inf).fit(*data_of(case, k))))
         for k in (0, 1)
     )
     return own[~np.isclose(own[:, np.newaxis], others, 1e-9, 0).any(axis=1)]

@@ -26,6 +26,8 @@ PACKAGE = Path(sktensordp.__file__).parent
 RELEASED = {
     "tensor": None,
     "completion/solvers/_residual_variance.py": None,
+    "moments/_spectrum.py": None,
+    "moments/_pca.py": {"_learn", "_chosen", "_shrunk", "<listcomp>", "<genexpr>"},
     # Of likelihoods, a search for the largest.
     "papers/_scales.py": {"cost", "<lambda>"},
 }
@@ -208,9 +210,11 @@ def released(case):
         model = fit(data)
         if hasattr(model, "unscale_values"):
             return model, model.unscale_values(WHERE, np.zeros(len(WHERE)))
-        if case.private != "samples":
-            return model, model.predict(WHERE)
-        return model, model.transform(*data)
+        if case.private == "samples":
+            return model, model.transform(*data)
+        if case.private == "people":
+            return model, model.transform(case.data[0])
+        return model, model.predict(WHERE)
 
     return release
 

@@ -1,0 +1,51 @@
+"""Samples as arrays: what estimators of whole samples accept."""
+
+import math
+from numbers import Integral
+from typing import Any
+
+from sklearn.utils.validation import validate_data
+
+from .._dask import check_lazy, is_dask, named_columns
+from .._validation import check_numeric, checked, described
+from ._chunks import AS_SAMPLES
+
+
+def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+    """Samples as an array; `options` are those of scikit-learn's `check_array`."""
+    if is_dask(X):
+        array, known = check_lazy(X), named_columns(X)
+        checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
+    else:
+        check_numeric(X, "X")
+        # C order: the result must not depend on the layout in memory.
+        options = {**AS_SAMPLES, **options}
+        array = checked(validate_data, estimator, X, reset=reset, **options)
+    if not math.prod(array.shape[1:]):
+        raise ValueError(
+            f"The samples of X have shape {array.shape[1:]}, which has no entries."
+        )
+    return array
+
+
+def shape_of_sample(tensor_shape: Any, X: Any) -> tuple[int, ...]:
+    """Shape of a sample of `X`: its own or, for rows of features, the declared one."""
+    if tensor_shape is None:
+        return X.shape[1:]
+    shape = checked_tensor_shape(tensor_shape)
+    if X.shape[1:] not in (shape, (math.prod(shape),)):
+        raise ValueError(
+            f"X has samples of shape {X.shape[1:]}, but tensor_shape = {shape} "
+            f"needs samples of that shape or rows of {math.prod(shape)} features."
+        )
+    return shape
+
+
+def checked_tensor_shape(tensor_shape: Any) -> tuple[int, ...]:
+    """The declared shape of a sample as a tuple of positive integers."""
+    shape = tuple(tensor_shape)
+    if not shape or not all(isinstance(n, Integral) and int(n) >= 1 for n in shape):
+        raise ValueError(
+            f"tensor_shape must hold positive integers, got {described(tensor_shape)}."
+        )
+    return tuple(int(n) for n in shape)

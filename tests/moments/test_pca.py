@@ -1,0 +1,650 @@
+"""`MultilinearPCA`: what it reveals, what it finds, and how it is used."""
+
+import itertools
+import math
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from tensorly.decomposition import partial_tucker
+
+from sktensordp.audit import audit_mechanism
+from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from sktensordp.mechanisms import GaussianMechanism
+from sktensordp.model_selection import (
+    PrivateSearchCV,
+    epsilon_needed,
+    expected_error,
+)
+from sktensordp.moments import MultilinearPCA
+from sktensordp.privacy import (
+    PrivacyBudget,
+    epsilon_per_release,
+    planned_guarantee,
+    privacy_of,
+)
+from tests.support import divergence
+from tests.support.noise import drawing
+from tests.support.replaying import accounted, largest_ratios, leaves, recorded
+
+DIGITS = load_digits()
+IMAGES = DIGITS.images / np.linalg.norm(DIGITS.images, axis=(1, 2), keepdims=True)
+make = partial(MultilinearPCA, norm_bound=1.0, random_state=0)
+free = partial(MultilinearPCA, epsilon=math.inf)
+WAYS = {
+    "modes": {"n_components": (2, 3)},
+    "any": {},
+    "core": {"n_components": 3},
+    "centred": {"n_components": (2, 2), "centre": True},
+    "centred core": {"n_components": 4, "centre": True},
+}
+ways = pytest.mark.parametrize("way", WAYS)
+
+
+def people(n=8, shape=(3, 4), seed=0):
+    """Samples of length 1 and longer."""
+    X = np.random.default_rng(seed).standard_normal((n, *shape))
+    return X * np.linspace(0.2, 3, n)[:, None, None] / np.linalg.norm(X[0])
+
+
+def same(one, other):
+    assert one.method_ == other.method_
+    for mine, theirs in zip(one.components_, other.components_, strict=True):
+        assert_array_equal(mine, theirs)
+    assert_array_equal(one.mean_, other.mean_)
+    if one.rotation_ is not None:
+        assert_array_equal(one.rotation_, other.rotation_)
+
+
+# --- what it reveals -----------------------------------------------------------------
+
+
+def neighbours(X):
+    """One sample replaced: by its opposites, by zeros, and by extreme ones."""
+    size = X[0].size
+    corner, last = np.eye(size)[[0, -1]].reshape(2, *X[0].shape)
+    for new in (
+        -X[3], np.zeros(X[0].shape), corner, last, corner + last, corner - last,
+        np.full(X[0].shape, np.finfo(float).max), 1e-300 * last,
+    ):  # fmt: skip
+        changed = X.copy()
+        changed[3] = new
+        yield (changed.copy(),)
+        # Other bits of all samples would be another data set.
+        changed[3] = changed[3].clip(-1e30, 1e30).astype(np.float32)
+        yield (changed,)
+
+
+def extreme(shape=(3, 4)):
+    """Samples of which one is at a corner."""
+    X = people(shape=shape)
+    X[3] = 0
+    X[3].flat[0] = 1
+    return X
+
+
+@ways
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_one_sample_moves_releases_by_what_is_accounted(way, epsilon):
+    model = make(**WAYS[way], epsilon=epsilon)
+    X = extreme()
+    _, ratio = largest_ratios(model, (X,), neighbours(X))
+    assert ratio <= 1
+    if way in ("modes", "any"):
+        assert ratio > 0.999
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3, 2)])
+def test_the_same_of_samples_of_other_orders(shape):
+    X = np.random.default_rng(1).standard_normal((8, *shape))
+    X[3] = 0
+    X[3].flat[0] = 1
+    _, ratio = largest_ratios(make(), (X,), neighbours(X))
+    assert 0.999 < ratio <= 1
+
+
+def test_twice_the_sum_is_noticed():
+    X = extreme()
+    _, ratio = largest_ratios(make(), (X,), neighbours(X), wrong=2)
+    assert ratio > 1.9
+
+
+@ways
+@pytest.mark.parametrize("epsilon", [0.25, 1.0, 16.0])
+def test_the_guarantee_is_that_of_the_noise(way, epsilon):
+    """By an integral of two normal densities, with nothing of the package."""
+    model = make(**WAYS[way], epsilon=epsilon, delta=1e-5)
+    with recorded() as found:
+        guarantee = model.fit(people()).privacy_guarantee_
+    shape = (3, 4)
+    # All that may be rounded: a mean, moments of modes, and those again or of a core.
+    rounded = (12 if model.centre else 0) + 6 + 10 + 78
+    largest = 1 + found.step * math.sqrt(rounded)
+    mu = largest / found.sigma
+    delta = divergence.gaussian_stick(mu, epsilon)
+    assert 0.99 * 1e-5 < delta <= 1e-5
+    assert divergence.gaussian_stick(2 * mu, epsilon) > 2e-5
+    assert accounted(guarantee)[1] == pytest.approx(mu, rel=1e-6)
+    assert (guarantee.epsilon, guarantee.delta) == (epsilon, 1e-5)
+    assert (guarantee.unit, guarantee.relation) == ("sample", "replace-one")
+    assert not guarantee.local
+    assert math.prod(shape) == 12
+
+
+@ways
+def test_noise_has_the_stated_size(way):
+    """False alarms: below 1e-9 a way, by a chi-squared distribution."""
+    model, draws = make(**WAYS[way]), []
+    for seed in range(60):
+        with recorded() as found:
+            clone(model).set_params(random_state=seed).fit(people())
+        for exact, output in zip(found.exact, found.outputs, strict=True):
+            noise = output[0] / found.step - exact[0]
+            draws.append(noise * found.step / found.sigma)
+    draws = np.concatenate(draws)
+    n = len(draws)
+    assert abs(np.sum(draws**2) / n - 1) < 6.5 * math.sqrt(2 / n)
+
+
+def test_shares_add_up_to_the_whole_budget_at_most():
+    """Each release moves by its share for the worst pair, and all by at most one."""
+    X = extreme()
+    other = X.copy()
+    other[3] = np.eye(12)[-1].reshape(3, 4)
+    for way, params in WAYS.items():
+        with recorded() as start:
+            make(**params).fit(X)
+        with recorded(start) as moved:
+            make(**params).fit(other)
+        squares = [
+            float(np.square(step[0] * start.step).sum()) for step in start.moved(moved)
+        ]
+        assert sum(squares) <= 1 + 1e-3, way
+
+
+def test_what_is_published_follows_from_releases():
+    """Replayed, other people's samples give the same pickle but for their number."""
+    for params in WAYS.values():
+        with recorded() as start:
+            one = make(**params).fit(people())
+        with recorded(start):
+            other = make(**params).fit(people(seed=5))
+        assert pickle.dumps(one) == pickle.dumps(other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 8])
+def test_an_audit_finds_no_more_than_the_claim(times):
+    """One sample alone, of two that differ most; of eight times the epsilon, it does.
+
+    False alarms: one in 1,000.
+    """
+    one, other = (np.array([[1.0, sign]]) / math.sqrt(2) for sign in (1, -1))
+
+    def release(sample, n):
+        scores = []
+        for _ in range(n):
+            model = MultilinearPCA((1,), epsilon=times, delta=1e-5, norm_bound=1.0)
+            scores.append(model.fit(sample).components_[0].prod())
+        return np.array(scores)
+
+    report = audit_mechanism(
+        release, one, other, epsilon=1.0, delta=1e-5, n_trials=1000, batched=True,
+        confidence=0.999, log_likelihood_ratio=np.ravel,
+    )  # fmt: skip
+    assert report.violated == (times > 1), report
+
+
+def test_undeclared_bounds_protect_nobody():
+    with pytest.warns(PrivacyLeakWarning, match="Pass norm_bound"):
+        model = MultilinearPCA((1, 1)).fit(people())
+    assert model.privacy_guarantee_.epsilon == math.inf
+    assert model.privacy_guarantee_.claimed == (1.0, 1e-6)
+    assert planned_guarantee(MultilinearPCA((1, 1))).epsilon == math.inf
+
+
+def test_without_noise_nothing_is_protected():
+    guarantee = free().fit(people()).privacy_guarantee_
+    assert isinstance(guarantee.event, dp_event.NonPrivateDpEvent)
+    assert not guarantee.protects
+
+
+def test_a_transform_is_not_protected_until_a_mechanism_is():
+    pca = make((3, 3)).fit(IMAGES)
+    report = privacy_of(pca)
+    assert report.guarantee.epsilon == 1.0
+    assert any("is not protected" in one for one in report.unprotected)
+    bare = make_pipeline(make((3, 3)), LogisticRegression()).fit(IMAGES, DIGITS.target)
+    assert privacy_of(bare).guarantee.epsilon == math.inf
+    whole = make_pipeline(
+        make((3, 3)),
+        GaussianMechanism(2.0, norm_bound=1.0, random_state=0),
+        LogisticRegression(),
+    ).fit(IMAGES, DIGITS.target)
+    found = privacy_of(whole)
+    assert 2 < found.guarantee.epsilon < 3
+    assert [one.epsilon for _, _, one in found.releases] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("tensor_shape", [None, (3, 4)])
+@ways
+def test_planned_guarantees(way, tensor_shape):
+    model = make(**WAYS[way], tensor_shape=tensor_shape, random_state=None)
+    planned = planned_guarantee(model)
+    fitted = model.fit(people()).privacy_guarantee_
+    assert planned.epsilon == fitted.epsilon
+    # What is planned for any shape is an upper bound at any delta.
+    for delta in (1e-9, 1e-5, 1e-3):
+        assert planned.epsilon_at(delta) >= fitted.epsilon_at(delta) * (1 - 1e-9)
+    if tensor_shape:
+        assert planned.event == fitted.event
+    assert 0.3 < epsilon_per_release(1.0, 3e-6, 3, model) < 1
+
+
+def test_budgets_count_every_fit_or_refuse_it():
+    with PrivacyBudget(1.2, 1e-6) as budget:
+        make(random_state=None).fit(people())
+        with pytest.raises(BudgetExceededError):
+            make(random_state=None).fit(people())
+    assert budget.spent.epsilon == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "bad", [np.nan, np.inf, -np.inf], ids=["nan", "infinity", "minus infinity"]
+)
+def test_bad_samples_cost_nothing(bad):
+    X = people()
+    X[5, 1, 1] = bad
+    with PrivacyBudget(10, 1e-5) as budget, drawing() as drawn:
+        for fit in (make().fit, lambda X: make().fit_batches([X[:3], X[3:]])):
+            with pytest.raises(ValueError, match=r"NaN|infinity"):
+                fit(X)
+    assert budget.spent is None
+    assert not drawn
+
+
+# --- where samples lie ---------------------------------------------------------------
+
+
+@ways
+def test_chunks_batches_and_parties_give_the_same_bits(way):
+    dask_array = pytest.importorskip("dask.array")
+    X, model = people(30), make(**WAYS[way], tensor_shape=(3, 4))
+    expected = clone(model).fit(X)
+    same(clone(model).fit(X[::-1]), expected)
+    same(clone(model).fit(X.reshape(30, 12)), expected)
+    same(clone(model).fit(np.asfortranarray(X)), expected)
+    same(clone(model).fit_batches([X[:3], X[3:4], X[4:]]), expected)
+    for chunks in ((7, 3, 4), (30, 2, 2), (1, 3, 4)):
+        same(clone(model).fit(dask_array.from_array(X, chunks=chunks)), expected)
+    parties = [X[:10], X[10:29], X[29:]]
+
+    def ask(question):
+        sent = pickle.loads(pickle.dumps(question))
+        return sum(clone(model).contribute(own, sent) for own in parties)
+
+    same(clone(model).fit_aggregated(ask, n_samples=30), expected)
+
+
+def test_float32_samples_are_those_in_double():
+    X = people().astype(np.float32)
+    same(make((2, 2)).fit(X), make((2, 2)).fit(X.astype(float)))
+    found = make((2, 2)).fit(X)
+    assert found.transform(X).dtype == np.float32
+    assert found.transform(X.astype(float)).dtype == np.float64
+
+
+def test_batches_that_are_gone_are_refused_before_a_release():
+    X = people()
+    same(make((2, 2)).fit_batches(iter([X[:3], X[3:]])), make((2, 2)).fit(X))
+    for params in ({"centre": True}, {"n_components": 2}):
+        with (
+            PrivacyBudget(10, 1e-5) as budget,
+            pytest.raises(ValueError, match="only once"),
+        ):
+            make(**params).fit_batches(iter([X]))
+        assert budget.spent is None
+    with pytest.raises(ValueError, match="no batch"):
+        make().fit_batches([])
+    with pytest.raises(ValueError, match="Pass norm_bound"):
+        MultilinearPCA().fit_batches([X])
+    with pytest.raises(ValueError, match="fitted to samples of shape"):
+        make().fit_batches([X, X[:, :, :2]])
+
+
+class Shrinking:
+    """Batches of which the second pass has fewer."""
+
+    def __init__(self, X):
+        self.X, self.n_passes = X, 0
+
+    def __iter__(self):
+        self.n_passes += 1
+        return iter([self.X[self.n_passes // 2 :]])
+
+
+def test_batches_that_change_are_refused():
+    with pytest.raises(ValueError, match="another number of samples"):
+        make(2).fit_batches(Shrinking(people()))
+
+
+def test_parties_and_server_must_agree():
+    model, X = make((1, 1), tensor_shape=(3, 4)), people()
+    for params in ({"norm_bound": 2.0}, {"epsilon": math.inf}):
+        party = clone(model).set_params(**params)
+        with pytest.raises(ValueError, match="must have the same norm_bound"):
+            clone(model).fit_aggregated(lambda q, p=party: p.contribute(X, q), 8)
+    with pytest.raises(ValueError, match="array of shape"):
+        clone(model).fit_aggregated(lambda q: np.zeros((2, 3), int), 8)
+    with pytest.raises(ValueError, match="tensor_shape"):
+        make().fit_aggregated(lambda q: None, 8)
+    with pytest.raises(ValueError, match="positive integer"):
+        clone(model).fit_aggregated(lambda q: None, 8.0)
+    with pytest.raises(TypeError, match="question"):
+        model.contribute(X, "all")
+
+
+# --- what it finds -------------------------------------------------------------------
+
+
+def spanned(one, other):
+    """Whether two orthonormal bases span the same space."""
+    assert_allclose(one @ one.T, other @ other.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 5, None])
+def test_without_noise_one_mode_is_the_pca_of_scikit_learn(n):
+    X = IMAGES.reshape(len(IMAGES), -1)[:300]
+    own, other = free(n, centre=True).fit(X), PCA(n).fit(X)
+    assert_allclose(own.components_[0].T[:50], other.components_[:50], atol=1e-8)
+    assert_allclose(
+        own.explained_variance_ratio_, other.explained_variance_ratio_, atol=1e-12
+    )
+    assert_allclose(own.mean_, other.mean_)
+    features = own.transform(X)
+    assert_allclose(features[:, :50], other.transform(X)[:, :50], atol=1e-8)
+    assert_allclose(
+        own.inverse_transform(features),
+        other.inverse_transform(other.transform(X)),
+        atol=1e-8,
+    )
+    # The same on either side of noise: as many samples as features decide.
+    assert free(centre=True).fit(X[:9]).n_components_ == 9
+
+
+@pytest.mark.parametrize("ranks", [(1, 1), (3, 4), (8, 8)])
+def test_without_noise_modes_are_those_of_tensorly(ranks):
+    own = free(ranks).fit(IMAGES)
+    (core, factors), _ = partial_tucker(IMAGES, ranks, modes=[1, 2], n_iter_max=0)
+    for mine, theirs in zip(own.components_, factors, strict=True):
+        spanned(mine, theirs)
+    assert_allclose(np.linalg.norm(own.transform(IMAGES)), np.linalg.norm(core))
+
+
+def test_without_noise_one_number_is_the_flat_pca():
+    flat = IMAGES.reshape(len(IMAGES), -1)
+    own, other = free(7).fit(IMAGES), free(7).fit(flat)
+    assert own.method_ == "flat"
+    assert other.method_ == "modes"
+    eye = np.eye(7)
+    spanned(own.inverse_transform(eye).reshape(7, -1).T, other.inverse_transform(eye).T)
+    assert_allclose(own.explained_variance_ratio_, other.explained_variance_ratio_)
+
+
+def test_a_bound_that_clips_nothing_changes_nothing_without_noise():
+    own, other = free((2, 2)).fit(IMAGES), free((2, 2), norm_bound=5.0).fit(IMAGES)
+    for mine, theirs in zip(own.components_, other.components_, strict=True):
+        assert_allclose(mine, theirs, atol=1e-12)
+
+
+def test_with_little_noise_it_is_nearly_the_same():
+    for params in WAYS.values():
+        own = make(**params, epsilon=200.0).fit(IMAGES)
+        other = free(**params, norm_bound=1.0).fit(IMAGES)
+        assert own.score(IMAGES) == pytest.approx(other.score(IMAGES), abs=0.01)
+
+
+@pytest.mark.parametrize("n_components", [(4, 4), 16])
+def test_more_budget_finds_more_energy(n_components):
+    """Means of five fits; their standard errors are below .01."""
+    scores = [
+        np.mean(
+            [
+                make(n_components, epsilon=e, random_state=s).fit(IMAGES).score(IMAGES)
+                for s in range(5)
+            ]
+        )
+        for e in (0.05, 0.5, 8.0)
+    ]
+    assert scores[0] + 0.02 < scores[1] < scores[2] - 0.005
+
+
+def test_the_number_of_components_follows_from_noise():
+    """Components that stand out are taken: more of them with less noise."""
+    found = [
+        [f.shape[1] for f in make(epsilon=e).fit(IMAGES).components_]
+        for e in (0.02, 1.0, 100.0)
+    ]
+    assert np.all(np.diff(found, axis=0) >= 0)
+    assert np.prod(found[0]) < 10 < np.prod(found[2])
+
+
+def test_flattening_is_chosen_where_it_is_better():
+    """Few cells and a large epsilon; with little budget, the modes."""
+    methods = {
+        epsilon: {
+            make(25, epsilon=epsilon, random_state=s).fit(IMAGES).method_
+            for s in range(3)
+        }
+        for epsilon in (0.5, 200.0)
+    }
+    assert methods == {0.5: {"modes"}, 200.0: {"flat"}}
+
+
+@pytest.mark.parametrize("way", ["modes", "core"])
+def test_explained_energy_is_free_of_the_noises_bias(way):
+    """Means of 40 fits against the truth, within .02 (five standard errors or more)."""
+    X = IMAGES[:400]
+    truth, said = [], []
+    for seed in range(40):
+        model = make(**WAYS[way], epsilon=2.0, random_state=seed).fit(X)
+        ratio = model.explained_variance_ratio_
+        if model.method_ == "modes":
+            said.append([np.sum(one) for one in ratio])
+            squares = X
+            truth.append(
+                [
+                    np.square(np.tensordot(squares, f, (k, 0))).sum() / len(X)
+                    for k, f in enumerate(model.components_, start=1)
+                ]
+            )
+        else:
+            said.append([np.sum(ratio)])
+            truth.append([model.score(X)])
+    bias = np.mean([np.mean(s) - np.mean(t) for s, t in zip(said, truth, strict=True)])
+    assert abs(bias) < 0.02
+
+
+def test_centring_is_on_the_released_mean():
+    model = make((3, 3), centre=True, epsilon=200.0).fit(IMAGES + 0.05)
+    assert_allclose(model.mean_, IMAGES.mean(axis=0) + 0.05, atol=0.1)
+    assert np.all(make((3, 3)).fit(IMAGES).mean_ == 0)
+
+
+# --- how it is used ------------------------------------------------------------------
+
+
+def test_features_and_names():
+    rows = IMAGES.reshape(len(IMAGES), -1)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows).add_prefix("pixel")
+    model = make((2, 3), tensor_shape=(8, 8)).fit(frame)
+    out = model.set_output(transform="pandas").transform(frame)
+    assert list(out.columns) == [f"multilinearpca{k}" for k in range(6)]
+    assert_array_equal(out, make((2, 3)).fit(IMAGES).transform(IMAGES))
+    assert model.inverse_transform(out).shape == rows.shape
+    assert make((2, 3)).fit(IMAGES).inverse_transform(out).shape == IMAGES.shape
+
+
+@ways
+def test_components_are_orthonormal_and_projections_repeat(way):
+    model = make(**WAYS[way]).fit(people(30))
+    basis = model.inverse_transform(np.eye(model.n_components_)) - model.mean_
+    basis = basis.reshape(model.n_components_, -1)
+    assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=1e-12)
+    Z = model.transform(people(5, seed=3))
+    assert_allclose(model.transform(model.inverse_transform(Z)), Z, atol=1e-12)
+    assert Z.shape == (5, model.n_components_)
+    assert model.get_feature_names_out().shape == (model.n_components_,)
+    centred = people(5, seed=3) - model.mean_
+    share = np.square(Z).sum() / np.square(centred).sum()
+    assert model.score(people(5, seed=3)) == pytest.approx(share)
+
+
+def test_a_lazy_transform_is_that_in_memory():
+    dask_array = pytest.importorskip("dask.array")
+    model = make((2, 2)).fit(IMAGES)
+    lazy = model.transform(dask_array.from_array(IMAGES, chunks=(100, 8, 8)))
+    assert_allclose(lazy.compute(), model.transform(IMAGES), atol=1e-14)
+    assert model.score(dask_array.from_array(IMAGES, chunks=(100, 8, 8))) == (
+        pytest.approx(model.score(IMAGES))
+    )
+
+
+WRONG = {
+    "too many": ({"n_components": (9, 1)}, "one number for each mode"),
+    "too few modes": ({"n_components": (2,)}, "one number for each mode"),
+    "zero": ({"n_components": (0, 1)}, "one number for each mode"),
+    "in all": ({"n_components": 65}, "at most 64 components"),
+    "shape": ({"tensor_shape": (3, 3)}, "needs samples of that shape"),
+    "budget": ({"epsilon": 1e-6}, "too small|so small"),
+}
+
+
+@pytest.mark.parametrize("which", WRONG)
+def test_wrong_parameters_are_refused_before_a_release(which):
+    params, message = WRONG[which]
+    with PrivacyBudget(10, 1e-5) as budget, pytest.raises(ValueError, match=message):
+        make(**params).fit(IMAGES)
+    assert budget.spent is None
+
+
+def test_samples_of_another_shape_are_refused():
+    model = make((2, 2)).fit(IMAGES)
+    with pytest.raises(ValueError, match=r"fitted to samples of shape \(8, 8\)"):
+        model.transform(IMAGES[:, :, :4])
+    with pytest.raises(ValueError, match="4 components"):
+        model.inverse_transform(np.zeros((2, 5)))
+
+
+def test_zeros_and_single_samples_have_components():
+    for X in (np.zeros((5, 3, 4)), people(1)):
+        for params in WAYS.values():
+            for epsilon in (1.0, math.inf):
+                model = make(**params, epsilon=epsilon).fit(X)
+                assert np.isfinite(model.transform(people())).all()
+
+
+def test_searches_count_every_fit():
+    pipeline = make_pipeline(
+        make((2, 2), random_state=None),
+        GaussianMechanism(2.0, norm_bound=1.0),
+        LogisticRegression(),
+    )
+    grid = {
+        "multilinearpca__n_components": [(2, 2), (3, 3)],
+        "multilinearpca__epsilon": [0.5, 1.0],
+    }
+    search = GridSearchCV(pipeline, grid, cv=3).fit(IMAGES, DIGITS.target)
+    report = privacy_of(search)
+    assert sum("fit of MultilinearPCA" in name for name, _, _ in report.releases) == 5
+    assert math.isfinite(report.guarantee.epsilon)
+    own = GridSearchCV(make(random_state=None), {"epsilon": [0.5, 1.0]}, cv=3)
+    found = privacy_of(own.fit(IMAGES))
+    assert [count for _, count, _ in found.releases] == [2, 2, 1]
+    assert math.isfinite(found.guarantee.epsilon)
+    # Labels are not what it protects.
+    folds = GridSearchCV(pipeline, grid, cv=StratifiedKFold(3))
+    assert math.isfinite(privacy_of(folds.fit(IMAGES, DIGITS.target)).guarantee.epsilon)
+
+
+def residuals(model, X, y):
+    """Minus the energy of every sample that is not explained."""
+    rows = np.asarray(X)
+    return -np.square(rows - model.inverse_transform(model.transform(rows))).sum((1, 2))
+
+
+def test_a_private_search_chooses_among_numbers_of_components():
+    search = PrivateSearchCV(
+        make((1, 1), random_state=None, epsilon=2.0),
+        {"n_components": [(1, 1), (5, 5), 3]},
+        n_iter=3,
+        scoring=residuals,
+        score_bounds=(-1.0, 0.0),
+    )
+    planned = search.planned_guarantee(IMAGES)
+    search.fit(IMAGES, np.zeros(len(IMAGES)))
+    assert search.privacy_guarantee_.epsilon == planned.epsilon
+    assert math.isfinite(planned.epsilon)
+    assert search.best_params_["n_components"] in [(1, 1), (5, 5), 3]
+
+
+@pytest.mark.parametrize("n_components", [(4, 5), 20])
+def test_the_expected_error_is_that_of_such_samples(n_components):
+    """Samples with equal energy in all components, and nothing beside them."""
+    rng = np.random.default_rng(0)
+    bases = [
+        np.linalg.qr(rng.standard_normal((n, r)))[0] for n, r in ((24, 4), (48, 5))
+    ]
+    X = np.einsum("nab,fa,tb->nft", rng.standard_normal((1400, 4, 5)), *bases)
+    X /= np.linalg.norm(X, axis=(1, 2), keepdims=True)
+    epsilons = [0.25, 1.0, 4.0]
+    model = make(n_components)
+    expected = expected_error(model, np.zeros((1400, 24, 48)), epsilons=epsilons)
+    for epsilon, error in zip(epsilons, expected.errors, strict=True):
+        found = [
+            1 - clone(model).set_params(epsilon=epsilon, random_state=s).fit(X).score(X)
+            for s in range(3)
+        ]
+        assert np.mean(found) == pytest.approx(error, rel=0.25, abs=0.01)
+    assert expected_error(model, X, epsilons=[math.inf]).errors[0] == 0
+    needed = epsilon_needed(model, X, error=0.1)
+    assert 0.25 < needed < 4
+    household = expected_error(model, X, epsilons=[4.0], group=4)
+    # Not randomised one by one: a group of four has four times the distance.
+    assert household.unit_epsilons[0] < 1.1
+    with pytest.raises(ValueError, match="Pass them"):
+        expected_error(make(), X, epsilons=[1.0])
+
+
+def test_groups_and_shuffling_are_those_of_a_central_release():
+    guarantee = make().fit(people()).privacy_guarantee_
+    (noise, _), *_ = leaves(guarantee.event)
+    (four, _), *_ = leaves(guarantee.for_group(4).event)
+    assert guarantee.for_group(4).epsilon > 4
+    assert noise.noise_multiplier
+    assert four is not None
+    with pytest.raises(ValueError, match=r"shuffle|message"):
+        guarantee.shuffled(1000)
+
+
+def test_pickles_and_html():
+    model = make((2, 2)).fit(IMAGES)
+    other = pickle.loads(pickle.dumps(model))
+    same(other, model)
+    assert_array_equal(other.transform(IMAGES), model.transform(IMAGES))
+    assert "MultilinearPCA" in model._repr_html_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert clone(model).get_params() == model.get_params()
+    assert len(list(itertools.chain(*model.components_))) == 16

@@ -1,0 +1,162 @@
+"""Sums of samples' moments: whole numbers, exact, and no longer than the proof says."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sktensordp.moments import _sums
+from sktensordp.moments._sums import Question, contribute, whole_basis
+
+SHAPES = [(5,), (3, 4), (2, 3, 4)]
+LARGEST = np.finfo(float).max
+
+
+def samples(shape, n=40, seed=0):
+    """Short and long samples, and some at the ends of what floats can hold."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, math.prod(shape))) * rng.uniform(0, 1.5, (n, 1))
+    X[:5] = [
+        np.resize(row, X.shape[1])
+        for row in ([0.0], [LARGEST, -LARGEST], [5e-324], [1.0, 0, 0], [-1e-3, 1e300])
+    ]
+    return X
+
+
+def whole(rows, question, further=None):
+    """Samples as lists of Python integers."""
+    found = _sums._integers(rows, question, further)
+    assert np.array_equal(found, np.trunc(found))
+    return found.astype(int).tolist()
+
+
+def exact_moments(rows, shape):
+    """Upper triangles of the sums of moments, in Python's integers."""
+    cells = list(itertools.product(*map(range, shape)))
+    found = []
+    for mode, side in enumerate(shape):
+        others = {}
+        for place, cell in enumerate(cells):
+            others.setdefault(cell[:mode] + cell[mode + 1 :], {})[cell[mode]] = place
+        for i in range(side):
+            for j in range(i, side):
+                found.append(
+                    sum(row[g[i]] * row[g[j]] for row in rows for g in others.values())
+                )
+    return found
+
+
+def joined(limbs):
+    return [int(high) * 2**32 + int(low) for high, low in limbs.T]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_are_exact_whatever_the_chunks(shape, monkeypatch):
+    X, question = samples(shape), Question(shape, 1.0, (1 / len(shape),) * len(shape))
+    found = contribute(X, question)
+    assert joined(found) == exact_moments(whole(X, question), shape)
+    order = np.random.default_rng(1).permutation(len(X))
+    parts = [contribute(X[part], question) for part in np.array_split(order, 7)]
+    assert joined(sum(parts)) == joined(found)
+    # In blocks of one sample, of another layout, and of another data type.
+    monkeypatch.setattr(_sums, "n_bits_of", lambda n: 26)
+    blocks = Question(shape, 1.0, question.shares)
+    assert joined(contribute(np.asfortranarray(X), blocks)) == exact_moments(
+        whole(X, blocks), shape
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bound", [1e-100, 0.3, 1.0, 1e60])
+@pytest.mark.parametrize("further", [0.0, 0.5, 2.0])
+def test_no_sample_is_longer_than_the_bound(shape, bound, further):
+    X = np.concatenate([samples(shape), samples(shape)[5:] * bound])
+    mean = np.resize([0.0, bound, -0.3 * bound], X.shape[1])
+    beside = np.resize([further, -2 * further, 1e300, 0.0], (len(X), 2))
+    rng = np.random.default_rng(2)
+    bases = tuple(
+        whole_basis(np.linalg.qr(rng.standard_normal((n, n)))[0]) for n in shape
+    )
+    for m, b in itertools.product((None, mean), (None, bases)):
+        options = {"n_further": 2, "further": further} if further else {}
+        question = Question(shape, bound, (1.0,), m, b, **options)
+        rows = whole(X, question, beside if further else None)
+        assert all(sum(x * x for x in row) <= 4**question.n_bits for row in rows)
+        # And little is lost: a long sample stays nearly as long.
+        longest = max(sum(x * x for x in row) for row in rows)
+        assert longest > 0.99 * 4**question.n_bits
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_sample_does_not_depend_on_the_others(shape):
+    X = samples(shape)
+    bases = tuple(
+        whole_basis(np.linalg.qr(np.ones((n, n)) + np.eye(n))[0]) for n in shape
+    )
+    question = Question(shape, 0.7, (1.0,), np.resize([0.1, 0.2], X.shape[1]), bases)
+    together = whole(X, question)
+    assert together == [whole(X[k : k + 1], question)[0] for k in range(len(X))]
+    assert together[::-1] == whole(np.asfortranarray(X[::-1]), question)
+
+
+def neighbours(shape):
+    """Pairs of samples of length 1, the worst ones among them."""
+    n = math.prod(shape)
+    units = [np.eye(n)[k] for k in (0, n - 1)]
+    turned = [units[0] + units[1], units[0] - units[1]]
+    rng = np.random.default_rng(3)
+    others = list(rng.standard_normal((12, n)))
+    others = [x / np.linalg.norm(x) for x in (*units, *turned, *others)]
+    yield from itertools.permutations([*others, np.zeros(n), -others[0]], 2)
+
+
+def distance(question, one, other):
+    """Squared length of the difference of two samples' sums, in units of 1."""
+    parts = [contribute(x[np.newaxis], question) for x in (one, other)]
+    n_bits = question.n_bits * (1 if question.is_mean else 2)
+    squared = Fraction(0)
+    for a, b, w in zip(*map(joined, parts), question.weights.tolist(), strict=True):
+        squared += Fraction((a - b) * w, 2 ** (n_bits + 20)) ** 2
+    return squared
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("is_mean", [False, True])
+def test_one_sample_moves_sums_by_its_share(shape, is_mean):
+    """For the worst of these pairs, by nearly all of it."""
+    shares = (0.4,) if is_mean else tuple(0.4 / len(shape) for _ in shape)
+    question = Question(shape, 1.0, shares, is_mean=is_mean)
+    found = [distance(question, *pair) for pair in neighbours(shape)]
+    assert 0.39 < max(found) <= 0.4
+
+
+def test_rounding_is_to_the_nearest_step():
+    shape, step = (2, 3), 2.0**-15
+    question = Question(shape, 1.0, (0.5, 0.5))
+    X = samples(shape, 3000)
+    sums = joined(contribute(X, question))
+    steps = question.steps(contribute(X, question), step)
+    for exact, weight, found in zip(sums, question.weights, steps, strict=True):
+        value = Fraction(exact * int(weight), 2 ** (2 * question.n_bits + 20))
+        assert abs(value / Fraction(step) - Fraction(found)) <= Fraction(1, 2)
+
+
+def test_sums_of_many_samples_do_not_wrap():
+    """Limbs of as many samples as there may be, all as long as they may be."""
+    question = Question((1,), 1.0, (1.0,))
+    (one,) = joined(contribute(np.ones((1, 1)), question))
+    total = one * _sums.CAPACITY
+    # Low limbs of blocks of one sample each.
+    low = (one & _sums._LIMB) * _sums.CAPACITY
+    limbs = np.array([[(total - low) >> 32], [low]])
+    step = 2.0**-25
+    unit = 2 ** (2 * question.n_bits + 20)
+    expected = Fraction(total * int(question.weights[0]), unit)
+    assert abs(question.steps(limbs, step)[0] - expected / Fraction(step)) <= 0.5
+
+
+def test_a_basis_that_is_too_long_is_refused():
+    with pytest.raises(ValueError, match="unit vectors"):
+        Question((2,), 1.0, (1.0,), bases=(np.full((2, 1), 2.0**24),))
