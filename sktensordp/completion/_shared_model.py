@@ -4,7 +4,7 @@ From it, each unit's row can be computed from that unit's entries. The mode of t
 comes first here, then the other modes in their order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,9 @@ class SharedModel:
         Prior variances of a unit's weight for a feature, by group.
     unit : int
         The mode of the units in the tensor.
+    counts : list of ndarray of shape (size,)
+        Released counts of the entries in rows of the other modes; zero for rows that
+        count as unknown.
     """
 
     form: CPForm | TuckerForm
@@ -66,6 +69,7 @@ class SharedModel:
     groups: tuple[int, ...] = ()
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
+    counts: list[NDArray[np.float64]] = field(default_factory=list)
 
     @property
     def _n_factors(self) -> int:
@@ -174,10 +178,14 @@ class SharedModel:
         if self.features.shape[1]:
             terms.update(features=self.features, weights=scale * weights)
         variance = self.noise * scale**2
+        # That of an unknown unit is given.
+        counts = [None, *self.counts]
         if isinstance(self.form, CPForm) or not self.form:
-            return point_model(shape, variance, float, **terms)
+            model = point_model(shape, variance, float, **terms)
+            return model.with_average_rows(counts)
         core = self.factors[-1].reshape(self.form.ranks)
-        return point_tucker_model(shape, variance, float, core=core, **terms)
+        tucker = point_tucker_model(shape, variance, float, core=core, **terms)
+        return tucker.with_average_rows(counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
 from ...tensor import CPForm, TuckerForm
+from ...tensor._average_row import with_average
 from ...tensor._priors import (
     BIAS_VARIANCE,
     CORE_VARIANCE,
@@ -202,11 +203,15 @@ class RowCounts:
         Weights of the rows, larger for rare rows.
     logs : list of ndarray of shape (size of the mode,)
         Logarithms of the counts, of which very small ones are raised.
+    known : list of ndarray of shape (size of the mode,)
+        The counts, but zero for rows whose noisy count is within its noise of zero.
+        They count as unknown: that a row has entries is protected, too.
     """
 
     counts: list[NDArray[np.float64]]
     weights: list[NDArray[np.float64]]
     logs: list[NDArray[np.float64]]
+    known: list[NDArray[np.float64]]
 
 
 def release_row_counts(
@@ -228,7 +233,7 @@ def release_row_counts(
     share = _COUNTS / len(sizes)
     sums = [releases.sums((size, 1), 1.0, share) for size in sizes]
     entries.add_to(sums, CountContributions(totals))
-    found = RowCounts([], [], [])
+    found = RowCounts([], [], [], [])
     whole = _FILLED * totals.n_units * math.sqrt(totals.typical_size)
     for noisy, error in releases.release(*sums):
         counts = expected_counts(noisy[:, 0], error)
@@ -238,6 +243,7 @@ def release_row_counts(
         weights = np.maximum(counts, floor) ** -_RARE
         scale = np.sqrt((counts @ weights**2) / max(float(counts.sum()), 1e-300))
         found.counts.append(counts)
+        found.known.append(np.where(noisy[:, 0] > error, counts, 0.0))
         found.weights.append(weights / max(float(scale), 1e-300))
         least = max(0.05 * error, largest, 1e-300)
         found.logs.append(np.log(np.maximum(counts, least)))
@@ -316,10 +322,11 @@ class UnitRun:
             totals.offset,
             biases,
             [],
-            problem.side_information[:, :0],
+            np.zeros((self._sizes[0] + 1, 0)),
             _NOISE,
             uncertainty,
             excess,
+            counts=row_counts.known,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED
@@ -372,18 +379,19 @@ class UnitRun:
 
     def _add_features(self) -> None:
         """Add to the model what is known of the rows of the first other mode."""
-        side, model = self._problem.side_information[:-1].T, self.model
+        side, model = self._problem.side_information.T, self.model
         groups = [(_SIDE / max(len(side), 1), [*side])]
+        counts, logs = self._row_counts.counts[0], self._row_counts.logs[0]
         if model.biases is not None:
-            counts, logs = self._row_counts.counts[0], self._row_counts.logs[0]
             groups.append((_COUNT, [_standardised(logs, counts)]))
             groups.append((_BIAS, [_centred(model.biases[0][:-1], counts)]))
         groups.append((_PATTERN, [*self._pattern.T]))
         groups = [group for group in groups if group[1]]
         columns = [column for _, of_group in groups for column in of_group]
-        # An unknown row has the mean of every feature.
-        features = np.zeros((self._sizes[0] + 1, len(columns)))
-        features[:-1] = np.reshape(columns, (len(columns), self._sizes[0])).T
+        features = np.reshape(columns, (len(columns), self._sizes[0])).T
+        features = with_average(features, self._row_counts.known[0])
+        # What is declared is known of every row.
+        features[:-1, : len(side)] = side.T
         self.model = replace(
             model,
             features=features,
@@ -548,7 +556,7 @@ class UnitRun:
         logs = self._row_counts.logs[block - 1]
         explaining = [np.ones(len(sums)), (logs - logs.mean()) / max(logs.std(), 1e-9)]
         if block == 1:
-            explaining += [*self._problem.side_information[:-1].T, *self._pattern.T]
+            explaining += [*self._problem.side_information.T, *self._pattern.T]
         precision = [_INTERCEPT] + (len(explaining) - 1) * [_COEFFICIENTS]
         sampled = regressions.energy * counts
         found = biases_from_sums(
