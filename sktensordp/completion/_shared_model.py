@@ -37,7 +37,7 @@ class SharedModel:
     factors : list of ndarray
         The blocks of the form after that of the units.
     features : ndarray of shape (sizes[0] + 1, n_features)
-        Features of the rows of the first other mode; the last row is zeros.
+        Features of the rows of the first other mode and, last, of an unknown row.
     noise : float
         Variance of a value around the model.
     uncertainty, excess : list of ndarray of shape (size + 1,) or None
@@ -52,8 +52,7 @@ class SharedModel:
     unit : int
         The mode of the units in the tensor.
     counts : list of ndarray of shape (size,)
-        Released counts of the entries in rows of the other modes; zero for rows that
-        count as unknown.
+        Released counts of the entries in rows of the other modes.
     """
 
     form: CPForm | TuckerForm

@@ -188,14 +188,13 @@ class StructuredCP:
         of the rows of its mode, and the variances of the prior. Features and, where a
         mode ties its rows, rows between others stay as they are. Over the entries, rows
         of different modes are correlated: people choose what they like. So the value of
-        the average rows is not the average value. If there are biases, that of an
-        unknown row makes up for the difference.
+        the average rows is not the average value, which is zero. If there are biases,
+        and no mode is left as it is, the bias of an unknown row makes up for that.
 
         Parameters
         ----------
         counts : list by mode of ndarray of shape (size,) or None
-            Number of entries of every row; None leaves a mode as it is. The mean of the
-            model's values over the entries is zero.
+            Number of entries of every row; None leaves a mode as it is.
 
         Returns
         -------
@@ -212,10 +211,12 @@ class StructuredCP:
             )
             for mode, r in enumerate(self.rows)
         ]
-        average = math.prod(means[r.stop - 1].astype(float) for r in self.rows).sum()
-        is_bias = (~self.fixed).sum(axis=0) == 1
-        for mode, (r, rows) in enumerate(zip(self.rows, filled, strict=True)):
-            means[r][rows, np.flatnonzero(is_bias & ~self.fixed[mode])] -= average
+        if all(len(rows) for rows in filled):
+            last = [means[r.stop - 1].astype(float) for r in self.rows]
+            is_bias = (~self.fixed).sum(axis=0) == 1
+            for mode, (r, rows) in enumerate(zip(self.rows, filled, strict=True)):
+                bias = np.flatnonzero(is_bias & ~self.fixed[mode])
+                means[r][rows, bias] -= math.prod(last).sum()
         return replace(self, means=means, covariances=covariances)
 
     def has_columns(

@@ -327,9 +327,9 @@ class StructuredTucker:
             )
             for mode, fixed in enumerate(self.fixed)
         ]
-        last = [rows[-1:].astype(float) for rows in means]
-        average = mode_products(self.core.astype(float)[np.newaxis], last).item()
-        if self.columns.biases:
+        if self.columns.biases and all(len(rows) for rows in filled):
+            last = [rows[-1:].astype(float) for rows in means]
+            average = mode_products(self.core.astype(float)[np.newaxis], last).item()
             for mode_means, rows in zip(means, filled, strict=True):
                 mode_means[rows, 1] -= average
         return replace(self, means=means, covariances=covariances)

@@ -163,7 +163,9 @@ def main():
                 for seed in range(arguments.seeds)
             ]
             row = [np.mean([found[key] for found in each]) for key in SETTINGS]
-            print(f"{name:11}{case:15}" + "".join(f"{r:10.4f}" for r in row), flush=True)
+            print(
+                f"{name:11}{case:15}" + "".join(f"{r:10.4f}" for r in row), flush=True
+            )
 
 
 if __name__ == "__main__":

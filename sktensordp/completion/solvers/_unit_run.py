@@ -31,6 +31,7 @@ from ...tensor._priors import (
     RESIDUAL_VARIANCE,
 )
 from ...tensor._shared_rows import (
+    BiasPrior,
     biases_from_sums,
     drifted,
     expected_counts,
@@ -199,16 +200,20 @@ class RowCounts:
     ----------
     counts : list of ndarray of shape (size of the mode,)
         Each entry counts with the weight of its unit.
+    variances : list of ndarray of shape (size of the mode,)
+        Variances of the counts, given the noisy ones.
     weights : list of ndarray of shape (size of the mode,)
         Weights of the rows, larger for rare rows.
     logs : list of ndarray of shape (size of the mode,)
         Logarithms of the counts, of which very small ones are raised.
     known : list of ndarray of shape (size of the mode,)
-        The counts, but zero for rows whose noisy count is within its noise of zero.
-        They count as unknown: that a row has entries is protected, too.
+        The counts, but zero for rows whose noisy count is within its noise of zero, by
+        its standard deviation. They count as unknown: nothing says that they have
+        entries.
     """
 
     counts: list[NDArray[np.float64]]
+    variances: list[NDArray[np.float64]]
     weights: list[NDArray[np.float64]]
     logs: list[NDArray[np.float64]]
     known: list[NDArray[np.float64]]
@@ -233,11 +238,13 @@ def release_row_counts(
     share = _COUNTS / len(sizes)
     sums = [releases.sums((size, 1), 1.0, share) for size in sizes]
     entries.add_to(sums, CountContributions(totals))
-    found = RowCounts([], [], [], [])
+    found = RowCounts([], [], [], [], [])
     whole = _FILLED * totals.n_units * math.sqrt(totals.typical_size)
     for noisy, error in releases.release(*sums):
-        counts = expected_counts(noisy[:, 0], error)
-        counts *= whole / max(float(counts.sum()), 1e-300)
+        counts, variances = expected_counts(noisy[:, 0], error)
+        scale = whole / max(float(counts.sum()), 1e-300)
+        counts *= scale
+        found.variances.append(variances * scale**2)
         largest = 1e-3 * float(counts.max())
         floor = max(error, largest, 1e-12)
         weights = np.maximum(counts, floor) ** -_RARE
@@ -326,7 +333,7 @@ class UnitRun:
             _NOISE,
             uncertainty,
             excess,
-            counts=row_counts.known,
+            counts=row_counts.counts,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED
@@ -541,7 +548,8 @@ class UnitRun:
         weights = self._follow * counts
         # Sums of residuals around biases of zero.
         sums = regressions.sums[:, 0] / row_weights
-        sums += weights * biases[block - 1][:-1]
+        start = biases[block - 1][:-1]
+        sums += weights * start
         noise = (regressions.error / row_weights) ** 2
         if block in self._bias_sums:
             before, before_noise = self._bias_sums[block]
@@ -554,21 +562,38 @@ class UnitRun:
             noise = share * noise
         self._bias_sums[block] = sums, noise
         logs = self._row_counts.logs[block - 1]
-        explaining = [np.ones(len(sums)), (logs - logs.mean()) / max(logs.std(), 1e-9)]
-        if block == 1:
-            explaining += [*self._problem.side_information.T, *self._pattern.T]
-        precision = [_INTERCEPT] + (len(explaining) - 1) * [_COEFFICIENTS]
         sampled = regressions.energy * counts
         found = biases_from_sums(
             sums,
             weights,
             noise + sampled,
-            np.stack(explaining, axis=1),
-            np.array(precision),
+            self._bias_prior(block),
+            start,
+            self._follow**2 * self._row_counts.variances[block - 1],
         )
         biases[block - 1] = np.append(found.means, found.centre)
         self._set_uncertainty(
             block, np.append(found.variances, found.spread), noise, sampled
+        )
+
+    def _bias_prior(self, block: int) -> BiasPrior:
+        """What is known of the biases of a block before their sums."""
+        logs, known = (
+            self._row_counts.logs[block - 1],
+            self._row_counts.known[block - 1],
+        )
+        declared = np.ones((len(logs), 1))
+        released = (logs - logs.mean())[:, np.newaxis] / max(logs.std(), 1e-9)
+        if block == 1:
+            declared = np.insert(self._problem.side_information, 0, 1.0, axis=1)
+            released = np.concatenate([released, self._pattern], axis=1)
+        of_prior = with_average(released, known)[:-1]
+        n_coefficients = declared.shape[1] + released.shape[1] - 1
+        return BiasPrior(
+            np.concatenate([declared, released], axis=1),
+            np.concatenate([declared, of_prior], axis=1),
+            np.append(_INTERCEPT, np.full(n_coefficients, _COEFFICIENTS)),
+            known,
         )
 
     def _set_uncertainty(
