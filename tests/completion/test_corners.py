@@ -118,7 +118,8 @@ def fitted(kind, case):
 def check(case):
     found = fitted(case["data"], case)
     if isinstance(found, str):
-        assert fitted("many", case) == found, case
+        is_public = case["data"] == "none" and case["way"][1] == "entry"
+        assert is_public or fitted("many", case) == found, found
         return
     shape = SHAPES[case["n_modes"]]
     everywhere = np.indices([size + 1 for size in shape]).reshape(len(shape), -1).T - 1
@@ -157,11 +158,14 @@ if __name__ == "__main__":
             walk([number])
         except BaseException as error:
             at = traceback.extract_tb(error.__traceback__)
-            at = [f for f in at if "sktensordp" in f.filename] or at
-            key = f"{type(error).__name__} {str(error)[:150]} at {at[-1].filename.split('/')[-1]}:{at[-1].lineno}"
+            at = [f for f in at if "/sktensordp/" in f.filename] or at
+            text = str(error).split("{")[0][:110]
+            name = at[-1].filename.split("/")[-1]
+            key = f"{type(error).__name__} {text} at {name}:{at[-1].lineno}"
             failures[key].append(case_of(number))
-    for key, cases in sorted(failures.items(), key=lambda pair: -len(pair[1])):
+    for key, cases in sorted(failures.items(), key=lambda pair: -len(pair[1]))[:14]:
         print(len(cases), key)
-        common = {k: v for k, v in cases[0].items() if all(c[k] == v for c in cases)}
-        print("   ", common)
+        print(
+            "   ", {k: v for k, v in cases[0].items() if all(c[k] == v for c in cases)}
+        )
         print("   ", cases[0])

@@ -242,9 +242,10 @@ def release_row_counts(
     whole = _FILLED * totals.n_units * math.sqrt(totals.typical_size)
     for noisy, error in releases.release(*sums):
         counts, variances = expected_counts(noisy[:, 0], error)
-        scale = whole / max(float(counts.sum()), 1e-300)
-        counts *= scale
-        found.variances.append(variances * scale**2)
+        total = float(counts.sum())
+        unit = whole / total if total > 0 else 1.0
+        counts *= unit
+        found.variances.append(variances * unit**2)
         largest = 1e-3 * float(counts.max())
         floor = max(error, largest, 1e-12)
         weights = np.maximum(counts, floor) ** -_RARE
@@ -561,7 +562,6 @@ class UnitRun:
             sums = before + share * (sums - before)
             noise = share * noise
         self._bias_sums[block] = sums, noise
-        logs = self._row_counts.logs[block - 1]
         sampled = regressions.energy * counts
         found = biases_from_sums(
             sums,
@@ -654,7 +654,7 @@ class UnitRun:
             precision, shift = precision + known, shift + known_shift
         self._information[block] = precision, shift
         # All passes share the residuals of the values.
-        floor = _LEAST_COUNT * max(float(weights.max()), 1e-300)
+        floor = _LEAST_COUNT * max(float(weights.max()), 1e-140)
         common = (1 - _NEW_SHARE) * residual / np.maximum(weights, floor) ** 2
         inverse = inverse_of(regressions.moment) / lengths / lengths[:, np.newaxis]
         precision, shift = drifted(
