@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tensor import CPForm, Pattern, TuckerForm
+from ..tensor._average_row import average_row
 from ._domain import Domain
 
 # Largest difference between two rows of a feature, in its standard deviations.
@@ -34,9 +35,8 @@ class Problem:
         Largest number of components of the pattern; None for as many as stand out.
     max_iter : int
     n_threads : int
-    side_information : ndarray of shape (shape[1] + 1, n_features)
-        Public features of the rows of the second mode; the last row is that of an
-        unknown index.
+    side_information : ndarray of shape (shape[1], n_features)
+        Public features of the rows of the second mode.
     has_public_shape : bool, default=True
         False if the shape was read off coordinates that are private.
     """
@@ -70,14 +70,14 @@ class Problem:
 
     @cached_property
     def features(self) -> NDArray[np.float64]:
-        """Public features of the rows of the second mode.
+        """Public features of the rows of the second mode and, last, of an unknown row.
 
-        They are the declared features and those of the pattern of the coordinates.
+        They are the declared features and those of the pattern of the coordinates. An
+        unknown row has those of the average entry.
         """
         if not self._has_pattern:
-            return self.side_information
-        features = self._pattern.features
-        return np.concatenate([self.side_information, features], axis=1)
+            return self._declared
+        return np.concatenate([self._declared, self._pattern.features], axis=1)
 
     @cached_property
     def few_features(self) -> NDArray[np.float64]:
@@ -87,9 +87,17 @@ class Problem:
         with every feature.
         """
         if not self._has_pattern:
-            return self.side_information
-        features = self._pattern.clear_features
-        return np.concatenate([self.side_information, features], axis=1)
+            return self._declared
+        return np.concatenate([self._declared, self._pattern.clear_features], axis=1)
+
+    @property
+    def _declared(self) -> NDArray[np.float64]:
+        """The declared features of the rows and, last, of the average entry."""
+        declared = self.side_information
+        if not declared.shape[1]:
+            return np.zeros((len(declared) + 1, 0))
+        average = average_row(declared, self.entries.counts[1])
+        return np.append(declared, average[np.newaxis], axis=0)
 
     @property
     def _has_pattern(self) -> bool:
@@ -112,7 +120,7 @@ class Problem:
 def side_features(
     declared: Any, shape: Sequence[int], mode: int
 ) -> NDArray[np.float64]:
-    """Centre and scale the declared features of a mode's rows; add a row of zeros.
+    """Centre and scale the declared features of a mode's rows.
 
     Parameters
     ----------
@@ -124,8 +132,7 @@ def side_features(
 
     Returns
     -------
-    features : ndarray of shape (shape[mode] + 1, n_features)
-        The last row, of zeros, is that of an unknown index.
+    features : ndarray of shape (shape[mode], n_features)
 
     Raises
     ------
@@ -168,5 +175,4 @@ def side_features(
     rows -= rows.mean(axis=0)
     # Unit variance, but less for rare features, so that no row is an outlier.
     scale = np.maximum(rows.std(axis=0), np.ptp(rows, axis=0) / _LARGEST_FEATURE)
-    rows /= np.where(scale > 0, scale, 1.0)
-    return np.append(rows, np.zeros((1, rows.shape[1])), axis=0)
+    return rows / np.where(scale > 0, scale, 1.0)

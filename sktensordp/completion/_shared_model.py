@@ -5,7 +5,7 @@ comes first here, then the other modes in their order.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class SharedModel:
     factors : list of ndarray
         The blocks of the form after that of the units.
     features : ndarray of shape (sizes[0] + 1, n_features)
-        Features of the rows of the first other mode; the last row is zeros.
+        Features of the rows of the first other mode and, last, of an unknown row.
     noise : float
         Variance of a value around the model.
     uncertainty, excess : list of ndarray of shape (size + 1,) or None
@@ -56,6 +56,8 @@ class SharedModel:
         Noisy number of units of the fit; NaN in models of earlier versions.
     are_noise : bool
         Whether that number, or that of their entries, is within its noise of nothing.
+    counts : list of ndarray of shape (size,)
+        Released counts of the entries in rows of the other modes.
     """
 
     form: CPForm | TuckerForm
@@ -73,6 +75,7 @@ class SharedModel:
     unit: int = 0
     n_units: float = math.nan
     are_noise: bool = False
+    counts: list[NDArray[np.float64]] = field(default_factory=list)
 
     @property
     def n_factors(self) -> int:
@@ -182,10 +185,14 @@ class SharedModel:
         if self.features.shape[1]:
             terms.update(features=self.features, weights=scale * weights)
         variance = self.noise * scale**2
+        # That of an unknown unit is given.
+        counts = [None, *self.counts]
         if isinstance(self.form, CPForm) or not self.form:
-            return point_model(shape, variance, float, **terms)
+            model = point_model(shape, variance, float, **terms)
+            return model.with_average_rows(counts)
         core = self.factors[-1].reshape(self.form.ranks)
-        return point_tucker_model(shape, variance, float, core=core, **terms)
+        tucker = point_tucker_model(shape, variance, float, core=core, **terms)
+        return tucker.with_average_rows(counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._algebra import cp_to_dense, diagonal, with_columns
+from ._average_row import fill_unknown
 from ._priors import (
     BIAS_PRECISION,
     FACTOR_PRECISION,
@@ -177,6 +178,46 @@ class StructuredCP:
     def factors(self) -> list[NDArray[np.floating]]:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [self.means[r][:-1] for r in self.rows]
+
+    def with_average_rows(
+        self, counts: Sequence[NDArray[Any] | None]
+    ) -> "StructuredCP":
+        """The same model, with the row of the average entry where nothing is known.
+
+        An unknown row, and every row without entries, gets the average over the entries
+        of the rows of its mode, and the variances of the prior. Features and, where a
+        mode ties its rows, rows between others stay as they are. Over the entries, rows
+        of different modes are correlated: people choose what they like. So the value of
+        the average rows is not the average value, which is zero. If there are biases,
+        and no mode is left as it is, the bias of an unknown row makes up for that.
+
+        Parameters
+        ----------
+        counts : list by mode of ndarray of shape (size,) or None
+            Number of entries of every row; None leaves a mode as it is.
+
+        Returns
+        -------
+        model : StructuredCP
+        """
+        means, covariances = self.means.copy(), self.covariances.copy()
+        filled = [
+            fill_unknown(
+                means[r],
+                covariances[r],
+                counts[mode],
+                ~self.fixed[mode],
+                is_tied=bool(self.tie[mode].any()),
+            )
+            for mode, r in enumerate(self.rows)
+        ]
+        if all(len(rows) for rows in filled):
+            last = [means[r.stop - 1].astype(float) for r in self.rows]
+            is_bias = (~self.fixed).sum(axis=0) == 1
+            for mode, (r, rows) in enumerate(zip(self.rows, filled, strict=True)):
+                bias = np.flatnonzero(is_bias & ~self.fixed[mode])
+                means[r][rows, bias] -= math.prod(last).sum()
+        return replace(self, means=means, covariances=covariances)
 
     def has_columns(
         self, form: CPForm, biases: bool, smooth_modes: Collection[int]

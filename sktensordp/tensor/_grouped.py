@@ -278,7 +278,7 @@ class SparseEntries(_LocalEntries):
             first,
             last,
             *self.groups[mode],
-            means[:0, 0] if weights is None else weights,
+            np.empty(0, means.dtype) if weights is None else weights,
             means,
             moments,
             gram,

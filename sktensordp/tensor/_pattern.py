@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._average_row import with_average
 from ._blas import one_blas_thread
 
 # A singular value stands out above the first multiple of the largest at random, and
@@ -58,11 +59,12 @@ class Pattern(NamedTuple):
 
     Attributes
     ----------
-    counts : ndarray of shape (shape[1] + 1, 1 or 0), float
-        The logarithm of the number of entries of every row, with mean zero over the
-        entries, if the numbers vary more than by chance. The last row stands for a row
-        without entries.
-    vectors : ndarray of shape (shape[1] + 1, n_components), float
+    n_entries : ndarray of shape (shape[1],), int
+        Number of entries of every row.
+    counts : ndarray of shape (shape[1], 1 or 0), float
+        The logarithms of these numbers, with mean zero over the entries, if the numbers
+        vary more than by chance.
+    vectors : ndarray of shape (shape[1], n_components), float
         Singular vectors that stand out, weighted by their values; zero for rows without
         entries.
     n_clear : int
@@ -70,25 +72,28 @@ class Pattern(NamedTuple):
         where every component costs noise.
     """
 
+    n_entries: NDArray[np.integer]
     counts: NDArray[np.float64]
     vectors: NDArray[np.float64]
     n_clear: int
 
     @property
-    def components(self) -> NDArray[np.float64]:
-        """The vectors, with rows of a norm of about one."""
-        return _normalised(self.vectors)
-
-    @property
     def features(self) -> NDArray[np.float64]:
-        """All features of the rows."""
-        return np.concatenate([self.counts, self.components], axis=1)
+        """All features of the rows and, last, of an unknown row.
+
+        A row without entries is unknown, too. It has the features of the average entry.
+        """
+        return self._features(self.vectors.shape[1])
 
     @property
     def clear_features(self) -> NDArray[np.float64]:
         """The features if no other components than the clear ones had been found."""
-        components = _normalised(self.vectors[:, : self.n_clear])
-        return np.concatenate([self.counts, components], axis=1)
+        return self._features(self.n_clear)
+
+    def _features(self, n_components: int) -> NDArray[np.float64]:
+        components = _normalised(self.vectors[:, :n_components])
+        features = np.concatenate([self.counts, components], axis=1)
+        return with_average(features, self.n_entries)
 
 
 def pattern_of(
@@ -159,25 +164,25 @@ def pattern_from(
     pattern : Pattern
     """
     n_seen = [int(np.count_nonzero(mode_counts)) for mode_counts in counts]
-    padded = np.append(counts[1], 0)
-    shown = all_vectors = np.empty((len(padded), 0))
-    n_clear, positive, all_counts = 0, padded[padded > 0], padded[:-1]
+    own = counts[1]
+    shown = all_vectors = np.empty((len(own), 0))
+    n_clear, positive = 0, own[own > 0]
     # If entries are placed at random, the variance of the counts is their mean.
-    dispersed = all_counts.var() > _OVERDISPERSED * all_counts.mean()
+    dispersed = own.var() > _OVERDISPERSED * own.mean()
     if dispersed and positive.min() < positive.max():
-        logs = np.log1p(padded)
-        logs -= padded @ logs / padded.sum()
-        spread = np.sqrt(padded @ logs**2 / padded.sum())
+        logs = np.log1p(own)
+        logs -= own @ logs / own.sum()
+        spread = np.sqrt(own @ logs**2 / own.sum())
         shown = _COUNT_SCALE / spread * logs[:, np.newaxis]
     given = _MOST_COMPONENTS if n_components is None else n_components
     most = min(given, *(n - 2 for n in n_seen))
     if most > 0:
         first = most if n_components else min(_FIRST_COMPONENTS, most)
         vectors, n_clear = _pattern_vectors(decompose, first, most)
-        all_vectors = np.zeros((len(padded), vectors.shape[1]))
-        all_vectors[padded > 0] = vectors
+        all_vectors = np.zeros((len(own), vectors.shape[1]))
+        all_vectors[own > 0] = vectors
         n_clear = min(n_clear, n_components or _FIRST_COMPONENTS)
-    return Pattern(shown, all_vectors, n_clear)
+    return Pattern(own, shown, all_vectors, n_clear)
 
 
 def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:

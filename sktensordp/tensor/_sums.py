@@ -107,11 +107,12 @@ def fit_biases_to_sums(
             )
     prior.variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
     offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
-    unknown = np.zeros(len(shape))
-    unknown[1] = features[-1] @ weights
-    by_mode = [
-        np.append(biases[r], last) for r, last in zip(rows, unknown, strict=True)
-    ]
+    # Biases have a mean of zero over the entries, and so has an unknown one.
+    n_entries, by_mode = counts[rows[0]].sum(), []
+    for r in rows:
+        average = counts[r] @ biases[r] / max(n_entries, 1.0)
+        offset += average
+        by_mode.append(np.append(biases[r] - average, 0.0))
     model = point_model(shape, residual, dtype, biases=by_mode)
     model.precision[:] = 1 / learned[:, :1]
     return offset, model

@@ -13,7 +13,7 @@ one row; see `CPForm`.
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from ._algebra import mode_products, packed_squares
+from ._average_row import fill_unknown
 from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
 
 # Numbers in memory at a time while entries are contracted with the core.
@@ -309,6 +310,29 @@ class StructuredTucker:
     def weights_of(self, coordinates: NDArray[np.integer]) -> float:
         """The weight of every observation; see `StructuredCP.weights_of`."""
         return 1.0
+
+    def with_average_rows(
+        self, counts: Sequence[NDArray[Any] | None]
+    ) -> "StructuredTucker":
+        """The model with average rows; see `StructuredCP.with_average_rows`."""
+        means = [rows.copy() for rows in self.means]
+        covariances = [rows.copy() for rows in self.covariances]
+        filled = [
+            fill_unknown(
+                means[mode],
+                covariances[mode],
+                counts[mode],
+                ~fixed,
+                is_tied=bool(self.tie[mode].any()),
+            )
+            for mode, fixed in enumerate(self.fixed)
+        ]
+        if self.columns.biases and all(len(rows) for rows in filled):
+            last = [rows[-1:].astype(float) for rows in means]
+            average = mode_products(self.core.astype(float)[np.newaxis], last).item()
+            for mode_means, rows in zip(means, filled, strict=True):
+                mode_means[rows, 1] -= average
+        return replace(self, means=means, covariances=covariances)
 
     def has_columns(
         self, form: TuckerForm, biases: bool, smooth_modes: Collection[int]

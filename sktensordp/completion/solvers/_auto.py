@@ -196,7 +196,9 @@ class _EntryExpectation:
         self._problem = problem
         self._bias, self._interaction = variances.bias, variances.interaction
         self._weights, self._residual = variances.weights, variances.residual
-        self._counts = [counts.astype(float) for counts in problem.entries.counts]
+        # Rows without entries have no weight in an average over the entries.
+        counts = problem.entries.counts
+        self._counts = [of_mode[of_mode > 0].astype(float) for of_mode in counts]
         self._n_features = problem.few_features.shape[1]
 
     def of(self, solver: Any) -> float:

@@ -1,0 +1,90 @@
+"""The row of the average entry, for indices about which nothing is known.
+
+An index without entries is unknown, and not unpopular. A guess for it should be right
+for the entries that will come, and these are more often in rows that have many. So an
+unknown row is an average over the entries, not over the rows.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def average_row(
+    rows: NDArray[np.floating], counts: NDArray[Any]
+) -> NDArray[np.float64]:
+    """The mean of rows, weighted by their numbers of entries.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_columns)
+    counts : ndarray of shape (n_rows,)
+        Number of entries of every row, or an estimate of it; not negative.
+
+    Returns
+    -------
+    row : ndarray of shape (n_columns,)
+        Zeros if there are no entries.
+    """
+    total = counts.sum()
+    return counts @ rows.astype(float) / (total if total > 0 else 1.0)
+
+
+def with_average(
+    rows: NDArray[np.floating], counts: NDArray[Any]
+) -> NDArray[np.float64]:
+    """The rows, those without entries replaced, and last that of an unknown index.
+
+    Parameters
+    ----------
+    rows, counts
+        See `average_row`.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_rows + 1, n_columns)
+    """
+    average = average_row(rows, counts)
+    seen = np.append(counts > 0, False)[:, np.newaxis]
+    return np.where(seen, np.append(rows, average[np.newaxis], axis=0), average)
+
+
+def fill_unknown(
+    means: NDArray[np.floating],
+    covariances: NDArray[np.floating],
+    counts: NDArray[Any] | None,
+    free: NDArray[np.bool_],
+    *,
+    is_tied: bool,
+) -> NDArray[np.integer]:
+    """Give rows about which nothing is known the average row, in place.
+
+    Their variances are those of the prior. Features stay as they are.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_rows + 1, n_columns)
+        The last row is that of an unknown index.
+    covariances : ndarray of shape (n_rows + 1, P)
+        The last row is the prior of a row.
+    counts : ndarray of shape (n_rows,) or None
+        See `average_row`. None, or zeros alone, change nothing.
+    free : ndarray of shape (n_columns,), bool
+        Columns that are neither one nor features.
+    is_tied : bool
+        Whether neighbours tell something about a row without entries. Then only an
+        unknown index gets the average.
+
+    Returns
+    -------
+    filled : ndarray of shape (n_filled, 1), int
+        The rows that were changed.
+    """
+    if counts is None or not counts.any():
+        return np.empty((0, 1), dtype=int)
+    empty = [] if is_tied else np.flatnonzero(counts == 0)
+    filled = np.append(empty, len(counts)).astype(int)[:, np.newaxis]
+    means[filled, np.flatnonzero(free)] = average_row(means[:-1, free], counts)
+    covariances[filled[:, 0]] = covariances[-1]
+    return filled
