@@ -456,7 +456,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             If parameters contradict each other, or something must be declared.
         """
         completion = clone(self.completion)
-        encoder = CoordinateEncoder() if self.encoder is None else clone(self.encoder)
+        encoder = self._passed_on(CoordinateEncoder())
+        if self.encoder is not None:
+            encoder = clone(self.encoder)
         if self.capacity is not None and completion.unit != 0:
             raise ValueError(
                 f"capacity reserves rows for protected users, but the completion has "
