@@ -38,7 +38,7 @@ class Held:
         _ALL[self._number] = self
 
     def __reduce__(self):
-        return _ALL.__getitem__, (self._number,)
+        return _numbered, (self._number,)
 
     def hold(self, thing=None):
         """Wait, in a task; returns the argument."""
@@ -61,6 +61,10 @@ class Held:
 
     def let_go(self):
         self._free.set()
+
+
+def _numbered(number):
+    return _ALL[number]
 
 
 def in_a_thread(function):
