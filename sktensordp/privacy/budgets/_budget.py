@@ -367,6 +367,7 @@ class PrivacyBudget:
 
     See Also
     --------
+    detach_from_budgets : Copy an estimator for use after the block of a budget.
     privacy_of : What a fitted pipeline or search has revealed.
 
     Notes
@@ -379,6 +380,12 @@ class PrivacyBudget:
     (scaling, renumbered ids), or whether and how often a release happens. A budget does
     not see the splitter of a cross-validation: where all data of a user are protected,
     use `UserKFold`.
+
+    A copy of an estimator (a clone, a client, a pickle, ...) that is made while budgets
+    are open belongs to them. Once one without a path is closed, the copy refuses to
+    release until it is open again: a thread that outlives the block releases nothing
+    that is not counted. An estimator that is no copy counts wherever it is used: wait
+    for the threads that use it. See `detach_from_budgets`.
 
     Without a path, other processes do not share the count. An estimator that is sent to
     another process while such a budget is open refuses to release there, and so does a
