@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import divergence as divergences
 from tests.support import noise
+from tests.support.leftovers import Leftovers
 
 
 def pytest_addoption(parser):
@@ -43,6 +44,15 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"{tried:,} generated inputs, {unhandled} unhandled"
         )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """A test fails if it leaves something that another test could stumble over."""
+    before = Leftovers()
+    yield
+    left = before.found()
+    assert not left, f"This test leaves behind {', '.join(left)}."
 
 
 @pytest.fixture(scope="session")

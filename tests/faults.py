@@ -90,17 +90,16 @@ OF_FILES = [
     Fault(
         "a worker does not record in the file of the process that sent its estimator",
         "privacy/budgets/_budget.py",
-        "found.append(_opened(mark.path, mark.id))",
-        "pass",
+        "found += [_opened(mark.path, mark.id) for",
+        "[_opened(mark.path, mark.id) for",
         FILE_TESTS,
     ),
     Fault(
         "a worker releases although one of the sender's budgets has no path",
         "privacy/budgets/_budget.py",
-        "        if mark.path is None:\n",
-        "        if mark.path is None and any(other.path for other in marks):\n"
-        "            continue\n"
-        "        if mark.path is None:\n",
+        "    if lost := {mark.process for mark in closed if mark.path is None}:",
+        "    lost = {mark.process for mark in closed if mark.path is None}\n"
+        "    if lost and not any(mark.path for mark in closed):",
         FILE_TESTS,
     ),
     Fault(
@@ -269,10 +268,8 @@ OF_OUTLIVING = [
     Fault(
         "no budget counts a copy that outlives its block",
         "privacy/budgets/_budget.py",
-        "            raise RuntimeError(_CLOSED if",
-        "            if mark.process == process_name():\n"
-        "                continue\n"
-        "            raise RuntimeError(_CLOSED if",
+        "        raise RuntimeError(_CLOSED if lost == {process_name()} else _SENT)",
+        "        if lost != {process_name()}:\n            raise RuntimeError(_SENT)",
         ("privacy/test_outliving_blocks.py",),
     ),
     Fault(

@@ -199,12 +199,11 @@ def _concerned(marks: Marks) -> list["PrivacyBudget"]:
     """
     found = list(_STACK)
     is_open = {budget._mark[1:] for budget in _STACK}
-    for mark in marks | _LEFT_BEHIND.get(threading.current_thread(), frozenset()):
-        if mark[1:] in is_open:
-            continue
-        if mark.path is None:
-            raise RuntimeError(_CLOSED if mark.process == process_name() else _SENT)
-        found.append(_opened(mark.path, mark.id))
+    marks |= _LEFT_BEHIND.get(threading.current_thread(), frozenset())
+    closed = {mark for mark in marks if mark[1:] not in is_open}
+    if lost := {mark.process for mark in closed if mark.path is None}:
+        raise RuntimeError(_CLOSED if lost == {process_name()} else _SENT)
+    found += [_opened(mark.path, mark.id) for mark in closed if mark.path is not None]
     for budget in found:
         budget._check_process()
     stored = {b._ledger.path: b for b in found if b._ledger is not None}
