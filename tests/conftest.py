@@ -1,6 +1,7 @@
 """Options of the test run, and fixtures that all tests share."""
 
 import os
+import warnings
 from collections import Counter
 
 import pytest
@@ -53,6 +54,17 @@ def nothing_is_left_behind():
     yield
     left = before.found()
     assert not left, f"This test leaves behind {', '.join(left)}."
+
+
+@pytest.fixture
+def restored_filters():
+    """Restore filters of warnings after threads have run tasks of scikit-learn.
+
+    Each task enters `warnings.catch_warnings`, which restores them only if tasks end in
+    the opposite order. A thread that is left behind takes the warnings of later tests.
+    """
+    with warnings.catch_warnings():
+        yield
 
 
 @pytest.fixture(scope="session")

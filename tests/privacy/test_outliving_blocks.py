@@ -229,6 +229,7 @@ def test_a_budget_with_a_path_counts_copies_when_it_is_closed(tmp_path):
 # --- tasks ---------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("restored_filters")
 @pytest.mark.parametrize("in_part", [False, True], ids=["", "in a part"])
 @pytest.mark.parametrize("other", [None, PrivacyBudget(math.inf)], ids=["", "other"])
 @pytest.mark.parametrize("fails", [False, True], ids=["ended", "left by an error"])

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 import warnings
+from contextlib import suppress
 
 from tests.support.budgets import left_open
 
@@ -14,8 +15,9 @@ __all__ = ["Leftovers"]
 PATIENCE = 10
 # Threads that serve later tests, too: of joblib's and Dask's pools and clusters.
 SERVING = (
-    "ExecutorManagerThread", "QueueFeederThread", "ThreadPoolExecutor", "Dask-",
-    "IO loop", "Profile", "TCP-Executor", "AsyncProcess",
+    "ExecutorManagerThread", "QueueFeederThread", "ThreadPoolExecutor",
+    "Dask-", "IO loop", "Profile", "TCP-Executor", "AsyncProcess", "asyncio_",
+    "zarr_io",
 )  # fmt: skip
 # Pytest's own, and what a first use sets for the whole process.
 SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
@@ -31,12 +33,22 @@ def _warning_filters():
 
 
 def _context():
-    context = contextvars.copy_context()
-    return {var: id(value) for var, value in context.items()}
+    """Values of the variables that differ from their defaults."""
+    nothing, found = contextvars.Context(), {}
+    for var, value in contextvars.copy_context().items():
+        with suppress(LookupError):
+            if value is nothing.run(var.get):
+                continue
+        found[var] = id(value)
+    return found
 
 
 def _threads():
-    return {t for t in threading.enumerate() if not t.name.startswith(SERVING)}
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not any(name in thread.name for name in SERVING)
+    }
 
 
 class Leftovers:
