@@ -1,12 +1,14 @@
 """Options of the test run, and fixtures that all tests share."""
 
 import os
+import warnings
 from collections import Counter
 
 import pytest
 
 from tests.support import divergence as divergences
 from tests.support import noise
+from tests.support.leftovers import Leftovers
 
 
 def pytest_addoption(parser):
@@ -43,6 +45,26 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"{tried:,} generated inputs, {unhandled} unhandled"
         )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """A test fails if it leaves something that another test could stumble over."""
+    before = Leftovers()
+    yield
+    left = before.found()
+    assert not left, f"This test leaves behind {', '.join(left)}."
+
+
+@pytest.fixture
+def restored_filters():
+    """Restore filters of warnings after threads have run tasks of scikit-learn.
+
+    Each task enters `warnings.catch_warnings`, which restores them only if tasks end in
+    the opposite order. A thread that is left behind takes the warnings of later tests.
+    """
+    with warnings.catch_warnings():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -83,22 +83,23 @@ OF_FILES = [
     Fault(
         "processes with one integer share their noise under a budget with a path",
         "privacy/budgets/_budget.py",
-        "if seeded and (has_path or any(sent_by.values())):",
+        "if seeded and (has_path or any(mark.path for mark in marks)):",
         "if False:",
         FILE_TESTS,
     ),
     Fault(
         "a worker does not record in the file of the process that sent its estimator",
         "privacy/budgets/_budget.py",
-        "found += [_opened(path, number) for path, number in files]",
-        "found += []",
+        "found += [_opened(mark.path, mark.id) for",
+        "[_opened(mark.path, mark.id) for",
         FILE_TESTS,
     ),
     Fault(
         "a worker releases although one of the sender's budgets has no path",
         "privacy/budgets/_budget.py",
-        "return {process_name(): tuple(files) if is_counted else None}",
-        "return {process_name(): tuple(files)}",
+        "    if lost := {mark.process for mark in closed if mark.path is None}:",
+        "    lost = {mark.process for mark in closed if mark.path is None}\n"
+        "    if lost and not any(mark.path for mark in closed):",
         FILE_TESTS,
     ),
     Fault(
@@ -179,8 +180,8 @@ OF_RELEASES = [
     Fault(
         "what a process with an open budget sent releases elsewhere, unseen",
         "base.py",
-        "self._unprotected(),\n                self._sent_by,",
-        "self._unprotected(),\n                {},",
+        "self._unprotected(),\n                self._marks(),",
+        "self._unprotected(),\n                frozenset(),",
         ("privacy/test_budget_processes.py::test_what_is_sent_refuses_there",),
     ),
     Fault(
@@ -260,6 +261,93 @@ OF_RELEASES = [
         "if not math.isnan(stop - start) and len(chunk) != stop - start:",
         "if False:",
         ("with_dask/test_lazy_transforms.py",),
+    ),
+]
+
+OF_OUTLIVING = [
+    Fault(
+        "no budget counts a copy that outlives its block",
+        "privacy/budgets/_budget.py",
+        "        raise RuntimeError(_CLOSED if lost == {process_name()} else _SENT)",
+        "        if lost != {process_name()}:\n            raise RuntimeError(_SENT)",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "another budget counts a copy that outlives its block",
+        "privacy/budgets/_budget.py",
+        "return Mark(self._process, None, self._id)",
+        'return Mark(self._process, None, "")',
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts a thread of a pool that outlives its block",
+        "privacy/budgets/_budget.py",
+        "                self._mark_threads()\n",
+        "",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts a clone that outlives its block",
+        "base.py",
+        "if marks := marks_of_copy(self._made_in):",
+        "if marks := self._made_in:",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts what was pickled in its block",
+        "base.py",
+        "        marks = marks_of_copy(self._made_in)\n",
+        "        marks = self._made_in\n",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts what was unpickled in its block",
+        "base.py",
+        "if marks := marks_of_copy(marks):",
+        "if marks:",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "copies of copies outlive the budgets of the originals",
+        "privacy/budgets/_detaching.py",
+        "frozenset() if _DETACHING.get() else marks",
+        "frozenset()",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts a client that outlives its block",
+        "encoding/_base.py",
+        "return self._passed_on(client)",
+        "return client",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts a client of values that outlives its block",
+        "completion/_base.py",
+        "return self._passed_on(CompletionClient(randomizer, random_state))",
+        "return CompletionClient(randomizer, random_state)",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "no budget counts a party that outlives its block",
+        "completion/_base.py",
+        "return self._passed_on(party)",
+        "return party",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "a private search forgets to which budgets its estimator belongs",
+        "model_selection/_private_search.py",
+        "return super()._marks().union(*(step._marks() for step in steps))",
+        "return super()._marks()",
+        ("privacy/test_outliving_blocks.py",),
+    ),
+    Fault(
+        "another budget learns of the ids that a copy publishes",
+        "completion/_recommender.py",
+        "encoder = self._passed_on(CoordinateEncoder())",
+        "encoder = CoordinateEncoder()",
+        ("privacy/test_outliving_blocks.py",),
     ),
 ]
 
@@ -1790,7 +1878,7 @@ OF_COMPLETION = [
     Fault(
         "ids are published and no budget learns of it",
         "completion/_encoder.py",
-        "            record_ids(name, unprotected, self._sent_by)",
+        "            record_ids(name, unprotected, self._marks())",
         "            pass",
         ("privacy/test_budget.py",),
     ),
@@ -2228,6 +2316,7 @@ OF_AUDITS = [
 FAULTS = [
     *OF_RELEASES,
     *OF_FILES,
+    *OF_OUTLIVING,
     *OF_NOISE,
     *OF_GROUPS,
     *OF_CONDITIONS,

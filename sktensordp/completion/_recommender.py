@@ -462,7 +462,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             If parameters contradict each other, or something must be declared.
         """
         completion = clone(self.completion)
-        encoder = CoordinateEncoder() if self.encoder is None else clone(self.encoder)
+        encoder = self._passed_on(CoordinateEncoder())
+        if self.encoder is not None:
+            encoder = clone(self.encoder)
         if completion.unit == "entry":
             return encoder, completion
         self._check_unknown(completion)

@@ -1,6 +1,7 @@
 """Searches on Dask's workers, through joblib: same results, and budgets stay right."""
 
 import math
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.budgets import n_released
+from tests.support.held import N_TASKS, TASKS, Held, in_a_thread
 
 distributed = pytest.importorskip("distributed")
 
@@ -49,9 +51,14 @@ def in_processes(request):
 
 
 @pytest.fixture(autouse=True)
-def settled(in_processes):
+def settled(in_processes, restored_filters):
     """What a search that was refused had begun on the workers ends in its own test."""
     yield
+    settle()
+
+
+def settle():
+    """Wait until the workers have ended all that they had begun."""
     client = distributed.get_client()
     workers = client.scheduler_info(n_workers=-1)["workers"]
     client.gather([client.submit(int, workers=one, pure=False) for one in workers])
@@ -163,3 +170,34 @@ def test_what_a_part_releases_on_workers_counts_as_about_all(in_processes):
             with part():
                 Parallel(n_jobs=2)(delayed(noise.transform)(ROWS) for _ in range(3))
     assert budget.spent.epsilon == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("other", [None, PrivacyBudget(math.inf)], ids=["", "other"])
+@pytest.mark.parametrize("fails", [False, True], ids=["ended", "left by an error"])
+@pytest.mark.parametrize("begin", TASKS, ids=lambda f: f.__name__)
+def test_tasks_that_outlive_the_block_are_refused(
+    begin, fails, other, in_processes, keys
+):
+    """They are counted neither by the budget that is open then nor by none."""
+    if in_processes:
+        pytest.skip("no process of a worker can wait for this one")
+    budget, held = PrivacyBudget(math.inf), Held(N_TASKS, fails)
+
+    def begun():
+        with parallel_config(backend="dask"):
+            begin(held)
+
+    with suppress(KeyError), budget:
+        if fails:
+            begun()
+        thread = in_a_thread(begun)
+        held.all_wait()
+    with other or nullcontext():
+        held.let_go()
+        if not fails:
+            thread.join(60)
+        settle()
+    assert held.n_went_on >= N_TASKS - fails
+    assert not keys
+    assert budget.spent is None
+    assert other is None or other.spent is None

@@ -201,12 +201,11 @@ def _concerned(marks: Marks) -> list["PrivacyBudget"]:
     """
     found = list(_STACK)
     is_open = {budget._mark[1:] for budget in _STACK}
-    for mark in marks | _LEFT_BEHIND.get(threading.current_thread(), frozenset()):
-        if mark[1:] in is_open:
-            continue
-        if mark.path is None:
-            raise RuntimeError(_CLOSED if mark.process == process_name() else _SENT)
-        found.append(_opened(mark.path, mark.id))
+    marks |= _LEFT_BEHIND.get(threading.current_thread(), frozenset())
+    closed = {mark for mark in marks if mark[1:] not in is_open}
+    if lost := {mark.process for mark in closed if mark.path is None}:
+        raise RuntimeError(_CLOSED if lost == {process_name()} else _SENT)
+    found += [_opened(mark.path, mark.id) for mark in closed if mark.path is not None]
     for budget in found:
         budget._check_process()
     stored = {b._ledger.path: b for b in found if b._ledger is not None}
@@ -369,6 +368,7 @@ class PrivacyBudget:
 
     See Also
     --------
+    detach_from_budgets : Copy an estimator for use after the block of a budget.
     privacy_of : What a fitted pipeline or search has revealed.
 
     Notes
@@ -381,6 +381,12 @@ class PrivacyBudget:
     (scaling, renumbered ids), or whether and how often a release happens. A budget does
     not see the splitter of a cross-validation: where all data of a user are protected,
     use `UserKFold`.
+
+    A copy of an estimator (a clone, a client, a pickle, ...) that is made while budgets
+    are open belongs to them. Once one without a path is closed, the copy refuses to
+    release until it is open again: a thread that outlives the block releases nothing
+    that is not counted. An estimator that is no copy counts wherever it is used: wait
+    for the threads that use it. See `detach_from_budgets`.
 
     Without a path, other processes do not share the count. An estimator that is sent to
     another process while such a budget is open refuses to release there, and so does a
