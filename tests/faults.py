@@ -324,15 +324,15 @@ OF_OUTLIVING = [
     Fault(
         "no budget counts a client of values that outlives its block",
         "completion/_base.py",
-        "return self._passed_on(CompletionClient(randomizer, random_state))",
-        "return CompletionClient(randomizer, random_state)",
+        "return self._passed_on(client)",
+        "return client",
         ("privacy/test_outliving_blocks.py",),
     ),
     Fault(
         "no budget counts a party that outlives its block",
-        "completion/_base.py",
-        "return self._passed_on(party)",
-        "return party",
+        "completion/_parties.py",
+        "return completion._passed_on(found)",
+        "return found",
         ("privacy/test_outliving_blocks.py",),
     ),
     Fault(
@@ -2123,8 +2123,8 @@ OF_COMPLETION = [
     Fault(
         "a party loads a request that is a pickle",
         "completion/_requests.py",
-        '    fields = _Fields(_parsed(line), "")',
-        '    fields = _Fields(__import__("pickle").loads(data), "")',
+        "    fields = Fields.of_text(line, _WHAT, _LONGEST_LINE)",
+        '    fields = Fields(__import__("pickle").loads(data), _WHAT)',
         ("completion/test_requests.py",),
     ),
     Fault(
