@@ -61,10 +61,13 @@ def restored_filters():
     """Restore filters of warnings after threads have run tasks of scikit-learn.
 
     Each task enters `warnings.catch_warnings`, which restores them only if tasks end in
-    the opposite order. A thread that is left behind takes the warnings of later tests.
+    the opposite order. A task that goes on after its test would take the warnings of
+    later tests, so this waits for it.
     """
+    before = Leftovers()
     with warnings.catch_warnings():
         yield
+        before.threads()
 
 
 @pytest.fixture(scope="session")
