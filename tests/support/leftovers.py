@@ -13,11 +13,11 @@ __all__ = ["Leftovers"]
 
 # For so many seconds, threads may end that have nothing left to do.
 PATIENCE = 10
-# Threads that serve later tests, too: of joblib's and Dask's pools and clusters.
+# Threads that serve later tests, too: of pools, clusters, and callbacks ("_accept").
 SERVING = (
     "ExecutorManagerThread", "QueueFeederThread", "ThreadPoolExecutor",
     "Dask-", "IO loop", "Profile", "TCP-Executor", "AsyncProcess", "asyncio_",
-    "zarr_io",
+    "zarr_io", "(_accept)",
 )  # fmt: skip
 # Pytest sets the first; imports of scikit-learn and polars set the others.
 SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "_RJEM_MALLOC_CONF"}
