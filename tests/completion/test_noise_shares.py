@@ -27,6 +27,9 @@ from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import leaves, with_a_pattern
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
 NO_UNITS = np.empty((0, 2)), np.empty(0)
 SHARES = NoiseShares(5, n_dropouts=1, n_colluders=1)

@@ -40,6 +40,9 @@ from sktensordp.papers import (
 )
 from sktensordp.privacy import compose, privacy_of
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 N = 24
 IDS = (np.arange(N) + 0.5) / N
 RNG = np.random.default_rng(0)
