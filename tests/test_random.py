@@ -16,6 +16,7 @@ from scipy.stats import chi2
 from sktensordp._random import NoiseStreams
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.privacy import PrivacyGuarantee
+from tests.support.noise import following_from
 
 BLOCKS = [0, 1, 2, 2**16, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 
@@ -31,6 +32,18 @@ def fresh():
 def blocks_of(words):
     """128-bit blocks of the stream, as bytes."""
     return {pair.tobytes() for pair in words.reshape(-1, 2)}
+
+
+def test_noise_of_a_test_follows_from_its_name(request):
+    """So no run fails by chance; without the fixture, this fails but for 1 in 2^128."""
+    if request.config.getoption("fresh_noise"):
+        pytest.skip("noise is fresh in this run")
+    found = fresh()
+    with following_from(request.node.nodeid):
+        assert fresh() == found
+        assert fresh() != found
+    with following_from("another test"):
+        assert fresh() != found
 
 
 class TestStreams:

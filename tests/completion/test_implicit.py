@@ -42,6 +42,9 @@ from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 SHAPE = (60, 30)
 FREE = math.inf
 

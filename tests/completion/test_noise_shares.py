@@ -42,6 +42,9 @@ from tests.support.requests import (
     without_noise,
 )
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
 NO_UNITS = np.empty((0, 2)), np.empty(0)
 SHARES = NoiseShares(5, n_dropouts=1, n_colluders=1)

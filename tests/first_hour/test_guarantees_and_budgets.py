@@ -247,6 +247,7 @@ def test_I_read_which_noise_PrivUnit_adds():
 
 
 @needs_callbacks
+@pytest.mark.usefixtures("restored_filters")
 def test_I_monitored_the_scores_of_a_search():
     from sklearn.callback import ScoringMonitor
 

@@ -184,6 +184,7 @@ def scored(model):
     return cross_val_score(model, X, Y, cv=3)
 
 
+@pytest.mark.usefixtures("restored_filters")
 @pytest.mark.parametrize("search", [grid, drawn, threads, scored])
 def test_I_ran_out_of_budget_in_a_search(search):
     # One fit and its score fit into it, and the next do not.

@@ -49,7 +49,11 @@ from tests.support.planted_data import (
 )
 
 # Some tensors have no NaN, which warns.
-pytestmark = pytest.mark.filterwarnings("ignore:X has no NaN:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:X has no NaN:UserWarning"),
+    # Threads enter `warnings.catch_warnings` side by side.
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 USERS = [case for case in CASES if case.private == "users"]
 # The last case of each class.

@@ -27,6 +27,9 @@ from tests.support.every_estimator import RELEASING
 from tests.support.noise import n_begun
 from tests.support.points import original
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 N_THREADS = 8
 PACKAGE = str(Path(sktensordp.__file__).parent)
 WHERE, VALUES = np.argwhere(np.ones((6, 5))), np.linspace(0, 1, 30)

@@ -1,7 +1,6 @@
 """What a private search is charged, against formulas made by hand and real runs."""
 
 import math
-import secrets
 from collections import Counter
 from types import SimpleNamespace
 
@@ -310,13 +309,6 @@ def test_a_budget_counts_a_search_in_other_processes(n_jobs):
     assert budget.spent.epsilon == pytest.approx(made.privacy_guarantee_.epsilon + 1)
 
 
-@pytest.fixture
-def known_entropy(monkeypatch):
-    """Keys from a generator: a test that may fail by chance fails always or never."""
-    rng = np.random.default_rng(20220202)
-    monkeypatch.setattr(secrets, "token_bytes", rng.bytes)
-
-
 def tries_of(made, n_runs):
     """The candidates of so many searches, in order."""
     found = []
@@ -338,7 +330,6 @@ def follows(counts, law, rejected=1e-6):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("known_entropy")
 def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
     made = search(params={"which": [0, 1, 2]}, n_iter=4.0, eta=1.0)
     tries = tries_of(made, 350)
@@ -356,7 +347,6 @@ def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
     assert chisquare(pairs.ravel() * (1 - np.eye(3)).ravel()).pvalue < 1e-6
 
 
-@pytest.mark.usefixtures("known_entropy")
 def test_a_poisson_number_of_tries_has_its_law():
     counts = [len(one) for one in tries_of(search(law="poisson", n_iter=1.5), 150)]
     assert follows(counts, poisson(1.5))
@@ -366,7 +356,6 @@ def test_a_poisson_number_of_tries_has_its_law():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("known_entropy")
 def test_audit_of_a_choice_that_is_the_worst_for_its_tries():
     # The score tells whether the flipped bit is 1: the best of all tries seldom is 0
     # where each one seldom is.

@@ -46,6 +46,9 @@ from tests.support.every_estimator import CASES
 from tests.support.guarantees import guarantee, pure
 from tests.support.points import POINTS
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)

@@ -35,6 +35,9 @@ from tests.support.guarantees import pure
 from tests.support.interrupting import traced
 from tests.support.noise import drawing
 
+# Threads enter `warnings.catch_warnings` side by side.
+pytestmark = pytest.mark.usefixtures("restored_filters")
+
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)

@@ -13,14 +13,14 @@ __all__ = ["Leftovers"]
 
 # For so many seconds, threads may end that have nothing left to do.
 PATIENCE = 10
-# Threads that serve later tests, too: of joblib's and Dask's pools and clusters.
+# Threads that serve later tests, too: of pools, clusters, and callbacks ("_accept").
 SERVING = (
     "ExecutorManagerThread", "QueueFeederThread", "ThreadPoolExecutor",
     "Dask-", "IO loop", "Profile", "TCP-Executor", "AsyncProcess", "asyncio_",
-    "zarr_io",
+    "zarr_io", "(_accept)",
 )  # fmt: skip
-# Pytest's own, and what a first use sets for the whole process.
-SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
+# Pytest sets the first; imports of scikit-learn and polars set the others.
+SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK", "_RJEM_MALLOC_CONF"}
 SET_ON_FIRST_USE = {"decimal_context"}
 
 
@@ -75,8 +75,12 @@ class Leftovers:
             for var in old.keys() | new.keys()
             if old.get(var) != new.get(var) and var.name not in SET_ON_FIRST_USE
         ]
+        return found + sorted(f"the thread {t.name}" for t in self.threads())
+
+    def threads(self):
+        """Threads that go on, after some patience: a set."""
         end = time.monotonic() + PATIENCE
         while (left := _threads() - self._threads) and time.monotonic() < end:
             for thread in left:
                 thread.join(0.05)
-        return found + sorted(f"the thread {thread.name}" for thread in left)
+        return left

@@ -3,9 +3,14 @@
 The one place, but for the tests of samplers, that knows where all noise comes from.
 """
 
+import hashlib
+import itertools
 import math
+import os
+import secrets
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -16,7 +21,8 @@ from tests.support.points import POINTS
 
 __all__ = [
     "FILE", "NoiseStreams", "begin_at", "closing", "constant_noise", "drawing",
-    "key_of", "n_begun", "one_key", "source_of", "stream_of", "taking", "words_of",
+    "following_from", "key_of", "n_begun", "one_key", "source_of", "stream_of",
+    "taking", "words_of",
 ]  # fmt: skip
 
 FILE = _random.__file__
@@ -112,6 +118,23 @@ def closing(before):
 def one_key():
     """While this lasts, all releases have the same noise."""
     return _around("__init__", lambda start, source, *_: start(0, 0))
+
+
+def following_from(name):
+    """While this lasts, keys of the operating system follow from a name.
+
+    Forks draw their own.
+    """
+    numbers, process = itertools.count(), os.getpid()
+
+    def token_bytes(size):
+        if os.getpid() != process:
+            return secrets.token_bytes(size)
+        return hashlib.shake_128(f"{name} {next(numbers)}".encode()).digest(size)
+
+    return mock.patch.object(
+        _random, "secrets", SimpleNamespace(token_bytes=token_bytes)
+    )
 
 
 def constant_noise(level):

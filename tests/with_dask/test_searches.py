@@ -51,7 +51,7 @@ def in_processes(request):
 
 
 @pytest.fixture(autouse=True)
-def settled(in_processes, restored_filters):
+def settled(in_processes):
     """What a search that was refused had begun on the workers ends in its own test."""
     yield
     settle()
