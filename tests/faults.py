@@ -693,6 +693,94 @@ OF_CONDITIONS = [
     ),
 ]
 
+SO_FAR = ("privacy/test_released_so_far.py",)
+OF_OBJECTS = [
+    Fault(
+        "a release is not kept by the object that made it",
+        "base.py",
+        "            self._keep(guarantee)\n        if recorded",
+        "            pass\n        if recorded",
+        SO_FAR,
+    ),
+    Fault(
+        "the last guarantee counts for all releases of an object",
+        "privacy/_parts.py",
+        'made.update(getattr(obj, "_made", {}))',
+        "made[guarantee] = sum(obj._made.values())",
+        SO_FAR,
+    ),
+    Fault(
+        "releases that are equal count once",
+        "base.py",
+        "made[guarantee] += 1",
+        "made[guarantee] = 1",
+        SO_FAR,
+    ),
+    Fault(
+        "a total of several calls counts beside its parts",
+        "base.py",
+        "self._keep(total, instead_of=self.privacy_guarantee_)",
+        "self._keep(total)",
+        SO_FAR,
+    ),
+    Fault(
+        "what clients sent counts again at every fit",
+        "base.py",
+        "elif not (received and guarantee in self._made):",
+        "else:",
+        SO_FAR,
+    ),
+    Fault(
+        "two threads count one release",
+        "base.py",
+        "        with self._count_releases().lock:\n            made =",
+        "        if True:\n            made =",
+        SO_FAR,
+    ),
+    Fault(
+        "a fit forgets what another thread releases meanwhile",
+        "base.py",
+        "        with self._count_releases().lock:\n            kept =",
+        "        if True:\n            kept =",
+        SO_FAR,
+    ),
+    Fault(
+        "a mechanism does not keep that it has released a range",
+        "mechanisms/_base.py",
+        "            self._keep(guarantee)\n",
+        "",
+        SO_FAR,
+    ),
+    Fault(
+        "a recommender forgets the releases of earlier fits",
+        "completion/_recommender.py",
+        "            completion._made = self._made\n            try:",
+        "            try:",
+        SO_FAR,
+    ),
+    Fault(
+        "a recommender forgets a fit that was interrupted",
+        "completion/_recommender.py",
+        "        completion._made = self._made\n        return",
+        "        return",
+        SO_FAR,
+    ),
+    Fault(
+        "what is frozen counts in each fit of a search what all of them released",
+        "privacy/_parts.py",
+        "counted = context.counted and not context.in_search",
+        "counted = context.counted",
+        SO_FAR,
+    ),
+    Fault(
+        "metadata count twice in a pipeline that is fitted",
+        "privacy/_parts.py",
+        "if pipeline.transform_input and context.planned:",
+        "if pipeline.transform_input:",
+        ("privacy/test_report_counts.py",),
+    ),
+]
+
 OF_ACCOUNTING = [
     Fault(
         "delta of Gaussian noise is rounded down",
@@ -1096,8 +1184,8 @@ OF_ACCOUNTING = [
     Fault(
         "a report adds up one release of each kind",
         "privacy/_report.py",
-        "for _ in range(count)",
-        "for _ in range(1)",
+        "guarantee if count == 1 else guarantee.repeated(count)",
+        "guarantee",
         ("privacy/test_report_counts.py",),
     ),
 ]
@@ -2320,6 +2408,7 @@ FAULTS = [
     *OF_NOISE,
     *OF_GROUPS,
     *OF_CONDITIONS,
+    *OF_OBJECTS,
     *OF_ACCOUNTING,
     *OF_MECHANISMS,
     *OF_ENCODERS,

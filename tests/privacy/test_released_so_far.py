@@ -9,6 +9,7 @@ import math
 import pickle
 import sys
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -28,7 +29,7 @@ from sktensordp.completion import (
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.privacy import PrivacyBudget, privacy_of
+from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support.every_estimator import (
     RELEASING,
     ROWS,
@@ -222,27 +223,53 @@ def test_equal_releases_take_no_memory():
     assert len(pickle.dumps(noise)) <= before + 16
 
 
-def test_threads_lose_no_release():
-    noise = clone(LAPLACE).fit(ROWS)
-    ready, before = threading.Barrier(5), sys.getswitchinterval()
+def test_threads_lose_no_release(monkeypatch):
+    noise, hashed = clone(LAPLACE).fit(ROWS), PrivacyGuarantee.__hash__
+    ready = threading.Barrier(4)
 
-    def work(fits):
+    def slow_hash(guarantee):
+        time.sleep(1e-4)  # between the count before and the count after
+        return hashed(guarantee)
+
+    def work():
         ready.wait()
-        for _ in range(60):
-            if fits:
-                noise.fit(ROWS)
+        for _ in range(20):
             noise.transform(ROWS)
 
-    threads = [threading.Thread(target=work, args=(n == 0,)) for n in range(5)]
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert counts(noise) == [(300, 1.0)]
+    monkeypatch.setattr(PrivacyGuarantee, "__hash__", slow_hash)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts(noise) == [(80, 1.0)]
+
+
+def test_a_fit_loses_no_release_of_another_thread():
+    noise = clone(LAPLACE).fit(ROWS)
+
+    def slowly(frame, *_):
+        """Let others run between any two lines that discard the earlier fit."""
+        if frame.f_code.co_name != "_forget":
+            return None
+        time.sleep(1e-3)
+        return slowly
+
+    def fit_again():
+        sys.settrace(slowly)
+        try:
+            for _ in range(10):
+                noise.fit(ROWS)
+        finally:
+            sys.settrace(None)
+
+    thread, n_releases = threading.Thread(target=fit_again), 0
+    thread.start()
+    while thread.is_alive():
+        noise.transform(ROWS)
+        n_releases += 1
+    assert n_releases > 10
+    assert counts(noise) == [(n_releases, 1.0)]
 
 
 # Several calls that are not several releases
