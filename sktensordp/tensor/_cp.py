@@ -201,22 +201,22 @@ class StructuredCP:
         model : StructuredCP
         """
         means, covariances = self.means.copy(), self.covariances.copy()
+        biases = ~self.fixed & ((~self.fixed).sum(axis=0) == 1)
         filled = [
             fill_unknown(
                 means[r],
                 covariances[r],
                 counts[mode],
                 ~self.fixed[mode],
+                biases[mode],
                 is_tied=bool(self.tie[mode].any()),
             )
             for mode, r in enumerate(self.rows)
         ]
         if all(len(rows) for rows in filled):
             last = [means[r.stop - 1].astype(float) for r in self.rows]
-            is_bias = (~self.fixed).sum(axis=0) == 1
-            for mode, (r, rows) in enumerate(zip(self.rows, filled, strict=True)):
-                bias = np.flatnonzero(is_bias & ~self.fixed[mode])
-                means[r][rows, bias] -= math.prod(last).sum()
+            for r, rows, bias in zip(self.rows, filled, biases, strict=True):
+                means[r][rows, np.flatnonzero(bias)] -= math.prod(last).sum()
         return replace(self, means=means, covariances=covariances)
 
     def has_columns(

@@ -138,7 +138,9 @@ def biases_from_sums(
 
     means, _ = given(explained)
     lift = np.where(prior.known > 0, 0.0, average(means - explained))
+    before = weights @ given(explaining @ (posterior @ np.array(coefficients)))[0]
     means, variances = given(explained + lift)
+    means -= (weights @ means - before) / max(weights.sum(), 1e-300)
     return Biases(means, variances, average(means), spread)
 
 

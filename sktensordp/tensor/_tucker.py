@@ -323,6 +323,7 @@ class StructuredTucker:
                 covariances[mode],
                 counts[mode],
                 ~fixed,
+                (np.arange(len(fixed)) == 1) & self.columns.biases,
                 is_tied=bool(self.tie[mode].any()),
             )
             for mode, fixed in enumerate(self.fixed)
