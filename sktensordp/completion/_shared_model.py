@@ -52,7 +52,8 @@ class SharedModel:
     unit : int
         The mode of the units in the tensor.
     counts : list of ndarray of shape (size,)
-        Released counts of the entries in rows of the other modes.
+        Released counts of the entries in rows of the other modes; zero only without
+        noise, for rows without entries.
     """
 
     form: CPForm | TuckerForm

@@ -55,7 +55,6 @@ def fill_unknown(
     covariances: NDArray[np.floating],
     counts: NDArray[Any] | None,
     free: NDArray[np.bool_],
-    bias: NDArray[np.bool_],
     *,
     is_tied: bool,
 ) -> NDArray[np.integer]:
@@ -71,9 +70,8 @@ def fill_unknown(
         The last row is the prior of a row.
     counts : ndarray of shape (n_rows,) or None
         See `average_row`. None, or zeros alone, change nothing.
-    free, bias : ndarray of shape (n_columns,), bool
-        Columns that are neither one nor features, and among them that of the bias. What
-        features tell of a row's bias is kept: its distance from that of an unknown one.
+    free : ndarray of shape (n_columns,), bool
+        Columns to replace: neither ones nor features.
     is_tied : bool
         Whether neighbours tell something about a row without entries. Then only an
         unknown index gets the average.
@@ -87,8 +85,6 @@ def fill_unknown(
         return np.empty((0, 1), dtype=int)
     empty = [] if is_tied else np.flatnonzero(counts == 0)
     filled = np.append(empty, len(counts)).astype(int)[:, np.newaxis]
-    told = means[filled, np.flatnonzero(bias)] - means[-1, bias]
     means[filled, np.flatnonzero(free)] = average_row(means[:-1, free], counts)
-    means[filled, np.flatnonzero(bias)] += told
     covariances[filled[:, 0]] = covariances[-1]
     return filled
