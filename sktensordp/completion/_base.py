@@ -351,9 +351,7 @@ class BaseCompletion(
         if self._unit is None:
             # Entries in Dask collections are not stored.
             observed = (entries.without_values(),) if entries.is_local else None
-            # Coordinates are public, and so are the numbers of entries.
-            model = kept["model"] = outcome.model.with_average_rows(entries.counts)
-            decomposition = self._decomposition(model)
+            decomposition = self._decomposition(outcome.model)
             self._fitted = Fitted(
                 decomposition=decomposition, observed=observed, **kept
             )

@@ -217,7 +217,6 @@ class Party(PrivateEstimatorMixin):
         """Record the release of all answers before the first noise is drawn."""
         if self._noise is not None and self._streams is None:
             self._record(self.privacy_guarantee_)
-            self._keep(self.privacy_guarantee_)
             self._streams = NoiseStreams(self.random_state, 0)
 
     def _new_answer(self, request: SumRequest) -> NDArray[np.uint64]:

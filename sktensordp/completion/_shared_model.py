@@ -57,7 +57,8 @@ class SharedModel:
     are_noise : bool
         Whether that number, or that of their entries, is within its noise of nothing.
     counts : list of ndarray of shape (size,)
-        Released counts of the entries in rows of the other modes.
+        Released counts of the entries in rows of the other modes; zero only without
+        noise, for rows without entries.
     """
 
     form: CPForm | TuckerForm

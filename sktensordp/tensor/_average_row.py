@@ -71,7 +71,7 @@ def fill_unknown(
     counts : ndarray of shape (n_rows,) or None
         See `average_row`. None, or zeros alone, change nothing.
     free : ndarray of shape (n_columns,), bool
-        Columns that are neither one nor features.
+        Columns to replace: neither ones nor features.
     is_tied : bool
         Whether neighbours tell something about a row without entries. Then only an
         unknown index gets the average.

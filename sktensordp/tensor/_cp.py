@@ -180,7 +180,7 @@ class StructuredCP:
         return [self.means[r][:-1] for r in self.rows]
 
     def with_average_rows(
-        self, counts: Sequence[NDArray[Any] | None]
+        self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
     ) -> "StructuredCP":
         """The same model, with the row of the average entry where nothing is known.
 
@@ -195,28 +195,34 @@ class StructuredCP:
         ----------
         counts : list by mode of ndarray of shape (size,) or None
             Number of entries of every row; None leaves a mode as it is.
+        keeps_biases : bool, default=False
+            Whether biases of rows without entries are those of the average entry
+            already, apart from what declared features tell.
 
         Returns
         -------
         model : StructuredCP
         """
         means, covariances = self.means.copy(), self.covariances.copy()
+        n_modes, free = len(self.shape), ~self.fixed
+        # Weights of features are free in one mode alone, too.
+        has_biases = np.array_equal(free[:, :n_modes], np.eye(n_modes, dtype=bool))
+        if has_biases and keeps_biases:
+            free[:, :n_modes] = False
         filled = [
             fill_unknown(
                 means[r],
                 covariances[r],
                 counts[mode],
-                ~self.fixed[mode],
+                free[mode],
                 is_tied=bool(self.tie[mode].any()),
             )
             for mode, r in enumerate(self.rows)
         ]
-        if all(len(rows) for rows in filled):
+        if has_biases and all(len(rows) for rows in filled):
             last = [means[r.stop - 1].astype(float) for r in self.rows]
-            is_bias = (~self.fixed).sum(axis=0) == 1
             for mode, (r, rows) in enumerate(zip(self.rows, filled, strict=True)):
-                bias = np.flatnonzero(is_bias & ~self.fixed[mode])
-                means[r][rows, bias] -= math.prod(last).sum()
+                means[r][rows, mode] -= math.prod(last).sum()
         return replace(self, means=means, covariances=covariances)
 
     def has_columns(

@@ -24,6 +24,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
 from .._validation import callers_level
+from ._average_row import average_row
 from ._cp import StructuredCP, point_model
 
 # Variances are divided by the square of half the range of the values. The first two are
@@ -107,12 +108,15 @@ def fit_biases_to_sums(
             )
     prior.variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
     offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
-    # Biases have a mean of zero over the entries, and so has an unknown one.
-    n_entries, by_mode = counts[rows[0]].sum(), []
-    for r in rows:
-        average = counts[r] @ biases[r] / max(n_entries, 1.0)
-        offset += average
-        by_mode.append(np.append(biases[r] - average, 0.0))
+    # Over the entries, biases have a mean of zero, and so have those of rows without
+    # entries: their features tell how far from that they are.
+    by_mode, means = [], row_features @ weights
+    for mode, r in enumerate(rows):
+        average, explained = average_row(np.stack([biases, means], 1)[r], counts[r])
+        unknown = features[-1] @ weights if mode == 1 else 0.0
+        own = np.where(counts[r] > 0, biases[r] - average, means[r] - explained)
+        by_mode.append(np.append(own, unknown - explained))
+        offset += float(average)
     model = point_model(shape, residual, dtype, biases=by_mode)
     model.precision[:] = 1 / learned[:, :1]
     return offset, model

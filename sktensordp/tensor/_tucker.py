@@ -312,17 +312,18 @@ class StructuredTucker:
         return 1.0
 
     def with_average_rows(
-        self, counts: Sequence[NDArray[Any] | None]
+        self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
     ) -> "StructuredTucker":
         """The model with average rows; see `StructuredCP.with_average_rows`."""
         means = [rows.copy() for rows in self.means]
         covariances = [rows.copy() for rows in self.covariances]
+        kept = keeps_biases and self.columns.biases
         filled = [
             fill_unknown(
                 means[mode],
                 covariances[mode],
                 counts[mode],
-                ~fixed,
+                ~fixed & ~(kept & (np.arange(len(fixed)) == 1)),
                 is_tied=bool(self.tie[mode].any()),
             )
             for mode, fixed in enumerate(self.fixed)

@@ -25,8 +25,9 @@ def test_the_first_feature_is_the_centred_logarithm_of_the_counts():
     features = pattern_of(where, (200, 100), 0).features
     counts = np.bincount(where[:, 1], minlength=100)
     assert features.shape == (101, 1)
-    shown = np.append(np.log1p(counts), 0.0)
-    shown -= counts @ shown[:-1] / counts.sum()
+    shown = np.log1p(counts)
+    # An unknown row has the average over the entries.
+    shown = np.append(shown, counts @ shown / counts.sum())
     assert np.corrcoef(features[:, 0], shown)[0, 1] == pytest.approx(1)
     of_entries = features[where[:, 1], 0]
     assert of_entries.mean() == pytest.approx(0, abs=1e-12)
@@ -61,12 +62,11 @@ def test_entries_at_random_give_no_features():
     assert pattern_of(where, (60, 50, 4), 8).features.shape == (51, 0)
 
 
-def test_rows_without_entries_have_no_components():
+def test_rows_without_entries_have_the_features_of_the_average_entry():
     where, _ = incidence((300, 100), 3, 9000)
     features = pattern_of(where, (300, 120), 4).features
-    np.testing.assert_array_equal(features[100:, 1:], 0.0)
-    # An unknown row is like one without entries.
-    np.testing.assert_array_equal(features[100], features[-1])
+    average = features[where[:, 1]].mean(axis=0)
+    np.testing.assert_allclose(features[100:], np.tile(average, (21, 1)), atol=1e-12)
 
 
 def test_features_are_a_function_of_the_coordinates():
@@ -90,10 +90,10 @@ def test_as_many_components_as_stand_out(groups, found):
     """More than the search begins with, too; of these, eight are clear at most."""
     where, _ = incidence((800, 300), groups, 40_000, liking=30.0)
     pattern = pattern_of(where, (800, 300), None)
-    assert pattern.components.shape[1] == found
+    assert pattern.vectors.shape[1] == found
     assert pattern.n_clear == min(found, 8)
     fewer = pattern_of(where, (800, 300), 8)
-    assert fewer.components.shape[1] == min(found, 8)
+    assert fewer.vectors.shape[1] == min(found, 8)
     if found < 8:
         # Of groups of one size, a search for a part finds others.
         np.testing.assert_allclose(
@@ -103,7 +103,7 @@ def test_as_many_components_as_stand_out(groups, found):
 
 def test_rows_with_few_entries_have_small_features():
     where, _ = incidence((800, 300), 3, 20_000)
-    components = pattern_of(where, (800, 300), None).components[:-1]
+    components = pattern_of(where, (800, 300), None).features[:-1, 1:]
     counts = np.bincount(where[:, 1], minlength=300)
     norms = np.linalg.norm(components, axis=1)
     assert np.all(norms < np.sqrt(2))

@@ -213,6 +213,7 @@ class BlockPerturbation(Solver):
         model = make(
             problem.entries.shape, variance, dtype, biases=biases, **decomposition
         )
+        model = model.with_average_rows(problem.entries.counts, keeps_biases=True)
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
 
     def _start(self) -> list[NDArray[np.float64]]:

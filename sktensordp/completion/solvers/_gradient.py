@@ -170,6 +170,7 @@ class GradientPerturbation(Solver):
         fitted = problem.form.point_model(
             problem.entries.shape, variance, dtype, **model
         )
+        fitted = fitted.with_average_rows(problem.entries.counts)
         return Outcome(fitted, mean.offset, n_iter)
 
 

@@ -114,6 +114,7 @@ class InputPerturbation(Solver):
         )
         if isinstance(model, StructuredCP):
             model = model.padded(problem.form.rank, problem.smooth_modes)
+        model = model.with_average_rows(problem.entries.counts)
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise)
 
