@@ -19,6 +19,11 @@ def jobs():
             yield [step["run"] for step in job["steps"] if "run" in step]
 
 
+def test_a_job_tries_inputs_of_a_new_seed():
+    (command,) = {c for job in jobs() for c in job if "fuzz.py" in c}
+    assert "--seed" not in command
+
+
 def test_hosted_ci_runs_what_the_project_runs():
     commands = {command for job in jobs() for command in job}
     ours = (ROOT / ".ci" / "run").read_text()

@@ -23,6 +23,7 @@ from .._validation import (
     check_columns,
     check_coordinates,
     check_numeric,
+    check_same_length,
     check_unmasked,
     checked,
     range_of,
@@ -295,6 +296,8 @@ def entries_of_batches(
             )
             # A copy, since the caller may reuse the memory.
             checked_batches.append((where, values.copy()))
+        else:
+            check_same_length(X, y)
     if not checked_batches and not (shape and may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: no batch holds an entry.")
     if not checked_batches:

@@ -90,7 +90,10 @@ def check_whole(ids: NDArray[Any], column: str) -> None:
 
 
 def _has_fraction(value: Any) -> bool:
-    return isinstance(value, float | np.floating | Decimal) and value % 1 != 0
+    if isinstance(value, Decimal):
+        # Decimals with many digits have no remainder.
+        return not value.is_finite() or value != value.to_integral_value()
+    return isinstance(value, float | np.floating) and bool(value % 1 != 0)
 
 
 def _as_numbers(ids: NDArray[Any]) -> NDArray[np.float64] | None:

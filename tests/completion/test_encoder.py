@@ -1,6 +1,7 @@
 """CoordinateEncoder: ids, times, and what it does not know."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -279,6 +280,15 @@ def test_large_ids_stay_apart():
     assert encoder.transform(ids)[:, 0].tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="told apart as floats"):
         CoordinateEncoder(freq="D").fit(np.column_stack([ids[:, 0], [0.0, 1, 2]]))
+
+
+def test_decimals_are_ids_of_any_size_but_no_fractions():
+    large = [[Decimal(1), Decimal(10**40)], [Decimal(2), Decimal(-(10**40))]]
+    encoder = CoordinateEncoder().fit(np.array(large))
+    assert encoder.transform(np.array(large)).tolist() == [[0, 1], [1, 0]]
+    for fraction in ("0.5", "1e-40", "Infinity"):
+        with pytest.raises(ValueError, match="numbers with fractions"):
+            CoordinateEncoder().fit(np.array([[Decimal(1), Decimal(fraction)]]))
 
 
 def test_ids_keep_their_kind():

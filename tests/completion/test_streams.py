@@ -208,6 +208,8 @@ BAD_BATCHES = [
     (with_last(X=np.zeros(200, dtype=int)), {}, "2D array"),
     (with_last(y=np.array(["secret"] * 200)), {}, "must hold numbers"),
     ([(good_batches()[0][0], None)], {}, "requires y to be passed"),
+    (with_last(y=[]), {}, "same length"),
+    ([(good_batches()[0][0], [])], {"unit": 0, "delta": 1e-3}, "same length"),
     (good_batches(), {"epsilon": -1.0}, "'epsilon' parameter"),
     (good_batches(), {"rank": 500}, "is too large"),
 ]

@@ -348,7 +348,11 @@ def _refused_entries(case, X, y=None):
     estimator, method = case.subject.estimator, case.method
     cells = X.reshape(-1, 1) if method == "recommend" else X
     protects_units = isinstance(getattr(estimator, "unit", None), int)
-    if y is not None and X.shape == (0, len(SHAPE)) and protects_units:
+    # A batch without rows needs no columns.
+    is_empty = X.shape == (0, len(SHAPE)) or (
+        method == "fit_batches" and X.ndim > 0 and not len(X)
+    )
+    if y is not None and is_empty and protects_units:
         # The tensor's only unit may be missing.
         return "there are values without entries" if len(y) else None
     if cells.ndim != 2 or not cells.size:
