@@ -455,7 +455,9 @@ def test_twice_the_contributions_would_be_noticed(monkeypatch):
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
     monkeypatch.setattr(_cooccurrence, "_TOTALS", -0.1)
-    monkeypatch.setattr(_cooccurrence.Releases, "_totals", lambda *a: (50.0, 5.0, False))
+    monkeypatch.setattr(
+        _cooccurrence.Releases, "_totals", lambda *a: (50.0, 5.0, False)
+    )
     with pytest.raises(RuntimeError, match="exceed"):
         make().fit(X)
 
