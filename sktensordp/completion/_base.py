@@ -270,7 +270,7 @@ class BaseCompletion(
             outcome = solver.complete(released, on_sweep)
             self._publish(entries, problem, solver, outcome, received)
         if self._unit is not None:
-            warn_of_noise(outcome.model.are_noise)
+            warn_of_noise(outcome.are_noise)
             self._warn_of_averages(problem, outcome.only_averages)
         return self
 

@@ -54,8 +54,6 @@ class SharedModel:
         The mode of the units in the tensor.
     n_units : float
         Noisy number of units of the fit; NaN in models of earlier versions.
-    are_noise : bool
-        Whether that number, or that of their entries, is within its noise of nothing.
     """
 
     form: CPForm | TuckerForm
@@ -72,7 +70,6 @@ class SharedModel:
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
     n_units: float = math.nan
-    are_noise: bool = False
 
     @property
     def _n_factors(self) -> int:

@@ -340,7 +340,6 @@ class UnitRun:
             uncertainty,
             excess,
             n_units=totals.n_units,
-            are_noise=totals.are_noise,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED

@@ -261,8 +261,11 @@ class UnitPerturbation(Solver):
         entries: Any,
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
-    ) -> tuple[SharedModel, str, int, float]:
-        """Return the model without units' rows, the perturbation, passes and growth."""
+    ) -> tuple[SharedModel, str, int, float, bool]:
+        """Return the model without units' rows, the perturbation, passes and growth.
+
+        Also whether the totals may be noise.
+        """
         problem = self.problem
         units = entries.by_unit(problem.domain, self.unit)
         releases = UnitReleases(self.noise, streams)
@@ -277,11 +280,11 @@ class UnitPerturbation(Solver):
         if may_choose and name == "statistics" and not run.factors_pay():
             name = "sums"
         n_iter = run.passes(name, on_sweep)
-        return run.model, name, n_iter, releases.growth
+        return run.model, name, n_iter, releases.growth, totals.are_noise
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
-        model, name, n_iter, growth = released
+        model, name, n_iter, growth, are_noise = released
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
@@ -299,4 +302,5 @@ class UnitPerturbation(Solver):
             perturbation=name,
             guarantee=guarantee,
             only_averages=only_averages,
+            are_noise=are_noise,
         )
