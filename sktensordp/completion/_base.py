@@ -266,7 +266,7 @@ class BaseCompletion(
             guarantee = (outcome.guarantee or solver.guarantee).under(*conditions)
             self._publish(entries, problem, solver, outcome, guarantee)
         if self._unit is not None:
-            warn_of_noise(outcome.model.are_noise)
+            warn_of_noise(outcome.are_noise)
             self._warn_of_averages(problem, outcome.only_averages)
         return self
 

@@ -109,5 +109,5 @@ def _is_empty(X: Any) -> bool:
     """Whether X holds no pair."""
     if is_empty_list(X):
         return True
-    shape = getattr(X, "shape", ())
+    shape: tuple[int, ...] = getattr(X, "shape", ())
     return len(shape) == 2 and shape[0] == 0 and shape[1] == 2

@@ -67,7 +67,8 @@ class CoordinateEncoder(
         and refuses other ids. None learns the ids from the data. If all columns are
         declared, so is the shape: pass it on as
         ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` does
-        that, and can reserve rows for users instead: ``categories=[None, films]``.
+        that. Where users are protected, it needs no list of them:
+        ``categories=[None, films]``.
 
     Attributes
     ----------

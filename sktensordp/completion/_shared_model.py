@@ -54,8 +54,6 @@ class SharedModel:
         The mode of the units in the tensor.
     n_units : float
         Noisy number of units of the fit; NaN in models of earlier versions.
-    are_noise : bool
-        Whether that number, or that of their entries, is within its noise of nothing.
     counts : list of ndarray of shape (size,)
         Released counts of the entries in rows of the other modes; zero only without
         noise, for rows without entries.
@@ -75,7 +73,6 @@ class SharedModel:
     weight_variances: tuple[float, ...] = ()
     unit: int = 0
     n_units: float = math.nan
-    are_noise: bool = False
     counts: list[NDArray[np.float64]] = field(default_factory=list)
 
     @property

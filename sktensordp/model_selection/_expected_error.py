@@ -327,8 +327,8 @@ def step_that_releases(
         if not isinstance(completion.unit, Integral):
             raise TypeError(
                 "The expected error of a Recommender is known only where users are "
-                "protected. Otherwise, encode the ids with a CoordinateEncoder, and "
-                "pass the completion and the coordinates."
+                "protected. Otherwise, encode ids with a CoordinateEncoder, and pass "
+                "the completion and the coordinates."
             )
         if n_users is None:
             raise ValueError(

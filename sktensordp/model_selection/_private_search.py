@@ -531,15 +531,21 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         from ..privacy.accounting._events import SelectionDpEvent
 
         mean = distribution.mean
+        statement = f"The best of a random number of tries, {mean:.4g} on average."
+        if isinstance(fit.unit, int):
+            statement += (
+                " Its score is divided by the noisy number of users that its own fits "
+                "have released."
+            )
         chosen = one_try.derived(
             SelectionDpEvent(one_try.event, distribution),
             delta=mean * one_try.delta if mean * one_try.delta < 1 else one_try.delta,
-            statement=f"The best of a random number of tries, {mean:.4g} on average.",
+            statement=statement,
             source="; ".join([_SOURCE, one_try.source]),
         )
         if not self._refits:
             return chosen
-        statement = f"{chosen.statement} It is then fitted to all data."
+        statement += " It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
     def _as_table(self, X: Any) -> Any:

@@ -310,7 +310,9 @@ class _PublishedCompletion(BaseCompletion):
         """False: the published algorithms have no further batches, and no clients."""
         return False
 
-    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
+    def _error_by_epsilon(
+        self, X: Any, y: Any, n_users: int | None = None
+    ) -> Callable[[float], float]:
         raise ValueError(f"The expected error of {type(self).__name__} is not known.")
 
 

@@ -381,7 +381,7 @@ def test_known_users_keep_their_rows_and_new_ones_get_free_ones(monkeypatch):
 @pytest.mark.parametrize("kind", [CPCompletion, ImplicitCompletion])
 def test_room_for_any_number_of_users_costs_nothing(kind, epsilon):
     """A hundredth of the noise at most, however many items there are."""
-    films = [f"film {k}" for k in range(3000)]
+    films = [f"film {k:02d}" for k in range(3000)]
     data = () if kind is ImplicitCompletion else (Y,)
     wide = for_users(kind, films, epsilon=epsilon, delta=1e-5)
     tight = clone(wide.completion).set_params(shape=(N_USERS, len(films)))

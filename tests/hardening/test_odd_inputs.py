@@ -151,7 +151,7 @@ def test_times_that_are_no_seconds_are_refused(time):
 @pytest.mark.parametrize("n_rows", [0, 1])
 @pytest.mark.parametrize("cv", [None, 3])
 def test_a_search_refuses_before_it_counts(n_rows, cv):
-    search = PrivateSearchCV(MODEL, {"rank": [0]}, n_iter=1, cv=cv)
+    search = PrivateSearchCV(MODEL, {"rank": [0]}, n_iter=2, cv=cv)
     with PrivacyBudget(math.inf, 0.5) as budget:
         with pytest.raises(ValueError, match="minimum of"):
             search.fit(WHERE[:n_rows], VALUES[:n_rows])

@@ -2,6 +2,7 @@
 
 import math
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,13 @@ from sklearn.metrics import root_mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    ImplicitCompletion,
+    Recommender,
+    TuckerCompletion,
+)
 from sktensordp.completion.solvers._unit_expected import _shares
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
@@ -29,7 +36,13 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
-from sktensordp.model_selection import epsilon_needed, expected_error
+from sktensordp.model_selection import (
+    PrivateSearchCV,
+    UserHoldout,
+    UserKFold,
+    epsilon_needed,
+    expected_error,
+)
 from sktensordp.papers import (
     BiScaler,
     JohnsonLindenstrauss,
@@ -37,7 +50,8 @@ from sktensordp.papers import (
     PrivacyAgnosticEncoder,
     PublishedCPCompletion,
 )
-from sktensordp.privacy import gaussian_sigma
+from sktensordp.plotting import ExpectedErrorDisplay
+from sktensordp.privacy import epsilon_per_release, gaussian_sigma, planned_guarantee
 
 DOC = Path(__file__).parents[2] / "doc"
 SHAPE = (3, 4)
@@ -332,6 +346,84 @@ def test_users_are_known_by_their_number_alone():
     assert_array_equal(found[0], found[2])
     assert np.all(expected_error(model, rows[:500], epsilons=[1.0, 8.0]).errors
                   > found[0])  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_users_who_are_expected_count_and_not_the_room_for_them(kind):
+    rows, options = np.zeros((3000, 2)), {"epsilons": [0.1, 1.0, 8.0]}
+    known = expected_error(
+        kind(2, unit=0, shape=(50, 40), levels=LEVELS), rows, **options
+    )
+    wide = kind(2, unit=0, shape=(2**31 - 2, 40), levels=LEVELS)
+    expected = expected_error(wide, rows, n_users=50, **options).errors
+    assert_allclose(expected, known.errors, rtol=1e-3)
+    recommender = Recommender(
+        kind(2, unit=0, levels=LEVELS),
+        CoordinateEncoder(categories=[None, range(40)]),
+    )
+    for table in (rows, [["ann", 3]] * 3000, np.full((3000, 2), "bob")):
+        found = expected_error(recommender, table, n_users=50, **options)
+        assert_array_equal(found.errors, expected)
+        assert found.supposing == known.supposing
+    epsilon = epsilon_needed(recommender, rows, error=expected[1], n_users=50)
+    assert epsilon == pytest.approx(1.0, rel=2e-3)
+    household = expected_error(recommender, rows, group=4, n_users=50, **options)
+    assert np.all(household.unit_epsilons < household.epsilons)
+    # As many users as rows, of whom little is known, have the error of averages.
+    assert expected_error(wide, rows, **options).errors[-1] > expected[-1] + 0.05
+    display = ExpectedErrorDisplay.from_estimator(
+        {"ids": recommender, "indices": wide}, rows, n_users=50, **options
+    )
+    for curve in display.curves.values():
+        assert_array_equal(curve.errors, expected)
+
+
+def test_what_room_for_users_costs_in_memory():
+    """Nothing: neither a fit nor what is asked before it makes an array of its size."""
+    recommender = Recommender(
+        CPCompletion(0, unit=0, levels=LEVELS),
+        CoordinateEncoder(categories=[None, range(40)]),
+    )
+    X = np.random.default_rng(0).integers(0, 40, (400, 2))
+    y = np.ones(400)
+    tracemalloc.start()
+    try:
+        recommender.fit(X, y).recommend(3)
+        ImplicitCompletion(shape=(2**31 - 2, 40)).fit(X).recommend(3)
+        for cv in (None, UserKFold(2), UserHoldout()):
+            PrivateSearchCV(
+                recommender, {"completion__rank": [0]}, n_iter=2, cv=cv
+            ).fit(X, y)
+        expected_error(recommender, X, epsilons=[1.0], n_users=10)
+        expected_error(recommender.completion_, X, epsilons=[1.0])
+        planned_guarantee(recommender)
+        epsilon_per_release(4.0, 1e-6, 12, recommender)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**28  # one bit for each row
+
+
+@pytest.mark.parametrize(
+    ("estimator", "n_users", "error", "message"),
+    [
+        (CPCompletion(2, levels=LEVELS), 5, ValueError, "`unit` is not a mode"),
+        (LaplaceMechanism(**BOX), 5, ValueError, "`unit` is not a mode"),
+        (CPCompletion(2, levels=LEVELS, unit=0, shape=(5, 5)), 0, ValueError, ">= 1"),
+        (CPCompletion(2, levels=LEVELS, unit=0, shape=(5, 5)), 2.5, ValueError, ">= 1"),
+        (
+            Recommender(
+                CPCompletion(2, levels=LEVELS, unit=0),
+                CoordinateEncoder(categories=[None, range(5)]),
+            ),
+            None, ValueError, "Pass n_users",
+        ),
+        (Recommender(CPCompletion(2, levels=LEVELS)), None, TypeError, "encode ids"),
+    ],
+)  # fmt: skip
+def test_a_number_of_users_that_does_not_fit(estimator, n_users, error, message):
+    with pytest.raises(error, match=message):
+        expected_error(estimator, np.zeros((9, 2)), epsilons=[1.0], n_users=n_users)
 
 
 # What an answer depends on, by changes of one thing at a time

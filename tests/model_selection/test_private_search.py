@@ -31,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from sktensordp.noise import LaplaceLattice
 from sktensordp.privacy import privacy_of
 from tests.support.guarantees import pure
@@ -457,12 +457,17 @@ def test_coordinates_that_only_the_held_out_part_has():
     assert search.estimator.shape is None
 
 
-def test_held_out_users_may_have_no_rows():
-    search = rated(
-        unit_zero(shape=(10**6, 6), max_iter=2), test_size=0.5, refit=False,
-        score_epsilon=1e6,
-    ).fit(WHERE, RATINGS)  # fmt: skip
-    assert search.best_score_ == pytest.approx(-8, abs=0.01)
+def test_room_for_users_who_do_not_come_changes_no_score():
+    """It was half of the range, -8, since all who did not come were scored."""
+    scores = [
+        rated(
+            unit_zero(shape=(room, 6), max_iter=2, epsilon=200.0), cv=UserKFold(2),
+            refit=False, score_epsilon=1e6, random_state=0,
+        ).fit(WHERE, RATINGS).best_score_
+        for room in (8, 10**6, 2**31 - 2)
+    ]  # fmt: skip
+    # The error is about 2.2, divided by a noisy number of users.
+    assert -5 < min(scores) < max(scores) < -1
 
 
 def test_a_kept_completion_keeps_the_rows_of_users():
@@ -543,9 +548,9 @@ def test_noise_of_the_score_has_the_stated_scale():
 
 def test_the_score_of_a_user_is_close_to_that_of_a_plain_mean():
     search = rated(
-        CPCompletion(0, unit=0, levels=LEVELS, shape=(8, 6), max_iter=2, epsilon=50.0),
-        score_epsilon=200.0, test_size=0.5, random_state=0,
+        unit_zero(shape=(8, 6), max_iter=2, epsilon=200.0),
+        score_epsilon=200.0, cv=UserKFold(2), random_state=0,
     ).fit(WHERE, RATINGS)  # fmt: skip
-    # The error is about 2.2: noise in the fit and in the score, and four users tested.
+    # The error is about 2.2: noise in the fit, in the score and in the number of users.
     assert -4 < search.best_score_ < -1
     assert search.privacy_guarantee_.unit == 0

@@ -483,6 +483,7 @@ def test_the_score_of_users_is_their_mean():
     # That of a new user, of whom four fifths of some 15 ratings are known.
     assert 0.3 * spread < -made.best_score_ < 1.1 * spread
     assert made.privacy_guarantee_.unit == 0
+    assert "divided by the noisy number of users" in made.privacy_guarantee_.statement
 
 
 def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():

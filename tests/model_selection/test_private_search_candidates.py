@@ -50,7 +50,7 @@ def test_parameters_out_of_range(grid):
 
 def test_other_users_than_the_estimator_has():
     model = CPCompletion(1, unit=0, shape=(12, 10), levels=LEVELS)
-    search = PrivateSearchCV(model, {"shape": [(40, 10)]}, n_iter=2)
+    search = PrivateSearchCV(model, {"unit": [1]}, n_iter=2)
     refused(search, WHERE, VALUES, "another guarantee")
 
 

@@ -34,6 +34,8 @@ class Outcome:
         Guarantee of all releases together, if the release decided something of it.
     only_averages : bool, default=False
         Whether units get nearly the same ranking, since the release decided so.
+    are_noise : bool, default=False
+        Whether what was released about units is within its noise of nothing.
     """
 
     model: Any
@@ -44,6 +46,7 @@ class Outcome:
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
     only_averages: bool = False
+    are_noise: bool = False
 
 
 class Solver:

@@ -338,7 +338,6 @@ class UnitRun:
             uncertainty,
             excess,
             n_units=totals.n_units,
-            are_noise=totals.are_noise,
             counts=row_counts.counts,
         )
         # By how much contributions follow the biases, relative to the counts.

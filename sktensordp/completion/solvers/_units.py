@@ -252,8 +252,11 @@ class UnitPerturbation(Solver):
         entries: Any,
         streams: NoiseStreams | None,
         on_sweep: OnSweep,
-    ) -> tuple[SharedModel, str, int]:
-        """Return the model without units' rows, the perturbation and the passes."""
+    ) -> tuple[SharedModel, str, int, bool]:
+        """Return the model without units' rows, the perturbation and the passes.
+
+        Also whether the totals may be noise.
+        """
         problem = self.problem
         units = entries.by_unit(problem.domain, self.unit)
         releases = UnitReleases(self.noise, streams)
@@ -268,11 +271,11 @@ class UnitPerturbation(Solver):
         if may_choose and name == "statistics" and not run.factors_pay():
             name = "sums"
         n_iter = run.passes(name, on_sweep)
-        return run.model, name, n_iter
+        return run.model, name, n_iter, totals.are_noise
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
-        model, name, n_iter = released
+        model, name, n_iter, are_noise = released
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
@@ -290,4 +293,5 @@ class UnitPerturbation(Solver):
             perturbation=name,
             guarantee=guarantee,
             only_averages=only_averages,
+            are_noise=are_noise,
         )
