@@ -169,7 +169,7 @@ def _counted():
             warnings.simplefilter("ignore", usual)
         for usual in (
             "X .*feature names",
-            "This model was copied or pickled",
+            "This model was deep-copied or pickled",
             "X has no NaN",
         ):
             warnings.filterwarnings("ignore", usual)
