@@ -113,8 +113,9 @@ def gain():
     costs, private, best = cost(4.0)
     return (
         f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
-        f"**{costs:.3f} stars** of accuracy:\npredictions are off by {private:.3f} "
-        f"stars, and by {best:.3f} without protection ([results](results.md))."
+        f"**{costs:.3f} stars** of accuracy:\npredictions are typically off by "
+        f"{private:.3f} stars (RMSE), and by {best:.3f} without protection "
+        f"([results](results.md))."
     )
 
 

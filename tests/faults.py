@@ -1098,8 +1098,22 @@ OF_ACCOUNTING = [
         ("privacy/test_selection.py",),
     ),
     Fault(
+        "an epsilon by Rényi divergences forgets half of its delta",
+        "privacy/accounting/_renyi_bound.py",
+        "log_share = (math.log(delta) + math.log(order)) / (order - 1)",
+        "log_share = (math.log(delta) / 2 + math.log(order)) / (order - 1)",
+        ("privacy/test_sampled_accounting.py",),
+    ),
+    Fault(
+        "a delta by Rényi divergences is that of a tenth of the releases",
+        "privacy/accounting/_renyi_bound.py",
+        "excess = divergence - epsilon + math.log1p(-1 / order)",
+        "excess = divergence / 10 - epsilon + math.log1p(-1 / order)",
+        ("privacy/test_sampled_accounting.py",),
+    ),
+    Fault(
         "the Rényi divergence of Gaussian noise is halved",
-        "privacy/accounting/_renyi.py",
+        "privacy/accounting/_renyi_bound.py",
         "order * composition.mu**2 / 2",
         "order * composition.mu**2 / 4",
         ("privacy/test_filter.py", "privacy/test_selection.py"),

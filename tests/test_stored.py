@@ -49,7 +49,9 @@ def store():
         if case.private in ("users", "choices"):
             # What is stored predicts without users' own rows, and warns of it.
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "This model was copied or pickled")
+                warnings.filterwarnings(
+                    "ignore", "This model was deep-copied or pickled"
+                )
                 output = pickle.loads(pickle.dumps(estimator)).predict(case.data[0])
         # Each for itself, so that one that cannot be read hides no other.
         pickled = pickle.dumps(estimator, protocol=4)
@@ -80,7 +82,7 @@ def test_every_minor_version_that_is_read_has_a_file():
     assert set(stored(FILES[versions.index((major, minor))])) == set(LABELS)
 
 
-@pytest.mark.filterwarnings("ignore:This model was copied or pickled")
+@pytest.mark.filterwarnings("ignore:This model was deep-copied or pickled")
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_stored_estimators_work(path, label):

@@ -75,8 +75,8 @@ default="auto"
     - "auto": one of the two, chosen by noisy counts.
 unit : {"entry"} or int, default="entry"
     What is protected: the value of one entry, or all entries at one index of this mode.
-    Rows of protected units are never pickled or copied. `fold_in` computes them from
-    the units' entries, to restore them or to score held-out units. To cross-validate,
+    Rows of protected units are never pickled or deep-copied. `fold_in` computes them
+    from the units' entries, to restore them or score held-out units. To cross-validate,
     use ``GridSearchCV(model, grid, cv=UserKFold(), scoring=make_fold_in_scorer())``
     (for another mode than 0, ``UserKFold(mode=unit)``): with scikit-learn's splitters,
     one unit would decide how others are split.

@@ -320,8 +320,8 @@ class FittedToUnits(Fitted):
             return
         self.local.lost = False
         warnings.warn(
-            "This model was copied or pickled. The rows of units are never pickled or "
-            "copied, so all units are treated as unknown. To restore their rows, call "
+            "This model was deep-copied or pickled. The rows of units are never pickled "
+            "or deep-copied, so all units are treated as unknown. To restore them, call "
             "fold_in(X, y) with all of their entries.",
             UserWarning,
             stacklevel=callers_level(),

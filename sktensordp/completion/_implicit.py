@@ -534,9 +534,9 @@ class _Fitted:
         if self.local.lost and np.any(users >= 0):
             self.local.lost = False
             warnings.warn(
-                "This model was copied or pickled. The choices of users are never "
-                "pickled or copied, so all users are treated as unknown. To restore "
-                "them, call fold_in(X) with all of their choices.",
+                "This model was deep-copied or pickled. The choices of users are never "
+                "pickled or deep-copied, so all users are treated as unknown. To "
+                "restore them, call fold_in(X) with all of their choices.",
                 UserWarning,
                 stacklevel=callers_level(),
             )

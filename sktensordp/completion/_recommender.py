@@ -72,8 +72,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     **Who is protected.** What the completion protects: by default, the value of each
     entry, and who rated what is public. With ``unit=0``, everything of each user is
-    protected, who is in the data included: whoever gets a pickle, a copy or the
-    recommendations for others learns no more about a user than `privacy_guarantee_`
+    protected, who is in the data included: whoever gets a pickle, a deep copy or
+    the recommendations for others learns no more about a user than `privacy_guarantee_`
     allows.
 
     Parameters
@@ -353,9 +353,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn new or returning users from all of their rows; this releases nothing.
 
-        Call it for users who are new, or whom the recommender lost when it was copied
-        or stored. What it learns of a user serves that user's recommendations, in this
-        process only, and replaces what it knew of the user.
+        Call it for users who are new, or whom the recommender lost when it was
+        deep-copied or stored. What it learns of a user serves that user's
+        recommendations, in this process only, and replaces what it knew of the user.
 
         Parameters
         ----------
@@ -702,14 +702,14 @@ class _Fitted:
         return indices
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
-        """Warn once if a copy or pickle lost the users and somebody asks for one."""
+        """Warn once if a deep copy or pickle lost users and somebody asks for one."""
         if self.local is None or not (self.local.lost and asks_for_users):
             return
         self.local.lost = False
         warnings.warn(
-            "This model was copied or pickled. The ids of users are never pickled or "
-            "copied, so all users are treated as unknown. To get them back, call "
-            "fold_in with all of their rows.",
+            "This model was deep-copied or pickled. The ids of users are never pickled "
+            "or deep-copied, so all users are treated as unknown. To get them back, "
+            "call fold_in with all of their rows.",
             UserWarning,
             stacklevel=callers_level(),
         )

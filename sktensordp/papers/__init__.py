@@ -1,7 +1,8 @@
 """The five papers as printed, and what serves comparisons with them alone.
 
-Each class states the guarantee that really holds beside the claim of its paper, and
-warns with ``UnsoundClaimWarning`` where the claim is false.
+Each class named ``Published...`` states the guarantee that really holds beside the
+claim of its paper, and warns with ``UnsoundClaimWarning`` where the claim is false.
+``BiScaler(None)``, the published bi-scaling, warns with ``PrivacyLeakWarning`` instead.
 """
 
 from ._biscaler import BiScaler

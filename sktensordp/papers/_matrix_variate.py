@@ -157,7 +157,7 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
 
     Parameters and attributes are those of `MatrixVariateGaussian`, but `bounds` or
     `norm_bound` is needed. The scale is that of Theorem 3 of [1]_. Its claim, (epsilon,
-    delta), is true, but the noise is far larger than the claim needs:
+    delta), is true, but the noise is larger than the claim needs:
     `privacy_guarantee_` states the epsilon that holds beside the claimed one.
 
     References

@@ -1,4 +1,7 @@
-"""The three algorithms of Wei, Li, Mao and Wang (2022), to the letter.
+"""The three algorithms of Wei, Li, Mao and Wang (2022), as printed.
+
+Two things differ: values are clipped to their declared range, without which Algorithm 1
+has no finite epsilon, and there are 25 passes by default where the paper has 100.
 
 Stochastic gradient descent (Eq. 6 and 7) fits a CP or Tucker decomposition without
 biases or offset. Algorithm 1 adds Laplace noise to the values first, Algorithm 2 adds
@@ -318,7 +321,7 @@ class _PublishedCompletion(BaseCompletion):
 
 @with_shared_text
 class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
-    """CP completion by Algorithms 1 to 3 of Wei, Li, Mao and Wang, to the letter.
+    """CP completion by Algorithms 1 to 3 of Wei, Li, Mao and Wang, as printed.
 
     $algorithms
 
@@ -362,7 +365,7 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
 
 @with_shared_text
 class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
-    """Tucker completion by Algorithms 1 to 3 of Wei, Li, Mao and Wang, to the letter.
+    """Tucker completion by Algorithms 1 to 3 of Wei, Li, Mao and Wang, as printed.
 
     $algorithms
 

@@ -1,7 +1,7 @@
 """Yang, Xiang, Chen, Li and Li (2021): directional noise for tensor-valued queries.
 
 The claims of these theorems are true, the third with the constant of its proof. But the
-noise is far larger than the claims need, so the guarantees state the true epsilon, by
+noise is larger than the claims need, so the guarantees state the true epsilon, by
 the exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), beside the claim.
 """
 
@@ -62,7 +62,7 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.TensorVariateGaussian`. The variances are those of
     Theorem 1 with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the
-    noise is far larger than the claim needs: `privacy_guarantee_` states the epsilon
+    noise is larger than the claim needs: `privacy_guarantee_` states the epsilon
     that holds beside the claimed one.
 
     References
@@ -116,7 +116,7 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.UnimodalDirectionalNoise`. The variances are those of
     Theorem 2 with Equation 28 of [1]_. Its claim, (epsilon, delta), is true, but the
-    noise is far larger than the claim needs: `privacy_guarantee_` states the epsilon
+    noise is larger than the claim needs: `privacy_guarantee_` states the epsilon
     that holds beside the claimed one.
 
     References

@@ -769,7 +769,7 @@ def test_units_come_back_by_fold_in(form, order, unit):
     unknown[:, unit] = -1
     assert np.any(before != model.predict(unknown))
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        with pytest.warns(UserWarning, match="never pickled or copied"):
+        with pytest.warns(UserWarning, match="never pickled or deep-copied"):
             assert_array_equal(other.predict(where), model.predict(unknown))
         assert_array_equal(other.predict(unknown), model.predict(unknown))
         assert other.fold_in(where, values) is other
@@ -942,7 +942,7 @@ def test_recommendations_are_the_largest_predictions(form, order, unit):
                 assert np.all(np.diff(model.predict(at)) <= 1e-12)
     assert seen > 3
     stored = pickle.loads(pickle.dumps(model))
-    with pytest.warns(UserWarning, match="never pickled or copied"):
+    with pytest.warns(UserWarning, match="never pickled or deep-copied"):
         assert -1 not in stored.recommend([2], k=n_items, context=context)
 
 

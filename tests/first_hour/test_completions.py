@@ -57,7 +57,7 @@ def test_asked_a_model_out_of_a_pickle(ratings, travel, ask):
         "score": lambda: model.score(ratings.data, ratings.target),
         "transform": lambda: model.transform(X),
     }
-    with pytest.warns(UserWarning, match=r"never pickled or copied.*fold_in"):
+    with pytest.warns(UserWarning, match=r"never pickled or deep-copied.*fold_in"):
         calls[ask]()
     # Once.
     calls[ask]()
@@ -77,7 +77,7 @@ def test_voted_in_two_processes(ratings):
     """Its members come back from the processes without the rows of users."""
     members = [("a", protecting_users(ratings)), ("b", protecting_users(ratings))]
     vote = VotingRegressor(members, n_jobs=2).fit(ratings.data, ratings.target)
-    with pytest.warns(UserWarning, match="never pickled or copied"):
+    with pytest.warns(UserWarning, match="never pickled or deep-copied"):
         vote.score(ratings.data, ratings.target)
 
 

@@ -24,8 +24,11 @@ from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import PrivacyGuarantee, compose
 from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
 from sktensordp.privacy.accounting._events import (
+    GroupDpEvent,
+    ParallelDpEvent,
     ProjectionDpEvent,
     PureDpEvent,
+    RevealingDpEvent,
     SamplerResidualDpEvent,
     TableDpEvent,
 )
@@ -252,6 +255,27 @@ def test_compositions(name):
         assert event_delta(event, epsilon) <= delta * (1 + relative) + slack
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(sampled, 1e-3, 1.0, 10_000)], [(sampled, 0.01, 0.9, 10_000)],
+        [(sampled, 0.05, 1.0, 300), "gaussian"], [(sampled, 0.05, 1.0, 30), "pure"],
+    ],
+)  # fmt: skip
+def test_deltas_that_no_grid_of_losses_resolves(parts):
+    """Down to 1e-25, where Renyi divergences give a bound that is not far off."""
+    unit = 0.7 if "pure" in parts else None
+    event, laws, epsilons = composed(*parts)
+    start, deviation = epsilons[1], (epsilons[3] - epsilons[1]) / 4
+    epsilons = [start + k * deviation for k in (5, 7, 9)]
+    lower, _ = bracket(laws, epsilons, unit)
+    assert 0 < lower[-1] < 1e-11
+    for epsilon, delta in zip(epsilons, lower, strict=True):
+        assert event_delta(event, epsilon) >= delta * (1 - 1e-9)
+        found = event_epsilon(event, delta)
+        assert epsilon * (1 - 1e-9) <= found <= 4 * epsilon
+
+
 def test_checker_sees_small_mistakes():
     _, laws, epsilons = composed((sampled, 0.01, 1.0, 100), "gaussian")
     lower, _ = bracket(laws, epsilons)
@@ -398,6 +422,57 @@ LATER = [pytest.param(event, marks=pytest.mark.slow) for event in EXTREMES[2:]]
 def test_extremes(event):
     assert 0 <= event_epsilon(event, 1e-7) < 1e10
     assert 0 <= event_delta(event, 0.5) <= 1
+
+
+NUMBERS = (1e-300, 1e-30, 1e-9, 1e-3, 0.5, 3.0, 700.0, 1e4, 1e30, 1e300, math.inf)
+COUNTS = (1, 2, 1000, 10**30, 10**400)
+RATES = (0, 5e-324, 1e-30, 1e-3, 0.5, 1 - 2**-53, 1)
+
+
+def extreme_events(rng, n):
+    """Events of all kinds with parameters from the ends of their ranges."""
+    table = TableDpEvent(((10**9, 1), (1, 10**9)))
+    for _ in range(n):
+        number, rate = rng.choice(NUMBERS), RATES[rng.integers(len(RATES))]
+        count = COUNTS[rng.integers(len(COUNTS))]
+        simple = [
+            Gaussian(number), Laplace(number), PureDpEvent(number), table,
+            dp_event.DiscreteLaplaceDpEvent(number, min(count, 10**30)),
+            SamplerResidualDpEvent(number, min(number, 0.5)),
+            ProjectionDpEvent(count, min(number, 1e300)),
+        ]  # fmt: skip
+        one = simple[rng.integers(len(simple))]
+        yield (
+            [
+                lambda one=one: one,
+                lambda one=one, rate=rate: RevealingDpEvent(rate, one),
+                lambda one=one, rate=rate: Sampled(rate, one),
+                lambda one=one, count=count: GroupDpEvent(one, count),
+                lambda one=one: ParallelDpEvent([one, PureDpEvent(0.5)]),
+            ][rng.integers(5)](),
+            count,
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_the_parameters_an_event_has_a_guarantee(seed):
+    """Infinite, or no smaller than the guarantees of what it is composed of."""
+    rng = np.random.default_rng(seed)
+    fields = {"unit": "sample", "statement": "-", "source": "-"}
+    previous = PureDpEvent(0.0)
+    for event, count in extreme_events(rng, 25):
+        delta = float(rng.choice([0.0, 1e-300, 1e-11, 1e-6, 0.3]))
+        epsilons = []
+        try:
+            for whole in (event, Repeated(event, count), Composed([event, previous])):
+                found = PrivacyGuarantee.of(whole, delta=delta, **fields)
+                epsilons.append(found.epsilon)
+                assert 0 <= found.delta_at(1.0) <= 1
+                assert 0 <= found.delta_at(1e300) <= 1
+        except NotImplementedError:
+            continue
+        assert min(epsilons) == epsilons[0] >= 0
+        previous = event
 
 
 def test_renyi_of_pure_releases():

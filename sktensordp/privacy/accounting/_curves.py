@@ -17,8 +17,8 @@ The events alone decide how they compose:
 
 A PLD has an absolute rounding error near 1e-15 per convolution and cannot resolve a
 tiny delta. The answer is the smallest of its bound, of basic composition (the sum of
-pure epsilons, plus the closed Gaussian curve) and of the optimal composition of pure
-releases.
+pure epsilons, plus the closed Gaussian curve), of the optimal composition of pure
+releases and, where there are no curves, of the bound by Rényi divergences.
 
 `compositions_of` turns an event into compositions: one, or, for releases about disjoint
 parts of the data, one for every part that a record may be in. What holds for each of
@@ -61,6 +61,7 @@ from ._pld import (
 )
 from ._projections import ProjectionCurve
 from ._randomized_response import optimal_composition_delta
+from ._renyi_bound import renyi_delta, renyi_epsilon
 from ._selection import SelectionCurve
 from ._shuffling import MOST_SHUFFLED, ShuffledCurve, blanket_pairs
 
@@ -71,6 +72,8 @@ _ParallelReleases = list[tuple[ParallelDpEvent, int]]
 _MAX_TERMS = 2**17
 # Above the largest mu nothing counts as protected; below the smallest, mu is raised.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
+# More releases, units or projections have numbers that floats may not hold.
+_LARGEST_COUNT = 2**53
 # If a record may be in more combinations of parts, one composition bounds them all.
 _MAX_COMPOSITIONS = 16
 
@@ -148,6 +151,8 @@ def _hidden_delta(composition: Composition, epsilon: float) -> float:
     if not composition.has_residual:
         return _ideal_delta(composition, epsilon)
     start = 2 * composition.residual_epsilon
+    if start > 700:
+        return 1.0
     if epsilon < start:
         # (a, d)-DP is also (epsilon, d + e^a - e^epsilon)-DP for epsilon < a.
         growth = math.exp(epsilon) * math.expm1(start - epsilon)
@@ -207,9 +212,11 @@ def _ideal_epsilon(composition: Composition, delta: float) -> float:
         basic = _sum_rounded_up(pure, gaussian_epsilon(mu, share) if mu else 0.0)
         for event, n in composition.curves.items():
             basic = _sum_rounded_up(basic, n * _curve_epsilon(event, share))
-    if delta <= composition.slack or (composition.closed_form and not composition.pure):
+    if composition.closed_form and not composition.pure:
         return basic
-    composed = _composed_pld(composition)
+    if mu and not composition.curves:
+        basic = min(basic, renyi_epsilon(composition, delta))
+    composed = _composed_pld(composition) if delta > composition.slack else None
     if composed is None:
         return basic
     return min(basic, float(composed.get_epsilon_for_delta(delta - composition.slack)))
@@ -243,6 +250,8 @@ def _ideal_delta(composition: Composition, epsilon: float) -> float:
             (event,) = composition.curves
             return _curve_rounded_up(event)(epsilon)
         basic = 1.0
+    elif mu:
+        basic = min(basic, renyi_delta(composition, epsilon))
     if basic <= composition.slack:
         return basic
     composed = _composed_pld(composition)
@@ -332,14 +341,18 @@ def _curve_epsilon(event: DpEvent, delta: float) -> float:
 
 
 def _composed_pld(composition: Composition) -> PrivacyLossDistribution | None:
-    """PLD of the ideal distributions, without residuals; None if it is too wide."""
+    """PLD of the ideal distributions, without residuals; None if there is none."""
     curves = sorted(composition.curves.items(), key=repr)
-    return composed_pld(
-        frozenset(composition.pure.items()),
-        frozenset(composition.sampled.items()),
-        tuple((curve_of(event), count) for event, count in curves),
-        composition.mu,
-    )
+    try:
+        return composed_pld(
+            frozenset(composition.pure.items()),
+            frozenset(composition.sampled.items()),
+            tuple((curve_of(event), count) for event, count in curves),
+            composition.mu,
+        )
+    except (ArithmeticError, ValueError):
+        # Of extreme parameters dp-accounting makes no grid. The other bounds hold.
+        return None
 
 
 def compositions_of(event: DpEvent) -> tuple[Composition, ...]:
@@ -362,7 +375,11 @@ def compositions_of(event: DpEvent) -> tuple[Composition, ...]:
     """
     compositions = tuple(_compositions(event, 1))
     for composition in compositions:
-        if composition.unsampled_mu > _LARGEST_MU or composition.reveal_delta == 1:
+        if (
+            composition.unsampled_mu > _LARGEST_MU
+            or composition.reveal_delta == 1
+            or math.isinf(composition.residual_epsilon)
+        ):
             composition.private = False
     return compositions
 
@@ -424,7 +441,10 @@ def _add_event(
     """Add an event, `count` times; those about disjoint parts go to `parallel`."""
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
-    if isinstance(event, dp_event.ComposedDpEvent):
+    sizes = [getattr(event, name, 1) for name in ("n_projections", "size")]
+    if max(count, *sizes) > _LARGEST_COUNT:
+        composition.private = False
+    elif isinstance(event, dp_event.ComposedDpEvent):
         for inner in event.events:
             _add_event(composition, parallel, inner, count)
     elif isinstance(event, dp_event.SelfComposedDpEvent):

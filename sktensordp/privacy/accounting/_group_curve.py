@@ -95,7 +95,9 @@ class GroupCurve:
         epsilons = np.concatenate([-positive[:0:-1], positive])
         deltas = np.concatenate([exchanged, deltas])
         corners = lower_envelope(np.exp(epsilons), deltas)
-        return epsilons[corners], deltas[corners]
+        # Of lines whose slopes are one float, the upper one.
+        _, first = np.unique(np.exp(epsilons[corners]), return_index=True)
+        return epsilons[corners][first], deltas[corners][first]
 
     def _levels(self) -> NDArray[np.float64]:
         """Levels that begin with every line, at one of the steps."""

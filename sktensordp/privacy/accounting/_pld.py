@@ -181,8 +181,9 @@ def composed_pld(
     -------
     pld : PrivacyLossDistribution or None
     """
-    interval = _loss_interval(pure, sampled, curves, mu)
-    if interval > 1:
+    with np.errstate(over="ignore"):
+        interval = _loss_interval(pure, sampled, curves, mu)
+    if not interval <= 1:
         return None
     releases = []
     for event, count in sorted(pure, key=_order):

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ._composition import Composition
 from ._curves import compositions_of, curve_of
@@ -19,14 +18,11 @@ from ._events import (
     SelectionDpEvent,
     ShuffledDpEvent,
 )
-from ._pld import pure_epsilon
+from ._renyi_bound import renyi_without_curves
 from ._shuffling import shuffled_renyi
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-# Beyond this, a sample counts as the whole data.
-_LARGEST_REACH = 1e4
 
 
 def event_renyi(event: "DpEvent", order: float) -> float:
@@ -39,10 +35,7 @@ def event_renyi(event: "DpEvent", order: float) -> float:
 def _composition_renyi(composition: Composition, order: float) -> float:
     if not composition.private or composition.reveal_delta:
         return math.inf
-    terms = [
-        n * _pure_renyi(pure_epsilon(e), order) for e, n in composition.pure.items()
-    ]
-    terms += [n * _sampled_renyi(*e, order) for e, n in composition.sampled.items()]
+    terms = [renyi_without_curves(composition, order)]
     for event, n in composition.curves.items():
         if isinstance(event, ProjectionDpEvent):
             terms.append(n * _projection_renyi(event, order))
@@ -55,26 +48,7 @@ def _composition_renyi(composition: Composition, order: float) -> float:
             terms.append(n * min(local, shuffled_renyi(curve_of(event), order)))
         else:
             terms.append(n * _selection_renyi(event, order))
-    return math.fsum(terms) + (order * composition.mu**2 / 2 if composition.mu else 0.0)
-
-
-@lru_cache(maxsize=1024)
-def _sampled_renyi(rate: float, mu: float, order: float) -> float:
-    """Of Gaussian noise on a Poisson sample: log E (1 - q + q e^(mu x - mu^2/2))^a.
-
-    Adding a record is the worse direction (Mironov, Talwar and Zhang 2019, Section 3).
-    The integrand falls off like a Gaussian density, so the trapezoidal rule is exact
-    up to rounding.
-    """
-    if order * mu > _LARGEST_REACH:
-        return order * mu * mu / 2
-    reach = 12.0 + order * mu
-    x, step = np.linspace(-12.0, reach, int(20 * (12.0 + reach)) + 1, retstep=True)
-    loss = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - mu * mu / 2)
-    log_moment = logsumexp(order * loss - x * x / 2) + math.log(step)
-    log_moment -= math.log(2 * math.pi) / 2
-    divergence = max(float(log_moment) + 1e-13, 0.0) / (order - 1)
-    return min(divergence, order * mu * mu / 2)
+    return math.fsum(terms)
 
 
 def _projection_renyi(event: ProjectionDpEvent, order: float) -> float:
@@ -122,21 +96,3 @@ def _selection_renyi(event: SelectionDpEvent, order: float) -> float:
         for other in other_orders
     )
     return divergence + (1 + distribution.eta) * shift
-
-
-def _pure_renyi(epsilon: float, order: float) -> float:
-    """Largest Rényi divergence of a pure release: that of randomised response.
-
-    Mironov (2017), Proposition 5: 1/(a - 1) log(p^a q^(1-a) + q^a p^(1-a)).
-    """
-    if math.isinf(order):
-        return epsilon
-    if order * epsilon < 500:
-        # The moment minus one, as a product in which nothing cancels.
-        product = math.sinh(order * epsilon / 2) * math.sinh((order - 1) * epsilon / 2)
-        log_moment = math.log1p(2 * product / math.cosh(epsilon / 2))
-    else:
-        # cosh((a - 1/2) e) / cosh(e / 2), without its largest exponentials.
-        log_moment = (order - 1) * epsilon
-        log_moment -= math.log1p(math.exp(-epsilon))
-    return min(epsilon, log_moment / (order - 1))
