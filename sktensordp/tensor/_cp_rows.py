@@ -157,7 +157,7 @@ def started(
     fixed, prior_mean, precision, tie = cp_columns(
         n_modes, rank, biases, smooth_modes, features
     )
-    generator, dtype = np.random.default_rng(seed), entries.values.dtype
+    generator, dtype = np.random.default_rng(seed), entries.values[0].dtype
     if scales is None:
         scales = _START_SCALES[seed]
     n_features, means = features.shape[1], []
@@ -194,10 +194,9 @@ def swept(fit: Fit) -> Fit:
     """One sweep over the rows of all modes, which also learns prior and noise."""
     rows, entries, floor = fit.rows, fit.entries, fit.floor
     if fit.outputs is not None and fit.n_iter in _OBSERVED_AFTER:
-        likelihood, values = fit.outputs.likelihood, np.empty_like(entries.values)
-        counts = likelihood.observe(
-            entries.fitted(rows.means), fit.outputs.drawn, values
-        )
+        likelihood, fitted = fit.outputs.likelihood, entries.fitted(rows.means)
+        values = np.empty_like(fitted)
+        counts = likelihood.observe(fitted, fit.outputs.drawn, values)
         likelihood.learn(counts)
         entries = entries.with_values(values)
     if fit.outputs is not None and fit.outputs.likelihood.known_share is not None:
@@ -319,7 +318,7 @@ def residuals(rows: Rows, entries: Observations) -> LocalResiduals:
     """What rows leave of a matrix."""
     mode = int(np.argmax([len(u) for u in entries.used]))
     starts, others, order = entries.groups[mode]
-    left = (entries.values - entries.fitted(rows.means))[order]
+    left = entries.values[mode] - entries.fitted(rows.means)[order]
     shape = len(entries.used[mode]), len(entries.used[1 - mode])
     matrix = sparse.csr_array((left, others[:, 0], starts), shape=shape)
     return LocalResiduals(matrix, list(entries.counts), mode)
@@ -412,7 +411,7 @@ def fit_cp(
     n_iter : int
         Number of sweeps.
     """
-    eps: Any = np.finfo(entries.values.dtype).eps
+    eps: Any = np.finfo(entries.values[0].dtype).eps
     floor = float(max(noise_floor, 1e-9, 16 * eps))
     noise = max(float(entries.energies.sum() / entries.n_entries), floor)
     start = partial(

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+# A matrix with this number of entries is worth loading numba.
+_MANY_ENTRIES = 500_000
 # Number of entries that are gathered at a time.
 _CHUNK = 2**14
 
@@ -46,14 +48,14 @@ class Observations:
 
     Attributes
     ----------
-    values : ndarray of shape (n_entries,), float32 or float64
-        In the order of the caller.
+    values : tuple by mode of ndarray of shape (n_entries,), float32 or float64
+        The value at every place.
     used : tuple by mode of ndarray of shape (n_rows,), int
         The index of every row, ascending.
     groups : tuple by mode of _Group
     """
 
-    values: NDArray[np.floating]
+    values: tuple[NDArray[np.floating], ...]
     used: tuple[NDArray[np.integer], ...]
     groups: tuple[_Group, ...]
 
@@ -82,16 +84,22 @@ class Observations:
         pairs = [_rows_of(c, u) for c, u in zip(coordinates.T, given, strict=True)]
         indices, rows = zip(*pairs, strict=True)
         groups = tuple(_group(rows, k, len(indices[k])) for k in range(len(rows)))
-        return cls(values, tuple(indices), groups)
+        by_mode = tuple(values[group.order] for group in groups)
+        return cls(by_mode, tuple(indices), groups)
 
     def with_values(self, values: NDArray[np.floating]) -> Self:
-        """Other values at the same coordinates."""
-        return replace(self, values=values)
+        """Other values at the same coordinates, in the order of the caller."""
+        return replace(self, values=tuple(values[g.order] for g in self.groups))
 
     @property
     def n_entries(self) -> int:
         """Number of entries."""
-        return len(self.values)
+        return len(self.values[0])
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether fits to these entries use compiled loops: for matrices, if large."""
+        return len(self.groups) > 2 or self.n_entries >= _MANY_ENTRIES
 
     @cached_property
     def counts(self) -> list[NDArray[np.integer]]:
@@ -101,7 +109,7 @@ class Observations:
     @cached_property
     def energies(self) -> NDArray[np.float64]:
         """Sum of the squared values of every row of the first mode."""
-        squares = self.values[self.groups[0].order].astype(float) ** 2
+        squares = self.values[0].astype(float) ** 2
         sums = np.append(0.0, np.cumsum(squares))
         return np.diff(sums[self.groups[0].starts])
 
@@ -133,18 +141,20 @@ class Observations:
         starts, others = starts - starts[0], group.others[places]
         weights = np.empty(0)
         if times_values:
-            weights = self.values[group.order[places]].astype(float)
-        if len(tables) == 1:
-            weights = weights if times_values else np.ones(len(others))
-            shape = len(starts) - 1, len(tables[0])
-            matrix = sparse.csr_array((weights, others[:, 0], starts), shape=shape)
-            return matrix @ tables[0]
-        from .kernels._rows import product_sums
+            weights = self.values[mode][places].astype(float, copy=False)
+        if self.is_compiled:
+            from .kernels._rows import product_sums
 
-        sums = np.empty((len(starts) - 1, tables[0].shape[1]))
-        first = np.cumsum([0, *map(len, tables[:-1])])
-        product_sums(starts, others, first, weights, np.concatenate(tables), sums)
-        return sums
+            table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+            sums = np.empty((len(starts) - 1, table.shape[1]))
+            first = np.cumsum([0, *map(len, tables[:-1])])
+            product_sums(starts, others, first, weights, table, sums)
+            return sums
+        if not times_values:
+            weights = np.ones(len(others))
+        shape = len(starts) - 1, len(tables[0])
+        matrix = sparse.csr_array((weights, others[:, 0], starts), shape=shape)
+        return matrix @ tables[0]
 
     def squares(
         self,
@@ -167,7 +177,7 @@ class Observations:
         squares : ndarray of shape (number of rows, n_columns + 1, n_columns + 1)
             Sum of b b^T, where b has the products of the tables and, last, the value.
         """
-        _, others, order = self.groups[mode]
+        others, values = self.groups[mode].others, self.values[mode]
         starts = self.groups[mode].starts[rows.start : rows.stop + 1]
         n_rows, size = len(starts) - 1, tables[0].shape[1] + 1
         padded = [np.append(t, np.ones((len(t), 1)), axis=1) for t in tables]
@@ -181,7 +191,7 @@ class Observations:
             last = max(last, first + 1)
             places = slice(ends[first], ends[last])
             products = row_products(padded, [*others[places].T])
-            products[:, -1] *= self.values[order[places]]
+            products[:, -1] *= values[places]
             for r in range(first, last):
                 own = products[ends[r] - places.start : ends[r + 1] - places.start]
                 np.matmul(own.T, own, out=squares[r])

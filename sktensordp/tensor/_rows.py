@@ -33,12 +33,10 @@ from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 
 # Numbers that sums of a mode may take in memory at a time.
 _BLOCK = 2**22
-# Columns of moments that are summed at a time: of a matrix, where more would not fit
-# into the caches of SciPy's product (three times slower at 1,400), and of a tensor,
-# where the kernel gathers every row once for all of them.
-_AT_A_TIME, _OF_TENSOR = 64, 512
-# A matrix with this number of entries is worth loading numba.
-_MANY_ENTRIES = 10**6
+# Columns of moments that are summed at a time: by SciPy, where more would not fit into
+# the caches (three times slower at 1,400), and by the kernel, which gathers every row
+# once for all of them.
+_OF_PRODUCT, _OF_KERNEL = 64, 512
 # Rows whose moments are computed at a time.
 _ROWS = 256
 # Number of entries that are predicted at a time.
@@ -309,7 +307,7 @@ def sums(
         gram = np.zeros((n, n_needed, n_columns))
         tables = _weighted(means, weights)
         projection = entries.product_sums(mode, some, tables, times_values=True)
-    width = _AT_A_TIME if len(others) == 1 else _OF_TENSOR
+    width = _OF_KERNEL if entries.is_compiled else _OF_PRODUCT
     for begin in range(0, len(x), width):
         a, b = x[begin : begin + width], y[begin : begin + width]
         tables = [
@@ -419,7 +417,6 @@ def update(
         return solve_smooth(
             rows, mode, found if before is None else _added(found, before)
         )
-    compiled = rows.n_modes > 2 or entries.n_entries >= _MANY_ENTRIES
     # Every row is solved by itself, so blocks of them bound the memory.
     size = max(min(_BLOCK // n_columns**2, -(-n_rows // n_threads)), 1)
     blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
@@ -428,7 +425,7 @@ def update(
         found = sums(rows, entries, mode, some)
         if before is not None:
             found = _added(found, Sums(*(part[some] for part in before)))
-        return solve(rows, mode, found, some, compiled)
+        return solve(rows, mode, found, some, entries.is_compiled)
 
     if n_threads == 1 or len(blocks) == 1:
         parts = [*map(solved, blocks)]

@@ -110,7 +110,7 @@ def random_state(shape, n_features=0, rank=2, biases=True, dtype=float, seed=0, 
         rows = rows.with_mode(mode, means, covariances)
     precision = rng.uniform(0.5, 2, rows.precision.shape)
     rows = replace(rows, precision=precision)
-    return rows, entries, places, coordinates
+    return rows, entries, places, coordinates, values
 
 
 CASES = [
@@ -127,17 +127,25 @@ CASES = [
 ]
 
 
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def large(request, monkeypatch):
+    """Whether matrices count as large, so that loops are compiled for them, too."""
+    if request.param:
+        monkeypatch.setattr("sktensordp.tensor._observations._MANY_ENTRIES", 0)
+
+
+@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("shape", "options"), CASES)
 def test_rows_are_those_of_the_reference(shape, options, weighted):
-    rows, entries, places, _ = random_state(SHAPES[shape], **options)
+    rows, entries, places, _, values = random_state(SHAPES[shape], **options)
     if weighted:
         weights = np.random.default_rng(1).uniform(0.3, 3, len(rows.means[0]))
         rows = replace(rows, weights=weights)
     for mode in range(rows.n_modes):
         found, _ = update(rows, entries, mode)
         for r in range(len(rows.means[mode])):
-            mean, covariance, error = reference(rows, places, entries.values, mode, r)
+            mean, covariance, error = reference(rows, places, values, mode, r)
             assert_allclose(found.means[mode][r], mean, rtol=1e-8, atol=1e-9)
             own = covariance_of(found, mode, r)
             assert_allclose(own, covariance, rtol=1e-8, atol=1e-9)
@@ -159,7 +167,7 @@ def test_most_columns_known_takes_products_of_matrices(monkeypatch):
 
 
 def test_a_smooth_mode_is_one_gaussian():
-    rows, entries, places, _ = random_state(SHAPES["three"])
+    rows, entries, places, _, values = random_state(SHAPES["three"])
     rng = np.random.default_rng(2)
     tie = np.zeros(rows.tie.shape)
     tie[2] = np.where(rows.fixed[2], 0, rng.uniform(1, 3, tie.shape[1]))
@@ -168,7 +176,7 @@ def test_a_smooth_mode_is_one_gaussian():
     n_rows, free = len(rows.means[2]), rows.free(2)
     blocks, shifts = [], []
     for r in range(n_rows):
-        mean, covariance, _ = reference(rows, places, entries.values, 2, r)
+        mean, covariance, _ = reference(rows, places, values, 2, r)
         blocks.append(np.linalg.inv(covariance[np.ix_(free, free)]))
         shifts.append(blocks[-1] @ mean[free])
     change = np.diff(np.eye(n_rows), axis=0)
@@ -185,7 +193,7 @@ def test_a_smooth_mode_is_one_gaussian():
 
 
 def test_the_variance_of_a_prediction():
-    rows, _, places, coordinates = random_state(SHAPES["three"], n_features=2)
+    rows, _, places, coordinates, _ = random_state(SHAPES["three"], n_features=2)
     variance, _ = rows.variance(coordinates)
     for k, at in enumerate(places):
         mean, square = moments_of(rows, 0, at)
@@ -199,10 +207,10 @@ def test_the_variance_of_a_prediction():
 
 
 def test_sums_over_parts_add_up():
-    rows, entries, _, coordinates = random_state((9, 6, 4), n_features=3)
+    rows, entries, _, coordinates, values = random_state((9, 6, 4), n_features=3)
     part = np.random.default_rng(3).integers(0, 3, len(coordinates))
     parts = [
-        Observations.of(coordinates[part == k], entries.values[part == k], rows.used)
+        Observations.of(coordinates[part == k], values[part == k], rows.used)
         for k in range(3)
     ]
     for mode in range(3):
@@ -222,11 +230,13 @@ def test_sums_over_parts_add_up():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_row_alone_is_the_row_among_others(shape):
     # So it is at home: the other modes' rows, and one user's own entries.
-    rows, entries, places, coordinates = random_state(SHAPES[shape], n_features=3)
+    rows, entries, places, coordinates, values = random_state(
+        SHAPES[shape], n_features=3
+    )
     whole, _ = update(rows, entries, 0)
     own = places[:, 0] == 2
     alone = Observations.of(
-        coordinates[own], entries.values[own], [rows.used[0][[2]], *rows.used[1:]]
+        coordinates[own], values[own], [rows.used[0][[2]], *rows.used[1:]]
     )
     at_home = replace(
         rows.with_mode(0, rows.means[0][[2]], rows.covariances[0][[2]]),
@@ -239,13 +249,13 @@ def test_a_row_alone_is_the_row_among_others(shape):
 
 @pytest.mark.parametrize("dtype", [float, np.float32])
 def test_the_posterior_is_the_prior_of_what_comes_later(dtype):
-    rows, entries, _, coordinates = random_state((5, 4), n=80, dtype=dtype)
+    rows, entries, _, coordinates, values = random_state((5, 4), n=80, dtype=dtype)
     early = np.arange(80) < 50
     flat = np.zeros_like(rows.precision)
     for mode in range(2):
         whole, _ = update(rows, entries, mode)
-        first = Observations.of(coordinates[early], entries.values[early], rows.used)
-        second = Observations.of(coordinates[~early], entries.values[~early], rows.used)
+        first = Observations.of(coordinates[early], values[early], rows.used)
+        second = Observations.of(coordinates[~early], values[~early], rows.used)
         before, _ = update(rows, first, mode)
         later = replace(before, precision=flat)
         found, _ = update(later, second, mode, before=as_sums(before, mode))
@@ -329,7 +339,7 @@ def test_the_size_of_a_mode_costs_nothing():
 
 
 def test_an_unknown_index_has_the_row_of_the_average_entry():
-    rows, entries, places, _ = random_state(SHAPES["matrix"], n_features=2)
+    rows, entries, places, *_ = random_state(SHAPES["matrix"], n_features=2)
     rows = settled(rows, entries.counts)
     for mode in range(2):
         free = rows.free(mode)

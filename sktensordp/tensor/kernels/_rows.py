@@ -1,4 +1,7 @@
-"""Compiled loops of fits to three and more modes. Imports numba."""
+"""Compiled loops of fits to three and more modes, and to large matrices.
+
+Importing this module imports numba.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +26,7 @@ def product_sums(
     starts : ndarray of shape (n_rows + 1,), int
         The entries of row r are starts[r] to starts[r + 1].
     others : ndarray of shape (n_entries, n_others), int
-        The rows of an entry in other modes; at least two of them.
+        The rows of an entry in other modes.
     first : ndarray of shape (n_others,), int
         Where the rows of every other mode begin in the table.
     weights : ndarray of shape (n_entries,) or (0,)
@@ -40,22 +43,20 @@ def product_sums(
             total[p] = 0.0
         for e in range(starts[r], starts[r + 1]):
             row = table[first[0] + others[e, 0]]
-            if n_others > 2:
-                for p in range(n_columns):
-                    product[p] = row[p]
-                for m in range(1, n_others - 1):
-                    other = table[first[m] + others[e, m]]
-                    for p in range(n_columns):
-                        product[p] *= other[p]
-                row = product
-            last = table[first[n_others - 1] + others[e, n_others - 1]]
             if weights.size:
                 weight = weights[e]
+            if n_others == 1:
                 for p in range(n_columns):
-                    total[p] += weight * row[p] * last[p]
-            else:
+                    total[p] += weight * row[p]
+                continue
+            for m in range(1, n_others - 1):
+                other = table[first[m] + others[e, m]]
                 for p in range(n_columns):
-                    total[p] += row[p] * last[p]
+                    product[p] = row[p] * other[p]
+                row = product
+            last = table[first[n_others - 1] + others[e, n_others - 1]]
+            for p in range(n_columns):
+                total[p] += weight * row[p] * last[p]
         for p in range(n_columns):
             sums[r, p] = total[p]
 
