@@ -23,6 +23,8 @@ _N_GRID, _MARGIN = 64, 0.04
 # Steps of expectation maximisation for each set of counts, and of the search for t.
 _LEARNING_STEPS, _NEWTON_STEPS = 3, 25
 _LEAST_WEIGHT = 1e-9
+# Number of entries that are observed at a time.
+_CHUNK = 2**14
 # Assumed variance of predictions, in half ranges squared.
 _PREDICTED = 0.07
 
@@ -78,12 +80,20 @@ class TableLikelihood:
         counts : ndarray of shape (n_grid, n_outputs)
             Number of entries by prediction and output, for `learn`.
         """
-        from .kernels._cp import observations
-
-        counts = np.zeros_like(self._table)
+        n_outputs, last = self._table.shape[1], _N_GRID - 1
+        table, counts = self._table.ravel(), np.zeros(self._table.size)
         low, step = self._first
-        observations(fitted, outputs, low, step, self._table, values, counts)
-        return counts
+        for begin in range(0, len(fitted), _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            at = np.clip((fitted[chunk].astype(float) - low) / step, 0, last - 1e-9)
+            cell = at.astype(np.int64)
+            share = at - cell
+            cell *= n_outputs
+            cell += outputs[chunk]
+            values[chunk] = (1 - share) * table[cell] + share * table[cell + n_outputs]
+            counts += np.bincount(cell, 1 - share, counts.size)
+            counts += np.bincount(cell + n_outputs, share, counts.size)
+        return counts.reshape(self._table.shape)
 
     def expected_noise(self, variance: float) -> float:
         """Variance that the table adds to observations, before any are learned from.

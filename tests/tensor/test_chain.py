@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import block_diag
 
 from sktensordp.tensor import SparseEntries, fit_structured_cp
+from sktensordp.tensor._chain import path_eigenvalues, solve_chain
 from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._row_fit import RowFit, path_eigenvalues, solve_chain
+from sktensordp.tensor._row_fit import RowFit
 from tests.support.tensors import entries_of, unpacked
 
 

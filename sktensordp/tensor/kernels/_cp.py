@@ -279,43 +279,6 @@ def fitted_values(
 
 
 @compiled
-def observations(
-    fitted: NDArray[np.floating],
-    outputs: NDArray[np.integer],
-    low: float,
-    step: float,
-    table: NDArray[np.float64],
-    values: NDArray[np.floating],
-    counts: NDArray[np.float64],
-) -> None:
-    """Replace outputs of a table by observations of their mean, and count them.
-
-    Parameters
-    ----------
-    fitted : ndarray of shape (n,)
-        Predictions.
-    outputs : ndarray of shape (n,), int
-        Numbers of the outputs.
-    low, step : float
-        The least prediction of the grid, and the distance between two.
-    table : ndarray of shape (n_grid, n_outputs)
-    values : ndarray of shape (n,)
-        Written: the observations.
-    counts : ndarray of shape (n_grid, n_outputs)
-        The number of entries is added, by prediction and output.
-    """
-    last = table.shape[0] - 1
-    for e in range(fitted.size):
-        at = min(max((fitted[e] - low) / step, 0.0), last - 1e-9)
-        g = int(at)
-        share = at - g
-        y = outputs[e]
-        values[e] = (1.0 - share) * table[g, y] + share * table[g + 1, y]
-        counts[g, y] += 1.0 - share
-        counts[g + 1, y] += share
-
-
-@compiled
 def solve_rows(
     gram: NDArray[np.float64],
     projection: NDArray[np.float64],

@@ -1,0 +1,265 @@
+"""Observed entries, grouped by the rows of every mode, and sums over them.
+
+Time and memory follow the number of entries: an index without entries is not stored.
+The rows of a mode are the indices that have entries, in ascending order, unless the
+caller says which rows there are.
+
+Sums over the rows of a matrix are products of a sparse and a dense matrix, which SciPy
+has compiled. Entries of three and more modes take a kernel of numba. All sums are in
+double precision, whatever the type of the values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+# A matrix with this number of entries is worth loading numba.
+_MANY_ENTRIES = 500_000
+# Number of entries that are gathered at a time.
+_CHUNK = 2**14
+
+
+class _Group(NamedTuple):
+    """The entries of every row of a mode.
+
+    Attributes
+    ----------
+    starts : ndarray of shape (n_rows + 1,), int
+        The entries of row r have the places starts[r] to starts[r + 1].
+    others : ndarray of shape (n_entries, n_modes - 1), int32
+        The rows of an entry in the other modes, by place.
+    order : ndarray of shape (n_entries,), int32
+        The number of the entry at every place.
+    """
+
+    starts: NDArray[np.integer]
+    others: NDArray[np.integer]
+    order: NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Values at coordinates.
+
+    Attributes
+    ----------
+    values : tuple by mode of ndarray of shape (n_entries,), float32 or float64
+        The value at every place.
+    used : tuple by mode of ndarray of shape (n_rows,), int
+        The index of every row, ascending.
+    groups : tuple by mode of _Group
+    """
+
+    values: tuple[NDArray[np.floating], ...]
+    used: tuple[NDArray[np.integer], ...]
+    groups: tuple[_Group, ...]
+
+    @classmethod
+    def of(
+        cls,
+        coordinates: NDArray[np.integer],
+        values: NDArray[np.floating],
+        used: Sequence[NDArray[np.integer] | None] | None = None,
+    ) -> Self:
+        """Group entries.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n_entries, n_modes), int
+        values : ndarray of shape (n_entries,), float32 or float64
+        used : sequence by mode of ndarray or None, default=None
+            The rows of a mode: its indices, ascending, among which are all coordinates.
+            None for the indices that have entries.
+
+        Returns
+        -------
+        observations : Observations
+        """
+        given = [None] * coordinates.shape[1] if used is None else used
+        pairs = [_rows_of(c, u) for c, u in zip(coordinates.T, given, strict=True)]
+        indices, rows = zip(*pairs, strict=True)
+        groups = tuple(_group(rows, k, len(indices[k])) for k in range(len(rows)))
+        by_mode = tuple(values[group.order] for group in groups)
+        return cls(by_mode, tuple(indices), groups)
+
+    def with_values(self, values: NDArray[np.floating]) -> Self:
+        """Other values at the same coordinates, in the order of the caller."""
+        return replace(self, values=tuple(values[g.order] for g in self.groups))
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries."""
+        return len(self.values[0])
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether fits to these entries use compiled loops: for matrices, if large."""
+        return len(self.groups) > 2 or self.n_entries >= _MANY_ENTRIES
+
+    @cached_property
+    def counts(self) -> list[NDArray[np.integer]]:
+        """Number of entries of every row, by mode."""
+        return [np.diff(group.starts) for group in self.groups]
+
+    @cached_property
+    def energies(self) -> NDArray[np.float64]:
+        """Sum of the squared values of every row of the first mode."""
+        squares = self.values[0].astype(float) ** 2
+        sums = np.append(0.0, np.cumsum(squares))
+        return np.diff(sums[self.groups[0].starts])
+
+    def product_sums(
+        self,
+        mode: int,
+        rows: slice,
+        tables: Sequence[NDArray[np.float64]],
+        times_values: bool = False,
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of a mode's rows of products of their rows of tables.
+
+        Parameters
+        ----------
+        mode : int
+        rows : slice
+        tables : sequence of ndarray of shape (n_rows of the mode, n_columns), float64
+            One for every other mode.
+        times_values : bool, default=False
+            Whether every product is multiplied by the value.
+
+        Returns
+        -------
+        sums : ndarray of shape (number of rows, n_columns), float64
+        """
+        group = self.groups[mode]
+        starts = group.starts[rows.start : rows.stop + 1]
+        places = slice(starts[0], starts[-1])
+        starts, others = starts - starts[0], group.others[places]
+        weights = np.empty(0)
+        if times_values:
+            weights = self.values[mode][places].astype(float, copy=False)
+        if self.is_compiled:
+            from .kernels._rows import product_sums
+
+            table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+            sums = np.empty((len(starts) - 1, table.shape[1]))
+            first = np.cumsum([0, *map(len, tables[:-1])])
+            product_sums(starts, others, first, weights, table, sums)
+            return sums
+        if not times_values:
+            weights = np.ones(len(others))
+        shape = len(starts) - 1, len(tables[0])
+        matrix = sparse.csr_array((weights, others[:, 0], starts), shape=shape)
+        return matrix @ tables[0]
+
+    def squares(
+        self,
+        mode: int,
+        rows: slice,
+        tables: Sequence[NDArray[np.float64]],
+        weights: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of a mode's rows of the squares of their regressors.
+
+        Parameters
+        ----------
+        mode, rows, tables
+            See `product_sums`.
+        weights : ndarray, default=None
+            The weights of entries, for every row of the first of the tables.
+
+        Returns
+        -------
+        squares : ndarray of shape (number of rows, n_columns + 1, n_columns + 1)
+            Sum of b b^T, where b has the products of the tables and, last, the value.
+        """
+        others, values = self.groups[mode].others, self.values[mode]
+        starts = self.groups[mode].starts[rows.start : rows.stop + 1]
+        n_rows, size = len(starts) - 1, tables[0].shape[1] + 1
+        padded = [np.append(t, np.ones((len(t), 1)), axis=1) for t in tables]
+        if weights is not None:
+            padded[0] *= np.sqrt(weights)[:, np.newaxis]
+        squares = np.zeros((n_rows, size, size))
+        ends = starts.tolist()
+        first = 0
+        while first < n_rows:
+            last = int(np.searchsorted(starts, ends[first] + _CHUNK, side="right")) - 1
+            last = max(last, first + 1)
+            places = slice(ends[first], ends[last])
+            products = row_products(padded, [*others[places].T])
+            products[:, -1] *= values[places]
+            for r in range(first, last):
+                own = products[ends[r] - places.start : ends[r + 1] - places.start]
+                np.matmul(own.T, own, out=squares[r])
+            first = last
+        return squares
+
+    def fitted(self, means: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
+        """Sums over columns of products of the rows of every entry.
+
+        Parameters
+        ----------
+        means : sequence by mode of ndarray of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        values : ndarray of shape (n_entries,)
+        """
+        starts, others, order = self.groups[0]
+        values = np.empty(len(order), means[0].dtype)
+        own = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+        for begin in range(0, len(order), _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            rows = [own[chunk], *others[chunk].T]
+            values[order[chunk]] = row_products(means, rows).sum(axis=1)
+        return values
+
+
+def row_products(
+    means: Sequence[NDArray[Any]], rows: Sequence[NDArray[np.integer]]
+) -> NDArray[Any]:
+    """Products over the modes of one row of each."""
+    pairs = zip(means, rows, strict=True)
+    return reduce(np.multiply, (np.take(m, r, axis=0) for m, r in pairs))
+
+
+def places_of(
+    index: NDArray[np.integer], used: NDArray[np.integer]
+) -> NDArray[np.integer]:
+    """Places of indices among those used; -1 for the others."""
+    if not len(used):
+        return np.full(len(index), -1)
+    at = np.minimum(np.searchsorted(used, index), len(used) - 1)
+    return np.where(used[at] == index, at, -1)
+
+
+def _rows_of(
+    index: NDArray[np.integer], used: NDArray[np.integer] | None
+) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
+    """The rows of a mode, and the row of every entry."""
+    if used is not None:
+        return used, places_of(index, used).astype(np.int32)
+    if len(index) and index.max() < 4 * len(index):
+        is_used = np.bincount(index) > 0
+        rows = (np.cumsum(is_used, dtype=np.int32) - 1)[index]
+        return np.flatnonzero(is_used), rows
+    found, rows = np.unique(index, return_inverse=True)
+    return found, rows.astype(np.int32)
+
+
+def _group(rows: Sequence[NDArray[np.int32]], mode: int, n_rows: int) -> _Group:
+    """Group entries by their row of a mode; within a row, they keep their order."""
+    n = len(rows[mode])
+    # SciPy sorts by counting: every entry is a row of this matrix with one column.
+    ones = np.ones(n, np.int8)
+    matrix = sparse.csr_array((ones, rows[mode], np.arange(n + 1)), shape=(n, n_rows))
+    by_column = matrix.tocsc()
+    order = by_column.indices
+    others = np.empty((n, len(rows) - 1), np.int32)
+    for k, other in enumerate(r for m, r in enumerate(rows) if m != mode):
+        others[:, k] = other[order]
+    return _Group(by_column.indptr, others, order)

@@ -1,0 +1,770 @@
+"""Gaussian rows: the one solver of completions.
+
+A value is the sum over columns of the product of one row of each mode, plus noise. The
+posterior of a row is Gaussian, and rows are independent of one another (mean field),
+except where a mode ties neighbours. So the rows of one mode, given those of all others,
+are the posterior of a linear regression: of the values on the products of the other
+rows, whose second moments take the place of squares.
+
+Columns are free in some modes and fixed in others. A column that is free in one mode,
+and one in all others, is a bias of that mode. A column that is free in all modes is a
+term. A column that is free in the first mode, and a feature of the rows of the second,
+holds the weights that rows of the first mode give to the feature. What is fixed is
+known exactly, so its covariance is neither stored nor summed.
+
+`Rows` is a frozen state. `update`, `learn` and `weigh` return another one; `sums` and
+`spread` read it, and what they return for parts of the entries can be added up.
+"""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from ._chain import path_eigenvalues, solve_chain
+from ._observations import Observations, places_of
+from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
+
+# Numbers that sums of a mode may take in memory at a time.
+_BLOCK = 2**22
+# Columns of moments that are summed at a time: by SciPy, where more would not fit into
+# the caches (three times slower at 1,400), and by the kernel, which gathers every row
+# once for all of them.
+_OF_PRODUCT, _OF_KERNEL = 64, 512
+# Rows whose moments are computed at a time.
+_ROWS = 256
+# Number of entries that are predicted at a time.
+_CHUNK = 2**14
+# Weights of rows are learned if the residual is at least this share of the noise. The
+# average counts as much as this number of entries of a row, in the weights of the fit
+# and, at least, in the variances that the model states. The residual of a row is at
+# least the last share of the average. Tuned on MovieLens latest-small, Flixster, Douban
+# and YahooMusic.
+_LEAST_RESIDUAL, _FIT_STRENGTH = 1e-3, 100.0
+_LEAST_NOISE_STRENGTH, _LEAST_NOISE_SHARE = 3.0, 0.05
+
+
+class Sums(NamedTuple):
+    """Expected sums over the entries of some rows of a mode.
+
+    With y the value of an entry and b its regressors, the columns of b being those that
+    are free in this mode and, after them, the fixed ones.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (n_rows, n_needed, n_columns)
+        Sum of b b^T, of which only the upper triangle is written. The first rows are
+        there: those of free columns, or all of them in the first mode.
+    projection : ndarray of shape (n_rows, n_columns)
+        Sum of y b.
+    """
+
+    gram: NDArray[np.float64]
+    projection: NDArray[np.float64]
+
+
+class Spread(NamedTuple):
+    """Sums over the rows of a mode that have entries; see `spread`.
+
+    Attributes
+    ----------
+    n_rows : int
+    means : ndarray of shape (n_columns,)
+        Sum of the posterior means.
+    squares : ndarray of shape (n_columns,)
+        Sum of the squared distances of these from the prior mean.
+    variances : ndarray of shape (n_columns,)
+        Sum of the posterior variances.
+    """
+
+    n_rows: int
+    means: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The posterior and the prior of the rows of all modes.
+
+    Attributes
+    ----------
+    used : tuple by mode of ndarray of shape (n_rows,), int
+        The index of every row, ascending. Other indices have the row `unknown`.
+    fixed : ndarray of shape (n_modes, n_columns), bool
+        Columns that are known exactly.
+    prior_mean, precision, tie : ndarray of shape (n_modes, n_columns)
+        The prior of free columns. `precision` pulls a row to the prior mean; `tie`
+        pulls it to its neighbours, and is zero in modes that are not smooth.
+    means : tuple by mode of ndarray of shape (n_rows, n_columns)
+        Posterior means; fixed columns hold what is known.
+    covariances : tuple by mode of ndarray of shape (n_rows, P)
+        Posterior covariances of the free columns: upper triangles, row by row.
+    noise : float
+        Variance of the values around the model, averaged over all entries.
+    unknown : ndarray of shape (n_modes, n_columns)
+        The row of an index without entries: that of the average entry; see `settled`.
+    features : ndarray of shape (n_indices + 1, n_features)
+        Features of the indices of the second mode and, last, of an unknown one; they
+        are the last columns.
+    weights, stated_weights : ndarray of shape (n_rows of the first mode,) or None
+        `noise` over the variance of the values of a row of the first mode; None if all
+        are one. The first serve the fit, and the second, which are shrunk less, tell
+        the variance.
+    errors : ndarray of shape (n_rows of the first mode,) or None
+        Expected squared error of the entries of every row of the first mode, when these
+        rows were updated last.
+    """
+
+    used: tuple[NDArray[np.integer], ...]
+    fixed: NDArray[np.bool_]
+    prior_mean: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    tie: NDArray[np.float64]
+    means: tuple[NDArray[np.floating], ...]
+    covariances: tuple[NDArray[np.floating], ...]
+    noise: float
+    unknown: NDArray[np.float64]
+    features: NDArray[np.floating]
+    weights: NDArray[np.float64] | None = None
+    stated_weights: NDArray[np.float64] | None = None
+    errors: NDArray[np.float64] | None = None
+
+    @property
+    def n_modes(self) -> int:
+        """Number of modes."""
+        return len(self.means)
+
+    def free(self, mode: int) -> NDArray[np.integer]:
+        """The free columns of a mode."""
+        return np.flatnonzero(~self.fixed[mode])
+
+    def is_smooth(self, mode: int) -> bool:
+        """Whether a mode ties neighbouring rows."""
+        return bool(self.tie[mode].any())
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Columns that are free in one mode alone: biases and weights of features."""
+        return np.equal((~self.fixed).sum(axis=0), 1)
+
+    @property
+    def terms(self) -> NDArray[np.bool_]:
+        """Columns that are free in all modes."""
+        return ~self.fixed.any(axis=0)
+
+    @property
+    def of_features(self) -> slice:
+        """The columns of features in the second mode, and of weights in the first."""
+        n_columns = self.fixed.shape[1]
+        return slice(n_columns - self.features.shape[1], n_columns)
+
+    def variances(self, mode: int) -> NDArray[np.floating]:
+        """Posterior variances of the free columns of a mode's rows."""
+        return self.covariances[mode][:, packed_diagonal(len(self.free(mode)))]
+
+    def with_mode(
+        self, mode: int, means: NDArray[Any], covariances: NDArray[Any]
+    ) -> Self:
+        """Another posterior of one mode."""
+        return replace(
+            self,
+            means=(*self.means[:mode], means, *self.means[mode + 1 :]),
+            covariances=(
+                *self.covariances[:mode],
+                covariances,
+                *self.covariances[mode + 1 :],
+            ),
+        )
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """Predictions at coordinates; -1 stands for an unknown index.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n, n_modes), int
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+        """
+        values = np.empty(len(coordinates), self.means[0].dtype)
+        for begin in range(0, len(values), _CHUNK):
+            chunk = coordinates[begin : begin + _CHUNK]
+            product: Any = 1.0
+            for mode, index in enumerate(chunk.T):
+                product = product * self.rows_at(mode, index)
+            values[begin : begin + _CHUNK] = product.sum(axis=1)
+        return values
+
+    def rows_at(self, mode: int, index: NDArray[np.integer]) -> NDArray[np.floating]:
+        """Posterior means of the rows at some indices of a mode."""
+        at = places_of(index, self.used[mode])
+        rows = self.means[mode][at]
+        if (at < 0).any():
+            rows[at < 0] = self.unknown[mode]
+            if mode == 1:
+                known = np.where(index < len(self.features) - 1, index, -1)[at < 0]
+                rows[at < 0, self.of_features] = self.features[known]
+        return rows
+
+    def variance(
+        self, coordinates: NDArray[np.integer]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Posterior variance of predictions at coordinates.
+
+        Returns
+        -------
+        variance : ndarray of shape (n,)
+        linear : ndarray of shape (n,)
+            Variance of the linearised model. Divided by the variance of a value, it is
+            the weight of a value in its own prediction.
+        """
+        one, other = np.triu_indices(self.fixed.shape[1])
+        twice = np.where(one == other, 1.0, 2.0)
+        variance, linear = np.empty((2, len(coordinates)))
+        for begin in range(0, len(coordinates), _CHUNK // 16):
+            chunk = slice(begin, begin + _CHUNK // 16)
+            moment: Any = twice
+            square, change = twice, 0.0
+            for mode, index in enumerate(coordinates[chunk].T):
+                rows = self.rows_at(mode, index).astype(float)
+                outer = rows[:, one] * rows[:, other]
+                covariance = np.zeros(outer.shape)
+                both, at_packed = self.packed_places(mode, one, other)
+                at = places_of(index, self.used[mode])
+                covariance[:, both] = self.covariances[mode][at][:, at_packed]
+                prior = np.where(self.fixed[mode], 0.0, self.prior_variance(mode))
+                covariance[at < 0] = np.where(one == other, prior[one], 0.0)
+                change = change * outer + square * covariance
+                square = square * outer
+                moment = moment * (outer + covariance)
+            variance[chunk] = np.maximum((moment - square).sum(axis=1), 0)
+            linear[chunk] = np.maximum(np.sum(change, axis=1), 0)
+        return variance, linear
+
+    def packed_places(
+        self, mode: int, one: NDArray[np.integer], other: NDArray[np.integer]
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Which pairs of columns are free in a mode, and where these are packed."""
+        both = np.flatnonzero(~(self.fixed[mode, one] | self.fixed[mode, other]))
+        number = np.cumsum(~self.fixed[mode]) - 1
+        a, b = number[one[both]], number[other[both]]
+        a, b, n = np.minimum(a, b), np.maximum(a, b), number[-1] + 1
+        return both, a * n - a * (a - 1) // 2 + b - a
+
+    def prior_variance(self, mode: int) -> NDArray[np.float64]:
+        """Prior variance of every column, averaged over the rows of a mode."""
+        if not self.is_smooth(mode):
+            return 1 / self.precision[mode]
+        path = path_eigenvalues(len(self.means[mode]))[:, np.newaxis]
+        return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
+
+
+def packed_diagonal(n_columns: int) -> NDArray[np.integer]:
+    """Positions of the diagonal in a packed upper triangle."""
+    return np.cumsum(np.arange(n_columns, 0, -1)) - np.arange(n_columns, 0, -1)
+
+
+# --- sums over entries ---------------------------------------------------------------
+
+
+def sums(
+    rows: Rows, entries: Observations, mode: int, some: slice | None = None
+) -> Sums:
+    """Expected sums over the entries of some rows of a mode; by default, of all.
+
+    Each entry counts with the weight of its row of the first mode.
+
+    The second moment of regressors is that of their means wherever none of the other
+    modes has a covariance. If most pairs of columns are so, the Gram matrices of means
+    are products of matrices, and moments are summed for the other pairs alone.
+    """
+    if some is None:
+        some = slice(0, len(rows.means[mode]))
+    others = [m for m in range(rows.n_modes) if m != mode]
+    order = np.concatenate([rows.free(mode), np.flatnonzero(rows.fixed[mode])])
+    n, n_columns = some.stop - some.start, len(order)
+    n_needed = n_columns if mode == 0 else len(rows.free(mode))
+    x, y = np.triu_indices(n_needed, m=n_columns)
+    varies = np.zeros(len(x), dtype=bool)
+    for other in others:
+        varies |= ~(rows.fixed[other, order[x]] | rows.fixed[other, order[y]])
+    means = [rows.means[m][:, order].astype(float, copy=False) for m in others]
+    weights = rows.weights if mode else None
+    # In units of a column of sums: matrices are multiplied that many times as fast.
+    if np.count_nonzero(varies) + n_columns * (n_columns + 24) / 8 < len(x):
+        squares = entries.squares(mode, some, means, weights)
+        gram, projection = squares[:, :n_needed, :-1], squares[:, :-1, -1]
+        x, y = x[varies], y[varies]
+    else:
+        gram = np.zeros((n, n_needed, n_columns))
+        tables = _weighted(means, weights)
+        projection = entries.product_sums(mode, some, tables, times_values=True)
+    width = _OF_KERNEL if entries.is_compiled else _OF_PRODUCT
+    for begin in range(0, len(x), width):
+        a, b = x[begin : begin + width], y[begin : begin + width]
+        tables = [
+            _moments(rows, m, own, order, a, b)
+            for m, own in zip(others, means, strict=True)
+        ]
+        found = entries.product_sums(mode, some, _weighted(tables, weights))
+        for run in _runs(a):
+            gram[:, a[run.start], _range(b[run])] = found[:, run]
+    if mode == 0 and rows.weights is not None:
+        own_weights = rows.weights[some, np.newaxis]
+        gram, projection = gram * own_weights[..., np.newaxis], projection * own_weights
+    return Sums(gram, projection)
+
+
+def _weighted(
+    tables: list[NDArray[np.float64]], weights: NDArray[np.float64] | None
+) -> list[NDArray[np.float64]]:
+    """Tables of other modes, of which the first is the first mode, with its weights."""
+    if weights is None:
+        return tables
+    return [tables[0] * weights[:, np.newaxis], *tables[1:]]
+
+
+def _moments(
+    rows: Rows,
+    mode: int,
+    means: NDArray[np.float64],
+    order: NDArray[np.integer],
+    x: NDArray[np.integer],
+    y: NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """Second moments of pairs of columns of a mode's rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    mode : int
+    means : ndarray of shape (n_rows, n_columns)
+        Of this mode, with columns in another order.
+    order : ndarray of shape (n_columns,), int
+        This order.
+    x, y : ndarray of shape (n_pairs,), int
+        Places of the columns in this order, ascending.
+    """
+    table = np.empty((len(means), len(x)))
+    both, packed_at = rows.packed_places(mode, order[x], order[y])
+    at, counts = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
+    at[both], counts[both] = packed_at, 1.0
+    # What is multiplied stays in the caches.
+    for begin in range(0, len(table), _ROWS):
+        own = table[begin : begin + _ROWS]
+        some = means[begin : begin + _ROWS]
+        np.multiply(np.take(some, x, axis=1), np.take(some, y, axis=1), out=own)
+        if len(both):
+            covariances = rows.covariances[mode][begin : begin + _ROWS]
+            own += np.take(covariances, at, axis=1) * counts
+    return table
+
+
+def _runs(numbers: NDArray[np.integer]) -> list[slice]:
+    """Slices of equal numbers."""
+    changes = np.flatnonzero(np.diff(numbers)) + 1
+    return [slice(*pair) for pair in pairwise([0, *changes.tolist(), len(numbers)])]
+
+
+def _range(numbers: NDArray[np.integer]) -> Any:
+    """Ascending numbers as a slice, if they have no gaps."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
+
+
+# --- one mode, given all others ------------------------------------------------------
+
+
+def update(
+    rows: Rows,
+    entries: Observations,
+    mode: int,
+    *,
+    before: Sums | None = None,
+    n_threads: int = 1,
+) -> tuple[Rows, NDArray[np.float64] | None]:
+    """Posterior of the rows of one mode, given those of all others.
+
+    Parameters
+    ----------
+    rows : Rows
+    entries : Observations
+        Their rows are those of `rows`.
+    mode : int
+    before : Sums, default=None
+        Sums that stand for earlier entries, as from `as_sums`; the prior is theirs.
+    n_threads : int, default=1
+        Threads that share the rows.
+
+    Returns
+    -------
+    rows : Rows
+        With the errors of the rows, if this is the first mode.
+    cross : ndarray of shape (n_rows - 1, n_free) or None
+        Covariances of neighbouring rows, if the mode ties them.
+    """
+    n_rows, n_columns = rows.means[mode].shape
+    if rows.is_smooth(mode):
+        found = sums(rows, entries, mode)
+        return solve_smooth(
+            rows, mode, found if before is None else _added(found, before)
+        )
+    # Every row is solved by itself, so blocks of them bound the memory.
+    size = max(min(_BLOCK // n_columns**2, -(-n_rows // n_threads)), 1)
+    blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
+
+    def solved(some: slice) -> Any:
+        found = sums(rows, entries, mode, some)
+        if before is not None:
+            found = _added(found, Sums(*(part[some] for part in before)))
+        return solve(rows, mode, found, some, entries.is_compiled)
+
+    if n_threads == 1 or len(blocks) == 1:
+        parts = [*map(solved, blocks)]
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            parts = [*pool.map(solved, blocks)]
+    means, covariances, fitted = map(np.concatenate, zip(*parts, strict=True))
+    updated = rows.with_mode(mode, means, covariances)
+    if mode == 0:
+        updated = replace(updated, errors=entries.energies + fitted)
+    return updated, None
+
+
+def solve(
+    rows: Rows,
+    mode: int,
+    found: Sums,
+    some: slice | None = None,
+    compiled: bool = False,
+) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.float64]]:
+    """Posterior of independent rows from the sums over their entries.
+
+    Parameters
+    ----------
+    rows : Rows
+    mode : int
+    found : Sums
+    some : slice, default=None
+        The rows whose sums these are; by default, all.
+    compiled : bool, default=False
+        See `inverses`.
+
+    Returns
+    -------
+    means : ndarray of shape (n_rows, n_columns)
+    covariances : ndarray of shape (n_rows, P)
+    fitted : ndarray of shape (n_rows,)
+        Expected squared error of the entries of a row, less their sum of y^2 and not
+        weighted; zeros in other modes than the first.
+    """
+    if some is None:
+        some = slice(0, len(rows.means[mode]))
+    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
+    gram, projection = found
+    means = rows.means[mode][some].astype(float)
+    prior = rows.precision[mode, free]
+    precision = gram[:, : len(free), : len(free)] / rows.noise
+    precision[:, np.arange(len(free)), np.arange(len(free))] += prior
+    moved = gram[:, : len(free), len(free) :] @ means[:, fixed, np.newaxis]
+    shift = (projection[:, : len(free)] - moved[..., 0]) / rows.noise
+    shift += prior * rows.prior_mean[mode, free]
+    covariance = inverses(precision, prior, compiled)
+    means[:, free] = (covariance @ shift[:, :, np.newaxis])[..., 0]
+    fitted = np.zeros(len(means))
+    if mode == 0:
+        order = np.concatenate([free, fixed])
+        fitted = _fitted_errors(gram, projection, means[:, order], covariance)
+        if rows.weights is not None:
+            fitted /= rows.weights[some]
+    dtype = rows.means[mode].dtype
+    triangles = packed(covariance).astype(dtype, copy=False)
+    return means.astype(dtype, copy=False), triangles, fitted
+
+
+def _fitted_errors(
+    gram: NDArray[np.float64],
+    projection: NDArray[np.float64],
+    means: NDArray[np.float64],
+    covariance: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Expected squared errors of rows, less their sums of y^2."""
+    n_free = covariance.shape[1]
+    errors = -2 * np.einsum("na,na->n", projection, means)
+    for a in range(gram.shape[2]):
+        # The upper triangle counts twice, apart from the diagonal.
+        column = gram[:, a, a:].copy()
+        column[:, 1:] *= 2
+        errors += means[:, a] * np.einsum("nb,nb->n", column, means[:, a:])
+        if a < n_free:
+            of_free = column[:, : n_free - a]
+            errors += np.einsum("nb,nb->n", of_free, covariance[:, a, a:])
+    return errors
+
+
+def inverses(
+    matrices: NDArray[np.float64], prior: NDArray[np.float64], compiled: bool
+) -> NDArray[np.float64]:
+    """Inverses of positive definite matrices, of which upper triangles are read.
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (n, F, F)
+        Gram matrices to whose diagonals `prior` has been added. Overwritten.
+    prior : ndarray of shape (F,)
+    compiled : bool
+        Whether to use the compiled loop, several times as fast once it is loaded.
+    """
+    n_columns = matrices.shape[1]
+    if compiled:
+        from .kernels._rows import inverses as invert_all
+
+        invert_all(matrices, prior)
+    else:
+        diagonal = np.arange(n_columns)
+        # Otherwise rounding might make a factorisation fail.
+        matrices[:, diagonal, diagonal] *= 1 + 1e-13
+        factorise, invert = lapack.dpotrf, lapack.dpotri
+        # LAPACK works in place on transposed views: lower=1, clean=0, overwrite_a=1.
+        for matrix in matrices.transpose(0, 2, 1):
+            factorise(matrix, 1, 0, 1)
+            invert(matrix, 1, 1)
+    for a in range(n_columns):
+        matrices[:, a + 1 :, a] = matrices[:, a, a + 1 :]
+    return matrices
+
+
+def packed(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Upper triangles of symmetric matrices, row by row."""
+    n_columns = matrices.shape[1]
+    found, place = np.empty((len(matrices), math.comb(n_columns + 1, 2))), 0
+    for a in range(n_columns):
+        found[:, place : place + n_columns - a] = matrices[:, a, a:]
+        place += n_columns - a
+    return found
+
+
+def unpacked(triangles: NDArray[np.floating], n_columns: int) -> NDArray[np.float64]:
+    """Symmetric matrices from their upper triangles."""
+    found, place = np.empty((len(triangles), n_columns, n_columns)), 0
+    for a in range(n_columns):
+        row = triangles[:, place : place + n_columns - a]
+        found[:, a, a:] = found[:, a:, a] = row
+        place += n_columns - a
+    return found
+
+
+def solve_smooth(
+    rows: Rows, mode: int, found: Sums
+) -> tuple[Rows, NDArray[np.float64]]:
+    """Posterior of the rows of a mode that ties neighbours; see `update`."""
+    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
+    n_free, means = len(free), rows.means[mode].astype(float)
+    prior = rows.precision[mode, free]
+    gram = unpacked(packed(found.gram[:, :n_free, :n_free]), n_free)
+    precision = gram / rows.noise + np.diag(prior)
+    moved = found.gram[:, :n_free, n_free:] @ means[:, fixed, np.newaxis]
+    shift = (found.projection[:, :n_free] - moved[..., 0]) / rows.noise
+    shift += prior * rows.prior_mean[mode, free]
+    means[:, free], covariance, cross = solve_chain(
+        precision, shift, rows.tie[mode, free]
+    )
+    dtype = rows.means[mode].dtype
+    solved = rows.with_mode(mode, means.astype(dtype), packed(covariance).astype(dtype))
+    return solved, cross
+
+
+def _added(one: Sums, other: Sums) -> Sums:
+    """Sums over the entries of both."""
+    return Sums(*(a + b for a, b in zip(one, other, strict=True)))
+
+
+def as_sums(rows: Rows, mode: int) -> Sums:
+    """Sums over entries that give rows their posterior under a flat prior.
+
+    With these as the sums `before`, and a prior precision of zero, the posterior of a
+    model is the prior of its next update.
+    """
+    free = rows.free(mode)
+    n_rows, n_columns = rows.means[mode].shape
+    n_needed = n_columns if mode == 0 else len(free)
+    gram = np.zeros((n_rows, n_needed, n_columns))
+    projection = np.zeros((n_rows, n_columns))
+    block = unpacked(rows.covariances[mode], len(free))
+    # Scale the columns to variance one. Rounding may have made eigenvalues negative.
+    units = np.sqrt(np.maximum(np.einsum("naa->na", block), 1e-300))
+    outer = units[:, :, np.newaxis] * units[:, np.newaxis, :]
+    values, vectors = np.linalg.eigh(block / outer)
+    eps: Any = np.finfo(rows.covariances[mode].dtype).eps
+    values = np.maximum(values, max(1e-9, 10 * eps))
+    precision = (vectors / values[:, np.newaxis]) @ vectors.transpose(0, 2, 1) / outer
+    gram[:, : len(free), : len(free)] = rows.noise * precision
+    means = rows.means[mode][:, free, np.newaxis].astype(float)
+    projection[:, : len(free)] = rows.noise * (precision @ means)[..., 0]
+    return Sums(gram, projection)
+
+
+# --- prior, noise and weights --------------------------------------------------------
+
+
+def spread(rows: Rows, mode: int, seen: NDArray[np.bool_]) -> Spread:
+    """How the rows of a mode that have entries vary; parts can be added up.
+
+    Parameters
+    ----------
+    rows : Rows
+    mode : int
+    seen : ndarray of shape (n_rows,), bool
+        The rows that have entries. All count where the mode ties its rows.
+    """
+    means, own = rows.means[mode], rows.variances(mode)
+    if not (rows.is_smooth(mode) or seen.all()):
+        means, own = means[seen], own[seen]
+    means = means.astype(float, copy=False)
+    variances = np.zeros(rows.fixed.shape[1])
+    variances[rows.free(mode)] = own.sum(axis=0, dtype=float)
+    squares = ((means - rows.prior_mean[mode]) ** 2).sum(axis=0)
+    return Spread(len(means), means.sum(axis=0), squares, variances)
+
+
+def learn(
+    rows: Rows,
+    mode: int,
+    found: Spread,
+    columns: NDArray[np.bool_],
+    *,
+    prunes: NDArray[np.bool_],
+    cross: NDArray[np.float64] | None = None,
+) -> Rows:
+    """Learn the prior precisions of a mode's free columns from how its rows vary.
+
+    A precision is multiplied by the ratio of two expectations of a sum of squares:
+    under the prior, over that under the posterior. Without ties, this is the step of
+    expectation maximisation; with ties, it increases the same bound. Under heavy noise
+    that step hardly moves, so columns in `prunes` take MacKay's fixed point instead:
+    the prior expectation less the posterior variances, over the squares of the
+    posterior means (MacKay 1992, "Bayesian interpolation", eq. 4.9). With expectation
+    maximisation, the variance of a term without evidence falls as the inverse root of
+    the number of sweeps.
+
+    Parameters
+    ----------
+    rows : Rows
+    mode : int
+    found : Spread
+    columns : ndarray of shape (n_columns,), bool
+        The columns whose precisions are learned.
+    prunes : ndarray of shape (n_columns,), bool
+    cross : ndarray of shape (n_rows - 1, n_free), default=None
+        Covariances of neighbouring rows, where the mode ties them.
+
+    Returns
+    -------
+    rows : Rows
+    """
+    columns = columns & ~rows.fixed[mode]
+    n_rows, _, squares, variances = found
+    if n_rows < 2:
+        return rows  # A single row does not show how much rows differ.
+    precision, tie = rows.precision.copy(), rows.tie.copy()
+    expected = n_rows / precision[mode]
+    if cross is not None:
+        free, means = rows.free(mode), rows.means[mode].astype(float)
+        path = path_eigenvalues(n_rows)[:, np.newaxis]
+        strength = precision[mode] + path * tie[mode]
+        of_change = (path / strength).sum(axis=0)
+        change = (np.diff(means, axis=0) ** 2).sum(axis=0)
+        apart, own = np.zeros(len(tie[mode])), rows.variances(mode).astype(float)
+        apart[free] = (own[1:] + own[:-1] - 2 * cross).sum(axis=0)
+        learned = _learned(tie[mode], of_change, change, apart, prunes)
+        tie[mode] = np.where(columns, learned, tie[mode])
+        expected = (1 / strength).sum(axis=0)
+    learned = _learned(precision[mode], expected, squares, variances, prunes)
+    precision[mode] = np.where(columns, learned, precision[mode])
+    return replace(rows, precision=precision, tie=tie)
+
+
+def _learned(
+    precision: NDArray[np.float64],
+    expected: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    variances: NDArray[np.float64],
+    prunes: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """Precisions after one step; see `learn`."""
+    least = 1e-9 * expected
+    learned = precision * np.where(
+        prunes,
+        np.maximum(expected - variances, least) / np.maximum(squares, 1e-300),
+        expected / np.maximum(squares + variances, 1e-300),
+    )
+    return np.clip(learned, SMALLEST_PRECISION, LARGEST_PRECISION)
+
+
+def weigh(rows: Rows, counts: NDArray[np.integer], floor: float) -> Rows:
+    """Learn the weights of the first mode's rows from their squared errors.
+
+    The variance of an entry is that of its mechanism, which is known and the same for
+    all, plus a residual that depends on the row. With n entries, whose squared errors
+    add up to s, the estimate of the sum is ``noise + (s - n noise) / (n + a)``: the
+    mean squared error, shrunk to that of all entries as if ``a`` further entries had
+    that one. An error's square varies as the square of the variance, of which the
+    residual is a part only; so ``a`` grows with the square of the ratio.
+
+    Parameters
+    ----------
+    rows : Rows
+    counts : ndarray of shape (n_rows,), int
+        Numbers of entries.
+    floor : float
+        Variance of the mechanism.
+
+    Returns
+    -------
+    rows : Rows
+    """
+    residual = rows.noise - floor
+    if residual <= _LEAST_RESIDUAL * rows.noise:
+        return rows  # What is left is rounding, or noise of the mechanism.
+    errors: Any = rows.errors
+    excess, ratio = errors - counts * rows.noise, (rows.noise / residual) ** 2
+    # Method of moments: how much rows differ, beyond the squares of normal errors.
+    differ = np.sum(excess**2 / np.maximum(counts, 1))
+    differ -= 2 * rows.noise**2 * np.count_nonzero(counts)
+    total = rows.noise**2 * counts.sum()
+    strength = 2 * total / max(differ, 1e-6 * total)
+    least = floor + _LEAST_NOISE_SHARE * residual
+
+    def weights(strength: float) -> NDArray[np.float64]:
+        variances = rows.noise + excess / (counts + strength)
+        return rows.noise / np.maximum(variances, least)
+
+    return replace(
+        rows,
+        weights=weights(_FIT_STRENGTH * ratio),
+        stated_weights=weights(max(strength, _LEAST_NOISE_STRENGTH * ratio)),
+    )
+
+
+def settled(rows: Rows, counts: Sequence[NDArray[np.integer]]) -> Rows:
+    """The same rows, with the row of the average entry as the unknown one.
+
+    Parameters
+    ----------
+    rows : Rows
+    counts : sequence by mode of ndarray of shape (n_rows,), int
+        Numbers of entries.
+    """
+    unknown = rows.unknown.copy()
+    for mode, (means, number) in enumerate(zip(rows.means, counts, strict=True)):
+        free = rows.free(mode)
+        unknown[mode, free] = number @ means[:, free].astype(float) / number.sum()
+    return replace(rows, unknown=unknown)

@@ -1,0 +1,495 @@
+"""Gaussian rows beside a slow and obvious reference, and what fits of them promise."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import block_diag
+
+from sktensordp.datasets import make_ratings
+from sktensordp.tensor import _cp_rows, mode_products
+from sktensordp.tensor._cp_rows import (
+    Fit,
+    fit_cp,
+    residuals,
+    started,
+    with_terms,
+    with_terms_that_stand_out,
+)
+from sktensordp.tensor._leading_terms import n_standing_out
+from sktensordp.tensor._observations import Observations
+from sktensordp.tensor._pattern import pattern_of
+from sktensordp.tensor._rows import (
+    Sums,
+    as_sums,
+    learn,
+    packed,
+    settled,
+    solve,
+    spread,
+    sums,
+    unpacked,
+    update,
+    weigh,
+)
+
+# --- the reference -------------------------------------------------------------------
+
+
+def covariance_of(rows, mode, r):
+    """The covariance of all columns of a row; zero where they are known."""
+    free = rows.free(mode)
+    found = np.zeros((rows.fixed.shape[1],) * 2)
+    found[np.ix_(free, free)] = unpacked(rows.covariances[mode], len(free))[r]
+    return found
+
+
+def moments_of(rows, mode, at):
+    """E[b] and E[b b^T] of the regressors of an entry in a mode."""
+    others = [m for m in range(rows.n_modes) if m != mode]
+    mean, square = 1.0, 1.0
+    for m in others:
+        own = rows.means[m][at[m]].astype(float)
+        mean = mean * own
+        square = square * (np.outer(own, own) + covariance_of(rows, m, at[m]))
+    return mean, square
+
+
+def reference(rows, places, values, mode, r):
+    """Mean, covariance and error of a row, from the normal equations of its entries."""
+    n_columns = rows.fixed.shape[1]
+    gram, projection, energy = np.zeros((n_columns,) * 2), np.zeros(n_columns), 0.0
+    weights = np.ones(len(rows.means[0])) if rows.weights is None else rows.weights
+    own_weight = weights[r] if mode == 0 else 1.0
+    for at, y in zip(places, values.astype(float), strict=True):
+        if at[mode] == r:
+            mean, square = moments_of(rows, mode, at)
+            gram += weights[at[0]] * square
+            projection += weights[at[0]] * y * mean
+            energy += y**2
+    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
+    known = rows.means[mode][r].astype(float)
+    prior = np.diag(rows.precision[mode, free])
+    precision = gram[np.ix_(free, free)] / rows.noise + prior
+    shift = projection[free] - gram[np.ix_(free, fixed)] @ known[fixed]
+    shift = shift / rows.noise + prior @ rows.prior_mean[mode, free]
+    row, covariance = known.copy(), np.zeros_like(gram)
+    row[free] = np.linalg.solve(precision, shift)
+    covariance[np.ix_(free, free)] = np.linalg.inv(precision)
+    fitted = np.sum(gram * (np.outer(row, row) + covariance)) - 2 * projection @ row
+    return row, covariance, energy + fitted / own_weight
+
+
+# --- problems ------------------------------------------------------------------------
+
+SHAPES = {"matrix": (7, 6), "three": (6, 5, 4), "four": (4, 3, 5, 3)}
+
+
+def random_state(shape, n_features=0, rank=2, biases=True, dtype=float, seed=0, n=60):
+    """Entries, whose indices have gaps, and rows with covariances of all sorts."""
+    rng = np.random.default_rng(seed)
+    places = np.column_stack([rng.integers(0, s, n) for s in shape])
+    places[: max(shape)] = np.column_stack([np.arange(max(shape)) % s for s in shape])
+    index = [np.sort(rng.choice(10 * s, s, replace=False)) for s in shape]
+    coordinates = np.column_stack([i[p] for i, p in zip(index, places.T, strict=True)])
+    values = rng.standard_normal(n).astype(dtype)
+    features = rng.standard_normal((10 * shape[1] + 1, n_features))
+    entries = Observations.of(coordinates, values)
+    rows = started(entries, rank=rank, biases=biases, noise=0.3, features=features)
+    for mode in range(len(shape)):
+        n_free = len(rows.free(mode))
+        root = rng.standard_normal((shape[mode], n_free, n_free + 1)) * 0.3
+        covariances = packed(root @ root.transpose(0, 2, 1)).astype(dtype)
+        means = np.where(
+            rows.fixed[mode],
+            rows.means[mode],
+            rng.standard_normal(rows.means[mode].shape),
+        ).astype(dtype)
+        rows = rows.with_mode(mode, means, covariances)
+    precision = rng.uniform(0.5, 2, rows.precision.shape)
+    rows = replace(rows, precision=precision)
+    return rows, entries, places, coordinates, values
+
+
+CASES = [
+    ("matrix", {}),
+    ("matrix", {"biases": False}),
+    ("matrix", {"n_features": 4}),
+    # Most columns are known exactly: Gram matrices of means are products of matrices.
+    ("matrix", {"n_features": 40}),
+    ("matrix", {"n_features": 40, "rank": 0}),
+    ("three", {}),
+    ("three", {"biases": False}),
+    ("three", {"n_features": 60}),
+    ("four", {"n_features": 3}),
+]
+
+
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def large(request, monkeypatch):
+    """Whether matrices count as large, so that loops are compiled for them, too."""
+    if request.param:
+        monkeypatch.setattr("sktensordp.tensor._observations._MANY_ENTRIES", 0)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("shape", "options"), CASES)
+def test_rows_are_those_of_the_reference(shape, options, weighted):
+    rows, entries, places, _, values = random_state(SHAPES[shape], **options)
+    if weighted:
+        weights = np.random.default_rng(1).uniform(0.3, 3, len(rows.means[0]))
+        rows = replace(rows, weights=weights)
+    for mode in range(rows.n_modes):
+        found, _ = update(rows, entries, mode)
+        for r in range(len(rows.means[mode])):
+            mean, covariance, error = reference(rows, places, values, mode, r)
+            assert_allclose(found.means[mode][r], mean, rtol=1e-8, atol=1e-9)
+            own = covariance_of(found, mode, r)
+            assert_allclose(own, covariance, rtol=1e-8, atol=1e-9)
+            if mode == 0:
+                assert_allclose(found.errors[r], error, rtol=1e-8)
+
+
+def test_most_columns_known_takes_products_of_matrices(monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        Observations, "squares", lambda *_, **__: taken.append(1) or 1 / 0
+    )
+    rows, entries, *_ = random_state(SHAPES["matrix"], n_features=40)
+    with pytest.raises(ZeroDivisionError):
+        sums(rows, entries, 0)
+    rows, entries, *_ = random_state(SHAPES["matrix"])
+    sums(rows, entries, 0)
+    assert len(taken) == 1
+
+
+def test_a_smooth_mode_is_one_gaussian():
+    rows, entries, places, _, values = random_state(SHAPES["three"])
+    rng = np.random.default_rng(2)
+    tie = np.zeros(rows.tie.shape)
+    tie[2] = np.where(rows.fixed[2], 0, rng.uniform(1, 3, tie.shape[1]))
+    smooth = replace(rows, tie=tie)
+    found, cross = update(smooth, entries, 2)
+    n_rows, free = len(rows.means[2]), rows.free(2)
+    blocks, shifts = [], []
+    for r in range(n_rows):
+        mean, covariance, _ = reference(rows, places, values, 2, r)
+        blocks.append(np.linalg.inv(covariance[np.ix_(free, free)]))
+        shifts.append(blocks[-1] @ mean[free])
+    change = np.diff(np.eye(n_rows), axis=0)
+    ties = np.kron(change.T @ change, np.diag(tie[2, free]))
+    whole = np.linalg.inv(block_diag(*blocks) + ties)
+    mean = (whole @ np.concatenate(shifts)).reshape(n_rows, -1)
+    whole = whole.reshape(n_rows, len(free), n_rows, len(free))
+    assert_allclose(found.means[2][:, free], mean, rtol=1e-8)
+    for r in range(n_rows):
+        own = covariance_of(found, 2, r)[np.ix_(free, free)]
+        assert_allclose(own, whole[r, :, r], rtol=1e-7)
+    for r in range(n_rows - 1):
+        assert_allclose(cross[r], np.diag(whole[r, :, r + 1]), rtol=1e-7)
+
+
+def test_the_variance_of_a_prediction():
+    rows, _, places, coordinates, _ = random_state(SHAPES["three"], n_features=2)
+    variance, _ = rows.variance(coordinates)
+    for k, at in enumerate(places):
+        mean, square = moments_of(rows, 0, at)
+        own = rows.means[0][at[0]]
+        total = np.sum(square * (np.outer(own, own) + covariance_of(rows, 0, at[0])))
+        assert_allclose(rows.predict(coordinates[[k]]), mean @ own)
+        assert_allclose(variance[k], total - (mean @ own) ** 2)
+
+
+# --- parts, and what comes later -----------------------------------------------------
+
+
+def test_sums_over_parts_add_up():
+    rows, entries, _, coordinates, values = random_state((9, 6, 4), n_features=3)
+    part = np.random.default_rng(3).integers(0, 3, len(coordinates))
+    parts = [
+        Observations.of(coordinates[part == k], values[part == k], rows.used)
+        for k in range(3)
+    ]
+    for mode in range(3):
+        whole = sums(rows, entries, mode)
+        found = [sums(rows, p, mode) for p in parts]
+        assert_allclose(sum(f.gram for f in found), whole.gram, atol=1e-10)
+        assert_allclose(sum(f.projection for f in found), whole.projection, atol=1e-10)
+        halves = [np.arange(len(rows.means[mode])) % 2 == k for k in range(2)]
+        for one, two, all_rows in zip(
+            *(spread(rows, mode, half) for half in halves),
+            spread(rows, mode, halves[0] | halves[1]),
+            strict=True,
+        ):
+            assert_allclose(one + two, all_rows)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_row_alone_is_the_row_among_others(shape):
+    # So it is at home: the other modes' rows, and one user's own entries.
+    rows, entries, places, coordinates, values = random_state(
+        SHAPES[shape], n_features=3
+    )
+    whole, _ = update(rows, entries, 0)
+    own = places[:, 0] == 2
+    alone = Observations.of(
+        coordinates[own], values[own], [rows.used[0][[2]], *rows.used[1:]]
+    )
+    at_home = replace(
+        rows.with_mode(0, rows.means[0][[2]], rows.covariances[0][[2]]),
+        used=alone.used,
+    )
+    found, _ = update(at_home, alone, 0)
+    assert_allclose(found.means[0][0], whole.means[0][2])
+    assert_allclose(found.covariances[0][0], whole.covariances[0][2])
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_the_posterior_is_the_prior_of_what_comes_later(dtype):
+    rows, entries, _, coordinates, values = random_state((5, 4), n=80, dtype=dtype)
+    early = np.arange(80) < 50
+    flat = np.zeros_like(rows.precision)
+    for mode in range(2):
+        whole, _ = update(rows, entries, mode)
+        first = Observations.of(coordinates[early], values[early], rows.used)
+        second = Observations.of(coordinates[~early], values[~early], rows.used)
+        before, _ = update(rows, first, mode)
+        later = replace(before, precision=flat)
+        found, _ = update(later, second, mode, before=as_sums(before, mode))
+        rtol = 1e-7 if dtype is float else 1e-3
+        assert_allclose(found.means[mode], whole.means[mode], rtol=rtol, atol=rtol)
+        assert_allclose(
+            found.covariances[mode], whole.covariances[mode], rtol=rtol, atol=rtol
+        )
+
+
+def test_threads_and_blocks_do_not_change_rows(monkeypatch):
+    rows, entries, *_ = random_state((40, 9, 3), n=400)
+    for mode in range(3):
+        alone, _ = update(rows, entries, mode)
+        shared, _ = update(rows, entries, mode, n_threads=3)
+        monkeypatch.setattr("sktensordp.tensor._rows._BLOCK", 2**8)
+        blocks, _ = update(rows, entries, mode, n_threads=2)
+        monkeypatch.undo()
+        assert_allclose(shared.means[mode], alone.means[mode], rtol=1e-12)
+        assert_allclose(blocks.means[mode], alone.means[mode], rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2)])
+def test_sums_of_single_precision_are_in_double(shape):
+    # Single precision would lose the ones beside the large value.
+    n = 20_000
+    coordinates = np.zeros((n, len(shape)), dtype=int)
+    values = np.ones(n, np.float32)
+    values[0] = 2.0**25
+    entries = Observations.of(coordinates, values)
+    rows = started(entries, rank=0, biases=True, noise=1.0)
+    assert rows.means[0].dtype == np.float32
+    assert sums(rows, entries, 0).projection[0, 0] == 2.0**25 + n - 1
+
+
+# --- learning ------------------------------------------------------------------------
+
+
+def test_precisions_are_learned_from_how_rows_vary():
+    rows, entries, *_ = random_state((30, 6), rank=1)
+    found = spread(rows, 0, entries.counts[0] > 0)
+    columns = np.ones(3, dtype=bool)
+    em = learn(rows, 0, found, columns, prunes=np.zeros(3, bool)).precision[0]
+    mackay = learn(rows, 0, found, columns, prunes=np.ones(3, bool)).precision[0]
+    free = rows.free(0)
+    means = rows.means[0][:, free]
+    variances = np.array([np.diag(covariance_of(rows, 0, r)) for r in range(30)])
+    variances = variances[:, free].sum(axis=0)
+    squares, before = (means**2).sum(axis=0), rows.precision[0, free]
+    assert_allclose(em[free], 30 / (squares + variances))
+    expected = before * np.maximum(30 / before - variances, 30e-9 / before) / squares
+    assert_allclose(mackay[free], np.maximum(expected, 1e-6))
+    kept = learn(rows, 0, found, ~columns, prunes=columns).precision
+    assert_array_equal(kept, rows.precision)
+
+
+def test_rows_with_larger_errors_weigh_less():
+    rng = np.random.default_rng(4)
+    users, items = np.divmod(np.arange(60 * 50), 50)
+    scale = np.where(np.arange(60) < 30, 0.1, 0.4)
+    values = scale[users] * rng.standard_normal(len(users))
+    entries = Observations.of(np.column_stack([users, items]), values)
+    rows, _ = fit_cp(entries, rank=0, biases=True, noise_floor=0.0, max_iter=10)
+    assert rows.weights[:30].min() > 1.2 * rows.weights[30:].max()
+    # What the model states is shrunk less.
+    stated = rows.stated_weights
+    assert stated[:30].min() > 2 * stated[30:].max()
+    # What is left of noise that is known says nothing about rows.
+    assert weigh(rows, entries.counts[0], rows.noise) is rows
+
+
+# --- indices without entries ---------------------------------------------------------
+
+
+def test_the_size_of_a_mode_costs_nothing():
+    coordinates = np.array([[0, 0, 0], [2**31 - 2, 1, 10**9], [5, 1, 7]])
+    entries = Observations.of(coordinates, np.array([1.0, 2.0, 3.0]))
+    assert [len(u) for u in entries.used] == [3, 2, 3]
+    rows, _ = fit_cp(entries, rank=1, biases=True, noise_floor=0.1, max_iter=3)
+    assert np.all(np.isfinite(rows.predict(coordinates)))
+
+
+def test_an_unknown_index_has_the_row_of_the_average_entry():
+    rows, entries, places, *_ = random_state(SHAPES["matrix"], n_features=2)
+    rows = settled(rows, entries.counts)
+    for mode in range(2):
+        free = rows.free(mode)
+        average = rows.means[mode][places[:, mode]][:, free].mean(axis=0)
+        assert_allclose(rows.unknown[mode, free], average)
+    index = np.setdiff1d(np.arange(60), rows.used[1])[:3]
+    found = rows.rows_at(1, np.append(index, [-1, 10**6]))
+    # Declared features are known without entries; beyond them, the last row is.
+    of_features = rows.features[np.append(index, [-1, -1])]
+    assert_array_equal(found[:, rows.of_features], of_features)
+    assert_array_equal(
+        found[:, rows.free(1)], np.tile(rows.unknown[1, rows.free(1)], (5, 1))
+    )
+
+
+# --- terms ---------------------------------------------------------------------------
+
+
+def ratings(noise=True, seed=0):
+    data = make_ratings(100, 150, 4000, random_state=seed)
+    X, y = data.data, data.target.astype(float)
+    if not noise:
+        y = np.random.default_rng(seed).permutation(y)
+    test = np.arange(len(y)) % 5 == 0
+    return X, (y - y[~test].mean()) / 2, test
+
+
+def test_too_many_terms_do_no_harm():
+    X, y, test = ratings()
+    errors = []
+    for rank in (5, 40):
+        entries = Observations.of(X[~test], y[~test])
+        rows, _ = fit_cp(entries, rank=rank, biases=True, noise_floor=0.0, max_iter=25)
+        errors.append(np.sqrt(np.mean((rows.predict(X[test]) - y[test]) ** 2)))
+    assert errors[1] < 1.01 * errors[0]
+
+
+def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
+    X, y, _ = ratings(noise=False)
+    entries = Observations.of(X, y)
+    rows, _ = fit_cp(entries, rank=20, biases=True, noise_floor=0.0, max_iter=25)
+    assert np.count_nonzero(rows.terms) <= 1
+    # A term that is planted beside the noise stands out.
+    rng = np.random.default_rng(5)
+    u, v = rng.standard_normal((100, 1)), rng.standard_normal((150, 1))
+    planted = y + 0.5 * u[X[:, 0], 0] * v[X[:, 1], 0]
+    fit = Fit(rows, entries.with_values(planted), 1e-9, terms_since=0.0)
+    assert n_standing_out(residuals(rows, fit.entries), 5) == 1
+    grown = with_terms_that_stand_out(fit, 20, True)
+    assert grown.rows.terms.sum() == rows.terms.sum() + 1
+    assert with_terms_that_stand_out(fit, 20, False).rows.terms.sum() <= 1
+
+
+def test_terms_that_stay_keep_their_rows():
+    rows, *_ = random_state(SHAPES["three"], n_features=2, rank=3)
+    new = [np.full((len(m), 1), 7.0) for m in rows.means]
+    changed = with_terms(rows, np.array([0, 2]), new)
+    terms = np.flatnonzero(rows.terms)
+    kept = np.setdiff1d(np.arange(rows.fixed.shape[1]), terms[1])
+    same = np.flatnonzero(np.arange(changed.fixed.shape[1]) != terms[2])
+    for mode in range(3):
+        assert_array_equal(changed.means[mode][:, same], rows.means[mode][:, kept])
+        assert np.all(changed.means[mode][:, terms[2]] == 7)
+        for r in range(len(rows.means[mode])):
+            before = covariance_of(rows, mode, r)[np.ix_(kept, kept)]
+            after = covariance_of(changed, mode, r)
+            assert_array_equal(after[np.ix_(same, same)], before)
+            assert np.all(after[terms[2]] == 0)
+
+
+def low_rank(shape, rank, seed):
+    """A tensor of low rank, and a mask of its observed entries: 85 per cent."""
+    rng = np.random.default_rng(seed)
+    core = np.zeros((1,) + (rank,) * len(shape))
+    core[(0,) + (np.arange(rank),) * len(shape)] = 1.0
+    factors = [rng.standard_normal((size, rank)) for size in shape]
+    tensor = mode_products(core, factors)[0]
+    return tensor, rng.random(shape) < 0.85
+
+
+def gap_error(shape, seed, **options):
+    """Relative error where nothing was observed."""
+    tensor, observed = low_rank(shape, 3, seed)
+    offset, scale = tensor[observed].mean(), np.abs(tensor).max()
+    values = (tensor[observed] - offset) / scale
+    entries = Observations.of(np.argwhere(observed), values)
+    rows, _ = fit_cp(
+        entries, rank=3, biases=True, noise_floor=0.0, max_iter=25, **options
+    )
+    gaps = np.argwhere(~observed)
+    left = offset + scale * rows.predict(gaps) - tensor[~observed]
+    return np.sqrt(np.mean(left**2) / np.mean(tensor[~observed] ** 2))
+
+
+def test_exact_low_rank_is_recovered_with_biases():
+    assert max(gap_error((6, 8, 7), seed) for seed in range(10)) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(6, 8, 7), (10, 5, 6), (5, 6, 4, 5)])
+def test_more_tensors_of_low_rank_are_recovered(shape):
+    assert sum(gap_error(shape, seed) < 0.01 for seed in range(100, 120)) >= 19
+
+
+def test_tries_end_where_values_have_noise(monkeypatch):
+    # Of 24 tries of 200 sweeps, each ends when it makes no progress.
+    rng = np.random.default_rng(6)
+    X = np.argwhere(np.ones((6, 6, 6)))
+    entries = Observations.of(X, rng.standard_normal(len(X)))
+    n_sweeps = []
+    swept = _cp_rows.swept
+    monkeypatch.setattr(_cp_rows, "swept", lambda fit: n_sweeps.append(1) or swept(fit))
+    fit_cp(entries, rank=2, biases=True, noise_floor=0.0, max_iter=10)
+    assert len(n_sweeps) < 24 * 50
+
+
+# --- whole fits ----------------------------------------------------------------------
+
+
+def test_features_and_weights_of_a_fit():
+    X, y, test = ratings()
+    features = pattern_of(X[~test], (100, 150), None).features
+    fit = partial(fit_cp, biases=True, noise_floor=0.0, max_iter=25)
+    entries = Observations.of(X[~test], y[~test])
+    rows, n_iter = fit(entries, rank=5, features=features)
+    assert n_iter == 25
+    single = entries.with_values(y[~test].astype(np.float32))
+    close, _ = fit(single, rank=5, features=features)
+    assert close.predict(X).dtype == np.float32
+    error = [
+        np.sqrt(np.mean((r.predict(X[test]) - y[test]) ** 2)) for r in (rows, close)
+    ]
+    assert_allclose(error[1], error[0], rtol=0.01)
+
+
+@pytest.mark.parametrize("shape", ["matrix", "three"])
+def test_a_fit_stops_when_it_is_told(shape):
+    _, entries, *_ = random_state(SHAPES[shape])
+    met = []
+    _, n_iter = fit_cp(
+        entries, rank=2, biases=True, noise_floor=5.0, max_iter=12,
+        on_sweep=lambda n: met.append(n) or n == 4,
+    )  # fmt: skip
+    assert met == [0, 1, 2, 3, 4]
+    assert n_iter == 5
+
+
+def test_solving_needs_no_state():
+    rows, entries, *_ = random_state(SHAPES["matrix"])
+    found = sums(rows, entries, 1)
+    again = Sums(found.gram.copy(), found.projection.copy())
+    assert_array_equal(solve(rows, 1, found)[0], solve(rows, 1, again)[0])
+    assert_array_equal(found.gram, again.gram)
