@@ -320,9 +320,9 @@ class FittedToUnits(Fitted):
             return
         self.local.lost = False
         warnings.warn(
-            "This model was deep-copied or pickled. The rows of units are never pickled "
-            "or deep-copied, so all units are treated as unknown. To restore them, call "
-            "fold_in(X, y) with all of their entries.",
+            "This model was deep-copied or pickled. The rows of units are never "
+            "pickled or deep-copied, so all units are treated as unknown. To restore "
+            "them, call fold_in(X, y) with all of their entries.",
             UserWarning,
             stacklevel=callers_level(),
         )
