@@ -86,8 +86,8 @@ _SENT = (
 _CLOSED = (
     "A privacy budget was open where this copy of an estimator was made, or where this "
     "thread was started. That budget is closed now, so that it would not count this "
-    "release; nothing was drawn. Open the same budget again, or give it a path. If the "
-    "release is none of its business, use `detach_from_budgets(estimator)`."
+    "release; nothing was drawn. Open the same budget again, or give it a path. If it "
+    "need not count this release, use `detach_from_budgets(estimator)`."
 )
 
 
@@ -114,6 +114,11 @@ def open_budgets() -> Marks:
     """The budgets that are open now: copies that are made now belong to them."""
     with _LOCK:
         return frozenset(budget._mark for budget in _STACK)
+
+
+def _marks_of_thread() -> Marks:
+    """The budgets in whose blocks this thread of a pool was started, and is left."""
+    return _LEFT_BEHIND.get(threading.current_thread(), frozenset())
 
 
 def record(
@@ -144,6 +149,7 @@ def record(
         If a budget has a path, and its file cannot record the release.
     """
     with _LOCK:
+        marks |= _marks_of_thread()
         check_seed(name, marks, seeded=seeded)
         _record(_concerned(marks), guarantee, name, unprotected)
 
@@ -178,7 +184,7 @@ def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     RuntimeError, OSError
         As `record`.
     """
-    with _LOCK, _locked_files(_concerned(marks)) as budgets:
+    with _LOCK, _locked_files(_concerned(marks | _marks_of_thread())) as budgets:
         for budget in budgets:
             if math.isfinite(budget.epsilon) and any(
                 isinstance(guarantee.unit, int)
@@ -201,7 +207,6 @@ def _concerned(marks: Marks) -> list["PrivacyBudget"]:
     """
     found = list(_STACK)
     is_open = {budget._mark[1:] for budget in _STACK}
-    marks |= _LEFT_BEHIND.get(threading.current_thread(), frozenset())
     closed = {mark for mark in marks if mark[1:] not in is_open}
     if lost := {mark.process for mark in closed if mark.path is None}:
         raise RuntimeError(_CLOSED if lost == {process_name()} else _SENT)

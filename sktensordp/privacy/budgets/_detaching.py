@@ -27,9 +27,8 @@ def detach_from_budgets(estimator: _Estimator) -> _Estimator:
     release. The best estimator of a search is such a copy, and so are the fitted steps
     of a ``ColumnTransformer``. They still predict if that draws no noise.
 
-    To release with such a copy, open the same budget again. If the release is none of
-    that budget's business, for example because it is about other people, detach the
-    copy.
+    To release with such a copy, open the same budget again. If that budget need not
+    count the release, for example because it is about other people, detach the copy.
 
     Parameters
     ----------
