@@ -1717,6 +1717,20 @@ OF_COMPLETION = [
         ("completion/test_units.py",),
     ),
     Fault(
+        "which rows count as unknown is read off exact counts of users' entries",
+        "completion/solvers/_unit_run.py",
+        "np.where(noisy[:, 0] > error, counts, 0.0)",
+        "np.where(sums[len(found.known)].total[:, 0] > 0, counts, 0.0)",
+        ("completion/test_answers_to_others.py", "hardening/test_replay.py"),
+    ),
+    Fault(
+        "the average row of all users is part of what one of them is told",
+        "completion/_shared_model.py",
+        "counts = [None, *self.counts]",
+        "counts = [np.ones(len(rows)), *self.counts]",
+        ("completion/test_answers_to_others.py",),
+    ),
+    Fault(
         "the mean of the raw values is kept in an attribute",
         "completion/_base.py",
         '"n_iter": outcome.n_iter,',

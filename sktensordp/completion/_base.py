@@ -698,8 +698,9 @@ class BaseCompletion(
         ----------
         X : array-like of shape (n_entries, n_modes)
             Coordinates inside `shape_`. -1 stands for an unknown index, such as a new
-            user; the other indices and the means of the model then determine the
-            prediction.
+            user; the other indices and the row of the average entry then determine the
+            prediction. If entries are protected, an index without entries is unknown,
+            too, apart from its `side_information`.
         return_std : bool, default=False
             Whether to return standard deviations too. Only "input" has them.
 

@@ -28,7 +28,8 @@ class CPCompletion(BaseCompletion):
     rank : int, default=None
         Number of CP terms; 0 fits biases alone. None takes 10, or the largest rank
         that the shape admits if that is smaller. With two modes, fits to values leave
-        terms at zero for which there is no evidence.
+        terms at zero for which there is no evidence. If all are, and
+        ``biases=False``, the model predicts the mean of what was released.
     $parameters
     $random_state
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._average_row import average_row
+
 # The prior of counts: its number of levels, and rounds in which it is found.
 _N_LEVELS, _PRIOR_ROUNDS = 40, 50
 # Counts above this many standard deviations of the noise need no prior.
@@ -38,7 +40,7 @@ class Biases:
     ----------
     means, variances : ndarray of shape (n,)
     centre : float
-        Prior mean of an unknown row.
+        Bias of the average entry, and of an unknown row.
     spread : float
         Prior variance of a row around its prior mean.
     """
@@ -49,32 +51,60 @@ class Biases:
     spread: float
 
 
+@dataclass(frozen=True, eq=False)
+class BiasPrior:
+    """What tells the biases of rows before their sums do.
+
+    Attributes
+    ----------
+    explaining : ndarray of shape (n, K)
+        Explanatory variables: a column of ones first.
+    of_prior : ndarray of shape (n, K)
+        Those from which a row's prior mean follows. In rows that count as unknown, they
+        are those of the average entry, where they are not declared.
+    precision : ndarray of shape (K,)
+        Prior precisions of the coefficients.
+    known : ndarray of shape (n,)
+        Counts of the rows; zero for rows that count as unknown.
+    """
+
+    explaining: NDArray[np.float64]
+    of_prior: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    known: NDArray[np.float64]
+
+
 def biases_from_sums(
     sums: NDArray[np.float64],
     weights: NDArray[np.float64],
     noise: NDArray[np.float64],
-    explaining: NDArray[np.float64],
-    precision: NDArray[np.float64],
+    prior: BiasPrior,
+    start: NDArray[np.float64],
+    doubt: NDArray[np.float64],
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
     The prior mean is linear in explanatory variables. Its coefficients, and the
     variance around it, follow from the marginal likelihood of the sums, whose noise is
-    known.
+    known. The prior mean of a row that counts as unknown also has what the average
+    entry's bias is above that.
 
     Parameters
     ----------
     sums : ndarray of shape (n,)
-        b_j, where h is one.
+        b_j, where h is one, plus c_j times s_j.
     weights : ndarray of shape (n,)
         c_j.
     noise : ndarray of shape (n,)
-        Variance of b_j around c_j times the bias.
-    explaining : ndarray of shape (n, K)
-        Explanatory variables: a column of ones first.
-    precision : ndarray of shape (K,)
-        Prior precisions of the coefficients.
+        Variance of b_j around c_j times the step from s_j to the bias.
+    prior : BiasPrior
+    start : ndarray of shape (n,)
+        s_j.
+    doubt : ndarray of shape (n,)
+        Variance of c_j. The sum of a row that may have no entries tells little, if the
+        bias is expected far from s_j.
     """
+    explaining, precision = prior.explaining, prior.precision
     noise = np.maximum(noise, _LEAST_NOISE)
     logs, coefficients = np.empty(len(_VARIANCES)), []
     for place, variance in enumerate(_VARIANCES):
@@ -94,10 +124,26 @@ def biases_from_sums(
     posterior /= posterior.sum()
     spread = float(np.exp(posterior @ np.log(_VARIANCES)))
     mean = posterior @ np.array(coefficients)
-    prior = explaining @ mean
-    variances = 1 / (1 / spread + weights**2 / noise)
-    means = prior + variances * weights * (sums - weights * prior) / noise
-    return Biases(means, variances, float(mean[0]), spread)
+    explained = prior.of_prior @ mean
+
+    def given(
+        prior_means: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        total = noise + doubt * ((prior_means - start) ** 2 + spread)
+        variances = 1 / (1 / spread + weights**2 / total)
+        steps = variances * weights * (sums - weights * prior_means) / total
+        return prior_means + steps, variances
+
+    def average(of_rows: NDArray[np.float64]) -> float:
+        return float(average_row(of_rows[:, np.newaxis], prior.known)[0])
+
+    before, _ = given(explaining @ mean)
+    means, _ = given(explained)
+    lift = np.where(prior.known > 0, 0.0, average(means - explained))
+    means, variances = given(explained + lift)
+    # The mean over the entries is known well, whatever is unknown of single rows.
+    means += float(average_row((before - means)[:, np.newaxis], weights)[0])
+    return Biases(means, variances, average(means), spread)
 
 
 def row_information(
@@ -241,8 +287,10 @@ def rows_from_information(
     return means, spread, covariance
 
 
-def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Posterior means of counts, given the counts plus Gaussian noise.
+def expected_counts(
+    noisy: NDArray[np.float64], noise: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Posterior means and variances of counts, given the counts plus Gaussian noise.
 
     The prior is the distribution that best fits all the noisy counts. It lives on a
     grid, finer where counts are smaller, and is found by expectation maximisation
@@ -258,12 +306,13 @@ def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.floa
 
     Returns
     -------
-    counts : ndarray of shape (n,)
+    counts, variances : ndarray of shape (n,)
     """
     counts = np.maximum(noisy, 0.0)
+    variances = np.full_like(counts, noise**2)
     uncertain = noisy < _WELL_KNOWN * noise
     if not np.any(uncertain):
-        return counts
+        return counts, variances
     levels = np.append(0.0, np.geomspace(0.05, _WELL_KNOWN, _N_LEVELS) * noise)
     distance = (noisy[uncertain, np.newaxis] - levels) / noise
     distance = distance**2 / 2
@@ -275,5 +324,7 @@ def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.floa
         weights = posterior.sum(axis=0) + 0.5 / len(levels)
         weights /= weights.sum()
     posterior = likelihood * weights
-    counts[uncertain] = posterior @ levels / posterior.sum(axis=1)
-    return counts
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    counts[uncertain] = posterior @ levels
+    variances[uncertain] = posterior @ levels**2 - counts[uncertain] ** 2
+    return counts, np.maximum(variances, 0.0)

@@ -32,6 +32,7 @@ from ...tensor._priors import (
     RESIDUAL_VARIANCE,
 )
 from ...tensor._shared_rows import (
+    BiasPrior,
     biases_from_sums,
     drifted,
     expected_counts,
@@ -212,15 +213,23 @@ class RowCounts:
     ----------
     counts : list of ndarray of shape (size of the mode,)
         Each entry counts with the weight of its unit.
+    variances : list of ndarray of shape (size of the mode,)
+        Variances of the counts, given the noisy ones.
     weights : list of ndarray of shape (size of the mode,)
         Weights of the rows, larger for rare rows.
     logs : list of ndarray of shape (size of the mode,)
         Logarithms of the counts, of which very small ones are raised.
+    known : list of ndarray of shape (size of the mode,)
+        The counts, but zero for rows whose noisy count is within its noise of zero, by
+        its standard deviation. They count as unknown: nothing says that they have
+        entries.
     """
 
     counts: list[NDArray[np.float64]]
+    variances: list[NDArray[np.float64]]
     weights: list[NDArray[np.float64]]
     logs: list[NDArray[np.float64]]
+    known: list[NDArray[np.float64]]
 
 
 def release_row_counts(
@@ -242,21 +251,22 @@ def release_row_counts(
     share = _COUNTS / len(sizes)
     sums = [releases.sums((size, 1), 1.0, share) for size in sizes]
     entries.add_to(sums, CountContributions(totals))
-    found = RowCounts([], [], [])
+    found = RowCounts([], [], [], [], [])
     whole = _FILLED * totals.n_units * math.sqrt(totals.typical_size)
     for noisy, error in releases.release(*sums):
-        counts = expected_counts(noisy[:, 0], error)
+        counts, variances = expected_counts(noisy[:, 0], error)
         total = float(counts.sum())
-        counts *= whole / total if total > 0 else 1.0
+        unit = whole / total if total > 0 else 1.0
+        counts *= unit
+        found.variances.append(variances * unit**2)
         largest = 1e-3 * float(counts.max())
         floor = max(error, largest, 1e-12)
         weights = np.maximum(counts, floor) ** -_RARE
         scale = np.sqrt((counts @ weights**2) / max(float(counts.sum()), 1e-300))
         found.counts.append(counts)
+        found.known.append(np.where(noisy[:, 0] > error, counts, 0.0))
         found.weights.append(weights / max(float(scale), 1e-300))
-        # Nothing says that a count within its noise of zero is less than its noise. If
-        # it were taken for less, an item that is new would be taken for unpopular.
-        least = max(error, largest, 1e-300)
+        least = max(0.05 * error, largest, 1e-300)
         found.logs.append(np.log(np.maximum(counts, least)))
     return found
 
@@ -401,7 +411,7 @@ class UnitRun:
         groups = [group for group in groups if group[1]]
         columns = [column for _, of_group in groups for column in of_group]
         features = np.reshape(columns, (len(columns), self._sizes[0])).T
-        features = with_average(features, counts)
+        features = with_average(features, self._row_counts.known[0])
         # What is declared is known of every row.
         features[:-1, : len(side)] = side.T
         self.model = replace(
@@ -548,7 +558,8 @@ class UnitRun:
         weights = self._follow * counts
         # Sums of residuals around biases of zero.
         sums = regressions.sums[:, 0] / row_weights
-        sums += weights * biases[block - 1][:-1]
+        start = biases[block - 1][:-1]
+        sums += weights * start
         noise = (regressions.error / row_weights) ** 2
         if block in self._bias_sums:
             before, before_noise = self._bias_sums[block]
@@ -560,22 +571,38 @@ class UnitRun:
             sums = before + share * (sums - before)
             noise = share * noise
         self._bias_sums[block] = sums, noise
-        logs = self._row_counts.logs[block - 1]
-        explaining = [np.ones(len(sums)), (logs - logs.mean()) / max(logs.std(), 1e-9)]
-        if block == 1:
-            explaining += [*self._problem.side_information.T, *self._pattern.T]
-        precision = [_INTERCEPT] + (len(explaining) - 1) * [_COEFFICIENTS]
         sampled = regressions.energy * counts
         found = biases_from_sums(
             sums,
             weights,
             noise + sampled,
-            np.stack(explaining, axis=1),
-            np.array(precision),
+            self._bias_prior(block),
+            start,
+            self._follow**2 * self._row_counts.variances[block - 1],
         )
         biases[block - 1] = np.append(found.means, found.centre)
         self._set_uncertainty(
             block, np.append(found.variances, found.spread), noise, sampled
+        )
+
+    def _bias_prior(self, block: int) -> BiasPrior:
+        """What is known of the biases of a block before their sums."""
+        logs, known = (
+            self._row_counts.logs[block - 1],
+            self._row_counts.known[block - 1],
+        )
+        declared = np.ones((len(logs), 1))
+        released = (logs - logs.mean())[:, np.newaxis] / max(logs.std(), 1e-9)
+        if block == 1:
+            declared = np.insert(self._problem.side_information, 0, 1.0, axis=1)
+            released = np.concatenate([released, self._pattern], axis=1)
+        of_prior = with_average(released, known)[:-1]
+        n_coefficients = declared.shape[1] + released.shape[1] - 1
+        return BiasPrior(
+            np.concatenate([declared, released], axis=1),
+            np.concatenate([declared, of_prior], axis=1),
+            np.append(_INTERCEPT, np.full(n_coefficients, _COEFFICIENTS)),
+            known,
         )
 
     def _set_uncertainty(
