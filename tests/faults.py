@@ -1945,7 +1945,7 @@ OF_COMPLETION = [
     Fault(
         "the true number of users decides whether a fit to choices is noise",
         "completion/_cooccurrence.py",
-        "are_noise = _are_noise(noisy, deviation, largest_log)",
+        "are_noise = bool(noisy[0] <= _WITHIN_NOISE * deviation)",
         "are_noise = not len(choices.users)",
         ("completion/test_noise_only.py",),
     ),

@@ -74,7 +74,7 @@ _LEAST_SIZE, _LEAST_LENGTH = 0.05, 1.0
 # Prior for the typical number of choices. It weighs as many users as this many standard
 # deviations of the noisy number of users.
 _PRIOR_SIZE, _PRIOR_USERS = 40.0, 3.0
-# A total is within its noise of nothing up to so many standard deviations.
+# A number of users is within its noise of nothing up to so many standard deviations.
 _WITHIN_NOISE = 3.0
 
 
@@ -101,8 +101,7 @@ class ItemSums:
     products_noise : float
         Standard deviation of the noise in `products`.
     are_noise : bool
-        Whether the number of users, or of their choices, is within its noise of
-        nothing.
+        Whether the number of users is within its noise of nothing.
     """
 
     counts: NDArray[np.float64]
@@ -235,7 +234,7 @@ class Releases:
     def _totals(self, choices: Choices) -> tuple[float, float, bool]:
         """Noisy number of users with choices, and typical number of their choices.
 
-        Also whether one of them is within its noise of nothing.
+        Also whether that of users is within its noise of nothing.
         """
         unit = math.floor(self._spend(_TOTALS) / math.sqrt(2) / self._step)
         sizes, number = np.unique(choices.sizes, return_counts=True)
@@ -245,7 +244,9 @@ class Releases:
         steps = np.array([unit * number.sum(), np.dot(number, np.array(logs, int))])
         noisy = self._randomize(steps.astype(float)) / (unit * self._step)
         deviation = self._sigma / (unit * self._step)
-        are_noise = _are_noise(noisy, deviation, largest_log)
+        # Who is there has a choice, so the number of users tells. If it is ten standard
+        # deviations or more, this is true with a probability below 1e-11.
+        are_noise = bool(noisy[0] <= _WITHIN_NOISE * deviation)
         prior_users = _PRIOR_USERS * deviation
         n_users = max(float(noisy[0]), prior_users, 1.0)
         log = noisy[1] * largest_log + prior_users * math.log1p(_PRIOR_SIZE)
@@ -277,22 +278,6 @@ class Releases:
         sums.add(chosen)
         noisy = self._randomize(sums.rounded()) * sums.unit
         return sums.matrix(noisy), self._sigma * sums.unit
-
-
-def _are_noise(
-    noisy: NDArray[np.float64], deviation: float, largest_log: float
-) -> bool:
-    """Whether released totals say that there may be no users, or hardly a choice.
-
-    The second total is within its noise of nothing if the typical number of choices
-    comes out below one, which nobody has. If there are at least ten standard deviations
-    of users, and they typically have at least twice the root of the number of items as
-    choices, this is true with a probability of at most 1e-3: the number of users is 10
-    of them, and the second total at least 5. With more users, fewer choices will do.
-    """
-    n_users, logs = noisy.tolist()
-    most = _WITHIN_NOISE * deviation
-    return n_users <= most or logs < min(most, n_users * math.log(2) / largest_log)
 
 
 def _users_reserved(n_users: int) -> int:

@@ -114,7 +114,7 @@ class UserKFold(_Splitter):
     >>> import numpy as np
     >>> from sktensordp.model_selection import UserKFold
     >>> X = np.array([[0, 3], [0, 4], [7, 4], [1, 3], [1, 5]])
-    >>> for train, test in UserKFold(3, random_state=0).split(X):
+    >>> for train, test in UserKFold(3, random_state=3).split(X):
     ...     print(X[test].tolist())
     [[1, 3], [1, 5]]
     [[0, 3], [0, 4]]

@@ -104,10 +104,10 @@ _SIDE, _COUNT, _BIAS, _PATTERN = 0.03, 0.003, 0.1, 0.01
 # Prior precisions of the coefficients that explain biases: of the intercept, and of the
 # others.
 _INTERCEPT, _COEFFICIENTS = 200.0, 300.0
-# A total is within its noise of nothing up to so many standard deviations. So is a
-# typical number of entries, if its logarithm is above the least, 1, by up to this part
-# of its range: three entries.
-_WITHIN_NOISE, _FEW_ENTRIES = 3.0, 0.05
+# A total is within its noise of nothing up to so many standard deviations. Units have
+# hardly an entry if the logarithm of their number exceeds 1 by less than this part of
+# its range, even by so many standard deviations of the number of units.
+_WITHIN_NOISE, _FEW_ENTRIES, _MARGIN = 3.0, 0.1, 5.4
 # Share of the interaction that a fit is expected to recover at its start.
 _SHARE_AT_START = 0.05
 # Factors are taken if their expected gain is more than this part of their expected
@@ -194,14 +194,20 @@ def release_totals(entries: Units, releases: UnitReleases) -> UnitTotals:
 def _are_noise(total: NDArray[np.float64], error: float) -> bool:
     """Whether released totals say that there may be no units, or hardly an entry.
 
-    The logarithms of numbers of entries are at least -1 for each unit, in units of
-    their range. If there are at least ten standard deviations of units that typically
-    have 12 entries or more, this is true with a probability of at most 1e-3: the number
-    of units is 10 of them, and the second sum 4.9 of 1.4. With more units, fewer
-    entries will do.
+    A unit adds 1 to the first total. To the last one, it adds the scaled logarithm of
+    its number of entries, at least -1. So the two together add up by how much
+    logarithms exceed the least, which is nothing for units with one or two entries.
+
+    False alarms, in standard deviations of the number of units: if there are 10 or
+    more, up to 3 come out with a probability below 1e-11. Units are said to have hardly
+    an entry only if the excesses, less a tenth of the number of units, come out below
+    -5.4. They have noise of 1.35, and are at least -1 for 10 units, and positive for
+    any number of units that typically have four entries or more. So that has a
+    probability of at most 1e-3.
     """
     n_units, _, logs = total.tolist()
-    least = min(_WITHIN_NOISE * math.sqrt(2) * error, _FEW_ENTRIES * n_units)
+    few = _FEW_ENTRIES * n_units - _MARGIN * error
+    least = min(_WITHIN_NOISE * math.sqrt(2) * error, few)
     return n_units <= _WITHIN_NOISE * error or n_units + logs < least
 
 
