@@ -118,7 +118,7 @@ class Observations:
         mode: int,
         rows: slice,
         tables: Sequence[NDArray[np.float64]],
-        times_values: bool = False,
+        n_values: int = 0,
     ) -> NDArray[np.float64]:
         """Sums over the entries of a mode's rows of products of their rows of tables.
 
@@ -128,8 +128,8 @@ class Observations:
         rows : slice
         tables : sequence of ndarray of shape (n_rows of the mode, n_columns), float64
             One for every other mode.
-        times_values : bool, default=False
-            Whether every product is multiplied by the value.
+        n_values : int, default=0
+            Number of columns, the last ones, that are multiplied by the value, too.
 
         Returns
         -------
@@ -139,22 +139,23 @@ class Observations:
         starts = group.starts[rows.start : rows.stop + 1]
         places = slice(starts[0], starts[-1])
         starts, others = starts - starts[0], group.others[places]
-        weights = np.empty(0)
-        if times_values:
-            weights = self.values[mode][places].astype(float, copy=False)
+        values, n_plain = self.values[mode][places], tables[0].shape[1] - n_values
+        sums = np.empty((len(starts) - 1, tables[0].shape[1]))
         if self.is_compiled:
             from .kernels._rows import product_sums
 
             table = tables[0] if len(tables) == 1 else np.concatenate(tables)
-            sums = np.empty((len(starts) - 1, table.shape[1]))
             first = np.cumsum([0, *map(len, tables[:-1])])
-            product_sums(starts, others, first, weights, table, sums)
+            product_sums(starts, others, first, values, n_plain, table, sums)
             return sums
-        if not times_values:
-            weights = np.ones(len(others))
-        shape = len(starts) - 1, len(tables[0])
-        matrix = sparse.csr_array((weights, others[:, 0], starts), shape=shape)
-        return matrix @ tables[0]
+        shape, table = (len(sums), len(tables[0])), tables[0]
+        columns = slice(n_plain), slice(n_plain, None)
+        for factors, some in zip((np.ones(len(values)), values), columns, strict=True):
+            if table[:, some].size:
+                data = factors.astype(float, copy=False)
+                matrix = sparse.csr_array((data, others[:, 0], starts), shape=shape)
+                sums[:, some] = matrix @ table[:, some]
+        return sums
 
     def squares(
         self,
