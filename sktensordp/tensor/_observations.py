@@ -83,7 +83,8 @@ class Observations:
         given = [None] * coordinates.shape[1] if used is None else used
         pairs = [_rows_of(c, u) for c, u in zip(coordinates.T, given, strict=True)]
         indices, rows = zip(*pairs, strict=True)
-        groups = tuple(_group(rows, k, len(indices[k])) for k in range(len(rows)))
+        sizes = [len(index) for index in indices]
+        groups = tuple(_group(rows, mode, sizes) for mode in range(len(rows)))
         by_mode = tuple(values[group.order] for group in groups)
         return cls(by_mode, tuple(indices), groups)
 
@@ -252,15 +253,31 @@ def _rows_of(
     return found, rows.astype(np.int32)
 
 
-def _group(rows: Sequence[NDArray[np.int32]], mode: int, n_rows: int) -> _Group:
-    """Group entries by their row of a mode; within a row, they keep their order."""
-    n = len(rows[mode])
-    # SciPy sorts by counting: every entry is a row of this matrix with one column.
-    ones = np.ones(n, np.int8)
-    matrix = sparse.csr_array((ones, rows[mode], np.arange(n + 1)), shape=(n, n_rows))
-    by_column = matrix.tocsc()
-    order = by_column.indices
-    others = np.empty((n, len(rows) - 1), np.int32)
+def _group(
+    rows: Sequence[NDArray[np.int32]], mode: int, sizes: Sequence[int]
+) -> _Group:
+    """Group entries by their row of a mode.
+
+    Within a row, they are sorted by their row in the largest of the other modes, so
+    that whoever gathers these reads memory in one direction.
+    """
+    largest = max((m for m in range(len(rows)) if m != mode), key=sizes.__getitem__)
+    _, before = _sorted(rows[largest], sizes[largest])
+    starts, order = _sorted(rows[mode][before], sizes[mode])
+    order = before[order]
+    others = np.empty((len(order), len(rows) - 1), np.int32)
     for k, other in enumerate(r for m, r in enumerate(rows) if m != mode):
         others[:, k] = other[order]
-    return _Group(by_column.indptr, others, order)
+    return _Group(starts, others, order)
+
+
+def _sorted(
+    rows: NDArray[np.int32], n_rows: int
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Where every row begins in the order by rows, and this order, which is stable."""
+    n = len(rows)
+    # SciPy sorts by counting: every entry is a row of this matrix with one column.
+    starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)
+    ones = np.ones(n, np.int8)
+    by_row = sparse.csr_array((ones, rows, starts), shape=(n, n_rows)).tocsc()
+    return by_row.indptr, by_row.indices

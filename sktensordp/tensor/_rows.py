@@ -32,7 +32,7 @@ from ._observations import Observations, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 
 # Numbers that sums of a mode may take in memory at a time.
-_BLOCK = 2**22
+_BLOCK = 2**21
 # Columns of moments that are summed at a time: by SciPy, where more would not fit into
 # the caches (three times slower at 1,400), and by the kernel, which gathers every row
 # once for all of them.
@@ -152,7 +152,7 @@ class Rows:
     @property
     def single(self) -> NDArray[np.bool_]:
         """Columns that are free in one mode alone: biases and weights of features."""
-        return np.equal((~self.fixed).sum(axis=0), 1)
+        return np.asarray(np.equal((~self.fixed).sum(axis=0), 1))
 
     @property
     def terms(self) -> NDArray[np.bool_]:
@@ -804,9 +804,8 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
         rows = rows.with_mode(mode, means, covariances)
         rows = replace(rows, used=(*rows.used[:mode], used, *rows.used[mode + 1 :]))
         if mode == 0 and rows.weights is not None:
-            ones: Any = np.ones(len(new))
-            weights = np.append(rows.weights, ones)[order]
-            stated = np.append(rows.stated_weights, ones)[order]
+            both: Any = rows.weights, rows.stated_weights
+            weights, stated = (np.append(w, np.ones(len(new)))[order] for w in both)
             rows = replace(rows, weights=weights, stated_weights=stated)
     return rows
 
