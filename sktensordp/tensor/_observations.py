@@ -83,7 +83,8 @@ class Observations:
         given = [None] * coordinates.shape[1] if used is None else used
         pairs = [_rows_of(c, u) for c, u in zip(coordinates.T, given, strict=True)]
         indices, rows = zip(*pairs, strict=True)
-        groups = tuple(_group(rows, k, len(indices[k])) for k in range(len(rows)))
+        sizes = [len(index) for index in indices]
+        groups = tuple(_group(rows, mode, sizes) for mode in range(len(rows)))
         by_mode = tuple(values[group.order] for group in groups)
         return cls(by_mode, tuple(indices), groups)
 
@@ -118,7 +119,7 @@ class Observations:
         mode: int,
         rows: slice,
         tables: Sequence[NDArray[np.float64]],
-        times_values: bool = False,
+        n_values: int = 0,
     ) -> NDArray[np.float64]:
         """Sums over the entries of a mode's rows of products of their rows of tables.
 
@@ -128,8 +129,8 @@ class Observations:
         rows : slice
         tables : sequence of ndarray of shape (n_rows of the mode, n_columns), float64
             One for every other mode.
-        times_values : bool, default=False
-            Whether every product is multiplied by the value.
+        n_values : int, default=0
+            Number of columns, the last ones, that are multiplied by the value, too.
 
         Returns
         -------
@@ -139,22 +140,23 @@ class Observations:
         starts = group.starts[rows.start : rows.stop + 1]
         places = slice(starts[0], starts[-1])
         starts, others = starts - starts[0], group.others[places]
-        weights = np.empty(0)
-        if times_values:
-            weights = self.values[mode][places].astype(float, copy=False)
+        values, n_plain = self.values[mode][places], tables[0].shape[1] - n_values
+        sums = np.empty((len(starts) - 1, tables[0].shape[1]))
         if self.is_compiled:
             from .kernels._rows import product_sums
 
             table = tables[0] if len(tables) == 1 else np.concatenate(tables)
-            sums = np.empty((len(starts) - 1, table.shape[1]))
             first = np.cumsum([0, *map(len, tables[:-1])])
-            product_sums(starts, others, first, weights, table, sums)
+            product_sums(starts, others, first, values, n_plain, table, sums)
             return sums
-        if not times_values:
-            weights = np.ones(len(others))
-        shape = len(starts) - 1, len(tables[0])
-        matrix = sparse.csr_array((weights, others[:, 0], starts), shape=shape)
-        return matrix @ tables[0]
+        shape, table = (len(sums), len(tables[0])), tables[0]
+        columns = slice(n_plain), slice(n_plain, None)
+        for factors, some in zip((np.ones(len(values)), values), columns, strict=True):
+            if table[:, some].size:
+                data = factors.astype(float, copy=False)
+                matrix = sparse.csr_array((data, others[:, 0], starts), shape=shape)
+                sums[:, some] = matrix @ table[:, some]
+        return sums
 
     def squares(
         self,
@@ -251,15 +253,31 @@ def _rows_of(
     return found, rows.astype(np.int32)
 
 
-def _group(rows: Sequence[NDArray[np.int32]], mode: int, n_rows: int) -> _Group:
-    """Group entries by their row of a mode; within a row, they keep their order."""
-    n = len(rows[mode])
-    # SciPy sorts by counting: every entry is a row of this matrix with one column.
-    ones = np.ones(n, np.int8)
-    matrix = sparse.csr_array((ones, rows[mode], np.arange(n + 1)), shape=(n, n_rows))
-    by_column = matrix.tocsc()
-    order = by_column.indices
-    others = np.empty((n, len(rows) - 1), np.int32)
+def _group(
+    rows: Sequence[NDArray[np.int32]], mode: int, sizes: Sequence[int]
+) -> _Group:
+    """Group entries by their row of a mode.
+
+    Within a row, they are sorted by their row in the largest of the other modes, so
+    that whoever gathers these reads memory in one direction.
+    """
+    largest = max((m for m in range(len(rows)) if m != mode), key=sizes.__getitem__)
+    _, before = _sorted(rows[largest], sizes[largest])
+    starts, order = _sorted(rows[mode][before], sizes[mode])
+    order = before[order]
+    others = np.empty((len(order), len(rows) - 1), np.int32)
     for k, other in enumerate(r for m, r in enumerate(rows) if m != mode):
         others[:, k] = other[order]
-    return _Group(by_column.indptr, others, order)
+    return _Group(starts, others, order)
+
+
+def _sorted(
+    rows: NDArray[np.int32], n_rows: int
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Where every row begins in the order by rows, and this order, which is stable."""
+    n = len(rows)
+    # SciPy sorts by counting: every entry is a row of this matrix with one column.
+    starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)
+    ones = np.ones(n, np.int8)
+    by_row = sparse.csr_array((ones, rows, starts), shape=(n, n_rows)).tocsc()
+    return by_row.indptr, by_row.indices

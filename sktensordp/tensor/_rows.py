@@ -32,7 +32,7 @@ from ._observations import Observations, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 
 # Numbers that sums of a mode may take in memory at a time.
-_BLOCK = 2**22
+_BLOCK = 2**21
 # Columns of moments that are summed at a time: by SciPy, where more would not fit into
 # the caches (three times slower at 1,400), and by the kernel, which gathers every row
 # once for all of them.
@@ -152,7 +152,7 @@ class Rows:
     @property
     def single(self) -> NDArray[np.bool_]:
         """Columns that are free in one mode alone: biases and weights of features."""
-        return np.equal((~self.fixed).sum(axis=0), 1)
+        return np.asarray(np.equal((~self.fixed).sum(axis=0), 1))
 
     @property
     def terms(self) -> NDArray[np.bool_]:
@@ -302,34 +302,33 @@ def sums(
     if np.count_nonzero(varies) + n_columns * (n_columns + 24) / 8 < len(x):
         squares = entries.squares(mode, some, means, weights)
         gram, projection = squares[:, :n_needed, :-1], squares[:, :-1, -1]
-        x, y = x[varies], y[varies]
+        x, y, with_values = x[varies], y[varies], False
     else:
-        gram = np.zeros((n, n_needed, n_columns))
-        tables = _weighted(means, weights)
-        projection = entries.product_sums(mode, some, tables, times_values=True)
+        gram, projection = np.zeros((n, n_needed, n_columns)), np.zeros((n, n_columns))
+        with_values = True
     width = _OF_KERNEL if entries.is_compiled else _OF_PRODUCT
-    for begin in range(0, len(x), width):
+    for begin in range(0, max(len(x), with_values), width):
         a, b = x[begin : begin + width], y[begin : begin + width]
         tables = [
             _moments(rows, m, own, order, a, b)
             for m, own in zip(others, means, strict=True)
         ]
-        found = entries.product_sums(mode, some, _weighted(tables, weights))
+        n_values = n_columns if with_values and not begin else 0
+        if n_values:
+            tables = [
+                np.append(*both, axis=1) for both in zip(tables, means, strict=True)
+            ]
+        if weights is not None:
+            tables[0] *= weights[:, np.newaxis]
+        found = entries.product_sums(mode, some, tables, n_values)
         for run in _runs(a):
             gram[:, a[run.start], _range(b[run])] = found[:, run]
+        if n_values:
+            projection = found[:, len(a) :]
     if mode == 0 and rows.weights is not None:
         own_weights = rows.weights[some, np.newaxis]
         gram, projection = gram * own_weights[..., np.newaxis], projection * own_weights
     return Sums(gram, projection)
-
-
-def _weighted(
-    tables: list[NDArray[np.float64]], weights: NDArray[np.float64] | None
-) -> list[NDArray[np.float64]]:
-    """Tables of other modes, of which the first is the first mode, with its weights."""
-    if weights is None:
-        return tables
-    return [tables[0] * weights[:, np.newaxis], *tables[1:]]
 
 
 def _moments(
@@ -370,6 +369,8 @@ def _moments(
 
 def _runs(numbers: NDArray[np.integer]) -> list[slice]:
     """Slices of equal numbers."""
+    if not len(numbers):
+        return []
     changes = np.flatnonzero(np.diff(numbers)) + 1
     return [slice(*pair) for pair in pairwise([0, *changes.tolist(), len(numbers)])]
 
@@ -768,3 +769,105 @@ def settled(rows: Rows, counts: Sequence[NDArray[np.integer]]) -> Rows:
         free = rows.free(mode)
         unknown[mode, free] = number @ means[:, free].astype(float) / number.sum()
     return replace(rows, unknown=unknown)
+
+
+# --- entries that come later ---------------------------------------------------------
+
+
+def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
+    """Rows that also have those at given indices; new ones have the prior.
+
+    Parameters
+    ----------
+    rows : Rows
+    indices : sequence by mode of ndarray of int
+
+    Returns
+    -------
+    rows : Rows
+        A new row is the unknown one, with the variances of the prior.
+    """
+    for mode, index in enumerate(indices):
+        new = np.setdiff1d(index, rows.used[mode])
+        if not len(new):
+            continue
+        free, dtype = rows.free(mode), rows.means[mode].dtype
+        prior = np.diag(rows.prior_variance(mode)[free])[np.newaxis]
+        covariance = np.repeat(packed(prior), len(new), axis=0)
+        order = np.argsort(np.append(rows.used[mode], new), kind="stable")
+        parts: Any = (
+            (rows.used[mode], new),
+            (rows.means[mode], rows.rows_at(mode, new)),
+            (rows.covariances[mode], covariance.astype(dtype)),
+        )
+        used, means, covariances = (np.concatenate(pair)[order] for pair in parts)
+        rows = rows.with_mode(mode, means, covariances)
+        rows = replace(rows, used=(*rows.used[:mode], used, *rows.used[mode + 1 :]))
+        if mode == 0 and rows.weights is not None:
+            both: Any = rows.weights, rows.stated_weights
+            weights, stated = (np.append(w, np.ones(len(new)))[order] for w in both)
+            rows = replace(rows, weights=weights, stated_weights=stated)
+    return rows
+
+
+def updated(
+    rows: Rows,
+    coordinates: NDArray[np.integer],
+    values: NDArray[np.floating],
+    *,
+    n_sweeps: int,
+    modes: Sequence[int] | None = None,
+    n_threads: int = 1,
+) -> Rows:
+    """Rows after further entries, with their posterior as the prior.
+
+    Only the rows that the entries touch are read and written. With the first mode as
+    the only one, these are the rows of users from their own entries.
+
+    Parameters
+    ----------
+    rows : Rows
+    coordinates : ndarray of shape (n, n_modes), int
+        New indices get rows.
+    values : ndarray of shape (n,)
+    n_sweeps : int
+    modes : sequence of int, default=None
+        The modes whose rows are updated; by default, all. Others keep their rows, and
+        their new indices get none.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    rows : Rows
+    """
+    modes = range(rows.n_modes) if modes is None else modes
+    touched = [np.unique(index) for index in coordinates.T]
+    grown = with_indices(rows, touched)
+    places = [places_of(t, u) for t, u in zip(touched, grown.used, strict=True)]
+    flat, weights = np.zeros_like(grown.precision), grown.weights
+    own = replace(
+        grown,
+        used=tuple(touched),
+        means=tuple(m[at] for m, at in zip(grown.means, places, strict=True)),
+        covariances=tuple(
+            c[at] for c, at in zip(grown.covariances, places, strict=True)
+        ),
+        weights=None if weights is None else weights[places[0]],
+    )
+    entries = Observations.of(coordinates, values.astype(own.means[0].dtype), touched)
+    before = {mode: as_sums(own, mode) for mode in modes}
+    own = replace(own, precision=flat, tie=flat)
+    for _ in range(n_sweeps):
+        for mode in modes:
+            own, _ = update(
+                own, entries, mode, before=before[mode], n_threads=n_threads
+            )
+    result = with_indices(
+        rows, [t if m in modes else t[:0] for m, t in enumerate(touched)]
+    )
+    for mode in modes:
+        means, covariances = result.means[mode].copy(), result.covariances[mode].copy()
+        means[places[mode]] = own.means[mode]
+        covariances[places[mode]] = own.covariances[mode]
+        result = result.with_mode(mode, means, covariances)
+    return result

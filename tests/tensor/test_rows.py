@@ -1,5 +1,6 @@
 """Gaussian rows beside a slow and obvious reference, and what fits of them promise."""
 
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -9,9 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import block_diag
 
 from sktensordp.datasets import make_ratings
-from sktensordp.tensor import _cp_rows, mode_products
+from sktensordp.tensor import TableLikelihood, _cp_rows, mode_products
 from sktensordp.tensor._cp_rows import (
     Fit,
+    Outputs,
     fit_cp,
     residuals,
     started,
@@ -32,6 +34,7 @@ from sktensordp.tensor._rows import (
     sums,
     unpacked,
     update,
+    updated,
     weigh,
 )
 
@@ -266,6 +269,47 @@ def test_the_posterior_is_the_prior_of_what_comes_later(dtype):
         )
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_of_users_from_their_own_entries(shape):
+    rows, _, _, coordinates, values = random_state(SHAPES[shape], n_features=2)
+    rows = replace(rows, precision=np.full_like(rows.precision, 2.0))
+    at = coordinates[:6].copy()
+    at[:, 0] = 10**8
+    found = updated(rows, at, values[:6], n_sweeps=1, modes=[0])
+    # As for a new row among all, whose prior is that of the others.
+    entries = Observations.of(at, values[:6], [np.array([10**8]), *rows.used[1:]])
+    alone = replace(
+        rows.with_mode(0, rows.rows_at(0, at[:1, 0]), rows.covariances[0][:1]),
+        prior_mean=np.where(rows.fixed, rows.prior_mean, rows.unknown),
+        used=entries.used,
+    )
+    alone, _ = update(alone, entries, 0)
+    assert_allclose(found.means[0][-1], alone.means[0][0], rtol=1e-7)
+    assert_array_equal(found.used[0], [*rows.used[0], 10**8])
+    for mode in range(1, rows.n_modes):
+        assert_array_equal(found.means[mode], rows.means[mode])
+    assert_array_equal(found.means[0][:-1], rows.means[0])
+
+
+def test_further_entries_update_the_rows_that_they_touch():
+    X, y, test = ratings()
+    seen = X[:, 1] < 140
+    first, later = ~test & seen & (np.arange(len(y)) % 3 > 0), ~test
+    rows, _ = fit_cp(
+        Observations.of(X[first], y[first]), rank=3, biases=True, noise_floor=0.0,
+        max_iter=25,
+    )  # fmt: skip
+    later &= ~first
+    found = updated(rows, X[later], y[later], n_sweeps=3)
+    new = np.setdiff1d(X[later, 1], rows.used[1])
+    assert np.array_equal(found.used[1], np.union1d(rows.used[1], new))
+    before, after = (np.std(r.predict(X[test]) - y[test]) for r in (rows, found))
+    assert after < before
+    few = updated(rows, X[later][:1], y[later][:1], n_sweeps=1)
+    changed = np.any(few.means[0] != rows.means[0], axis=1)
+    assert_array_equal(few.used[0][changed], X[later][:1, 0])
+
+
 def test_threads_and_blocks_do_not_change_rows(monkeypatch):
     rows, entries, *_ = random_state((40, 9, 3), n=400)
     for mode in range(3):
@@ -493,3 +537,24 @@ def test_solving_needs_no_state():
     again = Sums(found.gram.copy(), found.projection.copy())
     assert_array_equal(solve(rows, 1, found)[0], solve(rows, 1, again)[0])
     assert_array_equal(found.gram, again.gram)
+
+
+def test_a_matrix_needs_nothing_compiled(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    for name in [n for n in sys.modules if ".tensor.kernels" in n]:
+        monkeypatch.delitem(sys.modules, name)
+    X, y, test = ratings()
+    levels = np.unique(y)
+    channel = np.full((len(levels),) * 2, 0.5 / (len(levels) - 1))
+    np.fill_diagonal(channel, 0.5)
+    drawn = np.searchsorted(levels, y[~test])
+    outputs = Outputs(drawn, TableLikelihood(levels, channel))
+    features = pattern_of(X[~test], (100, 150), None).features
+    rows, _ = fit_cp(
+        Observations.of(X[~test], y[~test]), rank=3, biases=True, noise_floor=0.1,
+        max_iter=8, features=features, outputs=outputs,
+    )  # fmt: skip
+    found = updated(rows, X[test][:50], y[test][:50], n_sweeps=1)
+    variance, linear = found.variance(X[test])
+    assert np.all(variance > 0)
+    assert np.all(linear <= variance * (1 + 1e-9))

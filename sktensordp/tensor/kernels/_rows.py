@@ -15,7 +15,8 @@ def product_sums(
     starts: NDArray[np.integer],
     others: NDArray[np.integer],
     first: NDArray[np.integer],
-    weights: NDArray[np.floating],
+    values: NDArray[np.floating],
+    n_plain: int,
     table: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None:
@@ -29,34 +30,37 @@ def product_sums(
         The rows of an entry in other modes.
     first : ndarray of shape (n_others,), int
         Where the rows of every other mode begin in the table.
-    weights : ndarray of shape (n_entries,) or (0,)
-        Multiplies the products; if empty, nothing does.
+    values : ndarray of shape (n_entries,)
+    n_plain : int
+        The products of all further columns are multiplied by the value.
     table : ndarray of shape (n_all_rows, n_columns), float64
     sums : ndarray of shape (n_rows, n_columns), float64
         Written.
     """
     n_columns, n_others = table.shape[1], others.shape[1]
     product, total = np.empty(n_columns), np.empty(n_columns)
-    weight = 1.0
     for r in range(starts.size - 1):
         for p in range(n_columns):
             total[p] = 0.0
         for e in range(starts[r], starts[r + 1]):
             row = table[first[0] + others[e, 0]]
-            if weights.size:
-                weight = weights[e]
-            if n_others == 1:
-                for p in range(n_columns):
-                    total[p] += weight * row[p]
-                continue
             for m in range(1, n_others - 1):
                 other = table[first[m] + others[e, m]]
                 for p in range(n_columns):
                     product[p] = row[p] * other[p]
                 row = product
-            last = table[first[n_others - 1] + others[e, n_others - 1]]
-            for p in range(n_columns):
-                total[p] += weight * row[p] * last[p]
+            value = np.float64(values[e])
+            if n_others == 1:
+                for p in range(n_plain):
+                    total[p] += row[p]
+                for p in range(n_plain, n_columns):
+                    total[p] += value * row[p]
+            else:
+                last = table[first[n_others - 1] + others[e, n_others - 1]]
+                for p in range(n_plain):
+                    total[p] += row[p] * last[p]
+                for p in range(n_plain, n_columns):
+                    total[p] += value * row[p] * last[p]
         for p in range(n_columns):
             sums[r, p] = total[p]
 
