@@ -105,7 +105,7 @@ class Batches:
         self._batches, self._rows_of, self.n_samples = batches, rows_of, 0
         iterator = iter(batches)
         self.is_read_once = iterator is batches
-        self.first = next(iterator, None)
+        self.first: Any = next(iterator, None)
         if self.first is None:
             raise ValueError("There is no batch, so there are no samples.")
         self._unread: Iterator[Any] | None = itertools.chain([self.first], iterator)

@@ -113,7 +113,10 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     else:  # It is not fitted, so it has released nothing.
         return findings
     in_pass = int(method == "transform")
-    findings.releases += [Release(f"{method} of {name}", guarantee, 1, in_pass, why)]
+    protects_y = getattr(obj, "_protects_y", False)
+    findings.releases += [
+        Release(f"{method} of {name}", guarantee, 1, in_pass, why, protects_y)
+    ]
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
     return findings
