@@ -31,7 +31,7 @@ from sklearn.metrics import root_mean_squared_error
 from sktensordp.completion import CPCompletion, NoiseShares
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning
-from sktensordp.privacy import PrivacyBudget, privacy_of
+from sktensordp.privacy import PrivacyBudget
 
 epsilon, delta = 1.0, 1e-6
 names = "Aarhus", "Basel", "Cork", "Delft", "Evora", "Fargo"
@@ -238,10 +238,10 @@ print(f"the model that shops load: {len(pickle.dumps(model)) / 1024:.0f} KiB")
 # %%
 # What it cost
 # ------------
-# If the server adds the noise, it records the release once per fit. `privacy_of` says
-# against whom that protects nobody: the server.
+# If the server adds the noise, it records the release once per fit. The guarantee says
+# whom the shops have to trust: the server.
 
-print(str(privacy_of(model)).partition("Not protected:")[2])
+print(textwrap.fill(str(model.privacy_guarantee_), 88))
 
 # %%
 # If the shops add the noise, each shop's budget records the release. The statement says

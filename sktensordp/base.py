@@ -6,7 +6,8 @@ import logging
 import pickle
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
@@ -219,6 +220,8 @@ class PrivateEstimatorMixin(SentMixin):
     _releases: ReleaseCounter
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
+    _made: Mapping[PrivacyGuarantee, int] = MappingProxyType({})
+    """Guarantees of all releases of this object, each with how often it was made."""
 
     @contextmanager
     def _release(
@@ -229,6 +232,7 @@ class PrivateEstimatorMixin(SentMixin):
         anew: bool = False,
         draws: bool = True,
         recorded: bool = False,
+        received: bool = False,
     ) -> Iterator[Any]:
         """Record a release, then lend its random streams until the block ends.
 
@@ -248,6 +252,8 @@ class PrivateEstimatorMixin(SentMixin):
             Whether the release draws noise here. If not, it is recorded all the same.
         recorded : bool, default=False
             Whether others have drawn and recorded the noise of what arrives here.
+        received : bool, default=False
+            Whether it had been released before: using it again reveals nothing more.
 
         Yields
         ------
@@ -257,6 +263,10 @@ class PrivateEstimatorMixin(SentMixin):
         """
         if not recorded:
             self._record(guarantee)
+        if total is not None:
+            self._keep(total, instead_of=self.privacy_guarantee_)
+        elif not (received and guarantee in self._made):
+            self._keep(guarantee)
         if recorded or not draws:
             if self._released_by == "fit" and not anew:
                 self.privacy_guarantee_ = guarantee if total is None else total
@@ -304,6 +314,20 @@ class PrivateEstimatorMixin(SentMixin):
         name, seeded = type(self).__name__, self.random_state is not None
         check_seed(name, self._sent_by, seeded=seeded)
 
+    def _keep(
+        self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
+    ) -> None:
+        """Count a release, or state another guarantee for one that was counted.
+
+        Copies and pickles take the counts along, and clones begin anew.
+        """
+        with self._count_releases().lock:
+            made = Counter(self._made)
+            made[guarantee] += 1
+            if instead_of is not None:
+                made[instead_of] -= 1
+            self._made = +made
+
     def _count_releases(self) -> ReleaseCounter:
         # One atomic call: otherwise two threads could each count from 0.
         return vars(self).setdefault("_releases", ReleaseCounter())
@@ -320,14 +344,15 @@ class PrivateEstimatorMixin(SentMixin):
         **replacements : dict
             Attributes to set in the same step.
         """
-        self._count_releases()
-        kept = {
-            name: value
-            for name, value in vars(self).copy().items()
-            if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
-        }
-        # One assignment, so that threads and interruptions see all of it or nothing.
-        self.__dict__ = {**kept, "_seeded": set(), **replacements}
+        # Locked, or a release that another thread counts meanwhile would be lost.
+        with self._count_releases().lock:
+            kept = {
+                name: value
+                for name, value in vars(self).copy().items()
+                if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
+            }
+            # One assignment, so that interruptions see all of it or nothing.
+            self.__dict__ = {**kept, "_seeded": set(), **replacements}
 
     _of_fit: tuple[str, ...] = ()
     """Attributes set by a fit whose names do not end with an underscore."""

@@ -43,6 +43,7 @@ from .._validation import (
 from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
+from ..privacy._conditions import CLIENTS, EXACT_SUMS
 from ..privacy.budgets._preauthorized import current_preauthorization
 from ..tensor import CPForm, TuckerForm
 from ._client import PUBLIC_COORDINATES, CompletionClient
@@ -69,14 +70,7 @@ from .solvers._solver import Outcome, Solver
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
-_UNPROTECTED_WITH_UNITS = [
-    "The indices of every mode (the vocabulary and the shape) are public.",
-    "Predictions for a unit are also computed from its own entries: show them to that "
-    "unit only.",
-]
-_UNPROTECTED_AGAINST_SERVER = (
-    "The server that added the noise has seen exact sums over the units of all parties."
-)
+_PUBLIC_INDICES = "The indices of every mode (the vocabulary and the shape) are public."
 _PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
 
 
@@ -256,19 +250,24 @@ class BaseCompletion(
             # Before the release is recorded, so that a refusal costs nothing.
             entries.by_unit(problem.domain, self._unit)
         self._log_plan(solver)
+        conditions: tuple[str, ...] = (CLIENTS,) if received else ()
+        if isinstance(entries, PartySums) and shared_noise is None:
+            conditions = (EXACT_SUMS,)
         progress = self._progress("sweep", solver.n_sweeps)
         # Locked, or another thread might store its model under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
             with self._release(
-                solver.guarantee,
+                solver.guarantee.under(*conditions),
                 anew=True,
                 draws=solver.draws,
                 recorded=received or shared_noise is not None,
+                received=received,
             ) as noise:
                 released = solver.release(entries, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = solver.complete(released, on_sweep)
-            self._publish(entries, problem, solver, outcome, received)
+            guarantee = (outcome.guarantee or solver.guarantee).under(*conditions)
+            self._publish(entries, problem, solver, outcome, guarantee)
         if self._unit is not None:
             self._warn_of_averages(problem, outcome.only_averages)
         return self
@@ -332,25 +331,22 @@ class BaseCompletion(
         problem: Problem,
         solver: Any,
         outcome: Outcome,
-        received: bool,
+        guarantee: PrivacyGuarantee,
     ) -> None:
         """Store the result of the fit, in one assignment."""
-        perturbation, guarantee = outcome.perturbation or solver.name, solver.guarantee
-        if outcome.guarantee is not None:
-            guarantee = self.privacy_guarantee_ = outcome.guarantee
+        self._keep(guarantee, instead_of=self.privacy_guarantee_)
+        self.privacy_guarantee_ = guarantee
         kept: dict[str, Any] = {
             "model": outcome.model,
             "offset": outcome.offset,
             "shape": entries.shape,
             "domain": problem.domain,
             "form": problem.form,
-            "perturbation": perturbation,
+            "perturbation": outcome.perturbation or solver.name,
             "n_iter": outcome.n_iter,
             "residual_variance": outcome.residual_variance,
             "noise_of_value": outcome.noise_of_value,
             "is_dense": entries.is_dense,
-            "was_received": received
-            or (isinstance(entries, PartySums) and entries.noise is None),
             "n_uses": 1,
             "single": guarantee,
         }
@@ -1297,14 +1293,5 @@ class BaseCompletion(
         return error_by_epsilon(self, X)
 
     def _unprotected(self) -> list[str]:
-        sentences = super()._unprotected()
-        was_received = self.__sklearn_is_fitted__() and self._fitted.was_received
-        if self._unit is not None:
-            server = [_UNPROTECTED_AGAINST_SERVER] * was_received
-            return [*sentences, *server, *_UNPROTECTED_WITH_UNITS]
-        if was_received:
-            sentences.append(
-                "The guarantee assumes that clients randomised each value once, with "
-                "these parameters."
-            )
-        return [*sentences, PUBLIC_COORDINATES]
+        public = PUBLIC_COORDINATES if self._unit is None else _PUBLIC_INDICES
+        return [*super()._unprotected(), public]

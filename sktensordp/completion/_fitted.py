@@ -56,8 +56,6 @@ class Fitted:
         Least variance of the noise of a single value; 0 if it was given none.
     is_dense : bool
         Whether the model was fitted to a tensor.
-    was_received : bool
-        Whether clients had randomised the values, or parties sent sums over units.
     observed : tuple of Entries or None
         The observed entries of each call, without their values. Empty where they are
         private; None if they are in Dask collections.
@@ -78,7 +76,6 @@ class Fitted:
     residual_variance: float | None
     noise_of_value: float
     is_dense: bool
-    was_received: bool
     observed: tuple[Entries, ...] | None
     n_uses: int
     single: PrivacyGuarantee
@@ -355,10 +352,9 @@ def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarante
     """Guarantee of two releases of disjoint entries: that of the worse release."""
     from ..privacy.accounting._events import PureDpEvent
 
-    if first.event == second.event:
-        return first
     worse = first if first.epsilon >= second.epsilon else second
-    if math.isinf(worse.epsilon):
+    worse = worse.under(*first.conditions, *second.conditions)
+    if first.event == second.event or math.isinf(worse.epsilon):
         return worse
     # At a smaller epsilon, the other release may have the larger delta.
     return replace(worse, event=PureDpEvent(worse.epsilon))
@@ -370,9 +366,8 @@ def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
 
     if times == 1:
         return guarantee
-    return PrivacyGuarantee.of(
+    return guarantee.derived(
         dp_event.SelfComposedDpEvent(guarantee.event, times),
-        unit=guarantee.unit,
         statement=(
             f"{guarantee.statement} Some coordinates were passed in {times} calls, "
             "each of which released a randomised value for them."

@@ -28,6 +28,7 @@ from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
+from ..privacy._conditions import OWN_ANSWERS
 from ._choice_checks import check_choices, choices_of_batches
 from ._choices import Choices
 from ._cooccurrence import Releases, plan_noise
@@ -41,8 +42,8 @@ _LARGEST_MAX_ITEMS = 2**14
 _STATEMENT = (
     "Gaussian noise was added to totals over users, counts of items and, if the counts "
     "suffice, centred co-occurrences of items; each user's contribution is bounded. "
-    "Scores for a user are computed from these releases and the user's own choices; "
-    "show them to that user only (joint differential privacy)."
+    "Scores for a user are computed from these releases and the user's own choices "
+    "(joint differential privacy)."
 )
 _SOURCE = (
     "Dong, Roth and Su (2022), Corollary 3.3; Smith and Thakurta (2022) for shares of "
@@ -145,7 +146,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     >>> private = ImplicitCompletion(shape=(5, 4), random_state=0).fit(table)
     >>> print(private.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove).
+    mode 0 (add-or-remove), if answers for a person are shown to that person only.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -461,6 +462,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "unit": 0,
             "relation": "add-or-remove",
             "source": _SOURCE,
+            "conditions": (OWN_ANSWERS,),
         }
         if noise.event is None:
             return PrivacyGuarantee.of(
@@ -479,8 +481,6 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         return [
             *super()._unprotected(),
             "The shape is public: the possible users and items.",
-            "A user's recommendations also depend on the user's own choices: show them "
-            "to that user only.",
         ]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
@@ -163,7 +164,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     ['Brazil', 'Heat']
     >>> print(model.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove).
+    mode 0 (add-or-remove), if answers for a person are shown to that person only.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -247,7 +248,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
-            completion.fit(where, *([] if y is None else [y]))
+            completion._made = self._made
+            try:
+                completion.fit(where, *([] if y is None else [y]))
+            finally:  # An interrupted release counts.
+                self._made = completion._made
             self._fitted = _Fitted(encoder, completion, local, _kinds_of_users(X))
             on_step()
         return self
@@ -437,6 +442,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
+    _made: Mapping[PrivacyGuarantee, int] = MappingProxyType({})
+    """Guarantees of the releases of all fits, each with how often it was made."""
+
     def _count_releases(self) -> ReleaseCounter:
         """The count of the releases of all fits of this object, with its lock."""
         return self.__dict__.setdefault("_releases", ReleaseCounter())
@@ -527,7 +535,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _fitted_steps(self) -> tuple[Any, ...]:
         """The fitted encoder and completion; none before a fit."""
-        return (self.encoder_, self.completion_) if self.__sklearn_is_fitted__() else ()
+        if not self.__sklearn_is_fitted__():
+            return ()
+        completion = copy.copy(self.completion_)
+        completion._made = self._made
+        return self.encoder_, completion
 
     def _unprotected(self) -> list[str]:
         """What the steps do not say of what the guarantee leaves out."""

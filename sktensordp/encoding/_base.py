@@ -489,14 +489,7 @@ class LinearEncoder(
         )
         planned = self._guarantee("gaussian", dp_event.ComposedDpEvent(most))
         event = dp_event.ComposedDpEvent([fewest[0], most[1]])
-        return PrivacyGuarantee.of(
-            event,
-            delta=delta,
-            unit=planned.unit,
-            relation=planned.relation,
-            statement=planned.statement,
-            source=planned.source,
-        )
+        return planned.derived(event, delta=delta)
 
     def _unprotected(self) -> list[str]:
         return [

@@ -111,6 +111,7 @@ class ReleasingTransformer(
         if not self._is_declared():
             # The fitted attributes reveal the range that was read off the samples.
             self._record(guarantee)
+            self._keep(guarantee)
         self._forget(
             _randomizer=randomizer,
             sample_shape_=shape,

@@ -415,10 +415,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             step=1.0,
             l1=float(STEPS * max(tested for _, tested in uses)),
         )
-        score = PrivacyGuarantee.of(
+        score = fit.derived(
             PureDpEvent(lattice.epsilon),
-            unit=fit.unit,
-            relation=fit.relation,
             statement="A score with discrete Laplace noise.",
             source="Dwork et al. (2006)",
         )
@@ -529,12 +527,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         from ..privacy.accounting._events import SelectionDpEvent
 
         mean = distribution.mean
-        chosen = PrivacyGuarantee.of(
+        chosen = one_try.derived(
             SelectionDpEvent(one_try.event, distribution),
             delta=mean * one_try.delta if mean * one_try.delta < 1 else one_try.delta,
-            unit=one_try.unit,
-            relation=one_try.relation,
-            statement=f"The best of a secret number of tries, {mean:.4g} on average.",
+            statement=f"The best of a random number of tries, {mean:.4g} on average.",
             source="; ".join([_SOURCE, one_try.source]),
         )
         if not self._refits:
@@ -669,8 +665,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 f"Metadata passed to fit ({name}) is treated as public."
                 for name in sorted(getattr(self, "_metadata", ()))
             ),
-            "The duration of the search reveals how many candidates were tried; the "
-            "guarantee assumes that this number stays secret.",
+            "The duration of the search reveals how many candidates were tried.",
         ]
 
 

@@ -231,10 +231,19 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         )
         return min(max(bound, 1e-100), 1e100), False
 
-    def _guarantee(self, event: Any, *, declared: bool = True) -> PrivacyGuarantee:
+    _conditions: tuple[str, ...] = ()
+    """Conditions of the guarantee."""
+
+    def _guarantee(
+        self, event: Any, *, declared: bool = True, conditions: tuple[str, ...] = ()
+    ) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
-        fields: dict[str, Any] = {"unit": "sample", "source": _SOURCE}
+        fields: dict[str, Any] = {
+            "unit": "sample",
+            "source": _SOURCE,
+            "conditions": (*self._conditions, *conditions),
+        }
         budget = float(self.epsilon), float(self.delta)
         if event is None:
             return PrivacyGuarantee.of(
@@ -321,7 +330,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            guarantee = self._guarantee(noise.event, declared=declared)
+            guarantee = self._guarantee(
+                noise.event, declared=declared, conditions=source.conditions
+            )
             draws = noise.event is not None
             with self._release(guarantee, anew=True, draws=draws) as streams:
                 releases = Releases(noise, streams, source, (first, sums))

@@ -19,6 +19,7 @@ from .._sklearn_compat import fit_context
 from .._validation import check_numeric, checked
 from ..mechanisms._chunks import AS_SAMPLES, in_chunks
 from ..mechanisms._samples import checked_tensor_shape
+from ..privacy._conditions import PROJECTIONS
 from ._base import (
     LARGEST_CORE,
     MEAN_SHARE,
@@ -149,10 +150,13 @@ class MultilinearPCA(
     >>> pca.fit(images).transform(images[:2]).shape
     (2, 16)
     >>> round(pca.score(images), 2)  # share of the energy that 16 of 64 numbers keep
-    0.87
+    0.91
     >>> print(pca.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (replace-one).
+    (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (replace-one),
+    if projections of the samples are not shown without noise.
     """
+
+    _conditions = (PROJECTIONS,)
 
     components_: list[NDArray[np.float64]]
     rotation_: NDArray[np.float64] | None

@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 from .._dask import loaded
 from .._validation import check_numeric, checked
 from ..mechanisms._chunks import AS_SAMPLES
+from ..privacy._conditions import EXACT_SUMS
 from ._sums import Question, added, contribute
 
 # Chunks of Dask that are added up in one task.
@@ -27,6 +28,8 @@ class Source(Protocol):
     """Samples that answer questions with sums."""
 
     n_samples: int
+    conditions: tuple[str, ...]
+    """Conditions that it adds to the guarantee."""
 
     def total(self, question: Question) -> NDArray[Any]:
         """Sums over all samples; sets `n_samples`."""
@@ -37,6 +40,8 @@ class Source(Protocol):
 
 class Rows:
     """Samples in memory, with further coordinates if there are any."""
+
+    conditions: tuple[str, ...] = ()
 
     def __init__(
         self, rows: NDArray[np.floating], further: NDArray[np.float64] | None = None
@@ -55,6 +60,8 @@ class Rows:
 
 class LazyRows:
     """Samples in the chunks of a Dask array, which its workers read."""
+
+    conditions: tuple[str, ...] = ()
 
     def __init__(self, samples: Any, name: str) -> None:
         whole = samples.rechunk(dict.fromkeys(range(1, samples.ndim), -1))
@@ -99,6 +106,8 @@ class Batches:
         Whether the batches can be read only once, as those of a generator.
     """
 
+    conditions: tuple[str, ...] = ()
+
     def __init__(
         self, batches: Iterable[Any], rows_of: Callable[[Any], tuple[Any, Any]]
     ) -> None:
@@ -142,6 +151,8 @@ class Parties:
         Maps a `Question` to the sum of what `contribute` returned to all parties.
     n_samples : int
     """
+
+    conditions: tuple[str, ...] = (EXACT_SUMS,)
 
     def __init__(self, ask: Callable[[Question], Any], n_samples: int) -> None:
         self._ask, self.n_samples = ask, n_samples

@@ -25,7 +25,7 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
     from dp_accounting import dp_event
 
     from .accounting._curves import event_epsilon
-    from .accounting._events import GroupDpEvent, has_shuffle
+    from .accounting._events import GroupDpEvent, ShuffledDpEvent, kinds_in
 
     if isinstance(size, bool):
         raise TypeError("size must be an integer, got a bool.")
@@ -44,7 +44,7 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
             f"{guarantee.unit!r} with relation {relation!r} does not allow. Leave it "
             f"out."
         )
-    if local and has_shuffle(guarantee.event):
+    if local and ShuffledDpEvent in kinds_in(guarantee.event):
         raise ValueError(
             "local=True is for messages that are randomised one by one. These were "
             "shuffled together, and several units in one shuffle are a group. Leave it "
@@ -71,10 +71,9 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
     source = guarantee.source
     if not local and _SOURCE not in source.split("; "):
         source = f"{source}; {_SOURCE}"
-    return type(guarantee).of(
+    return guarantee.derived(
         event,
         delta=delta,
-        unit=guarantee.unit,
         relation=group_relation(relation, size * size_of_one),
         statement=f"{guarantee.statement} For any {size * size_of_one} units{how}.",
         source=source,

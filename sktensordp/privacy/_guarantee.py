@@ -4,11 +4,12 @@ import html
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self
 
 from . import _risk
+from ._conditions import clauses, united
 from ._group import for_group, group_relation, split_relation
 from ._numbers import check_number, exact, shown
 from ._shuffled import shuffled
@@ -70,6 +71,11 @@ class PrivacyGuarantee:
     claimed : tuple of (float, float), default=None
         The (epsilon, delta) that was asked for or that a paper claims, if it differs
         from the truth. An infinite epsilon claims nothing, and is stored as None.
+    conditions : tuple of str, default=()
+        Whom one has to trust, and who may see what: clauses of a closed vocabulary,
+        which ``doc/guarantee.md`` lists. Printing the guarantee says them. Those that
+        the event implies are added: if messages were shuffled, a sample drawn or a try
+        selected.
     local : bool, default=False
         Whether the release is one message a person: each unit is randomised by itself,
         all by the same randomizer, and nothing else is sent. Only such messages can be
@@ -78,8 +84,9 @@ class PrivacyGuarantee:
     Raises
     ------
     ValueError
-        If a number is out of range, or if `epsilon` is smaller than the epsilon of
-        `event` at `delta`: a guarantee never claims more privacy than it has.
+        If a number is out of range, if a condition is not in the vocabulary, or if
+        `epsilon` is smaller than the epsilon of `event` at `delta`: a guarantee never
+        claims more privacy than it has.
     TypeError
         If `epsilon` or `delta` is not a number.
 
@@ -106,6 +113,7 @@ class PrivacyGuarantee:
     source: str
     relation: str = "replace-one"
     claimed: tuple[float, float] | None = None
+    conditions: tuple[str, ...] = ()
     local: bool = False
 
     def __post_init__(self) -> None:
@@ -136,12 +144,18 @@ class PrivacyGuarantee:
         from .accounting._events import hashable
 
         object.__setattr__(self, "event", hashable(self.event))
+        object.__setattr__(self, "conditions", united(self.conditions, self.event))
         truth = self.epsilon_at(self.delta)
         if self.epsilon < truth * (1 - 1e-12):
             raise ValueError(
                 f"epsilon = {exact(self.epsilon)} is smaller than the {shown(truth)} "
                 f"that the event gives at delta = {exact(self.delta)}."
             )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "conditions" not in state:  # stored before there were any
+            vars(self)["conditions"] = united((), self.event)
 
     @classmethod
     def of(cls, event: Any, *, delta: float = 0.0, **fields: Any) -> Self:
@@ -166,6 +180,44 @@ class PrivacyGuarantee:
         return cls(
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
         )
+
+    def derived(self, event: Any, *, delta: float = 0.0, **changes: Any) -> Self:
+        """Guarantee of something that rests on this release, about the same unit.
+
+        Its epsilon is computed at `delta`. All fields that do not follow from the event
+        are those of this guarantee: its conditions go along. `claimed` and `local` do
+        follow from it.
+
+        Parameters
+        ----------
+        event : dp_accounting.DpEvent
+            What was done.
+        delta : float, default=0.0
+            The delta at which the guarantee states its epsilon.
+        **changes
+            Fields that differ.
+
+        Returns
+        -------
+        guarantee : PrivacyGuarantee
+        """
+        names = ("unit", "relation", "statement", "source", "conditions")
+        kept = {name: getattr(self, name) for name in names}
+        return type(self).of(event, delta=delta, **{**kept, **changes})
+
+    def under(self, *conditions: str) -> Self:
+        """The same guarantee, if these conditions hold as well.
+
+        Parameters
+        ----------
+        *conditions : str
+            Clauses of the vocabulary of `conditions`.
+
+        Returns
+        -------
+        guarantee : PrivacyGuarantee
+        """
+        return replace(self, conditions=(*self.conditions, *conditions))
 
     def epsilon_at(self, delta: float) -> float:
         """Smallest epsilon known to hold at `delta`.
@@ -280,13 +332,11 @@ class PrivacyGuarantee:
                 f"Sampling records does not help a release with relation "
                 f"{self.relation!r}. It helps queries with a declared sensitivity."
             )
-        return type(self).of(
+        return self.derived(
             dp_event.PoissonSampledDpEvent(rate, self.event),
             delta=self.delta if delta is None else delta,
-            unit=self.unit,
             relation="add-or-remove",
             statement=f"{self.statement} On a Poisson sample with rate {exact(rate)}.",
-            source=self.source,
         )
 
     def repeated(self, count: int, *, delta: float | None = None) -> Self:
@@ -323,13 +373,10 @@ class PrivacyGuarantee:
             raise ValueError(f"count must be from 1 to 2**63 - 1, got {count}.")
         total = count * self.delta if count * self.delta < 1 else self.delta
         claimed = self.claimed
-        return type(self).of(
+        return self.derived(
             dp_event.SelfComposedDpEvent(self.event, count),
             delta=total if delta is None else delta,
-            unit=self.unit,
-            relation=self.relation,
             statement=f"{count} times: {self.statement}",
-            source=self.source,
             claimed=claimed
             and (count * claimed[0], min(count * claimed[1], _BELOW_ONE)),
         )
@@ -633,7 +680,7 @@ class PrivacyGuarantee:
         if self.protects:
             text = (
                 f"{_format_pair(self.epsilon, self.delta)}-differential privacy for "
-                f"{unit} ({self.relation})"
+                f"{unit} ({self.relation}){clauses(self.conditions)}"
             )
         else:
             text = f"No differential privacy for {unit}: no finite epsilon holds"
@@ -724,6 +771,7 @@ def compose(
         statement=f"Composition of {len(guarantees)} releases about the same data.",
         source=sources_of(guarantees),
         claimed=claimed,
+        conditions=conditions_of(guarantees),
     )
 
 
@@ -781,6 +829,7 @@ def compose_parallel(
         statement=f"Releases about {len(guarantees)} disjoint parts of the data.",
         source=sources_of(guarantees),
         claimed=claimed,
+        conditions=conditions_of(guarantees),
     )
 
 
@@ -830,3 +879,8 @@ def sources_of(guarantees: Iterable[PrivacyGuarantee]) -> str:
     return "; ".join(
         sorted({theorem for g in guarantees for theorem in g.source.split("; ")})
     )
+
+
+def conditions_of(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str, ...]:
+    """The conditions on which all of the guarantees hold together."""
+    return tuple(condition for g in guarantees for condition in g.conditions)

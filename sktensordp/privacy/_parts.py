@@ -53,8 +53,11 @@ def _collected(obj: Any, context: Context) -> Findings:
     from sklearn.frozen import FrozenEstimator
 
     if isinstance(obj, FrozenEstimator):
-        # No search fits it again, so its guarantee is that of the earlier fit.
-        findings = collect(obj.estimator, Context(noisy=context.noisy))
+        # No search fits it again, so its guarantee is that of the earlier fit. All fits
+        # of a search share it, so that it has counted the releases of all of them.
+        counted = context.counted and not context.in_search
+        inner = Context(noisy=context.noisy, counted=counted)
+        findings = collect(obj.estimator, inner)
         findings.fixed = context.fixed and context.like is obj
         # It learned earlier; its fit does nothing now.
         findings.learners, findings.learners_of_y = [], []
@@ -103,19 +106,22 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     if getattr(obj, "_learns_in_fit", False) and not (context.alone or context.noisy):
         # The steps around it were fitted to the same rows.
         findings.learners.append(name)
-    guarantee: PrivacyGuarantee | None = None
+    guarantee: PrivacyGuarantee | None = getattr(obj, "privacy_guarantee_", None)
     why = ""
+    made: dict[PrivacyGuarantee | None, int] = {}
     if context.planned:
         guarantee, why = _planned_or_reason(obj, context)
         findings.unprotected += [why] if why else []
-    elif hasattr(obj, "privacy_guarantee_"):
-        guarantee = obj.privacy_guarantee_
-    else:  # It is not fitted, so it has released nothing.
-        return findings
+    elif context.counted:
+        made.update(getattr(obj, "_made", {}))
+    if not made:
+        # What is not fitted has released nothing.
+        made = {guarantee: 1} if context.planned or guarantee is not None else {}
     in_pass = int(method == "transform")
     protects_y = getattr(obj, "_protects_y", False)
     findings.releases += [
-        Release(f"{method} of {name}", guarantee, 1, in_pass, why, protects_y)
+        Release(f"{method} of {name}", each, count, in_pass, why, protects_y)
+        for each, count in made.items()
     ]
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
@@ -367,7 +373,7 @@ def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
             context = replace(context, fixed=context.fixed and same)
             continue
         in_step = collect(step, replace(context, like=like))
-        if pipeline.transform_input:
+        if pipeline.transform_input and context.planned:
             # A step also transforms this metadata, for every later step that asks.
             more = len(pipeline.transform_input) * (last - k)
             in_step.releases = [

@@ -57,7 +57,7 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
     ...     5, unit=0, epsilon=2.0, levels=[1, 2, 3, 4, 5], shape=(10_000, 200))
     >>> print(planned_guarantee(model))
     (epsilon = 2, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove).
+    mode 0 (add-or-remove), if answers for a person are shown to that person only.
     """
     planned = Context(planned=True, like=estimator)
     findings = (

@@ -24,7 +24,7 @@ class PrivacyReport:
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        Composition of all releases. Its epsilon is infinite if something was fitted to
+        Composition of all releases of this object. Its epsilon is infinite if something was fitted to
         data without noise; its statement then says what holds for the private steps
         alone.
     unprotected : tuple of str
@@ -47,7 +47,7 @@ class PrivacyReport:
     def __str__(self) -> str:
         # Scores and choices of a search are releases, too, which nothing protects.
         what = "fits" if SCORES_CAVEAT in self.unprotected else "releases"
-        lines = [f"All {what} together: {self.guarantee}"]
+        lines = [f"All {what} of this object together: {self.guarantee}"]
         if not self.guarantee.protects:
             lines.append(f"  {self.guarantee.statement}")
         for name, count, guarantee in self.releases:
@@ -73,8 +73,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
     """What a fitted estimator, pipeline or hyper-parameter search reveals.
 
     A completion makes its release in `fit`, and a noise mechanism makes one at every
-    call of `transform`; for a fitted mechanism or pipeline, the report counts one call.
-    In a search, every candidate is fitted to the training set of every split, and the
+    call of `transform`. Objects keep count: the report composes all releases of this
+    object, those of earlier fits and of calls after the fit included. Of a mechanism
+    that has released nothing yet, it counts one call. In a search, every candidate is fitted to the training set of every split, and the
     best one is refitted. Each of these fits is a release about the records that it
     uses. A mechanism also transforms the test set, to score it, and with
     `return_train_score` the training set again.
@@ -116,9 +117,13 @@ def privacy_of(obj: Any) -> PrivacyReport:
 
     Notes
     -----
-    The report does not count calls after the fit. It does not look into functions
-    either: it assumes that functions which score, or transform features or targets, fit
-    nothing.
+    Copies and pickles take along what was released so far, and clones begin anew. The
+    report cannot know what other copies have released since, here or in other
+    processes: open a `PrivacyBudget` to count that. All releases of an object count as
+    if they were about the same people.
+
+    The report does not look into functions: it assumes that functions which score, or
+    transform features or targets, fit nothing.
 
     Examples
     --------
@@ -203,13 +208,7 @@ def _overall_guarantee(
         f"The private part alone has {composed._headline()}, counting only the data "
         f"that reached it. {composed.statement}"
     ]
-    return PrivacyGuarantee.of(
-        dp_event.NonPrivateDpEvent(),
-        unit=composed.unit,
-        relation=composed.relation,
-        statement=" ".join(statement),
-        source=composed.source,
-    )
+    return composed.derived(dp_event.NonPrivateDpEvent(), statement=" ".join(statement))
 
 
 def _unknown_guarantee(release: Release, like: PrivacyGuarantee) -> PrivacyGuarantee:
@@ -223,7 +222,10 @@ def _composed(
     releases: Sequence[tuple[str, int, PrivacyGuarantee]],
 ) -> PrivacyGuarantee:
     """Composition of all releases, each as often as it was made."""
-    repeated = [guarantee for _, count, guarantee in releases for _ in range(count)]
+    repeated = [
+        guarantee if count == 1 else guarantee.repeated(count)
+        for _, count, guarantee in releases
+    ]
     if len(repeated) == 1:
         return repeated[0]
     try:

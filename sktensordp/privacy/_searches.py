@@ -148,6 +148,11 @@ class Context:
     alone : bool, default=True
         Whether the estimator is in no pipeline or search. It may then have been fitted
         to public data, and the report is about what it releases of others.
+    in_search : bool, default=False
+        Whether the fits of a search use the estimator or, if it is fitted, what is
+        frozen in it.
+    counted : bool, default=True
+        Whether the releases are those that the estimator has counted; if not, one call.
     """
 
     planned: bool = False
@@ -155,6 +160,8 @@ class Context:
     noisy: bool = False
     fixed: bool = False
     alone: bool = True
+    in_search: bool = False
+    counted: bool = True
 
 
 def unprotected_release(name: str, like: PrivacyGuarantee, statement: str) -> Release:
@@ -174,12 +181,8 @@ def unprotected_release(name: str, like: PrivacyGuarantee, statement: str) -> Re
     """
     from dp_accounting import dp_event
 
-    guarantee = PrivacyGuarantee.of(
-        dp_event.NonPrivateDpEvent(),
-        unit=like.unit,
-        relation=like.relation,
-        statement=statement,
-        source="not private",
+    guarantee = like.derived(
+        dp_event.NonPrivateDpEvent(), statement=statement, source="not private"
     )
     return Release(name, guarantee)
 
@@ -231,7 +234,12 @@ def collect_search(search: Any, context: Context, collect: _Collect) -> Findings
         # Without `refit`, the attribute would be that of an earlier fit.
         best = search.best_estimator_ if search.refit else None
     candidate_context = Context(
-        True, best, context.noisy, context.fixed or not context.planned, alone=False
+        True,
+        best,
+        context.noisy,
+        context.fixed or not context.planned,
+        alone=False,
+        in_search=True,
     )
     findings, candidate_releases = Findings(noisy=True), []
     for params in candidates:
@@ -249,7 +257,8 @@ def collect_search(search: Any, context: Context, collect: _Collect) -> Findings
     if context.planned and search.refit:
         findings.releases += _planned_refit(candidate_releases)
     elif not context.planned:
-        _add_refit(search, best, replace(context, like=None), findings, collect)
+        context = replace(context, like=None, in_search=True)
+        _add_refit(search, best, context, findings, collect)
     findings.unprotected += [
         release.why for release in findings.releases if release.why
     ] + [SCORES_CAVEAT]

@@ -90,10 +90,10 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
     event = shuffled_event(guarantee, n_messages)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1), got {delta}.")
-    epsilon = event_epsilon(event, delta)
     curve: Any = curve_of(event)
     is_pure = math.isfinite(curve.pure_epsilon)
-    if not is_pure and not epsilon < (1 - _LEAST_GAIN) * guarantee.epsilon_at(delta):
+    least = (1 - _LEAST_GAIN) * guarantee.epsilon_at(delta)
+    if not is_pure and not event_epsilon(event, delta) < least:
         if delta == 0:
             raise ValueError("A message has a delta of its own, so pass delta > 0.")
         needed = delta / 2 / added_delta(guarantee.epsilon, event.n_messages, 0.0)
@@ -105,15 +105,12 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
         )
     sources = [_BITS if curve.bits else _BLANKET if curve.pairs else _CLONES]
     sources += [] if is_pure else [_APPROXIMATE]
-    return type(guarantee)(
-        event=event,
-        epsilon=epsilon,
+    return guarantee.derived(
+        event,
         delta=delta,
-        unit=guarantee.unit,
-        relation=guarantee.relation,
         statement=(
-            f"Shuffled messages, one a person: a trusted shuffler passes them on in "
-            f"random order, with nothing that tells who sent which, and at least "
+            f"Shuffled messages, one a person: they are passed on in random order, "
+            f"with nothing that tells who sent which, and at least "
             f"{event.n_messages:,} of them, the person's own included, are randomised "
             f"as agreed. Each message: {guarantee.statement}"
         ),

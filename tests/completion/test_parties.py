@@ -59,7 +59,8 @@ class Sums:
 
 
 def assert_same(found, expected):
-    assert found.privacy_guarantee_ == expected.privacy_guarantee_
+    trusted = "if nobody but a trusted server sees the exact sums"
+    assert found.privacy_guarantee_ == expected.privacy_guarantee_.under(trusted)
     assert_array_equal(found.factors_[1], expected.factors_[1])
     assert found.noise_variance_ == expected.noise_variance_
     assert np.std(found.factors_[1]) > 0.01
@@ -204,8 +205,8 @@ def test_the_server_holds_no_rows_and_parties_compute_their_own():
     one = model().fit(RATINGS.data, RATINGS.target)
     assert_array_equal(served.predict(X), one.predict(X))
     assert_array_equal(served.recommend(X[:9, 0], 3), one.recommend(X[:9, 0], 3))
-    assert "server that added the noise" in str(privacy_of(server))
-    assert "server that added the noise" not in str(privacy_of(one))
+    assert "if nobody but a trusted server" in str(privacy_of(server))
+    assert "a trusted server" not in str(privacy_of(one))
 
 
 def test_the_release_is_recorded_once_before_anybody_is_asked():

@@ -172,7 +172,7 @@ def forgets_nothing(monkeypatch):
 
 def is_fitted_at_first(monkeypatch):
     start = original("end of an earlier fit")
-    nothing = SimpleNamespace(was_received=False)
+    nothing = SimpleNamespace()
     monkeypatch.setattr(
         *POINTS["end of an earlier fit"],
         lambda self, **found: start(self, _fitted=nothing, **found),

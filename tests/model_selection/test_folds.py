@@ -367,7 +367,7 @@ def test_learned_indices_void_the_folds():
 
 
 def test_the_headline_is_that_of_the_fits():
-    assert str(report_of(UserKFold(2), 0)).startswith("All fits together: ")
+    assert str(report_of(UserKFold(2), 0)).startswith("All fits of this object")
 
 
 # Scorers.

@@ -451,7 +451,9 @@ def test_text_and_html():
     text, shown = str(report), report._repr_html_()
     assert "  2 x epsilon = 0.1235: candidate" in text
     assert "1 column(s) that no noise mechanism made (transformer '<i>')" in text
-    assert text.startswith("All fits together: No differential privacy for one row")
+    assert text.startswith(
+        "All fits of this object together: No differential privacy for one row"
+    )
     assert "<b>" not in shown
     assert "<i>" not in shown
     assert "&lt;b&gt;&amp;" in shown

@@ -598,7 +598,8 @@ def test_a_hundred_thousand_people():
     assert shuffled.epsilon == pytest.approx(0.170, abs=5e-4)
     assert shuffled.delta == 1e-6
     assert shuffled.relation == "replace-one"
-    assert "trusted shuffler" in shuffled.statement
+    assert shuffled.conditions == ("if the shuffler is trusted",)
+    assert "trusted" not in shuffled.statement
     assert "at least 100,000" in shuffled.statement
     assert "Feldman" in shuffled.source
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..._random import NoiseStreams
 from ...measure import NoisySums, plan_gaussian_sums
 from ...privacy import PrivacyGuarantee, gaussian_mu
+from ...privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
@@ -103,7 +104,7 @@ def unit_guarantee(
     statement = (
         f"{domain.rounding}{_RANDOMIZED[name]} were given {noise}, with each "
         "unit's contribution bounded. A unit's own row is computed from these releases "
-        "and its own entries; show it to that unit only (joint differential privacy)."
+        "and its own entries (joint differential privacy)."
     )
     if shares is not None and asked_for is None:
         statement += (
@@ -133,6 +134,7 @@ def unit_guarantee(
         statement=statement,
         source=source,
         claimed=claimed,
+        conditions=(OWN_ANSWERS, *((ONE_SUM, COLLUDERS) if shares else ())),
     )
 
 

@@ -27,8 +27,8 @@ __all__ = [
     "SelectionDpEvent",
     "ShuffledDpEvent",
     "TableDpEvent",
-    "has_shuffle",
     "hashable",
+    "kinds_in",
 ]
 
 
@@ -243,14 +243,15 @@ class SamplerResidualDpEvent(DpEvent):
     delta: float = attrs.field(validator=ge(0))
 
 
-def has_shuffle(event: DpEvent) -> bool:
-    """Whether an event contains messages that were shuffled together."""
-    if isinstance(event, ShuffledDpEvent):
-        return True
-    values = [getattr(event, field.name) for field in attrs.fields(type(event))]
-    inner = [v for value in values for v in _as_sequence(value)]
-    return any(has_shuffle(v) for v in inner if isinstance(v, DpEvent))
-
-
-def _as_sequence(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+def kinds_in(event: DpEvent) -> set[type[DpEvent]]:
+    """The types of an event and of all events that it contains."""
+    kinds: set[type[DpEvent]] = set()
+    pending: list[Any] = [event]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list | tuple):
+            pending += value
+        elif isinstance(value, DpEvent):
+            kinds.add(type(value))
+            pending += [getattr(value, f.name) for f in attrs.fields(type(value))]
+    return kinds

@@ -13,9 +13,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from ...exceptions import BudgetExceededError
+from .._conditions import clauses
 from .._guarantee import (
     PrivacyGuarantee,
     check_guarantee,
+    conditions_of,
     sources_of,
     unit_and_relation,
     unit_name,
@@ -730,6 +732,7 @@ class PrivacyBudget:
             statement=f"All releases of a budget ({n_releases}), as if they had been "
             f"fixed beforehand.",
             source=sources_of(recorded),
+            conditions=conditions_of(recorded),
         )
 
     @property
@@ -882,7 +885,8 @@ class PrivacyBudget:
         protected = ""
         if recorded:
             unit, relation = unit_and_relation(recorded)
-            protected = f", for {unit_name(unit)} ({relation})"
+            conditions = clauses(sorted({*conditions_of(recorded)}))
+            protected = f", for {unit_name(unit)} ({relation}){conditions}"
         return (
             f"Privacy budget: epsilon = {shown(self._epsilon)}, delta = "
             f"{shown(self._delta)}{protected}"

@@ -15,7 +15,7 @@ from ..accounting import _events
 from ..accounting._randomized_response import LevelDistribution
 from ..accounting._repetitions import RepetitionDistribution
 
-_FIELDS = ("epsilon", "delta", "unit", "relation", "source")
+_FIELDS = ("epsilon", "delta", "unit", "relation", "source", "conditions")
 
 
 @cache
@@ -66,7 +66,7 @@ def _decoded(value: Any) -> Any:
 
 
 def guarantee_to_json(guarantee: PrivacyGuarantee) -> str:
-    """What a budget needs of a guarantee: its event, its unit and its theorem.
+    """What a budget needs of a guarantee: event, unit, theorem and conditions.
 
     Its statement stays out, since that may be anything.
 
