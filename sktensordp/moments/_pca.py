@@ -243,7 +243,7 @@ class MultilinearPCA(
             As `fit`; and if the batches can be read only once, but are needed again.
         """
         source = Batches(batches, lambda batch: (self._rows_of(batch, shape), None))
-        _, shape = self._samples(source.first, None)
+        _, shape = self._samples(source.take_first(), None)
         if source.is_read_once and self._n_passes(shape) > 1:
             raise ValueError(
                 "These batches can be read only once, but `centre`, and one number of "

@@ -194,7 +194,7 @@ class _Regression(MomentsEstimator):
             return array.reshape(len(array), -1), self._further(targets, known)
 
         source = Batches(batches, rows_of)
-        _, shape = self._samples(source.first[0], None)
+        _, shape = self._samples(source.take_first()[0], None)
         if source.is_read_once and self._finds_core(shape):
             raise ValueError(
                 "These batches can be read only once, but are needed twice. Pass a "

@@ -4,7 +4,6 @@ Each source adds up what `contribute` returns for its chunks. It checks every va
 before it returns a sum, so before any noise is drawn.
 """
 
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -100,8 +99,6 @@ class Batches:
 
     Attributes
     ----------
-    first : object
-        The first batch.
     is_read_once : bool
         Whether the batches can be read only once, as those of a generator.
     """
@@ -114,10 +111,16 @@ class Batches:
         self._batches, self._rows_of, self.n_samples = batches, rows_of, 0
         iterator = iter(batches)
         self.is_read_once = iterator is batches
-        self.first: Any = next(iterator, None)
-        if self.first is None:
+        self._first: Any = next(iterator, None)
+        if self._first is None:
             raise ValueError("There is no batch, so there are no samples.")
-        self._unread: Iterator[Any] | None = itertools.chain([self.first], iterator)
+
+    def take_first(self) -> Any:
+        """The first batch; kept only if it could not be read again."""
+        first = self._first
+        if not self.is_read_once:
+            self._first = None
+        return first
 
     def total(self, question: Question) -> NDArray[Any]:
         """Sums over all samples."""
@@ -131,11 +134,19 @@ class Batches:
         return total
 
     def _contributions(self, question: Question) -> Iterator[NDArray[Any]]:
-        unread, self._unread = self._unread, None
-        for batch in self._batches if unread is None else unread:
+        for batch in self._every():
             rows, further = self._rows_of(batch)
             self.n_samples += len(rows)
             yield contribute(rows, question, further)
+            # Before the next batch is made.
+            del batch, rows, further
+
+    def _every(self) -> Iterator[Any]:
+        first, self._first = self._first, None
+        if self.is_read_once and first is not None:
+            yield first
+        del first
+        yield from self._batches
 
     def largest_norm(self) -> float:
         """Refuse to look for it: that would take a pass of its own."""

@@ -139,6 +139,8 @@ class Simulated:
 def million():
     print("\nsamples of 24 x 48 in batches of 10,000 (float32, 46 MB)")
     print(f"{'samples':>9} {'seconds':>8} {'MB at most':>11}")
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{0:>9} {'':>8} {base:>11.0f}")
     for n_batches in (1, 10, 100):
         start = time.process_time()
         MultilinearPCA((4, 5), norm_bound=1.0).fit_batches(Simulated(n_batches, 10_000))
