@@ -1462,7 +1462,7 @@ OF_ENCODERS = [
     Fault(
         "a report counts folds that follow from the protected values",
         "privacy/_searches.py",
-        '_BY_VALUES.format(name) if unit == "entry" else ((n_splits - 1, 1),)',
+        "_BY_VALUES.format(name) if by_values else ((n_splits - 1, 1),)",
         "((n_splits - 1, 1),)",
         ("model_selection/test_folds.py",),
     ),
@@ -2429,7 +2429,118 @@ OF_AUDITS = [
     ),
 ]
 
+SUMS = ("moments/test_sums.py",)
+REGRESSION = ("moments/test_regression.py",)
+OF_MOMENTS = [
+    Fault(
+        "samples may be twice as long as the bound",
+        "moments/_sums.py",
+        "is_long = squares > limit**2",
+        "is_long = squares > 4 * limit**2",
+        SUMS,
+    ),
+    Fault(
+        "the diagonal of moments has the weight of other cells",
+        "moments/_sums.py",
+        "of_mode[_on_diagonal(n)] = root * _DIAGONAL",
+        "of_mode[_on_diagonal(n)] = root * _OTHERS",
+        SUMS,
+    ),
+    Fault(
+        "a mean moves by twice its share",
+        "moments/_sums.py",
+        "math.floor(math.sqrt(self.shares[0]) / 2 *",
+        "math.floor(math.sqrt(self.shares[0]) *",
+        SUMS,
+    ),
+    Fault(
+        "targets of a sample may be longer than their bound",
+        "moments/_sums.py",
+        "np.concatenate([cells, _within(scaled, further_limit)], axis=1)",
+        "np.concatenate([cells, scaled], axis=1)",
+        SUMS,
+    ),
+    Fault(
+        "the low limbs of moments wrap",
+        "moments/_sums.py",
+        "high, low = sums[0] + (sums[1] >> 32), sums[1] & _LIMB",
+        "high, low = sums[0], sums[1]",
+        SUMS,
+    ),
+    Fault(
+        "moments have half the noise",
+        "moments/_base.py",
+        "        return question.read(noisy)",
+        "        return question.read((noisy + steps * self._noise.step) / 2)",
+        ("moments/test_pca.py::test_with_half_the_noise_an_audit_would_tell",),
+    ),
+    Fault(
+        "the first moments are used without noise",
+        "moments/_base.py",
+        "        return question.read(noisy)",
+        "        return question.read(steps * self._noise.step if is_first else noisy)",
+        ("moments/test_pca.py::test_what_is_published_follows_from_releases",),
+    ),
+    Fault(
+        "every mode gets the whole share",
+        "moments/_spectrum.py",
+        "return tuple(total * root / sum(roots) for root in roots)",
+        "return tuple(total for root in roots)",
+        ("moments/test_pca.py::test_features_and_names",),
+    ),
+    Fault(
+        "shares of moments are not counted",
+        "moments/_base.py",
+        "self._used += sum(question.shares)",
+        "self._used += 0.0",
+        ("moments/test_pca.py::test_more_than_the_budget_is_refused",),
+    ),
+    Fault(
+        "cells of moments that are rounded are not accounted for",
+        "moments/_base.py",
+        "            n_changed=total,",
+        "            n_changed=0,",
+        ("moments/test_pca.py::test_the_guarantee_is_that_of_the_noise",),
+    ),
+    Fault(
+        "a norm bound that is read off the data counts as declared",
+        "moments/_base.py",
+        "return min(max(bound, 1e-100), 1e100), False",
+        "return min(max(bound, 1e-100), 1e100), True",
+        ("moments/test_pca.py::test_undeclared_bounds_protect_nobody",),
+    ),
+    Fault(
+        "nothing says that projections are not protected",
+        "moments/_pca.py",
+        "_conditions = (PROJECTIONS,)",
+        "_conditions = ()",
+        ("moments/test_pca.py::test_a_transform_is_not_protected_until_a_mechanism_is",),
+    ),
+    Fault(
+        "folds by label count although labels are protected",
+        "moments/_regression.py",
+        "_protects_y = True",
+        "_protects_y = False",
+        REGRESSION,
+    ),
+    Fault(
+        "folds that a search stratifies count as folds by position",
+        "privacy/_searches.py",
+        "classifier=is_classifier(search.estimator)",
+        "classifier=False",
+        REGRESSION,
+    ),
+    Fault(
+        "classes that are read off the data count as declared",
+        "moments/_regression.py",
+        "return np.unique(targets), math.isinf(self.epsilon)",
+        "return np.unique(targets), True",
+        REGRESSION,
+    ),
+]  # fmt: skip
+
 FAULTS = [
+    *OF_MOMENTS,
     *OF_RELEASES,
     *OF_FILES,
     *OF_OUTLIVING,

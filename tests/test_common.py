@@ -33,7 +33,11 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
-from sktensordp.moments import MultilinearPCA
+from sktensordp.moments import (
+    MultilinearPCA,
+    MultilinearRidge,
+    MultilinearRidgeClassifier,
+)
 from sktensordp.papers import (
     BiScaler,
     JohnsonLindenstrauss,
@@ -102,6 +106,9 @@ NOISE_FREE = [
     MultilinearPCA(epsilon=math.inf),
     MultilinearPCA(1, epsilon=math.inf, centre=True),
     MultilinearPCA((1,), epsilon=math.inf, norm_bound=3.0),
+    MultilinearRidge(epsilon=math.inf),
+    MultilinearRidge(alpha=1.0, epsilon=math.inf),
+    MultilinearRidgeClassifier(epsilon=math.inf),
 ]
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
 MATRICES = [
@@ -164,6 +171,7 @@ NOISY = {
     TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
     MultilinearPCA(1, epsilon=4.0, norm_bound=3.0): OF_ENCODERS,
     MultilinearPCA(epsilon=4.0, norm_bound=3.0, centre=True): OF_ENCODERS,
+    MultilinearRidge(1, epsilon=4.0, norm_bound=3.0, target_bounds=(-3, 3)): BY_ENTRIES,
 }  # fmt: skip
 
 
@@ -207,6 +215,8 @@ DEFAULTS = {
     # A recommender has no default completion.
     **{type(one): OF_ENCODERS for one in NOISY if type(one) is not Recommender},
     CPCompletion: BY_ENTRIES,
+    MultilinearRidge: BY_ENTRIES,
+    MultilinearRidgeClassifier: {},
     PublishedCPCompletion: BY_ENTRIES,
     PublishedTuckerCompletion: BY_ENTRIES,
     TuckerCompletion: BY_ENTRIES,

@@ -30,13 +30,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import Interval
-from .._validation import callers_level
+from .._validation import callers_level, described
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, plan_gaussian_sums
 from ..mechanisms._samples import checked_tensor_shape, shape_of_sample, validated
 from ..privacy import PrivacyGuarantee
 from ._sources import Source
+from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_SAMPLE, Question
 
 LARGEST_CORE = 2048
@@ -88,6 +89,45 @@ class Releases:
         noisy = self._noise.randomize([steps * self._noise.step], streams)[0]
         return question.read(noisy)
 
+    def spectra(self, question: Question) -> list[Spectrum]:
+        """Release moments; the spectrum of every matrix."""
+        return list(map(Spectrum, self.ask(question), question.deviations(self.sigma)))
+
+
+def checked_ranks(
+    n_components: Any, shape: tuple[int, ...]
+) -> tuple[int, ...] | int | None:
+    """Numbers of components, one for each mode or one in all; None if it is open.
+
+    Raises
+    ------
+    ValueError
+        If samples of this shape have not so many.
+    """
+    if n_components is None:
+        return None
+    if isinstance(n_components, Integral):
+        number, most = int(n_components), math.prod(shape)
+        if len(shape) > 1:
+            most = min(most, LARGEST_CORE)
+        if number > most:
+            raise ValueError(
+                f"n_components = {number}, but samples of shape {shape} have at most "
+                f"{most} components."
+            )
+        return (number,) if len(shape) == 1 else number
+    ranks: tuple[Any, ...] = tuple(n_components)
+    fits = len(ranks) == len(shape) and all(
+        isinstance(r, Integral) and not isinstance(r, bool) and 1 <= int(r) <= n
+        for r, n in zip(ranks, shape, strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"n_components must have one number for each mode of a sample of shape "
+            f"{shape}, from 1 to its size, got {described(n_components)}."
+        )
+    return tuple(int(r) for r in ranks)
+
 
 class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """An estimator that learns from noisy second moments of samples.
@@ -125,9 +165,6 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         # Set with all else that a fit leaves; an interrupted fit leaves a guarantee.
         return hasattr(self, "sample_shape_")
-
-    _n_further = 0
-    """Number of further coordinates of a sample, such as targets."""
 
     def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""
@@ -194,10 +231,19 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         )
         return min(max(bound, 1e-100), 1e100), False
 
-    def _guarantee(self, event: Any, *, declared: bool = True) -> PrivacyGuarantee:
+    _conditions: tuple[str, ...] = ()
+    """Conditions of the guarantee."""
+
+    def _guarantee(
+        self, event: Any, *, declared: bool = True, conditions: tuple[str, ...] = ()
+    ) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
-        fields: dict[str, Any] = {"unit": "sample", "source": _SOURCE}
+        fields: dict[str, Any] = {
+            "unit": "sample",
+            "source": _SOURCE,
+            "conditions": (*self._conditions, *conditions),
+        }
         budget = float(self.epsilon), float(self.delta)
         if event is None:
             return PrivacyGuarantee.of(
@@ -284,7 +330,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            guarantee = self._guarantee(noise.event, declared=declared)
+            guarantee = self._guarantee(
+                noise.event, declared=declared, conditions=source.conditions
+            )
             draws = noise.event is not None
             with self._release(guarantee, anew=True, draws=draws) as streams:
                 releases = Releases(noise, streams, source, (first, sums))

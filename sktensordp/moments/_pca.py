@@ -16,10 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask, loaded
 from .._sklearn_compat import fit_context
-from .._validation import check_numeric, checked, described
+from .._validation import check_numeric, checked
 from ..mechanisms._chunks import AS_SAMPLES, in_chunks
 from ..mechanisms._samples import checked_tensor_shape
-from ._base import LARGEST_CORE, MEAN_SHARE, MomentsEstimator, Releases
+from ..privacy._conditions import PROJECTIONS
+from ._base import (
+    LARGEST_CORE,
+    MEAN_SHARE,
+    MomentsEstimator,
+    Releases,
+    checked_ranks,
+)
 from ._sources import Batches, LazyRows, Parties, Rows
 from ._spectrum import (
     Spectrum,
@@ -143,10 +150,13 @@ class MultilinearPCA(
     >>> pca.fit(images).transform(images[:2]).shape
     (2, 16)
     >>> round(pca.score(images), 2)  # share of the energy that 16 of 64 numbers keep
-    0.87
+    0.91
     >>> print(pca.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (replace-one).
+    (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (replace-one),
+    if projections of the samples are not shown without noise.
     """
+
+    _conditions = (PROJECTIONS,)
 
     components_: list[NDArray[np.float64]]
     rotation_: NDArray[np.float64] | None
@@ -233,7 +243,7 @@ class MultilinearPCA(
             As `fit`; and if the batches can be read only once, but are needed again.
         """
         source = Batches(batches, lambda batch: (self._rows_of(batch, shape), None))
-        _, shape = self._samples(source.first, None)
+        _, shape = self._samples(source.take_first(), None)
         if source.is_read_once and self._n_passes(shape) > 1:
             raise ValueError(
                 "These batches can be read only once, but `centre`, and one number of "
@@ -322,31 +332,7 @@ class MultilinearPCA(
 
     def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:
         """The numbers of components, checked; one for each mode, or one in all."""
-        given: Any = self.n_components
-        if given is None:
-            return None
-        if isinstance(given, Integral):
-            number = int(given)
-            most = math.prod(shape)
-            if len(shape) > 1:
-                most = min(most, LARGEST_CORE)
-            if number > most:
-                raise ValueError(
-                    f"n_components = {number}, but samples of shape {shape} have "
-                    f"at most {most} components."
-                )
-            return (number,) if len(shape) == 1 else number
-        ranks: tuple[Any, ...] = tuple(given)
-        fits = len(ranks) == len(shape) and all(
-            isinstance(r, Integral) and not isinstance(r, bool) and 1 <= int(r) <= n
-            for r, n in zip(ranks, shape, strict=False)
-        )
-        if not fits:
-            raise ValueError(
-                f"n_components must have one number for each mode of a sample of shape "
-                f"{shape}, from 1 to its size, got {described(given)}."
-            )
-        return tuple(int(r) for r in ranks)
+        return checked_ranks(self.n_components, shape)
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         """Number of times that the samples are summed."""
@@ -379,7 +365,7 @@ class MultilinearPCA(
             mean = _shrunk(releases.ask(first)[0], first, releases.sigma) / n_samples
             shares = shares_of_modes(shape, self._share_of_modes(shape))
             modes = replace(first, is_mean=False, mean=mean, shares=shares)
-        spectra = _spectra(releases, modes)
+        spectra = releases.spectra(modes)
         ranks, rotation = self._ranks(shape), None
         method = "modes"
         ratio: Any = None
@@ -403,8 +389,8 @@ class MultilinearPCA(
             assert isinstance(self.n_components, Integral)
             bases = map(whole_basis, factors) if first.exact else factors
             left = self._left * (1 - _FIRST_SHARE)
-            core = replace(modes, shares=(left,), bases=tuple(bases))
-            (spectrum,) = _spectra(releases, core)
+            core = replace(modes, shares=(left,), bases=tuple(bases), is_joint=True)
+            (spectrum,) = releases.spectra(core)
             rotation = spectrum.vectors[:, : self.n_components]
             ratio = spectrum.energies(float(np.trace(spectrum.matrix)))
             ratio = ratio[: self.n_components] / (total or 1.0)
@@ -443,7 +429,7 @@ class MultilinearPCA(
             return spectra, core, "flat" if core == modes.shape else "core"
         if releases.sigma:
             again = replace(modes, shares=shares_of_modes(modes.shape, left))
-            second = _spectra(releases, again)
+            second = releases.spectra(again)
             spectra = [joined(*pair) for pair in zip(spectra, second, strict=True)]
             total = total_energy(spectra)
             true = [one.true_values(total) for one in spectra]
@@ -608,12 +594,6 @@ class _Projection:
         ranks = tuple(factor.shape[1] for factor in self._factors)
         rows = projected(cores, ranks, [factor.T for factor in self._factors])
         return rows + self._mean
-
-
-def _spectra(releases: Releases, question: Question) -> list[Spectrum]:
-    """Release moments; the spectrum of every matrix."""
-    deviations = question.deviations(releases.sigma)
-    return list(map(Spectrum, releases.ask(question), deviations))
 
 
 def _shrunk(

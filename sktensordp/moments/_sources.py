@@ -4,7 +4,6 @@ Each source adds up what `contribute` returns for its chunks. It checks every va
 before it returns a sum, so before any noise is drawn.
 """
 
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ from sklearn.utils import check_array
 from .._dask import loaded
 from .._validation import check_numeric, checked
 from ..mechanisms._chunks import AS_SAMPLES
+from ..privacy._conditions import EXACT_SUMS
 from ._sums import Question, added, contribute
 
 # Chunks of Dask that are added up in one task.
@@ -27,6 +27,8 @@ class Source(Protocol):
     """Samples that answer questions with sums."""
 
     n_samples: int
+    conditions: tuple[str, ...]
+    """Conditions that it adds to the guarantee."""
 
     def total(self, question: Question) -> NDArray[Any]:
         """Sums over all samples; sets `n_samples`."""
@@ -37,6 +39,8 @@ class Source(Protocol):
 
 class Rows:
     """Samples in memory, with further coordinates if there are any."""
+
+    conditions: tuple[str, ...] = ()
 
     def __init__(
         self, rows: NDArray[np.floating], further: NDArray[np.float64] | None = None
@@ -55,6 +59,8 @@ class Rows:
 
 class LazyRows:
     """Samples in the chunks of a Dask array, which its workers read."""
+
+    conditions: tuple[str, ...] = ()
 
     def __init__(self, samples: Any, name: str) -> None:
         whole = samples.rechunk(dict.fromkeys(range(1, samples.ndim), -1))
@@ -93,11 +99,11 @@ class Batches:
 
     Attributes
     ----------
-    first : object
-        The first batch.
     is_read_once : bool
         Whether the batches can be read only once, as those of a generator.
     """
+
+    conditions: tuple[str, ...] = ()
 
     def __init__(
         self, batches: Iterable[Any], rows_of: Callable[[Any], tuple[Any, Any]]
@@ -105,10 +111,16 @@ class Batches:
         self._batches, self._rows_of, self.n_samples = batches, rows_of, 0
         iterator = iter(batches)
         self.is_read_once = iterator is batches
-        self.first = next(iterator, None)
-        if self.first is None:
+        self._first: Any = next(iterator, None)
+        if self._first is None:
             raise ValueError("There is no batch, so there are no samples.")
-        self._unread: Iterator[Any] | None = itertools.chain([self.first], iterator)
+
+    def take_first(self) -> Any:
+        """The first batch; kept only if it could not be read again."""
+        first = self._first
+        if not self.is_read_once:
+            self._first = None
+        return first
 
     def total(self, question: Question) -> NDArray[Any]:
         """Sums over all samples."""
@@ -122,11 +134,19 @@ class Batches:
         return total
 
     def _contributions(self, question: Question) -> Iterator[NDArray[Any]]:
-        unread, self._unread = self._unread, None
-        for batch in self._batches if unread is None else unread:
+        for batch in self._every():
             rows, further = self._rows_of(batch)
             self.n_samples += len(rows)
             yield contribute(rows, question, further)
+            # Before the next batch is made.
+            del batch, rows, further
+
+    def _every(self) -> Iterator[Any]:
+        first, self._first = self._first, None
+        if self.is_read_once and first is not None:
+            yield first
+        del first
+        yield from self._batches
 
     def largest_norm(self) -> float:
         """Refuse to look for it: that would take a pass of its own."""
@@ -142,6 +162,8 @@ class Parties:
         Maps a `Question` to the sum of what `contribute` returned to all parties.
     n_samples : int
     """
+
+    conditions: tuple[str, ...] = (EXACT_SUMS,)
 
     def __init__(self, ask: Callable[[Question], Any], n_samples: int) -> None:
         self._ask, self.n_samples = ask, n_samples

@@ -78,10 +78,13 @@ class Question:
     mean : ndarray of shape (n_cells,), default=None
         Released; subtracted from the samples.
     bases : tuple of ndarray of shape (I_k, r_k), default=None
-        Released; the sums are moments of all cells of the core. Whole numbers in units
-        of 2^-24, if `exact`.
+        Released; the samples are projected on them. Whole numbers in units of 2^-24, if
+        `exact`.
     is_mean : bool, default=False
         Whether to sum samples instead of moments.
+    is_joint : bool, default=False
+        Whether to sum the moments of all cells and further coordinates together,
+        instead of those of every mode.
     further : float, default=0.0
         Largest length of the further coordinates of a sample, in units of `bound`.
     n_further : int, default=0
@@ -95,6 +98,7 @@ class Question:
     mean: NDArray[np.float64] | None = None
     bases: tuple[NDArray[np.float64], ...] | None = None
     is_mean: bool = False
+    is_joint: bool = False
     further: float = 0.0
     n_further: int = 0
     exact: bool = True
@@ -113,10 +117,10 @@ class Question:
         """Number of rows of each matrix of moments; none for a mean."""
         if self.is_mean:
             return ()
-        if self.bases is None and not self.n_further:
-            return self.shape
-        core = self.shape if self.bases is None else [b.shape[1] for b in self.bases]
-        return (math.prod(core) + self.n_further,)
+        sides = self.shape
+        if self.bases is not None:
+            sides = tuple(basis.shape[1] for basis in self.bases)
+        return (math.prod(sides) + self.n_further,) if self.is_joint else sides
 
     @cached_property
     def n_cells(self) -> int:
@@ -128,13 +132,13 @@ class Question:
     @property
     def limits(self) -> tuple[int, int]:
         """Largest lengths of a sample and of its further coordinates, as integers."""
-        whole, both = 2**self.n_bits, math.hypot(1.0, self.further)
+        whole, both = 2**self.n_bits, self.unit / self.bound
         return math.floor(whole / both), math.floor(whole * self.further / both)
 
     @property
     def unit(self) -> float:
         """The bound on sample and further coordinates, in units of the cells."""
-        return self.bound * math.hypot(1.0, self.further)
+        return self.bound * math.hypot(1.0, self.further if self.is_joint else 0.0)
 
     @cached_property
     def weights(self) -> NDArray[np.int64]:
@@ -261,7 +265,7 @@ def _integers(
     if question.bases is not None:
         cells = projected(cells, question.shape, question.bases, 2.0**BASIS_BITS)
         cells = _within(cells, limit)
-    if further is None:
+    if further is None or not question.is_joint:
         return cells
     scaled = _truncated(further / question.further, further_limit)
     return np.concatenate([cells, _within(scaled, further_limit)], axis=1)
@@ -281,7 +285,9 @@ def _floats(
         cells *= question.bound / np.maximum(lengths, question.bound)
     if question.bases is not None:
         cells = projected(cells, question.shape, question.bases)
-    return cells if further is None else np.concatenate([cells, further], axis=1)
+    if further is None or not question.is_joint:
+        return cells
+    return np.concatenate([cells, further], axis=1)
 
 
 def _truncated(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:

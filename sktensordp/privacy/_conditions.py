@@ -13,6 +13,8 @@ SECRET_SAMPLE = "if the sample stays secret"
 SECRET_TRIES = "if the number of tries stays secret"
 # Units whose answers are also computed from their own entries.
 OWN_ANSWERS = "if answers for a person are shown to that person only"
+# Models that project samples without noise.
+PROJECTIONS = "if projections of the samples are not shown without noise"
 # Fits to what others send.
 CLIENTS = "if clients randomised each value once, with these parameters"
 EXACT_SUMS = "if nobody but a trusted server sees the exact sums"
@@ -23,6 +25,7 @@ VOCABULARY = (
     SECRET_SAMPLE,
     SECRET_TRIES,
     OWN_ANSWERS,
+    PROJECTIONS,
     CLIENTS,
     EXACT_SUMS,
     ONE_SUM,

@@ -118,8 +118,9 @@ def _collect_private(obj: Any, context: Context) -> Findings:
         # What is not fitted has released nothing.
         made = {guarantee: 1} if context.planned or guarantee is not None else {}
     in_pass = int(method == "transform")
+    protects_y = getattr(obj, "_protects_y", False)
     findings.releases += [
-        Release(f"{method} of {name}", each, count, in_pass, why)
+        Release(f"{method} of {name}", each, count, in_pass, why, protects_y)
         for each, count in made.items()
     ]
     if guarantee is not None and guarantee.protects and in_pass:

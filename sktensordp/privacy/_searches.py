@@ -71,6 +71,9 @@ class Release:
         The same for one later call that predicts, transforms or scores the record.
     why : str, default=""
         Why the estimator's own guarantee does not count.
+    protects_y : bool, default=False
+        Whether the target of a record is protected with it, so that nothing may be
+        split by targets.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Release:
     in_fit: int = 1
     in_pass: int = 0
     why: str = ""
+    protects_y: bool = False
 
 
 @dataclass
@@ -356,7 +360,8 @@ class _RecordCounts:
         assert release.guarantee is not None
         if self.draws_rows:
             return _DRAWS_ROWS
-        memberships = _memberships(self.splitter, self.n_splits, release.guarantee.unit)
+        unit, protects_y = release.guarantee.unit, release.protects_y
+        memberships = _memberships(self.splitter, self.n_splits, unit, protects_y)
         if isinstance(memberships, str):
             return memberships
         scored = 0
@@ -379,11 +384,9 @@ def _repeated(name: str, release: Release, counts: _RecordCounts) -> Release:
 
 
 def _fitted_record_counts(search: Any) -> _RecordCounts:
-    from sklearn.model_selection import check_cv
-
     # Parameters may have been set after the fit, so read what the fit stored.
     return _RecordCounts(
-        _stored_cv(search) or check_cv(search.cv),
+        _stored_cv(search) or _default_cv(search),
         search.n_splits_,
         _draws_rows(search),
         _passes_per_score(search.scorer_),
@@ -396,12 +399,18 @@ def _stored_cv(search: Any) -> Any:
     return getattr(search, "_checked_cv_orig", None)
 
 
-def _planned_record_counts(search: Any) -> _RecordCounts | None:
-    """Counts of a search that is not fitted; None if the data decide n_splits."""
+def _default_cv(search: Any) -> Any:
+    """The splitter that a search makes of its `cv`: for classes, stratified folds."""
+    from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
 
+    return check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
+
+
+def _planned_record_counts(search: Any) -> _RecordCounts | None:
+    """Counts of a search that is not fitted; None if the data decide n_splits."""
     try:
-        cv = check_cv(search.cv)
+        cv = _default_cv(search)
         n_splits = cv.get_n_splits()
     except (TypeError, ValueError):
         return None
@@ -434,7 +443,7 @@ def _planned_candidates(search: Any) -> list[dict[str, Any]] | None:
 
 
 def _memberships(
-    cv: Any, n_splits: int, unit: str | int
+    cv: Any, n_splits: int, unit: str | int, protects_y: bool
 ) -> tuple[tuple[int, int], ...] | str:
     """The possible numbers of training sets and of test sets that one record is in.
 
@@ -453,9 +462,10 @@ def _memberships(
         return ((cv._training_sets(unit), 0),) if own else _OTHERS_MOVE.format(name)
     if own and unit == "entry":
         return (n_splits, 0), (0, n_splits)
+    by_values = unit == "entry" or protects_y
     if kind in (splitters.StratifiedKFold, splitters.StratifiedGroupKFold):
-        return _BY_VALUES.format(name) if unit == "entry" else ((n_splits - 1, 1),)
-    if kind is splitters.RepeatedStratifiedKFold and unit != "entry":
+        return _BY_VALUES.format(name) if by_values else ((n_splits - 1, 1),)
+    if kind is splitters.RepeatedStratifiedKFold and not by_values:
         return ((n_splits - cv.n_repeats, cv.n_repeats),)
     if kind in (
         splitters.RepeatedStratifiedKFold,

@@ -385,3 +385,15 @@ def test_task_aware_encoders(run):
     assert "  over task-agnostic                 22.9% (10)" in headlines
     assert "  over privacy-agnostic               13.5% (5)" in headlines
     assert len(re.findall(r"\d% \(\d+\) +-?\d+\.\d% \(\d+\)", headlines)) == 4
+
+
+def test_components_of_images(run_cells):
+    printed = run_cells("components_of_images.py")
+    names = run_cells.names
+    assert "without a mechanism: epsilon = inf" in printed
+    # Modes are ahead where there is much noise; the choice is never far behind.
+    modes, chosen, flat = names.kept.values()
+    assert modes[0] > flat[0] + 0.03
+    assert all(c > f - 0.02 for c, f in zip(chosen, flat, strict=True))
+    assert names.components.shape == (25, 8, 8)
+    assert names.classifier.score(names.test, names.test_labels) > 0.5

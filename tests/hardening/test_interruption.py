@@ -86,7 +86,8 @@ class Story:
             elif hasattr(estimator, "unscale_values"):
                 found = estimator.unscale_values(*self.asked, np.zeros(len(OTHER[1])))
             elif self.case.private == "people":
-                found = estimator.transform(*self.asked)
+                use = getattr(estimator, "predict", None) or estimator.transform
+                found = use(*self.asked)
             else:
                 found = estimator.predict(*self.asked)
         if not self.is_transformer:

@@ -62,7 +62,8 @@ def task(estimator, case, n=64):
     if case.private == "samples":
         return estimator.transform, rows_of(case, n)
     if case.private == "people":
-        return estimator.fit, rows_of(case, n)
+        y = (np.resize(y, n) for y in case.data[1:])
+        return estimator.fit, rows_of(case, n), *y
     if case.private == "choices":
         return estimator.fit, WHERE
     return estimator.fit, WHERE, HALF
@@ -78,6 +79,8 @@ def noise(released):
     released = getattr(released, "completion_", released)
     if isinstance(released, np.ndarray):
         return released.tobytes()
+    if hasattr(released, "coef_"):
+        return released.coef_.tobytes()
     if hasattr(released, "components_"):
         return b"".join(factor.tobytes() for factor in released.components_)
     if hasattr(released, "item_counts_"):

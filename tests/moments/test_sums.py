@@ -81,7 +81,7 @@ def test_no_sample_is_longer_than_the_bound(shape, bound, further):
     )
     for m, b in itertools.product((None, mean), (None, bases)):
         options = {"n_further": 2, "further": further} if further else {}
-        question = Question(shape, bound, (1.0,), m, b, **options)
+        question = Question(shape, bound, (1.0,), m, b, is_joint=True, **options)
         rows = whole(X, question, beside if further else None)
         assert all(sum(x * x for x in row) <= 4**question.n_bits for row in rows)
         # And little is lost: a long sample stays nearly as long.

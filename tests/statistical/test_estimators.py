@@ -218,7 +218,8 @@ def private_estimators():
 # Choices have no values; they are audited in test_units.py. What protects people in a
 # fit is audited in tests/moments.
 ELSEWHERE = {
-    "ImplicitCompletion", "MultilinearPCA",
+    "ImplicitCompletion", "MultilinearPCA", "MultilinearRidge",
+    "MultilinearRidgeClassifier",
     # Of these no epsilon holds, or they are audited in tests/papers.
     "PublishedCPCompletion", "PublishedTuckerCompletion",
     "PublishedTensorRandomizedResponse", "PublishedTaskAwareEncoder",

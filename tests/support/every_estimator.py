@@ -24,7 +24,11 @@ from sktensordp.completion import (
 )
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.model_selection import PrivateSearchCV
-from sktensordp.moments import MultilinearPCA
+from sktensordp.moments import (
+    MultilinearPCA,
+    MultilinearRidge,
+    MultilinearRidgeClassifier,
+)
 from sktensordp.papers import BiScaler, PrivacyAgnosticEncoder
 
 # Of a tensor of 4 x 3, all entries; samples in [0, 1], as rows and as matrices.
@@ -160,6 +164,19 @@ def _cases():
         "centred": MultilinearPCA(norm_bound=1.0, centre=True, delta=1e-3),
         # More would be chosen by what is released, so that neighbours part.
         "in all": MultilinearPCA(6, norm_bound=1.0, delta=1e-3),
+    }  # fmt: skip
+    yield "people", (MATRICES, VALUES[:8]), {
+        "core": MultilinearRidge(
+            (2, 1), norm_bound=1.0, target_bounds=(0, 1), delta=1e-3
+        ),
+        "all cells": MultilinearRidge(
+            (3, 2), alpha=0.1, norm_bound=1.0, target_bounds=(0, 1), delta=1e-3
+        ),
+    }  # fmt: skip
+    yield "people", (MATRICES, np.arange(8) % 2), {
+        "classes": MultilinearRidgeClassifier(
+            (2, 2), norm_bound=1.0, classes=[0, 1], delta=1e-3
+        ),
     }  # fmt: skip
     yield "samples", (ROWS,), {
         "rows": mechanisms.LaplaceMechanism(**BOX),

@@ -50,14 +50,14 @@ def is_encoder(case):
 def private_data(case):
     """What the case protects: X, or X and y."""
     of_samples = case.private in ("samples", "people")
-    return (samples(case),) if of_samples else tensor_data(case)
+    return (samples(case), *case.data[1:]) if of_samples else tensor_data(case)
 
 
 def data_of(case, seed=0):
     """What the case is fitted to; an encoder of samples to those of others."""
     if case.private not in ("samples", "people"):
         return tensor_data(case, seed)
-    return (samples(case, 7 if is_encoder(case) else seed),)
+    return samples(case, 7 if is_encoder(case) else seed), *case.data[1:]
 
 
 def fresh(case, **params):
@@ -102,6 +102,8 @@ def used(case, estimator, *data):
         return out
     if case.private == "people":
         # Of other people: nothing protects a projection.
+        if hasattr(estimator, "predict"):
+            return [estimator.predict(samples(case, 7)), estimator.coef_]
         features = estimator.transform(samples(case, 7))
         estimator.score(samples(case, 7))
         return [features, estimator.inverse_transform(np.eye(features.shape[1]))]

@@ -28,6 +28,17 @@ RELEASED = {
     "tensor": None,
     "completion/solvers/_residual_variance.py": None,
     "moments/_spectrum.py": None,
+    "moments/_regression.py": {
+        "_learn",
+        "_ranks_of",
+        "_inverse",
+        "best_alpha",
+        "error",
+        "solved",
+        "__init__",
+        "<listcomp>",
+        "<genexpr>",
+    },
     "moments/_pca.py": {"_learn", "_chosen", "_shrunk", "<listcomp>", "<genexpr>"},
     # Of likelihoods, a search for the largest.
     "papers/_scales.py": {"cost", "<lambda>"},
@@ -91,13 +102,18 @@ def rows_of_one_person(X):
 
 def databases(case, dtype=float):
     """What is fitted or transformed: arguments that differ in what is private."""
+    most = float(np.finfo(dtype).max)
     if case.private == "values":
         found = [(WHERE, y) for y in values_of_one_entry(dtype)]
     elif case.private == "users":
         found = list(entries_of_one_user())
     else:
         found = [(X,) for X in rows_of_one_person(case.data[0])]
-    most = float(np.finfo(dtype).max)
+        if case.data[1:]:
+            y = case.data[1]
+            others = [np.append(y[1:], y[:1]), np.full(len(y), y[0])]
+            found = [(*X, y) for X in found] + [(case.data[0], z) for z in others]
+            return [(np.clip(X, -most, most).astype(dtype), z) for X, z in found]
     return [
         (*where, np.clip(values, -most, most).astype(dtype)) for *where, values in found
     ]
@@ -219,7 +235,8 @@ def released(case):
         if case.private == "samples":
             return model, model.transform(*data)
         if case.private == "people":
-            return model, model.transform(case.data[0])
+            use = getattr(model, "predict", None) or model.transform
+            return model, use(case.data[0])
         return model, model.predict(WHERE)
 
     return release

@@ -1,0 +1,788 @@
+"""`MultilinearRidge`, `MultilinearRidgeClassifier`: regressions, targets protected."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from .._dask import loaded
+from .._docstrings import with_texts
+from .._sklearn_compat import Interval, StrOptions, fit_context
+from .._validation import (
+    callers_level,
+    check_bounds,
+    check_numeric,
+    check_same_length,
+    check_unmasked,
+    checked,
+    range_of,
+)
+from ..exceptions import PrivacyLeakWarning
+from ._base import LARGEST_CORE, MomentsEstimator, Releases, checked_ranks
+from ._sources import Batches, Rows
+from ._spectrum import Spectrum, best_ranks, shares_of_modes, total_energy
+from ._sums import Question, projected, whole_basis
+
+# Of the budget, for the moments of the modes, if a core is to be found.
+_MODES_SHARE = 0.2
+# Length of a constant coordinate, where a target has length 1.
+_CONSTANT = 0.5
+# Penalties that are compared, in units of the noise's largest eigenvalue.
+_ALPHAS = np.geomspace(1e-2, 1e3, 61)
+
+with_shared_text = with_texts(
+    {
+        "n_components": """\
+n_components : tuple of int, int or None, default=None
+    Number of components of every mode, whose products are the features. One number is
+    the number of features in all; None takes the components that stand out from the
+    noise. A fifth of the budget finds components. If they are all cells, the whole
+    budget goes to the regression.""",
+        "alpha": """\
+alpha : float or "auto", default="auto"
+    Penalty on the squared weights of the components, as in scikit-learn's ``Ridge``.
+    "auto" takes the one with the least expected error, by what was released and the
+    known noise.""",
+        "epsilon": """\
+epsilon : float, default=1.0
+    Budget of a sample and its target. ``float("inf")`` adds no noise.""",
+        "delta": """\
+delta : float, default=1e-6
+    Budget of a sample and its target.""",
+        "norm_bound": """\
+norm_bound : float, default=None
+    Public bound on the Euclidean norm of a sample; longer samples are scaled down to
+    it. If None, it is read off the data with a `PrivacyLeakWarning`, and no finite
+    epsilon holds; without noise, samples are not clipped then.""",
+        "tensor_shape": """\
+tensor_shape : tuple of int, default=None
+    Shape of a sample, if samples are passed as rows of features.""",
+        "random_state": """\
+random_state : int or None, default=None
+    None draws from the operating system's entropy, as a real release must. An
+    int is for tests and papers: every clone repeats the same noise, although two
+    fits of one object never share noise.""",
+        "attributes": """\
+components_ : list of ndarray of shape (I_k, r_k)
+    Orthonormal factors of the modes.
+alpha_ : float
+    The penalty that was taken.
+privacy_guarantee_ : PrivacyGuarantee
+    Guarantee of everything that `fit` publishes.
+sample_shape_ : tuple of int
+    Shape of a sample.
+n_features_in_ : int
+    Size of the first axis of a sample.""",
+    }
+)
+
+
+class _Regression(MomentsEstimator):
+    """A linear model of the cores of samples, from the moments of cores and targets.
+
+    The moments are those of one vector for each sample, which holds the cells of its
+    core and its targets. So their sensitivity is that of moments (``_sums.py``).
+    """
+
+    alpha: float | str
+    n_components: Any
+    components_: list[NDArray[np.float64]]
+    alpha_: float
+    _cells: NDArray[np.float64]
+    _intercepts: NDArray[np.float64]
+
+    centre = False
+    _protects_y = True
+    _constant = 0.0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{k: v for k, v in MomentsEstimator._parameter_constraints.items()
+           if k != "centre"},
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    }  # fmt: skip
+
+    _statement = (
+        "Everything that fit publishes follows from sums over the samples, clipped to "
+        "norm_bound, of second moments of their modes, and of their core together with "
+        "the targets, to which Gaussian noise was added. The targets are protected "
+        "with the samples. The number of samples is public."
+    )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _unprotected(self) -> list[str]:
+        return [
+            *super()._unprotected(),
+            f"{type(self).__name__} protects targets together with their samples: "
+            f"splits must not depend on them.",
+        ]
+
+    # --- fit --------------------------------------------------------------------------
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Release noisy moments of samples and targets, and fit the model to them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Finite samples. A Dask array is loaded.
+        y : array-like of shape (n_samples,)
+            Targets.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            Before noise is drawn: if a value is not finite, if a parameter does not fit
+            the shape of the samples, or if the noise cannot be drawn accurately enough
+            to keep epsilon and delta.
+        """
+        X, y = loaded(X, y)
+        array, shape = self._samples(X, None)
+        targets = self._checked_targets(array, y)
+        known, declared = self._known_targets(targets)
+        further = self._further(targets, known)
+        rows = array.reshape(len(array), -1)
+        return self._fit_source(Rows(rows, further), shape, known, declared=declared)
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
+        """Fit to samples and targets that come in batches, such as files.
+
+        The result, noise included, is that of `fit` on all batches concatenated.
+
+        Parameters
+        ----------
+        batches : iterable of (X, y)
+            Each as for `fit`. Memory holds one batch at a time. They are read twice,
+            unless the core has all cells: pass a list or another object that can be
+            iterated over again, and that gives the same samples every time.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As `fit`; if what `fit` would read off the targets is not declared; and if
+            the batches can be read only once, but are needed again.
+        """
+        known, declared = self._known_targets(None)
+
+        def rows_of(batch: Any) -> tuple[Any, Any]:
+            array, _ = self._samples(batch[0], shape)
+            targets = self._checked_targets(array, batch[1])
+            return array.reshape(len(array), -1), self._further(targets, known)
+
+        source = Batches(batches, rows_of)
+        _, shape = self._samples(source.take_first()[0], None)
+        if source.is_read_once and self._finds_core(shape):
+            raise ValueError(
+                "These batches can be read only once, but are needed twice. Pass a "
+                "list, or an object whose __iter__ begins anew."
+            )
+        return self._fit_source(source, shape, known, declared=declared)
+
+    def _fit_source(
+        self, source: Any, shape: tuple[int, ...], known: Any, *, declared: bool
+    ) -> Self:
+        if not self._finds_core(shape) and math.prod(shape) > LARGEST_CORE:
+            raise ValueError(
+                f"A core may have at most {LARGEST_CORE} cells. Pass a smaller "
+                f"n_components."
+            )
+        facts = self._facts(known)
+        n_further = 2 if self._constant else len(known)
+        return self._fit(source, shape, n_further, declared=declared, **facts)
+
+    def _checked_targets(self, array: Any, y: Any) -> NDArray[Any]:
+        """Targets as an array of one for each sample."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                f"None."
+            )
+        check_unmasked(y, "y")
+        targets: Any = checked(column_or_1d, y, warn=True)
+        check_same_length(array, targets)
+        return self._valid_targets(targets)
+
+    def _finds_core(self, shape: tuple[int, ...]) -> bool:
+        """Whether the core is smaller than a sample, so that modes are released."""
+        ranks = checked_ranks(self.n_components, shape)
+        return ranks != shape and ranks != math.prod(shape)
+
+    def _first_question(
+        self, shape: tuple[int, ...], bound: float, n_further: int
+    ) -> Question:
+        question = Question(
+            shape,
+            bound,
+            shares_of_modes(shape, _MODES_SHARE),
+            further=math.hypot(1.0, self._constant),
+            n_further=n_further,
+            exact=math.isfinite(self.epsilon),
+        )
+        if self._finds_core(shape):
+            return question
+        return replace(question, shares=(1.0,), is_joint=True)
+
+    def _learn(
+        self, releases: Releases, first: Question, n_samples: int
+    ) -> dict[str, Any]:
+        question, factors = first, [np.eye(n) for n in first.shape]
+        if not first.is_joint:
+            spectra = releases.spectra(first)
+            ranks = self._ranks_of(spectra, first.shape)
+            factors = [s.vectors[:, :r] for s, r in zip(spectra, ranks, strict=True)]
+            bases = tuple(map(whole_basis, factors) if first.exact else factors)
+            left = (1 - _MODES_SHARE,)
+            question = replace(first, shares=left, bases=bases, is_joint=True)
+        (matrix,) = releases.ask(question)
+        (deviation,) = question.deviations(releases.sigma)
+        unit = question.bound if question.exact else 1.0
+        moments = _Moments(
+            matrix,
+            deviation,
+            question.n_further,
+            unit,
+            self._constant * unit,
+            n_samples,
+        )
+        alpha = moments.best_alpha() if self.alpha == "auto" else float(self.alpha)
+        weights, intercepts = moments.solved(alpha)
+        # Columns with equal noise count alike, however rare a class is.
+        if self._normalises:
+            weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
+        sides = tuple(factor.shape[1] for factor in factors)
+        cells = projected(weights.T, sides, [factor.T for factor in factors])
+        return {
+            "components_": factors,
+            "alpha_": alpha,
+            "_cells": cells,
+            "_intercepts": intercepts,
+        }
+
+    def _ranks_of(
+        self, spectra: list[Spectrum], shape: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Numbers of components of the modes; one for each."""
+        ranks = checked_ranks(self.n_components, shape)
+        if isinstance(ranks, tuple):
+            return ranks
+        if ranks is None:
+            found = [
+                one.n_above() if one.deviation else len(one.matrix) for one in spectra
+            ]
+            while math.prod(found) > LARGEST_CORE:
+                found[int(np.argmax(found))] -= 1
+            return tuple(found)
+        total = total_energy(spectra)
+        true = [one.true_values(total) for one in spectra]
+        return best_ranks(true, total, [one.deviation for one in spectra], ranks)[1]
+
+    # --- what a subclass says of targets ----------------------------------------------
+
+    _normalises = False
+
+    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
+        """Targets of the right kind, or an error."""
+        raise NotImplementedError
+
+    def _known_targets(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
+        """What is public about targets, and whether it was declared."""
+        raise NotImplementedError
+
+    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
+        """Targets as further coordinates of samples, after the constant if any."""
+        raise NotImplementedError
+
+    def _facts(self, known: Any) -> dict[str, Any]:
+        """Attributes of the fit that say what is public about targets."""
+        raise NotImplementedError
+
+    def _warn_of(self, name: str) -> None:
+        """Warn of a parameter that is read off the targets."""
+        if math.isfinite(self.epsilon):
+            warnings.warn(
+                f"{name} is not declared, so it is read off the private targets, and "
+                f"no finite epsilon holds. Pass {name}.",
+                PrivacyLeakWarning,
+                stacklevel=callers_level(),
+            )
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """What the model computes of samples, for every target."""
+        check_is_fitted(self)
+        fitted = vars(self).copy()
+        array, _ = self._samples(loaded(X)[0], fitted["sample_shape_"])
+        rows = array.reshape(len(array), -1).astype(float)
+        return rows @ fitted["_cells"].T + fitted["_intercepts"]
+
+    _of_fit = ("_cells", "_intercepts")
+
+
+class _Moments:
+    """Normal equations of a ridge regression under noise that is known exactly.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_features + n_further, n_features + n_further)
+        Noisy sums of products of features, then of the constant if any, then of
+        targets.
+    deviation : float
+        Standard deviation of the noise off the diagonal.
+    n_further : int
+    unit : float
+        Unit of the further coordinates.
+    constant : float
+        The constant coordinate of every sample; 0 if there is none.
+    n_samples : int
+    """
+
+    def __init__(
+        self,
+        matrix: NDArray[np.float64],
+        deviation: float,
+        n_further: int,
+        unit: float,
+        constant: float,
+        n_samples: int,
+    ) -> None:
+        n = len(matrix) - n_further
+        first = n + (constant > 0)
+        gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
+        self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
+        self._deviation, self._cross_deviation = deviation, deviation / unit
+        if constant:
+            # The intercept has no penalty: what it explains is taken off.
+            self._means = matrix[:n, n] / (constant * n_samples)
+            self._target_means = matrix[n, first:] / (unit * constant * n_samples)
+            gram = gram - n_samples * np.outer(self._means, self._means)
+            cross = cross - n_samples * np.outer(self._means, self._target_means)
+        self._values, self._vectors = np.linalg.eigh(gram)
+        self._along = self._vectors.T @ cross
+
+    def _inverse(self, alpha: float) -> NDArray[np.float64]:
+        """Inverses of the eigenvalues, none of which is negative, and the penalty."""
+        penalized = np.maximum(self._values, 0.0) + alpha
+        least = 1e-15 * float(np.max(penalized))
+        is_known = penalized > least
+        return np.where(is_known, 1 / np.where(is_known, penalized, 1.0), 0.0)
+
+    def best_alpha(self) -> float:
+        """The penalty with the least expected squared error.
+
+        With S = (G + alpha)^-1 and w = S c for noisy G and c, the error is a constant
+        plus w' G w - 2 w' c, of which noise is on average responsible for
+        -2 s^2 (tr(S) |w|^2 + w' S w) in the first term, up to third orders, and for
+        s_c^2 tr(S) for every target in the second.
+        """
+        if not self._deviation:
+            return 0.0
+        edge = self._deviation * math.sqrt(len(self._values))
+
+        def error(alpha: float) -> float:
+            inverse = self._inverse(alpha)
+            weights = inverse[:, np.newaxis] * self._along
+            squares = np.square(weights).sum(axis=1)
+            trace = float(inverse.sum())
+            found = float(np.sum(weights * self._along))
+            found -= self._along.shape[1] * self._cross_deviation**2 * trace
+            energy = float(self._values @ squares)
+            noise = trace * float(squares.sum()) + float(inverse @ squares)
+            return energy + 2 * self._deviation**2 * noise - 2 * found
+
+        return min((edge * _ALPHAS).tolist(), key=error)
+
+    def solved(self, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights of features, of shape (n_features, n_targets), and intercepts."""
+        weights = self._vectors @ (self._inverse(alpha)[:, np.newaxis] * self._along)
+        return weights, self._target_means - self._means @ weights
+
+
+@with_shared_text
+class MultilinearRidge(RegressorMixin, _Regression):
+    """Ridge regression on components of people's tensors, targets protected as well.
+
+    The fit finds components of every mode of the samples, as `MultilinearPCA` does, and
+    then releases the noisy moments of their core and the targets, all in one budget.
+
+    **Who is protected.** Neighbouring data sets differ in one sample and its target,
+    which are replaced; the number of samples is public. Everything that `fit` publishes
+    keeps (`epsilon`, `delta`), and so do predictions for other people. Splits by target
+    would move other people's samples, so that no finite epsilon holds for a search with
+    them.
+
+    Parameters
+    ----------
+    $n_components
+    $alpha
+    $epsilon
+    $delta
+    $norm_bound
+    target_bounds : tuple of (low, high), default=None
+        Public range of the targets; targets outside of it are moved to its ends. If
+        None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
+        holds.
+    $tensor_shape
+    $random_state
+
+    Attributes
+    ----------
+    coef_ : ndarray of the shape of a sample
+        Weights of the cells.
+    intercept_ : float
+    target_bounds_ : tuple of (low, high)
+        Range of the targets and of predictions.
+    $attributes
+
+    See Also
+    --------
+    MultilinearRidgeClassifier : The same for classes.
+
+    Notes
+    -----
+    A core z, a constant c and the target y, scaled to [-1, 1], make up one vector of
+    bounded length. Its second moments are positive semidefinite, so that those of two
+    people differ by at most sqrt(2) of that length squared, as for `MultilinearPCA`.
+    They hold all sums that ridge regression needs. The proof is at the top of
+    ``moments/_sums.py`` and ``moments/_base.py``. Without noise, with all components
+    and an `alpha`, this is scikit-learn's ``Ridge``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.moments import MultilinearRidge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((3000, 6, 8)) / 7
+    >>> y = X[:, 0, 0] - X[:, 1, 0]
+    >>> model = MultilinearRidge(
+    ...     (6, 8), epsilon=4.0, norm_bound=1.0, target_bounds=(-1, 1), random_state=0)
+    >>> model.fit(X, y).score(X, y) > 0.8
+    True
+    """
+
+    _constant = 0.5
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_Regression._parameter_constraints,
+        "target_bounds": ["array-like", None],
+    }
+
+    target_bounds_: tuple[float, float]
+
+    def __init__(
+        self,
+        n_components: int | Sequence[int] | None = None,
+        *,
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        norm_bound: float | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        tensor_shape: Sequence[int] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm_bound = norm_bound
+        self.target_bounds = target_bounds
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = math.isfinite(self.epsilon)
+        return tags
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Weights of the cells."""
+        return (self._cells[0] * self._half).reshape(self.sample_shape_)
+
+    @property
+    def intercept_(self) -> float:
+        """Prediction for a sample of zeros."""
+        return float(np.mean(self.target_bounds_) + self._intercepts[0] * self._half)
+
+    @property
+    def _half(self) -> float:
+        """Half of the range of the targets."""
+        low, high = self.target_bounds_
+        return (high - low) / 2
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict the targets of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Within `target_bounds_`.
+        """
+        scores = self._scores(X)[:, 0]
+        predicted = np.mean(self.target_bounds_) + scores * self._half
+        return np.clip(predicted, *self.target_bounds_)
+
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Score predictions of samples; **nothing protects the result**.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`.
+        y : array-like of shape (n_samples,)
+            True targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Coefficient of determination.
+        """
+        return super().score(X, self._checked_targets(X, y), sample_weight)
+
+    def _is_declared(self) -> bool:
+        return super()._is_declared() and self.target_bounds is not None
+
+    def _n_planned_further(self, fitted: Any) -> int:
+        return 2
+
+    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
+        check_numeric(targets, "y")
+        values = targets.astype(float)
+        if not np.all(np.isfinite(values)):
+            raise ValueError("Input y contains NaN or infinity.")
+        return values
+
+    def _known_targets(
+        self, targets: NDArray[Any] | None
+    ) -> tuple[tuple[float, float], bool]:
+        if self.target_bounds is not None:
+            return check_bounds(self.target_bounds, "target_bounds"), True
+        if targets is None:
+            raise ValueError("Pass target_bounds: batches are read one by one.")
+        self._warn_of("target_bounds")
+        return range_of(targets), math.isinf(self.epsilon)
+
+    def _further(
+        self, targets: NDArray[Any], known: tuple[float, float]
+    ) -> NDArray[np.float64]:
+        low, high = known
+        scaled = (np.clip(targets, low, high) - (low + high) / 2) / ((high - low) / 2)
+        return np.column_stack([np.full(len(scaled), self._constant), scaled])
+
+    def _facts(self, known: tuple[float, float]) -> dict[str, Any]:
+        return {"target_bounds_": known}
+
+
+@with_shared_text
+class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
+    """Ridge classification on components of people's tensors, labels protected as well.
+
+    The fit finds components of every mode of the samples, as `MultilinearPCA` does, and
+    then releases the noisy moments of their core and the labels, all in one budget.
+    The score of a class is a ridge regression of its indicator, scaled to weights of
+    length 1, so that rare classes are predicted, too.
+
+    **Who is protected.** Neighbouring data sets differ in one sample and its label,
+    which are replaced; the number of samples is public. Everything that `fit` publishes
+    keeps (`epsilon`, `delta`), and so do predictions for other people. Stratified
+    splits would move other people's samples, so that no finite epsilon holds for a
+    search with them: pass ``cv=KFold(shuffle=True)``.
+
+    Parameters
+    ----------
+    $n_components
+    $alpha
+    $epsilon
+    $delta
+    $norm_bound
+    classes : array-like of shape (n_classes,), default=None
+        Public, all different. A sample with another label counts as one without a
+        label. If None, they are read off the data with a `PrivacyLeakWarning`, and no
+        finite epsilon holds.
+    $tensor_shape
+    $random_state
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted.
+    coef_ : ndarray of shape (n_classes, ...)
+        Weights of the cells for the score of every class.
+    $attributes
+
+    See Also
+    --------
+    MultilinearRidge : The same for numbers.
+
+    Notes
+    -----
+    A core and the indicator of its class make up one vector of bounded length, whose
+    second moments are released; see `MultilinearRidge`. For samples of few cells, a
+    core gains nothing: on digits of 8 x 8, all cells, ``n_components=(8, 8)``, are
+    better at every epsilon.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sktensordp.moments import MultilinearRidgeClassifier
+    >>> digits = load_digits()
+    >>> model = MultilinearRidgeClassifier(
+    ...     (8, 8), epsilon=4.0, norm_bound=50.0, classes=range(10), random_state=0)
+    >>> model = model.fit(digits.images, digits.target)
+    >>> model.score(digits.images, digits.target) > 0.8
+    True
+    """
+
+    _normalises = True
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_Regression._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        n_components: int | Sequence[int] | None = None,
+        *,
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        norm_bound: float | None = None,
+        classes: ArrayLike | None = None,
+        tensor_shape: Sequence[int] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm_bound = norm_bound
+        self.classes = classes
+        self.tensor_shape = tensor_shape
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = math.isfinite(self.epsilon)
+        return tags
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Weights of the cells for the score of every class."""
+        return self._cells.reshape(-1, *self.sample_shape_)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Score the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,)
+            Of two classes, the score of the second less that of the first.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the classes of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        best = self._scores(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Score predictions of samples; **nothing protects the result**.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`.
+        y : array-like of shape (n_samples,)
+            True classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Share of samples whose class is predicted.
+        """
+        return super().score(X, self._checked_targets(X, y), sample_weight)
+
+    def _is_declared(self) -> bool:
+        return super()._is_declared() and self.classes is not None
+
+    def _n_planned_further(self, fitted: Any) -> int:
+        if self.classes is not None:
+            return len(self._declared_classes())
+        return len(getattr(fitted, "classes_", "ab"))
+
+    def _declared_classes(self) -> NDArray[Any]:
+        classes, counts = np.unique(np.asarray(self.classes), return_counts=True)
+        if classes.ndim != 1 or not len(classes) or np.any(counts > 1):
+            raise ValueError("classes must be a list of labels that are all different.")
+        return classes
+
+    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
+        checked(check_classification_targets, targets)
+        return targets
+
+    def _known_targets(self, targets: NDArray[Any] | None) -> tuple[NDArray[Any], bool]:
+        if self.classes is not None:
+            return self._declared_classes(), True
+        if targets is None:
+            raise ValueError("Pass classes: batches are read one by one.")
+        self._warn_of("classes")
+        return np.unique(targets), math.isinf(self.epsilon)
+
+    def _further(
+        self, targets: NDArray[Any], known: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        return (targets[:, np.newaxis] == known).astype(float)
+
+    def _facts(self, known: NDArray[Any]) -> dict[str, Any]:
+        return {"classes_": known}
