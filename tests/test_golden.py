@@ -101,8 +101,7 @@ DIGESTS = {
     ),
     "values, noise": partial(privatized, epsilon=1.0, **RANGE),
     "folds of users": lambda: folds(UserKFold(3, random_state=0)),
-    "folds of declared users": lambda: folds(UserKFold(3, n_users=60, random_state=0)),
-    "users held out": lambda: folds(UserHoldout(0.3, n_users=60, random_state=0)),
+    "users held out": lambda: folds(UserHoldout(0.3, random_state=0)),
     "items held out": lambda: folds(ItemHoldout(0.3, random_state=0)),
     **{
         f"released by {name}": partial(
