@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
 from typing import Any
 
 from . import __version__
@@ -171,6 +170,16 @@ def _marks_of_0_1(state: dict[str, Any]) -> Marks:
     )
 
 
+class _Made:
+    """What an object has released: guarantees, each with how often it was made.
+
+    An object holds one from its first fit on, so that a release changes no attribute.
+    """
+
+    def __init__(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
+        self.counts = dict(counts)
+
+
 class SentMixin:
     """Mixin of estimators that can be stored or sent to other processes.
 
@@ -186,6 +195,8 @@ class SentMixin:
         above: Any = super()
         state: dict[str, Any] = {**above.__getstate__()}
         state.pop("_made_in", None)
+        if "_so_far" in state:
+            state["_so_far"] = _Made(self._made)
         marks = marks_of_copy(self._made_in)
         return (
             state
@@ -219,6 +230,16 @@ class SentMixin:
         """The budgets to which a release of this object belongs."""
         return self._made_in
 
+    @property
+    def _made(self) -> Mapping[PrivacyGuarantee, int]:
+        """Guarantees of all releases so far, each with how often it was made."""
+        so_far = vars(self).get("_so_far")
+        return {} if so_far is None else so_far.counts
+
+    @_made.setter
+    def _made(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
+        vars(self).setdefault("_so_far", _Made({})).counts = dict(counts)
+
 
 class PrivateEstimatorMixin(SentMixin):
     """Mixin of estimators that release something computed from private data.
@@ -239,9 +260,6 @@ class PrivateEstimatorMixin(SentMixin):
     _releases: ReleaseCounter
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
-    _made: Mapping[PrivacyGuarantee, int] = MappingProxyType({})
-    """Guarantees of all releases of this object, each with how often it was made."""
-
     @contextmanager
     def _release(
         self,
@@ -370,6 +388,7 @@ class PrivateEstimatorMixin(SentMixin):
                 for name, value in vars(self).copy().items()
                 if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
             }
+            kept.setdefault("_so_far", _Made({}))
             # One assignment, so that interruptions see all of it or nothing.
             self.__dict__ = {**kept, "_seeded": set(), **replacements}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
@@ -439,9 +438,6 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     def privacy_guarantee_(self) -> PrivacyGuarantee:
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
-
-    _made: Mapping[PrivacyGuarantee, int] = MappingProxyType({})
-    """Guarantees of the releases of all fits, each with how often it was made."""
 
     def _count_releases(self) -> ReleaseCounter:
         """The count of the releases of all fits of this object, with its lock."""
