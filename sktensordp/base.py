@@ -260,6 +260,7 @@ class PrivateEstimatorMixin(SentMixin):
     _releases: ReleaseCounter
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
+
     @contextmanager
     def _release(
         self,

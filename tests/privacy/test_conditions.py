@@ -15,7 +15,12 @@ from sklearn.feature_selection import VarianceThreshold
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from sktensordp.completion import CPCompletion, NoiseShares
+from sktensordp.completion import (
+    CPCompletion,
+    NoiseShares,
+    fit_aggregated,
+    party,
+)
 from sktensordp.mechanisms import GaussianMechanism, HybridMechanism
 from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from sktensordp.moments import MultilinearPCA
@@ -308,16 +313,16 @@ def test_values_that_clients_sent():
 
 def test_sums_of_parties():
     model = CPCompletion(0, perturbation="sums", **USERS)
-    exact = model.party(WHERE, VALUES)
-    model.fit_aggregated(exact.answer)
+    exact = party(model, WHERE, VALUES)
+    fit_aggregated(model, exact.answer)
     assert model.privacy_guarantee_.conditions == (OWN_ANSWERS, EXACT_SUMS)
     assert EXACT_SUMS in text_of(privacy_of(model))
     shares = NoiseShares(1)
-    party = model.party(WHERE, VALUES, noise_shares=shares)
+    noisy = party(model, WHERE, VALUES, noise_shares=shares)
     expected = tuple(sorted((OWN_ANSWERS, ONE_SUM, COLLUDERS)))
-    assert party.privacy_guarantee_.conditions == expected
+    assert noisy.privacy_guarantee_.conditions == expected
     with PrivacyBudget(9.0, delta=1e-2) as budget:
-        model.fit_aggregated(lambda request: (party.answer(request), 1),
+        fit_aggregated(model, lambda request: (noisy.answer(request), 1),
                              noise_shares=shares)  # fmt: skip
     assert model.privacy_guarantee_.conditions == expected
     assert budget.spent.conditions == expected
@@ -331,7 +336,7 @@ def test_searches_keep_them():
         search.fit(WHERE, VALUES)
     assert privacy_of(search).guarantee.conditions == (OWN_ANSWERS,)
     assert budget.spent.conditions == (OWN_ANSWERS,)
-    folds = UserKFold(2, n_users=4, mode=0)
+    folds = UserKFold(2, mode=0)
     private = PrivateSearchCV(model, {"rank": [0]}, n_iter=2, cv=folds)
     private.fit(WHERE, VALUES)
     found = private.privacy_guarantee_.conditions

@@ -25,6 +25,8 @@ from sktensordp.completion import (
     CPCompletion,
     NoiseShares,
     Recommender,
+    fit_aggregated,
+    party,
 )
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
@@ -75,14 +77,14 @@ def fit(one):
 
 
 def parties():
-    return [USERS.party(WHERE, VALUES, noise_shares=SHARES) for _ in range(2)]
+    return [party(USERS, WHERE, VALUES, noise_shares=SHARES) for _ in range(2)]
 
 
-def fit_aggregated(parties):
+def aggregated(parties):
     def ask(request):
-        return sum(party.answer(request) for party in parties), len(parties)
+        return sum(one.answer(request) for one in parties), len(parties)
 
-    return USERS.fit_aggregated(ask, noise_shares=SHARES)
+    return fit_aggregated(USERS, ask, noise_shares=SHARES)
 
 
 def search_of_a_copy():
@@ -99,7 +101,7 @@ COPIES = {
     "detached": (partial(detach_from_budgets, LAPLACE), transform),
     "client": (ENCODER.client, lambda one: one.privatize(ROWS)),
     "client of values": (COMPLETION.client, lambda one: one.privatize(VALUES)),
-    "parties": (parties, fit_aggregated),
+    "parties": (parties, aggregated),
     "completion": (partial(clone, COMPLETION), fit),
     "search": (partial(clone, search_of_a_copy()), fit),
     "search of a copy": (search_of_a_copy, fit),

@@ -25,6 +25,8 @@ from sktensordp.completion import (
     CPCompletion,
     NoiseShares,
     Recommender,
+    fit_aggregated,
+    party,
 )
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
@@ -168,7 +170,7 @@ def test_interrupted_releases_count():
     for shares in (None, NoiseShares(1)):
         server = CPCompletion(0, perturbation="sums", **USERS)
         with pytest.raises(ConnectionError):
-            server.fit_aggregated(fails, noise_shares=shares)
+            fit_aggregated(server, fails, noise_shares=shares)
         assert privacy_of(server).releases[0][1] == 1
 
 
@@ -307,15 +309,15 @@ def test_every_fit_to_sums_of_parties_counts(shares):
     server = CPCompletion(0, perturbation="sums", **USERS)
     with unlimited() as budget:
         for _ in range(2):
-            party = server.party(WHERE, VALUES, noise_shares=shares)
+            one = party(server, WHERE, VALUES, noise_shares=shares)
 
-            def ask(request, party=party):
-                answer = party.answer(request)
+            def ask(request, one=one):
+                answer = one.answer(request)
                 return answer if shares is None else (answer, 1)
 
-            server.fit_aggregated(ask, noise_shares=shares)
+            fit_aggregated(server, ask, noise_shares=shares)
             if shares is not None:
-                assert privacy_of(party).releases[0][1] == 1
+                assert privacy_of(one).releases[0][1] == 1
     assert [n for n, _ in counts(server)] == [2]
     assert_agree(server, budget)
 
