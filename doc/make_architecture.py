@@ -41,6 +41,7 @@ HELPERS = {
     "_dask": "lazy arrays",
     "_docstrings": "shared texts",
     "_sides": "sides of records",
+    "_json": "JSON from others",
     "_show_versions": "for reports of errors",
     "exceptions": "errors, warnings",
 }

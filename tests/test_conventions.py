@@ -438,6 +438,6 @@ def test_a_method_that_is_missing_says_why():
             assert len(str(error)) > len(prefix) + 20
             seen.add(name)
     assert seen >= {
-        "client", "fit_aggregated", "fit_randomized", "fit_transform", "fold_in",
-        "inverse_transform", "partial_fit", "party", "score", "transform",
+        "client", "fit_randomized", "fit_transform", "fold_in",
+        "inverse_transform", "partial_fit", "score", "transform",
     }  # fmt: skip

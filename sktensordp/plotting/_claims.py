@@ -13,6 +13,7 @@ from ..privacy import PrivacyGuarantee, compose, privacy_of
 from ..privacy._guarantee import check_guarantee
 from ..privacy._numbers import shown
 from ..privacy._parts import collect
+from ..privacy._report import report_of
 from ..privacy._searches import Context
 
 # A legend lists at most this many epsilons; of more, only the range.
@@ -78,6 +79,8 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
 def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     """The weakest guarantee of several fits; None if any fit gives none.
 
+    A mechanism counts as one call: its calls for scores are not part of a fit.
+
     Parameters
     ----------
     fits : iterable of estimator
@@ -88,7 +91,8 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     guarantee : PrivacyGuarantee or None
     """
     try:
-        guarantees = [privacy_of(fit).guarantee for fit in fits]
+        one_call = Context(counted=False)
+        guarantees = [report_of(fit, collect(fit, one_call)).guarantee for fit in fits]
     except (TypeError, ValueError):
         return None
     return max(guarantees, key=lambda guarantee: guarantee.epsilon)

@@ -81,7 +81,7 @@ def fitted():
 def test_no_encoder_is_forgotten():
     public = {
         n for part in (encoding, papers) for n in part.__all__
-        if hasattr(getattr(part, n), "privatize")
+        if hasattr(getattr(part, n), "privatize") and not n.endswith("Client")
     }  # fmt: skip
     known = [*ENCODERS, *PUBLISHED]
     assert public == {type(encoder).__name__ for encoder in known}
@@ -335,8 +335,10 @@ def test_frozen_in_a_pipeline_and_a_search():
     report = privacy_of(search)
     assert_allclose(report.guarantee.epsilon, 3 * (0.5 + 20) + 20, rtol=1e-9)
     assert any("consent" in sentence for sentence in report.unprotected)
+    # A frozen encoder is never cloned: this one has made the releases of all its fits,
+    # of three training and three test sets, and of the refit.
     report = privacy_of(search.best_estimator_)
-    assert report.guarantee.epsilon == 20
+    assert_allclose(report.guarantee.epsilon, 7 * 20, rtol=1e-9)
 
 
 @pytest.mark.parametrize("encoder", [*CLASSES, LEARNED[0]], ids=shown)

@@ -49,7 +49,7 @@ def lost(model, *data):
 
 def for_users(completion):
     encoder = CoordinateEncoder(categories=[None, range(4321, 4381)])
-    return Recommender(completion, encoder, capacity=9999)
+    return Recommender(completion, encoder)
 
 
 SAID = {

@@ -13,7 +13,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn import model_selection as of_sklearn
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -184,14 +183,6 @@ def test_the_others_do_move_records(name):
         moved_by_a_value |= sides(cv, X, changed, groups_for(cv, X)) != everybody
     assert moved_by_a_unit == (not of_unit)
     assert moved_by_a_value == (not of_entry)
-
-
-def test_declared_users_may_stand_next_to_text():
-    rows = [(int(user), f"item {item}") for user, item, _ in X]
-    cv = UserKFold(3, n_users=20, random_state=0)
-    for table in (rows, np.array(rows, dtype=object), pd.DataFrame(rows)):
-        for (_, expected), (_, test) in zip(cv.split(X), cv.split(table), strict=True):
-            np.testing.assert_array_equal(test, expected)
 
 
 def test_sides_are_independent():
