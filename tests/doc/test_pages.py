@@ -73,6 +73,8 @@ def says(printed, shown):
     return start == len(words) or not pieces[-1]
 
 
+# Searches on pages run in threads.
+@pytest.mark.usefixtures("restored_filters")
 # Other tests fit few entries, and a page has no reason to.
 @pytest.mark.filterwarnings("error::sktensordp.exceptions.AveragesOnlyWarning")
 @pytest.mark.parametrize(
