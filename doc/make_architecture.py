@@ -183,7 +183,11 @@ def draw(imports):
         draw_part(axes, centres[part], rows[part], WIDTH, part, text, BLUE)
     middle = (min(centres.values()) + max(centres.values())) / 2
     width = max(centres.values()) - min(centres.values()) + WIDTH
-    draw_box(axes, middle, -1.31, width, 1.58, facecolor="white", linestyle="--")
+    height = 0.26 + 0.66 * -(-len(HELPERS) // 4)
+    draw_box(
+        axes, middle, -0.52 - height / 2, width, height, facecolor="white",
+        linestyle="--",
+    )  # fmt: skip
     axes.text(
         middle, -0.65, "Helpers: any part may import them. Their arrows are left out.",
         ha="center", va="center", fontsize=9, color=INK,
@@ -194,7 +198,7 @@ def draw(imports):
         draw_part(axes, x, y, width / 4 - 0.06, part, text, GREY)
     axes.set(
         xlim=(middle - width / 2 - 0.03, middle + width / 2 + 0.03),
-        ylim=(-2.13, max(rows.values()) + HEIGHT / 2 + 0.03),
+        ylim=(-0.55 - height, max(rows.values()) + HEIGHT / 2 + 0.03),
     )
     axes.set_axis_off()
     return figure
