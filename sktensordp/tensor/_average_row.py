@@ -83,7 +83,7 @@ def fill_unknown(
     """
     if counts is None or not counts.any():
         return np.empty((0, 1), dtype=int)
-    empty = [] if is_tied else np.flatnonzero(counts == 0)
+    empty: Any = [] if is_tied else np.flatnonzero(counts == 0)
     filled = np.append(empty, len(counts)).astype(int)[:, np.newaxis]
     means[filled, np.flatnonzero(free)] = average_row(means[:-1, free], counts)
     covariances[filled[:, 0]] = covariances[-1]
