@@ -43,6 +43,11 @@ from sktensordp.completion import (
 )
 from sktensordp.datasets import make_choices, make_ratings
 from sktensordp.model_selection import PrivateSearchCV, expected_error
+from sktensordp.moments import (
+    MultilinearPCA,
+    MultilinearRidge,
+    MultilinearRidgeClassifier,
+)
 from sktensordp.privacy import PrivacyGuarantee, privacy_of
 
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
@@ -429,8 +434,24 @@ def learned(task, make=encoding.TaskAwareEncoder, **params):
     return parts(encoder, codes=codes, decoded=encoder.decode(codes))
 
 
+def of_people(make, *y, **params):
+    """A fit to moments of whole samples."""
+    return parts(make(norm_bound=3.0, random_state=0, **params).fit(SAMPLES, *y))
+
+
 CASES = {
     **OF_COMPLETIONS,
+    "components of modes": partial(of_people, MultilinearPCA),
+    "components in all": partial(of_people, MultilinearPCA, n_components=3),
+    "components about a mean": partial(
+        of_people, MultilinearPCA, n_components=(2, 2), centre=True
+    ),
+    "ridge of components": partial(
+        of_people, MultilinearRidge, SAMPLES[:, 0, 0], target_bounds=(0, 1)
+    ),
+    "classes of components": partial(
+        of_people, MultilinearRidgeClassifier, np.arange(20) % 3, classes=range(3)
+    ),
     **{name: partial(sample, one) for name, one in OF_SAMPLES.items()},
     **{name: partial(sample, one, FLAT) for name, one in OF_CODES.items()},
     "matrix mechanism": cells,

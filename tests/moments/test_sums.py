@@ -146,7 +146,8 @@ def test_rounding_is_to_the_nearest_step():
 def test_sums_of_many_samples_do_not_wrap():
     """Limbs of as many samples as there may be, all as long as they may be."""
     question = Question((1,), 1.0, (1.0,))
-    (one,) = joined(contribute(np.ones((1, 1)), question))
+    (one,) = joined(contribute(np.full((1, 1), 0.99), question))
+    assert one & _sums._LIMB > 2**31
     total = one * _sums.CAPACITY
     # Low limbs of blocks of one sample each.
     low = (one & _sums._LIMB) * _sums.CAPACITY
