@@ -148,6 +148,9 @@ class Subject:
             found.pop("predict, std", None)
         if not isinstance(self.estimator, mechanisms.LaplaceMechanism):
             found.pop("mean", None)
+        if self.kind == "people" and len(self.data) == 2:
+            for name in found.keys() & {"fit", "score"}:
+                found[name] = "samples", "targets"
         return found
 
     @property
@@ -415,9 +418,16 @@ def _refused_samples(case, X, *_):
     return None
 
 
+def _refused_people(case, X, *_):
+    if X.ndim < 2 or not X.size:
+        return "there are no samples"
+    return None if np.all(np.isfinite(X)) else "samples are not finite"
+
+
 _REFUSALS = {
     "choices": _refused_choices,
     "entries": _refused_entries,
     "tensor": _refused_tensor,
     "samples": _refused_samples,
+    "people": _refused_people,
 }

@@ -354,7 +354,6 @@ class UnitRun:
             uncertainty,
             excess,
             n_units=totals.n_units,
-            counts=row_counts.counts,
         )
         # By how much contributions follow the biases, relative to the counts.
         self._follow = _FOLLOW / _FILLED

@@ -271,7 +271,9 @@ class UnitPerturbation(Solver):
         if may_choose and name == "statistics" and not run.factors_pay():
             name = "sums"
         n_iter = run.passes(name, on_sweep)
-        return run.model, name, n_iter, totals.are_noise
+        # Units need no counts for what they contribute.
+        model = replace(run.model, counts=counts.counts)
+        return model, name, n_iter, totals.are_noise
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
