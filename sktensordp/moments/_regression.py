@@ -34,8 +34,8 @@ from ._sources import Batches, Rows
 from ._spectrum import Spectrum, best_ranks, shares_of_modes, total_energy
 from ._sums import Question, projected, whole_basis
 
-# Of the budget, for the moments of the modes, if a core is to be found: half as much
-# and twice as much were no better on simulated subjects and digits.
+# Of the budget, for the moments of the modes, if a core is to be found. A compromise:
+# on digits, less of it is better; on simulated subjects, more.
 _MODES_SHARE = 0.2
 # Length of a constant coordinate, where a target has length 1.
 _CONSTANT = 0.5
