@@ -666,7 +666,7 @@ OF_OBJECTS = [
     Fault(
         "a recommender forgets the releases of earlier fits",
         "completion/_recommender.py",
-        "            completion._made = self._made\n            try:",
+        "            completion._made = dict(self._made)\n            try:",
         "            try:",
         SO_FAR,
     ),

@@ -248,11 +248,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
-            completion._made = self._made
+            completion._made = dict(self._made)
             try:
                 completion.fit(where, *([] if y is None else [y]))
             finally:  # An interrupted release counts.
-                self._made = completion._made
+                self._made = dict(completion._made)
             self._fitted = _Fitted(encoder, completion, local, _kinds_of_users(X))
             on_step()
         return self

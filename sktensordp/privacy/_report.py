@@ -24,9 +24,9 @@ class PrivacyReport:
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        Composition of all releases of this object. Its epsilon is infinite if something was fitted to
-        data without noise; its statement then says what holds for the private steps
-        alone.
+        Composition of all releases of this object. Its epsilon is infinite if something
+        was fitted to data without noise; its statement then says what holds for the
+        private steps alone.
     unprotected : tuple of str
         What the guarantee does not cover.
     releases : tuple of (str, int, PrivacyGuarantee)
@@ -75,7 +75,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
     A completion makes its release in `fit`, and a noise mechanism makes one at every
     call of `transform`. Objects keep count: the report composes all releases of this
     object, those of earlier fits and of calls after the fit included. Of a mechanism
-    that has released nothing yet, it counts one call. In a search, every candidate is fitted to the training set of every split, and the
+    that has released nothing yet, it counts one call.
+
+    In a search, every candidate is fitted to the training set of every split, and the
     best one is refitted. Each of these fits is a release about the records that it
     uses. A mechanism also transforms the test set, to score it, and with
     `return_train_score` the training set again.

@@ -375,6 +375,14 @@ def test_fits_of_a_recommender_add_up():
     assert privacy_of(clone(model).fit(WHERE, VALUES)).guarantee.epsilon == 0.5
 
 
+def test_a_recommender_whose_first_fit_was_refused_can_be_stored():
+    model = recommender(clone(ENTRIES).set_params(shape=None))
+    with PrivacyBudget(0.5), pytest.raises(BudgetExceededError):
+        model.fit(WHERE, VALUES)
+    again = pickle.loads(pickle.dumps(model)).fit(WHERE, VALUES)
+    assert privacy_of(again).guarantee.epsilon == 1.0
+
+
 def test_an_interrupted_fit_of_a_recommender_counts(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
