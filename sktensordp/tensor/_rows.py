@@ -158,7 +158,8 @@ class Rows:
     @property
     def terms(self) -> NDArray[np.bool_]:
         """Columns that are free in all modes."""
-        return ~self.fixed.any(axis=0)
+        is_free: Any = np.all(~self.fixed, axis=0)
+        return is_free
 
     @property
     def of_features(self) -> slice:
