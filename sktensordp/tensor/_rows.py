@@ -32,11 +32,11 @@ from ._observations import Observations, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 
 # Numbers that sums of a mode may take in memory at a time.
-_BLOCK = 2**21
+_BLOCK = 2**20
 # Columns of moments that are summed at a time: by SciPy, where more would not fit into
 # the caches (three times slower at 1,400), and by the kernel, which gathers every row
 # once for all of them.
-_OF_PRODUCT, _OF_KERNEL = 64, 512
+_OF_PRODUCT, _OF_KERNEL = 64, 256
 # Rows whose moments are computed at a time.
 _ROWS = 256
 # Number of entries that are predicted at a time.
@@ -152,12 +152,14 @@ class Rows:
     @property
     def single(self) -> NDArray[np.bool_]:
         """Columns that are free in one mode alone: biases and weights of features."""
-        return np.asarray(np.equal((~self.fixed).sum(axis=0), 1))
+        n_free: Any = np.count_nonzero(~self.fixed, axis=0)
+        return n_free == 1
 
     @property
     def terms(self) -> NDArray[np.bool_]:
         """Columns that are free in all modes."""
-        return ~self.fixed.any(axis=0)
+        is_free: Any = np.all(~self.fixed, axis=0)
+        return is_free
 
     @property
     def of_features(self) -> slice:
@@ -309,15 +311,11 @@ def sums(
     width = _OF_KERNEL if entries.is_compiled else _OF_PRODUCT
     for begin in range(0, max(len(x), with_values), width):
         a, b = x[begin : begin + width], y[begin : begin + width]
+        n_values = n_columns if with_values and not begin else 0
         tables = [
-            _moments(rows, m, own, order, a, b)
+            _moments(rows, m, own, order, a, b, n_values)
             for m, own in zip(others, means, strict=True)
         ]
-        n_values = n_columns if with_values and not begin else 0
-        if n_values:
-            tables = [
-                np.append(*both, axis=1) for both in zip(tables, means, strict=True)
-            ]
         if weights is not None:
             tables[0] *= weights[:, np.newaxis]
         found = entries.product_sums(mode, some, tables, n_values)
@@ -338,6 +336,7 @@ def _moments(
     order: NDArray[np.integer],
     x: NDArray[np.integer],
     y: NDArray[np.integer],
+    n_means: int = 0,
 ) -> NDArray[np.float64]:
     """Second moments of pairs of columns of a mode's rows.
 
@@ -351,14 +350,17 @@ def _moments(
         This order.
     x, y : ndarray of shape (n_pairs,), int
         Places of the columns in this order, ascending.
+    n_means : int, default=0
+        Number of columns of means that follow the moments: all or none.
     """
-    table = np.empty((len(means), len(x)))
+    table = np.empty((len(means), len(x) + n_means))
+    table[:, len(x) :] = means[:, :n_means]
     both, packed_at = rows.packed_places(mode, order[x], order[y])
     at, counts = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
     at[both], counts[both] = packed_at, 1.0
     # What is multiplied stays in the caches.
     for begin in range(0, len(table), _ROWS):
-        own = table[begin : begin + _ROWS]
+        own = table[begin : begin + _ROWS, : len(x)]
         some = means[begin : begin + _ROWS]
         np.multiply(np.take(some, x, axis=1), np.take(some, y, axis=1), out=own)
         if len(both):
@@ -422,18 +424,24 @@ def update(
     size = max(min(_BLOCK // n_columns**2, -(-n_rows // n_threads)), 1)
     blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
 
-    def solved(some: slice) -> Any:
+    means, covariances = (
+        np.empty_like(a[mode]) for a in (rows.means, rows.covariances)
+    )
+    fitted = np.empty(n_rows)
+
+    def solve_some(some: slice) -> None:
         found = sums(rows, entries, mode, some)
         if before is not None:
             found = _added(found, Sums(*(part[some] for part in before)))
-        return solve(rows, mode, found, some, entries.is_compiled)
+        means[some], covariances[some], fitted[some] = solve(
+            rows, mode, found, some, entries.is_compiled
+        )
 
     if n_threads == 1 or len(blocks) == 1:
-        parts = [*map(solved, blocks)]
+        list(map(solve_some, blocks))
     else:
         with ThreadPoolExecutor(n_threads) as pool:
-            parts = [*pool.map(solved, blocks)]
-    means, covariances, fitted = map(np.concatenate, zip(*parts, strict=True))
+            list(pool.map(solve_some, blocks))
     updated = rows.with_mode(mode, means, covariances)
     if mode == 0:
         updated = replace(updated, errors=entries.energies + fitted)
