@@ -392,3 +392,18 @@ def check_modes(
             )
         numbers.add(int(mode) % n_modes)
     return tuple(sorted(numbers))
+
+
+def r2_of_any_size(
+    values: NDArray[np.float64], predicted: NDArray[Any], sample_weight: Any = None
+) -> float:
+    """scikit-learn's ``r2_score``, also of values whose squares overflow."""
+    from sklearn.metrics import r2_score
+
+    check_unmasked(sample_weight, "sample_weight")
+    # Scaling by a power of two leaves the score as it is, and squares finite.
+    exponent = -int(np.frexp(np.max(np.abs(values), initial=0.0))[1])
+    # The score may be -inf if the values are nearly equal.
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(predicted, exponent).clip(-1e300, 1e300)
+        return r2_score(np.ldexp(values, exponent), scaled, sample_weight=sample_weight)

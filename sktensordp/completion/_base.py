@@ -32,9 +32,9 @@ from .._validation import (
     check_modes,
     check_numeric,
     check_shape,
-    check_unmasked,
     checked,
     is_fit_for_a_score,
+    r2_of_any_size,
     warn_of_two_levels,
 )
 from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
@@ -829,25 +829,16 @@ class BaseCompletion(
         ValueError
             As `predict`, and if `y` is missing or does not hold one number per entry.
         """
-        from sklearn.metrics import r2_score
-
         if y is None:
             raise ValueError(
                 "score needs y: pass coordinates and their values. Of a sparse array, "
                 "these are X, y = entries_from_sparse(X), also for cross-validation."
             )
         check_numeric(y, "y")
-        check_unmasked(sample_weight, "sample_weight")
         values = checked(column_or_1d, y, dtype=float)
         if not np.all(np.isfinite(values)):
             raise ValueError("Some values in y are NaN or infinite.")
-        # Scaling by a power of two leaves the score as it is, and squares finite.
-        exponent = -int(np.frexp(np.max(np.abs(values), initial=0.0))[1])
-        # The score may be -inf if the values are nearly equal.
-        with np.errstate(over="ignore"):
-            predicted = np.ldexp(self.predict(X), exponent).clip(-1e300, 1e300)
-            values = np.ldexp(values, exponent)
-            return r2_score(values, predicted, sample_weight=sample_weight)
+        return r2_of_any_size(values, self.predict(X), sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")

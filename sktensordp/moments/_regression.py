@@ -25,6 +25,7 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
+    r2_of_any_size,
     range_of,
 )
 from ..exceptions import PrivacyLeakWarning
@@ -522,7 +523,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
         score : float
             Coefficient of determination.
         """
-        return super().score(X, self._checked_targets(X, y), sample_weight)
+        targets = self._checked_targets(X, y)
+        return r2_of_any_size(targets, self.predict(X), sample_weight)
 
     def _is_declared(self) -> bool:
         return super()._is_declared() and self.target_bounds is not None
