@@ -50,7 +50,9 @@ def is_encoder(case):
 def private_data(case):
     """What the case protects: X, or X and y."""
     of_samples = case.private in ("samples", "people")
-    return (samples(case), *case.data[1:]) if of_samples else tensor_data(case)
+    if not of_samples:
+        return tensor_data(case)
+    return samples(case), *(part.copy() for part in case.data[1:])
 
 
 def data_of(case, seed=0):
