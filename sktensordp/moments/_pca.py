@@ -93,7 +93,7 @@ class MultilinearPCA(
     ----------
     components_ : list of ndarray of shape (I_k, r_k)
         Orthonormal factors of the modes, as in TensorLy's Tucker tensors.
-    rotation_ : ndarray of shape (r_1 ... r_K, n_components_) or None
+    rotation_ : ndarray of shape (r_1 ... r_K, n_components) or None
         Orthonormal principal components of the core; None if the cells of the core are
         the features.
     method_ : {"modes", "core", "flat"}
@@ -102,7 +102,7 @@ class MultilinearPCA(
         if `n_components` is one number.
     n_components_ : int
         Number of features that `transform` returns.
-    explained_variance_ratio_ : ndarray of shape (n_components_,) or list of ndarray
+    explained_variance_ratio_ : ndarray of shape (n_components,) or list of ndarray
         Share of the energy (of the variance, with `centre`) of each component. What
         the noise adds is estimated and taken off. With ``method_="modes"`` and several
         modes, a list with an array of shape (r_k,) for every mode.
@@ -455,7 +455,7 @@ class MultilinearPCA(
 
         Returns
         -------
-        features : ndarray of shape (n_samples, n_components_)
+        features : ndarray of shape (n_samples, n_components)
             With ``method_="modes"``, the cells of the cores in C order.
         """
         check_is_fitted(self)
@@ -471,7 +471,7 @@ class MultilinearPCA(
 
         Parameters
         ----------
-        Z : array-like of shape (n_samples, n_components_)
+        Z : array-like of shape (n_samples, n_components)
             What `transform` returns. The rows of an identity matrix give the
             components themselves, apart from the mean.
 
@@ -513,8 +513,13 @@ class MultilinearPCA(
         check_is_fitted(self)
         array, _ = self._samples(loaded(X)[0], self.sample_shape_)
         rows = array.reshape(len(array), -1).astype(float)
-        energy = float(np.square(rows - self.mean_.ravel()).sum())
-        explained = float(np.square(_Projection.of(self)(rows)).sum())
+        centred, features = rows - self.mean_.ravel(), _Projection.of(self)(rows)
+        # Scaling by a power of two leaves the share as it is, and squares finite.
+        exponent = -int(np.frexp(np.max(np.abs(centred), initial=0.0))[1])
+        energy, explained = (
+            float(np.square(np.ldexp(part, exponent)).sum())
+            for part in (centred, features)
+        )
         return explained / energy if energy else 1.0
 
     # --- expected error ---------------------------------------------------------------

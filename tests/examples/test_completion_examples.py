@@ -225,7 +225,7 @@ def test_federated_users(run_cells):
     assert error["shares: one shop is away at a time"] < shared + 0.02
     assert "all ratings in one place: True" in printed
     text = " ".join(printed.split())
-    assert "server that added the noise" in text
+    assert "if nobody but a trusted server sees the exact sums" in text
     assert "noise of at least 4 of the 6 parties" in text
     assert "no sum of fewer than 5 answers" in text
 
