@@ -154,6 +154,24 @@ def test_every_number_of_an_array_is_checked(fit):
     assert n_refused > 60
 
 
+def test_numbers_that_are_none_are_refused_in_every_array(fit):
+    model, requests = fit
+    for request in requests:
+        for name, kind, shape in header(request)["arrays"]:
+            if kind == "f8" and math.prod(shape):
+                for wrong in (np.nan, np.inf, -np.inf, 1e300):
+                    asked = with_array(request, name, lambda a, x=wrong: 0 * a + x)
+                    assert name in (ask(model, asked) or "")
+
+
+def test_shares_that_add_up_to_too_much_are_refused(fit):
+    """Each may be one; integers are exact as long as they add up to about one."""
+    model, requests = fit
+    (request,) = [r for r in requests if header(r)["question"]["kind"] == "pattern"]
+    asked = with_array(request, "shares", lambda shares: 0 * shares + 2**14)
+    assert "shares" in (ask(model, asked) or "")
+
+
 def test_damaged_requests_are_refused(fit):
     """Cut, lengthened, with bytes changed at random: 100 of each request."""
     model, requests = fit
