@@ -146,7 +146,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
-            Interval(Integral, 1, None, closed="left"), "array-like", None
+            Interval(Integral, 1, None, closed="left"),
+            "array-like",
+            None,
         ],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -154,7 +156,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "centre": ["boolean"],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
-    }  # fmt: skip
+    }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -303,7 +303,9 @@ class MultilinearPCA(
         X : array-like of shape (n_samples, ...)
             The samples of this party.
         question : Question
-            Holds earlier releases and public parameters only.
+            Holds earlier releases and public parameters only. It is a Python object:
+            build it yourself from what the server sends, or load its pickle only if
+            you trust that server, because a pickle can run code.
 
         Returns
         -------
@@ -317,7 +319,7 @@ class MultilinearPCA(
             If the server asks with another norm bound or shape than this party's.
         """
         self._validate_params()
-        if not isinstance(question, Question):
+        if type(question) is not Question:  # A subclass could sum something else.
             raise TypeError("question must be what fit_aggregated passes to `ask`.")
         array: Any = checked(check_array, X, **AS_SAMPLES, input_name="X")
         shape = self._shape_of(array)
