@@ -21,7 +21,7 @@ import pytest
 from sktensordp import noise
 from sktensordp._random import NoiseStreams
 from sktensordp.completion import CPCompletion
-from sktensordp.completion.solvers._sums import SumsRandomizer
+from sktensordp.completion.measurements._sums import SumsRandomizer
 from sktensordp.model_selection import ItemHoldout, UserHoldout, UserKFold
 from sktensordp.privacy import planned_guarantee
 from tests.golden import (

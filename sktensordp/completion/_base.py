@@ -62,8 +62,8 @@ from ._problem import Problem, side_features
 from ._sparse import is_sparse
 from ._unit_rows import LocalRows
 from ._values import plan_entry_randomizer
-from .solvers._choice import choose_solver, planned_guarantee
-from .solvers._solver import Outcome, Solver
+from .measurements._choice import choose_solver, planned_guarantee
+from .measurements._solver import Outcome, Solver
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10

@@ -9,8 +9,8 @@ import numpy as np
 from .._validation import check_coordinates, shape_of
 from ._domain import Domain
 from ._entries import Entries, check_input, extent
-from .solvers._auto import expected_rmse
-from .solvers._unit_expected import expected_unit_rmse
+from .measurements._auto import expected_rmse
+from .measurements._unit_expected import expected_unit_rmse
 
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
 

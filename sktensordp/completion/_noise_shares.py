@@ -25,7 +25,7 @@ probability, where rho < 3e-137 if s^2 / 2 >= `_ROUNDING`:
 
 So the sum of m shares is post-processing of Gaussian noise of variance
 m s^2 - `_ROUNDING`, up to e^(m rho) in every coordinate. Composition of the releases is
-that of ``solvers/_units.py``.
+that of ``measurements/_units.py``.
 """
 
 import math

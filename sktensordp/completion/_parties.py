@@ -4,8 +4,8 @@ Guarantee. Two data sets are neighbours if one of the parties has all entries of
 unit in one of them and none in the other. In every release, each unit of a party that
 answers contributes one vector, a function of its own entries and of earlier releases,
 of whole steps of a lattice, and no longer than the share of the release. So the proof
-of ``solvers/_units.py`` holds for the noisy sums, whichever parties answer. Noise is
-added in one of two ways:
+of ``measurements/_units.py`` holds for the noisy sums, whichever parties answer. Noise
+is added in one of two ways:
 
 - by the server, once, to the sum of exact answers. The guarantee then holds against
   nobody who sees the sums before: not against the server.
@@ -47,7 +47,7 @@ from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party_sums import Ask, PartySums
 from ._requests import MOST_STEPS, Agreement, SumRequest, read_request
-from .solvers._unit_contributions import summed
+from .measurements._unit_contributions import summed
 
 
 class Party(PrivateEstimatorMixin):

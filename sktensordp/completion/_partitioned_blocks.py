@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ..measure import NoisySums, row_sums
 from ..tensor import CPForm, TuckerForm
 from ._partitions import coordinates_of, values_of
-from .solvers._blocks import Block, posterior_of, scales_of
+from .measurements._blocks import Block, posterior_of, scales_of
 
 
 class PartitionedBlock:

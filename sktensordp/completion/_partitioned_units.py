@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..tensor._distributed import PartitionGroups, by_thread, computed, tree_sum
 from ..tensor._unit_entries import UnitEntries
-from .solvers._unit_contributions import Contributions, Sums, summed
+from .measurements._unit_contributions import Contributions, Sums, summed
 
 
 class PartitionedUnits:

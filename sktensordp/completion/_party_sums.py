@@ -15,7 +15,7 @@ from ._domain import Domain
 from ._noise_shares import SharedNoise
 from ._requests import Agreement, SumRequest, request_bytes
 from ._unit_rows import LocalRows
-from .solvers._unit_contributions import Contributions, Sums
+from .measurements._unit_contributions import Contributions, Sums
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
 """Sends a request to all parties, and returns the sum of their answers."""

@@ -24,7 +24,7 @@ from ..tensor import CPForm, TuckerForm
 from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
 from ._shared_model import SharedModel
-from .solvers._unit_contributions import (
+from .measurements._unit_contributions import (
     BlockContributions,
     BoundedSums,
     Contributions,

@@ -42,7 +42,7 @@ from ..completion._entries import (
     extent,
 )
 from ..completion._values import entry_guarantee
-from ..completion.solvers._sums import SumsRandomizer, plan_sums_randomizer
+from ..completion.measurements._sums import SumsRandomizer, plan_sums_randomizer
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ._scales import _MAX_SWEEPS, private_statistics, published_statistics

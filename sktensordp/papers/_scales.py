@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._random import NoiseStreams
 from .._validation import callers_level
-from ..completion.solvers._sums import SumsRandomizer
+from ..completion.measurements._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
 
 # Prior guesses, each with its uncertainty in e-folds: the common variance over the

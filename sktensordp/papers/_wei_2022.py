@@ -36,7 +36,7 @@ from ..completion._values import (
     entry_guarantee,
     guarantee_without_noise,
 )
-from ..completion.solvers._solver import OnSweep, Outcome, Solver
+from ..completion.measurements._solver import OnSweep, Outcome, Solver
 from ..exceptions import UnsoundClaimWarning
 from ..noise import LaplaceLattice
 from ..privacy import PrivacyGuarantee

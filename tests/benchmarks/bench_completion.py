@@ -207,7 +207,7 @@ def time_sweeps(n, shape, dtype):
 def time_phases(n):
     """Processor seconds of a fit with default options, rank 16, and of its phases."""
     from sktensordp.completion import CPCompletion, _entries
-    from sktensordp.completion.solvers import _input
+    from sktensordp.completion.measurements import _input
     from sktensordp.datasets import make_ratings
     from sktensordp.tensor import SparseEntries
     from sktensordp.tensor._row_fit import RowFit

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.completion._entries import Entries
-from sktensordp.completion.solvers import _gradient
+from sktensordp.completion.measurements import _gradient
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.measure import row_sums
 from tests.completion.test_noisy_sums import SHAPES, WHERE

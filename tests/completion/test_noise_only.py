@@ -19,7 +19,7 @@ from sktensordp.completion import (
     TuckerCompletion,
     make_ranking_scorer,
 )
-from sktensordp.completion.solvers import _unit_run as of_values
+from sktensordp.completion.measurements import _unit_run as of_values
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
 from sktensordp.model_selection import PrivateSearchCV, UserKFold

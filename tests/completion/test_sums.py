@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion.solvers import _sums
+from sktensordp.completion.measurements import _sums
 from sktensordp.datasets import make_ratings
 from sktensordp.tensor import fit_biases_to_sums
 from sktensordp.tensor._sums import shared_entries

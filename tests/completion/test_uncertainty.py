@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion.solvers import _residual_variance as _uncertainty
+from sktensordp.completion.measurements import _residual_variance as _uncertainty
 from sktensordp.datasets import make_ratings
 from sktensordp.privacy.calibration._table import level_table
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sktensordp import mechanisms
 from sktensordp.completion._domain import Domain
 from sktensordp.completion._entries import Entries
-from sktensordp.completion.solvers import _sums
+from sktensordp.completion.measurements import _sums
 from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.measure import (

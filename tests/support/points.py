@@ -6,7 +6,7 @@ changes.
 
 from sktensordp import base
 from sktensordp.completion import _entries, _products, _values
-from sktensordp.completion.solvers import (
+from sktensordp.completion.measurements import (
     _blocks,
     _gradient,
     _sums,

@@ -26,7 +26,7 @@ PACKAGE = Path(sktensordp.__file__).parent
 # These meet what was released, and no raw value: how they work is post-processing.
 RELEASED = {
     "tensor": None,
-    "completion/solvers/_residual_variance.py": None,
+    "completion/measurements/_residual_variance.py": None,
     "moments/_spectrum.py": None,
     "moments/_regression.py": {
         "_learn",
@@ -48,7 +48,7 @@ RELEASED = {
 # of users; and rejection, which depends on noise and sample together, although nothing
 # expected of it does.
 DEPENDS = {
-    "completion/solvers/_unit_contributions.py": {"_logarithms", "<listcomp>"},
+    "completion/measurements/_unit_contributions.py": {"_logarithms", "<listcomp>"},
     "completion/_local_users.py": {"<genexpr>", "<listcomp>", "joined_by"},
 }
 REJECTS = "noise/_cap.py"

@@ -227,7 +227,9 @@ class Killer:
 
 def wait_when_told(told, waits):
     """On a worker that is to be killed: wait in a sweep as soon as a file exists."""
-    from sktensordp.completion.solvers._unit_contributions import BlockContributions
+    from sktensordp.completion.measurements._unit_contributions import (
+        BlockContributions,
+    )
     from sktensordp.tensor import SparseEntries
 
     def waiting(function):

@@ -306,7 +306,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
     parts = model().set_callbacks(killer)
 
     def die_once(marker=marker):
-        from sktensordp.completion.solvers import _unit_contributions
+        from sktensordp.completion.measurements import _unit_contributions
 
         add = _unit_contributions.BlockContributions.__call__
 
