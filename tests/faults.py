@@ -2478,8 +2478,15 @@ OF_MOMENTS = [
         "the first moments are used without noise",
         "moments/_base.py",
         "        return question.read(noisy)",
-        "        return question.read(steps * self._noise.step if is_first else noisy)",
+        "        return question.read(steps * self._noise.step if is_known else noisy)",
         ("moments/test_pca.py::test_what_is_published_follows_from_releases",),
+    ),
+    Fault(
+        "parties are asked for exact sums before the budget",
+        "moments/_base.py",
+        "source.total(first) if source.is_here else None",
+        "source.total(first)",
+        ("moments/test_pca.py::test_a_budget_that_refuses_asks_no_party",),
     ),
     Fault(
         "every mode gets the whole share",

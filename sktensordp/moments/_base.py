@@ -58,8 +58,9 @@ class Releases:
     streams : NoiseStreams or None
         None if no noise is added.
     source : Source
-    first : tuple of (Question, ndarray)
-        The first question, and its exact sums.
+    first : Question
+    sums : ndarray or None
+        Exact sums for the first question, if they are known.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Releases:
         noise: NoisySums,
         streams: Any,
         source: Source,
-        first: tuple[Question, NDArray[Any]],
+        first: Question,
+        sums: NDArray[Any] | None,
     ) -> None:
         self._noise, self._streams, self._source = noise, streams, source
-        self._first, self._sums = first
+        self._first, self._sums = first, sums
         self._used, self._n_releases = 0.0, 0
         self.sigma = math.sqrt(noise.noise_variance)
 
@@ -79,8 +81,8 @@ class Releases:
         self._used += sum(question.shares)
         if self._used > 1 + 1e-12:
             raise RuntimeError("The shares of the releases exceed the budget.")
-        is_first = question is self._first
-        sums = self._sums if is_first else self._source.total(question)
+        is_known = question is self._first and self._sums is not None
+        sums: Any = self._sums if is_known else self._source.total(question)
         if not question.exact:
             return question.read(sums)
         steps = question.steps(sums, self._noise.step)
@@ -326,8 +328,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         bound, bound_is_declared = self._bound(source)
         declared = declared and bound_is_declared
         first = self._first_question(shape, bound, n_further)
-        # All samples are read and checked once before a budget is spent.
-        sums = source.total(first)
+        # All samples that are here are read and checked once before a budget is spent.
+        # Parties are asked only once the budgets have admitted the release.
+        sums = source.total(first) if source.is_here else None
         if source.n_samples > CAPACITY:
             raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
         # Locked, or another thread might store its model under this guarantee.
@@ -337,7 +340,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
             draws = noise.event is not None
             with self._release(guarantee, anew=True, draws=draws) as streams:
-                releases = Releases(noise, streams, source, (first, sums))
+                releases = Releases(noise, streams, source, first, sums)
                 on_step()
                 learned = self._learn(releases, first, source.n_samples)
             # One assignment, so that other threads see all of it or nothing.

@@ -1,7 +1,8 @@
 """Where samples lie: in memory, in chunks of Dask, in batches, or with parties.
 
 Each source adds up what `contribute` returns for its chunks. It checks every value
-before it returns a sum, so before any noise is drawn.
+before it returns a sum. So the first sums are computed before a budget is asked, except
+those of parties, which check their own samples.
 """
 
 import math
@@ -29,6 +30,8 @@ class Source(Protocol):
     n_samples: int
     conditions: tuple[str, ...]
     """Conditions that it adds to the guarantee."""
+    is_here: bool
+    """Whether sums of samples are computed in this process, or by its workers."""
 
     def total(self, question: Question) -> NDArray[Any]:
         """Sums over all samples; sets `n_samples`."""
@@ -41,6 +44,7 @@ class Rows:
     """Samples in memory, with further coordinates if there are any."""
 
     conditions: tuple[str, ...] = ()
+    is_here = True
 
     def __init__(
         self, rows: NDArray[np.floating], further: NDArray[np.float64] | None = None
@@ -61,6 +65,7 @@ class LazyRows:
     """Samples in the chunks of a Dask array, which its workers read."""
 
     conditions: tuple[str, ...] = ()
+    is_here = True
 
     def __init__(self, samples: Any, name: str) -> None:
         whole = samples.rechunk(dict.fromkeys(range(1, samples.ndim), -1))
@@ -104,6 +109,7 @@ class Batches:
     """
 
     conditions: tuple[str, ...] = ()
+    is_here = True
 
     def __init__(
         self, batches: Iterable[Any], rows_of: Callable[[Any], tuple[Any, Any]]
@@ -164,6 +170,7 @@ class Parties:
     """
 
     conditions: tuple[str, ...] = (EXACT_SUMS,)
+    is_here = False
 
     def __init__(self, ask: Callable[[Question], Any], n_samples: int) -> None:
         self._ask, self.n_samples = ask, n_samples

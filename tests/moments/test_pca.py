@@ -239,7 +239,7 @@ def test_more_than_the_budget_is_refused():
     noise = make()._planned_noise((2,), 0)
     sums = contribute(np.ones((1, 2)), question)
     source = mock.Mock(**{"total.return_value": sums})
-    releases = Releases(noise, source_of(0), source, (question, sums))
+    releases = Releases(noise, source_of(0), source, question, sums)
     releases.ask(question)
     with pytest.raises(RuntimeError, match="exceed the budget"):
         releases.ask(question)
@@ -394,6 +394,14 @@ def test_parties_and_server_must_agree():
         clone(model).fit_aggregated(lambda q: None, 8.0)
     with pytest.raises(TypeError, match="question"):
         model.contribute(X, "all")
+
+
+def test_a_budget_that_refuses_asks_no_party():
+    ask = mock.Mock()
+    with PrivacyBudget(0.5, 1e-5) as budget, pytest.raises(BudgetExceededError):
+        make(tensor_shape=(3, 4), random_state=None).fit_aggregated(ask, 8)
+    assert budget.spent is None
+    ask.assert_not_called()
 
 
 # --- what it finds -------------------------------------------------------------------
