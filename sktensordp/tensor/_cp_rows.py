@@ -8,22 +8,22 @@ else: if these are randomised, the choices are post-processing.
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ._algebra import with_columns
 from ._blas import one_blas_thread
 from ._cp import cp_columns
-from ._leading_terms import LocalResiduals, leading_terms, n_standing_out
+from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
-from ._rows import Rows, learn, settled, spread, update, weigh
+from ._rows import Rows, Spread, Weighing, learn, renewed, settled, weigh, weighing
 
 # Sweeps before precisions are learned, and those of terms after these started. If they
 # were learned from the first sweep, columns that have hardly left the start would be
@@ -61,22 +61,6 @@ _MOST_TRIES, _ENTRIES_TRIED = 24, 30_000
 _OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Values that a public table has randomised.
-
-    Attributes
-    ----------
-    drawn : ndarray of shape (n_entries,), int
-        Numbers of the outputs.
-    likelihood : TableLikelihood
-        What they say about the means. It is learned from them.
-    """
-
-    drawn: NDArray[np.integer]
-    likelihood: TableLikelihood
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fit between two sweeps.
@@ -84,11 +68,12 @@ class Fit:
     Attributes
     ----------
     rows : Rows
-    entries : Observations
+    entries : Observations or ChunkedObservations
     floor : float
         Smallest variance of the values around the model, known beforehand.
-    outputs : Outputs or None
-        They replace the values of `entries` from time to time.
+    likelihood : TableLikelihood or None
+        What the outputs of a table say about the means. It is learned from them, and
+        observations replace the values of `entries` from time to time.
     n_iter : int
         Number of sweeps so far.
     terms_since : float
@@ -100,23 +85,26 @@ class Fit:
         Whether weights of rows are learned.
     n_learned : int
         Number of sweeps that were run before those counted, and learned the prior.
+    error : float
+        Sum of the squared errors of all entries in the latest sweep.
     n_threads : int
     """
 
     rows: Rows
-    entries: Observations
+    entries: Any
     floor: float
-    outputs: Outputs | None = None
+    likelihood: TableLikelihood | None = None
     n_iter: int = 0
     terms_since: float = -math.inf
     most_noise: float = math.inf
     weighs: bool = True
     n_learned: int = 0
+    error: float = math.inf
     n_threads: int = 1
 
 
 def started(
-    entries: Observations,
+    entries: Any,
     *,
     rank: int,
     biases: bool,
@@ -130,7 +118,7 @@ def started(
 
     Parameters
     ----------
-    entries : Observations
+    entries : Observations or ChunkedObservations
     rank : int
         Number of terms.
     biases : bool
@@ -157,7 +145,7 @@ def started(
     fixed, prior_mean, precision, tie = cp_columns(
         n_modes, rank, biases, smooth_modes, features
     )
-    generator, dtype = np.random.default_rng(seed), entries.values[0].dtype
+    generator, dtype = np.random.default_rng(seed), entries.dtype
     if scales is None:
         scales = _START_SCALES[seed]
     n_features, means = features.shape[1], []
@@ -193,35 +181,57 @@ def started(
 def swept(fit: Fit) -> Fit:
     """One sweep over the rows of all modes, which also learns prior and noise."""
     rows, entries, floor = fit.rows, fit.entries, fit.floor
-    if fit.outputs is not None and fit.n_iter in _OBSERVED_AFTER:
-        likelihood, fitted = fit.outputs.likelihood, entries.fitted(rows.means)
-        values = np.empty_like(fitted)
-        counts = likelihood.observe(fitted, fit.outputs.drawn, values)
+    likelihood: Any = fit.likelihood
+    if likelihood is not None and fit.n_iter in _OBSERVED_AFTER:
+        # A copy, since what is learned later must not change tasks.
+        rows, entries, (counts,) = entries.changed(_observed, rows, copy(likelihood))
         likelihood.learn(counts)
-        entries = entries.with_values(values)
-    if fit.outputs is not None and fit.outputs.likelihood.known_share is not None:
-        floor = fit.outputs.likelihood.known_share * rows.noise
+    if likelihood is not None and likelihood.known_share is not None:
+        floor = likelihood.known_share * rows.noise
     # The first mode comes last, so that the errors of its rows are those of the sweep.
+    found: dict[int, Spread] = {}
     crosses: dict[int, NDArray[np.float64] | None] = {}
     for mode in (*range(1, rows.n_modes), 0):
-        rows, crosses[mode] = update(rows, entries, mode, n_threads=fit.n_threads)
-    errors: Any = rows.errors
-    noise = max(min(errors.sum() / entries.n_entries, fit.most_noise), floor)
+        rows, entries, found[mode], crosses[mode] = renewed(
+            rows, entries, mode, fit.n_threads
+        )
+    error = float(found[0].errors)
+    noise = max(min(error / entries.n_entries, fit.most_noise), floor)
     rows = replace(rows, noise=float(noise))
     if fit.weighs and fit.n_iter >= _BEFORE_WEIGHTS:
-        rows = weigh(rows, entries.counts[0], floor)
-    rows = _with_learned_prior(fit, rows, crosses)
-    return replace(fit, rows=rows, entries=entries, n_iter=fit.n_iter + 1)
+        how = weighing(rows.noise, found[0], entries.counts[0], floor)
+        if how is not None and entries.has_rows(0):
+            rows, entries, _ = entries.changed(_weighed, rows, how)
+        elif how is not None:
+            rows = weigh(rows, entries.counts[0], how)
+    rows = _with_learned_prior(fit, rows, found, crosses)
+    return replace(fit, rows=rows, entries=entries, n_iter=fit.n_iter + 1, error=error)
+
+
+def _observed(
+    rows: Rows, entries: Observations, likelihood: TableLikelihood
+) -> tuple[Rows, Observations, tuple[NDArray[np.float64]]]:
+    """Replace values by observations around predictions; also count outputs."""
+    fitted, outputs = entries.fitted(rows.means), np.asarray(entries.outputs)
+    values = np.empty_like(fitted)
+    counts = likelihood.observe(fitted, outputs, values)
+    return rows, entries.with_values(values), (counts,)
+
+
+def _weighed(
+    rows: Rows, entries: Observations, how: Weighing
+) -> tuple[Rows, Observations, tuple[()]]:
+    return weigh(rows, entries.counts[0], how), entries, ()
 
 
 def _with_learned_prior(
-    fit: Fit, rows: Rows, crosses: dict[int, NDArray[np.float64] | None]
+    fit: Fit,
+    rows: Rows,
+    found: dict[int, Spread],
+    crosses: dict[int, NDArray[np.float64] | None],
 ) -> Rows:
     """The rows with the prior that their posterior suggests, after a sweep."""
     n_iter = fit.n_learned + fit.n_iter + 1
-    found = [
-        spread(rows, mode, counts > 0) for mode, counts in enumerate(fit.entries.counts)
-    ]
     at, prior_mean = rows.of_features, rows.prior_mean.copy()
     prior_mean[0, at] = found[0].means[at] / found[0].n_rows
     # Squared distances from their mean are the least.
@@ -249,10 +259,23 @@ def _with_learned_prior(
 # --- terms ---------------------------------------------------------------------------
 
 
-def strengths(rows: Rows) -> NDArray[np.float64]:
+def strengths(rows: Rows, entries: Any) -> NDArray[np.float64]:
     """Products over the modes of the mean squares of every term."""
-    of_terms = [m[:, rows.terms].astype(float) for m in rows.means]
-    return math.prod((m**2).mean(axis=0) for m in of_terms)
+    found = []
+    for mode, used in enumerate(entries.used):
+        at_rows = entries.has_rows(mode)
+        squares = (
+            entries.total(_squares, rows, mode, reads=[])
+            if at_rows
+            else _squares(rows, entries, mode)
+        )
+        found.append(squares[0] / len(used))
+    return np.prod(found, axis=0)
+
+
+def _squares(rows: Rows, entries: Any, mode: int) -> tuple[NDArray[np.float64]]:
+    """Sums over the rows of a mode of the squares of every term."""
+    return ((rows.means[mode][:, rows.terms].astype(float) ** 2).sum(axis=0),)
 
 
 def with_terms(
@@ -314,16 +337,6 @@ def with_terms(
     )
 
 
-def residuals(rows: Rows, entries: Observations) -> LocalResiduals:
-    """What rows leave of a matrix."""
-    mode = int(np.argmax([len(u) for u in entries.used]))
-    starts, others, order = entries.groups[mode]
-    left = entries.values[mode] - entries.fitted(rows.means)[order]
-    shape = len(entries.used[mode]), len(entries.used[1 - mode])
-    matrix = sparse.csr_array((left, others[:, 0], starts), shape=shape)
-    return LocalResiduals(matrix, list(entries.counts), mode)
-
-
 def with_terms_that_stand_out(
     fit: Fit, rank: int, may_grow: bool, smooth_modes: Collection[int] = ()
 ) -> Fit:
@@ -348,29 +361,31 @@ def with_terms_that_stand_out(
         Whether terms may start.
     smooth_modes : collection of int, default=()
     """
-    rows, found = fit.rows, strengths(fit.rows)
+    rows, entries, found = fit.rows, fit.entries, strengths(fit.rows, fit.entries)
     strongest = np.sort(np.argsort(-found, kind="stable")[:rank])
     alive = strongest[found[strongest] > _LEAST_STRENGTH * rows.noise]
     room, new = min(rank - len(alive), _FIRST_TERMS), None
     if may_grow and room:
-        left = residuals(rows, fit.entries)
+        left = entries.residuals(rows)
         # The first terms need not stand out: the prior decides which of them stay.
         n_new = min(rank + _EXTRA_OF_MATRIX, _FIRST_TERMS)
         if math.isfinite(fit.terms_since):
             n_new = n_standing_out(left, room)
         new = leading_terms(left, n_new) if n_new else None
     if len(alive) < len(found) or new is not None:
-        rows = with_terms(rows, alive, new, smooth_modes)
+        rows = with_terms(entries.gathered(rows), alive, new, smooth_modes)
+        rows, entries = entries.with_rows(rows)
+    fit = replace(fit, rows=rows, entries=entries, most_noise=math.inf)
     if new is None:
-        return replace(fit, rows=rows, most_noise=math.inf)
-    return replace(fit, rows=rows, terms_since=fit.n_iter, most_noise=rows.noise)
+        return fit
+    return replace(fit, terms_since=fit.n_iter, most_noise=rows.noise)
 
 
 # --- whole fits ----------------------------------------------------------------------
 
 
 def fit_cp(
-    entries: Observations,
+    entries: Any,
     *,
     rank: int,
     biases: bool,
@@ -378,7 +393,7 @@ def fit_cp(
     max_iter: int,
     smooth_modes: Collection[int] = (),
     features: NDArray[np.floating] | None = None,
-    outputs: Outputs | None = None,
+    likelihood: TableLikelihood | None = None,
     n_threads: int = 1,
     on_sweep: Callable[[int], Any] | None = None,
 ) -> tuple[Rows, int]:
@@ -386,7 +401,7 @@ def fit_cp(
 
     Parameters
     ----------
-    entries : Observations
+    entries : Observations or ChunkedObservations
         Their values are the observations less the offset, divided by half the width of
         their range.
     rank : int
@@ -398,8 +413,8 @@ def fit_cp(
         Number of sweeps, without those that compare starts.
     smooth_modes : collection of int, default=()
     features : ndarray of shape (n_indices + 1, n_features), default=None
-    outputs : Outputs, default=None
-        If a table has randomised the values.
+    likelihood : TableLikelihood, default=None
+        If a table has randomised the values: what its outputs say. It is changed.
     n_threads : int, default=1
     on_sweep : callable, default=None
         Called after every counted sweep with its number; the fit stops if it returns
@@ -411,17 +426,21 @@ def fit_cp(
     n_iter : int
         Number of sweeps.
     """
-    eps: Any = np.finfo(entries.values[0].dtype).eps
+    eps: Any = np.finfo(entries.dtype).eps
     floor = float(max(noise_floor, 1e-9, 16 * eps))
-    noise = max(float(entries.energies.sum() / entries.n_entries), floor)
+    noise = max(entries.energy / entries.n_entries, floor)
     start = partial(
         started, entries, biases=biases, smooth_modes=smooth_modes, features=features
     )
-    fits = partial(Fit, entries=entries, floor=floor, n_threads=n_threads)
+
+    def fits(rows: Rows, **options: Any) -> Fit:
+        rows, own = entries.with_rows(rows)
+        return Fit(rows, own, floor, n_threads=n_threads, **options)
+
     n_first = min(max_iter // 2, _MOST_FIRST_SWEEPS)
     with one_blas_thread:
         if len(entries.used) == 2 and rank:
-            fit = fits(start(rank=0, noise=noise), outputs=outputs)
+            fit = fits(start(rank=0, noise=noise), likelihood=likelihood)
             fit, n_iter = _grown(fit, rank, max_iter, smooth_modes, on_sweep)
         elif rank and n_first > _BEFORE_LEARNING:
             # Outputs replace no values yet: all starts read the same.
@@ -430,30 +449,32 @@ def fit_cp(
             if floor <= _EXACT * noise:
                 best = _exact_start(fits, start, rank, noise)
             if best is None and is_clear:
-                found = [
+                tried = [
                     _run(
                         fits(start(rank=rank + _EXTRA_TERMS, noise=noise, seed=k),
                         weighs=False), n_first,
                     )[0]
                     for k in range(len(_START_SCALES))
                 ]  # fmt: skip
-                best = min(found, key=lambda one: one.rows.noise)
+                best = min(tried, key=lambda one: one.rows.noise)
             stopped = False
             if best is None:
                 rows = start(rank=rank + _EXTRA_TERMS, noise=noise)
                 best, stopped = _run(fits(rows, weighs=False), n_first, on_sweep)
                 n_counted = best.n_iter
-            strongest = np.argsort(-strengths(best.rows), kind="stable")[:rank]
-            rows = with_terms(best.rows, np.sort(strongest), None, smooth_modes)
-            fit = fits(rows, outputs=outputs, n_learned=best.n_iter)
+            found = strengths(best.rows, best.entries)
+            strongest = np.sort(np.argsort(-found, kind="stable")[:rank])
+            rows = best.entries.gathered(best.rows)
+            rows = with_terms(rows, strongest, None, smooth_modes)
+            fit = fits(rows, likelihood=likelihood, n_learned=best.n_iter)
             n_left = 0 if stopped else max_iter - n_counted
             fit, _ = _run(fit, n_left, on_sweep, n_counted)
             n_iter = n_counted + fit.n_iter
         else:
-            fit = fits(start(rank=rank, noise=noise), outputs=outputs)
+            fit = fits(start(rank=rank, noise=noise), likelihood=likelihood)
             fit, _ = _run(fit, max_iter, on_sweep)
             n_iter = fit.n_iter
-    return settled(fit.rows, entries.counts), n_iter
+    return settled(fit.entries.gathered(fit.rows), entries.counts), n_iter
 
 
 def _grown(
@@ -494,11 +515,10 @@ def _exact_start(
             most_noise=cap, weighs=False, terms_since=math.inf,
         )  # fmt: skip
         while fit.n_iter < _SWEEPS_OF_TRY:
-            before, (fit, _) = fit.rows.errors, _run(fit, fit.n_iter + 5)
-            errors: Any = fit.rows.errors
+            before, (fit, _) = fit.error, _run(fit, fit.n_iter + 5)
             if fit.rows.noise <= _EXACT * noise:
                 return fit
-            if before is not None and errors.sum() > _PROGRESS * before.sum():
+            if fit.error > _PROGRESS * before:
                 break
     return None
 

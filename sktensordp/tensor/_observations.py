@@ -1,5 +1,9 @@
 """Observed entries, grouped by the rows of every mode, and sums over them.
 
+A fit asks its entries through `has_rows`, `total`, `changed`, `residuals`, `with_rows`
+and `gathered`. Those in memory are one chunk, which answers here. Entries in many
+chunks, each with some rows of one mode of its own, ask all of them and add up.
+
 Time and memory follow the number of entries: an index without entries is not stored.
 The rows of a mode are the indices that have entries, in ascending order, unless the
 caller says which rows there are.
@@ -9,7 +13,7 @@ has compiled. Entries of three and more modes take a kernel of numba. All sums a
 double precision, whatever the type of the values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, NamedTuple, Self
@@ -17,6 +21,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from ._leading_terms import LocalResiduals
 
 # A matrix with this number of entries is worth loading numba.
 _MANY_ENTRIES = 500_000
@@ -53,11 +59,15 @@ class Observations:
     used : tuple by mode of ndarray of shape (n_rows,), int
         The index of every row, ascending.
     groups : tuple by mode of _Group
+    outputs : ndarray of shape (n_entries,), int, or None
+        Numbers of the outputs of the public table that randomised the values, in the
+        order of the caller.
     """
 
     values: tuple[NDArray[np.floating], ...]
     used: tuple[NDArray[np.integer], ...]
     groups: tuple[_Group, ...]
+    outputs: NDArray[np.integer] | None = None
 
     @classmethod
     def of(
@@ -65,6 +75,7 @@ class Observations:
         coordinates: NDArray[np.integer],
         values: NDArray[np.floating],
         used: Sequence[NDArray[np.integer] | None] | None = None,
+        outputs: NDArray[np.integer] | None = None,
     ) -> Self:
         """Group entries.
 
@@ -75,6 +86,8 @@ class Observations:
         used : sequence by mode of ndarray or None, default=None
             The rows of a mode: its indices, ascending, among which are all coordinates.
             None for the indices that have entries.
+        outputs : ndarray of shape (n_entries,), int, default=None
+            What a public table has drawn for them.
 
         Returns
         -------
@@ -86,16 +99,91 @@ class Observations:
         sizes = [len(index) for index in indices]
         groups = tuple(_group(rows, mode, sizes) for mode in range(len(rows)))
         by_mode = tuple(values[group.order] for group in groups)
-        return cls(by_mode, tuple(indices), groups)
+        return cls(by_mode, tuple(indices), groups, outputs)
 
     def with_values(self, values: NDArray[np.floating]) -> Self:
         """Other values at the same coordinates, in the order of the caller."""
         return replace(self, values=tuple(values[g.order] for g in self.groups))
 
+    def has_rows(self, mode: int) -> bool:
+        """Whether each row of a mode has all of its entries in one chunk."""
+        return True
+
+    def total(
+        self,
+        function: Callable[..., Any],
+        rows: Any,
+        *arguments: Any,
+        reads: Collection[int] | None = None,
+    ) -> Any:
+        """Sums over chunks of ``function(rows, chunk, *arguments)``.
+
+        Parameters
+        ----------
+        function : callable
+            Returns a tuple of numbers or arrays.
+        rows : Rows
+        *arguments : object
+        reads : collection of int, default=None
+            The modes whose rows the function reads; by default, all.
+        """
+        return function(rows, self, *arguments)
+
+    def changed(
+        self, function: Callable[..., Any], rows: Any, *arguments: Any
+    ) -> tuple[Any, Any, Any]:
+        """Change rows that are with the entries, or values, in every chunk.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(rows, chunk, *arguments)`` returns rows, a chunk and a tuple of
+            numbers or arrays, which are added up.
+        rows : Rows
+        *arguments : object
+
+        Returns
+        -------
+        rows : Rows
+        entries : Observations
+        total : tuple
+        """
+        return function(rows, self, *arguments)
+
+    def with_rows(self, rows: Any) -> tuple[Any, Self]:
+        """Leave the rows that belong to chunks with these."""
+        return rows, self
+
+    def gathered(self, rows: Any) -> Any:
+        """Undo `with_rows`: rows that have those of all modes."""
+        return rows
+
+    def residuals(self, rows: Any) -> LocalResiduals:
+        """What rows leave of a matrix."""
+        mode = int(np.argmax([len(u) for u in self.used]))
+        return LocalResiduals(self.residual_matrix(rows, mode), [*self.counts], mode)
+
+    def residual_matrix(self, rows: Any, mode: int) -> sparse.csr_array:
+        """What rows leave of a matrix, by row of a mode."""
+        starts, others, order = self.groups[mode]
+        left = self.values[mode] - self.fitted(rows.means)[order]
+        shape = len(self.used[mode]), len(self.used[1 - mode])
+        return sparse.csr_array((left, others[:, 0], starts), shape=shape)
+
     @property
     def n_entries(self) -> int:
         """Number of entries."""
         return len(self.values[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return self.values[0].dtype
+
+    @property
+    def energy(self) -> float:
+        """Sum of the squared values."""
+        return float(self.energies.sum())
 
     @property
     def is_compiled(self) -> bool:

@@ -13,7 +13,9 @@ holds the weights that rows of the first mode give to the feature. What is fixed
 known exactly, so its covariance is neither stored nor summed.
 
 `Rows` is a frozen state. `update`, `learn` and `weigh` return another one; `sums` and
-`spread` read it, and what they return for parts of the entries can be added up.
+`spread` read it, and what they return for chunks of the entries can be added up. A
+chunk may have all entries of some rows of a mode; then only it needs these rows.
+`renewed` updates a mode wherever its rows and its entries are.
 """
 
 import math
@@ -81,12 +83,33 @@ class Spread(NamedTuple):
         Sum of the squared distances of these from the prior mean.
     variances : ndarray of shape (n_columns,)
         Sum of the posterior variances.
+    errors, squared_errors : float
+        In the first mode, sums of the rows' squared errors, and of the squares of these
+        over the numbers of entries.
     """
 
     n_rows: int
     means: NDArray[np.float64]
     squares: NDArray[np.float64]
     variances: NDArray[np.float64]
+    errors: float = 0.0
+    squared_errors: float = 0.0
+
+
+class OfMode(NamedTuple):
+    """The rows of one mode; see `Rows`."""
+
+    used: NDArray[np.integer]
+    means: NDArray[np.floating]
+    covariances: NDArray[np.floating]
+    weights: NDArray[np.float64] | None = None
+    stated_weights: NDArray[np.float64] | None = None
+    errors: NDArray[np.float64] | None = None
+
+    def taken(self, places: slice) -> "OfMode":
+        """Some of these rows."""
+        some: Any = (None if rows is None else rows[places] for rows in self)
+        return OfMode(*some)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +206,28 @@ class Rows:
                 covariances,
                 *self.covariances[mode + 1 :],
             ),
+        )
+
+    def of_mode(self, mode: int) -> OfMode:
+        """All that these rows hold for every row of a mode."""
+        of_first = self.weights, self.stated_weights, self.errors
+        return OfMode(
+            self.used[mode],
+            self.means[mode],
+            self.covariances[mode],
+            *(of_first if mode == 0 else ()),
+        )
+
+    def with_rows(self, mode: int, of_mode: OfMode) -> Self:
+        """Other rows of a mode; there may be more or fewer of them."""
+        used, means, covariances, *of_first = of_mode
+        rows = self.with_mode(mode, means, covariances)
+        rows = replace(rows, used=(*self.used[:mode], used, *self.used[mode + 1 :]))
+        if mode:
+            return rows
+        weights, stated_weights, errors = of_first
+        return replace(
+            rows, weights=weights, stated_weights=stated_weights, errors=errors
         )
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
@@ -417,9 +462,8 @@ def update(
     n_rows, n_columns = rows.means[mode].shape
     if rows.is_smooth(mode):
         found = sums(rows, entries, mode)
-        return solve_smooth(
-            rows, mode, found if before is None else _added(found, before)
-        )
+        found = found if before is None else _added(found, before)
+        return _solved(rows, mode, found, entries.energies)
     # Every row is solved by itself, so blocks of them bound the memory.
     size = max(min(_BLOCK // n_columns**2, -(-n_rows // n_threads)), 1)
     blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
@@ -446,6 +490,72 @@ def update(
     if mode == 0:
         updated = replace(updated, errors=entries.energies + fitted)
     return updated, None
+
+
+def renewed(
+    rows: Rows, entries: Any, mode: int, n_threads: int = 1
+) -> tuple[Rows, Any, Spread, NDArray[np.float64] | None]:
+    """Posterior of the rows of one mode, wherever these rows and the entries are.
+
+    Rows of which one chunk has all entries are updated there. For others, sums over the
+    entries of every chunk are added up.
+
+    Parameters
+    ----------
+    rows : Rows
+    entries : Observations or ChunkedObservations
+    mode : int
+    n_threads : int, default=1
+
+    Returns
+    -------
+    rows : Rows
+    entries : Observations or ChunkedObservations
+    found : Spread
+        Of the new rows, around their old prior mean.
+    cross : ndarray or None
+        See `update`.
+    """
+    if entries.has_rows(mode) and not rows.is_smooth(mode):
+        *new, found = entries.changed(_renewed_here, rows, mode, n_threads)
+        return *new, Spread(*found), None
+    others = [m for m in range(rows.n_modes) if m != mode]
+    totals = entries.total(_sums_and_energies, rows, mode, reads=others)
+    new, cross = _solved(rows, mode, Sums(*totals[:2]), *totals[2:])
+    return new, entries, spread(new, mode, entries.counts[mode]), cross
+
+
+def _renewed_here(
+    rows: Rows, entries: Observations, mode: int, n_threads: int
+) -> tuple[Rows, Observations, Spread]:
+    rows, _ = update(rows, entries, mode, n_threads=n_threads)
+    return rows, entries, spread(rows, mode, entries.counts[mode])
+
+
+def _sums_and_energies(
+    rows: Rows, entries: Observations, mode: int
+) -> tuple[NDArray[np.float64], ...]:
+    """The sums of all rows of a mode; those of the first mode have energies, too."""
+    found = sums(rows, entries, mode, slice(0, len(entries.used[mode])))
+    return (*found, entries.energies) if mode == 0 else found
+
+
+def _solved(
+    rows: Rows,
+    mode: int,
+    found: Sums,
+    energies: Any = None,
+) -> tuple[Rows, NDArray[np.float64] | None]:
+    """Posterior of all rows of a mode from sums over their entries; see `update`."""
+    cross, smooth = None, rows.is_smooth(mode)
+    if smooth:
+        means, covariances, fitted, cross = solve_smooth(rows, mode, found)
+    else:
+        means, covariances, fitted = solve(rows, mode, found)
+    rows = rows.with_mode(mode, means, covariances)
+    if mode == 0:
+        rows = replace(rows, errors=energies + fitted)
+    return rows, cross
 
 
 def solve(
@@ -573,8 +683,21 @@ def unpacked(triangles: NDArray[np.floating], n_columns: int) -> NDArray[np.floa
 
 def solve_smooth(
     rows: Rows, mode: int, found: Sums
-) -> tuple[Rows, NDArray[np.float64]]:
-    """Posterior of the rows of a mode that ties neighbours; see `update`."""
+) -> tuple[
+    NDArray[np.floating],
+    NDArray[np.floating],
+    NDArray[np.float64],
+    NDArray[np.float64],
+]:
+    """Posterior of the rows of a mode that ties neighbours.
+
+    Returns
+    -------
+    means, covariances, fitted
+        See `solve`.
+    cross : ndarray of shape (n_rows - 1, n_free)
+        See `update`.
+    """
     free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
     n_free, means = len(free), rows.means[mode].astype(float)
     prior = rows.precision[mode, free]
@@ -586,9 +709,14 @@ def solve_smooth(
     means[:, free], covariance, cross = solve_chain(
         precision, shift, rows.tie[mode, free]
     )
+    fitted = np.zeros(len(means))
+    if mode == 0:
+        order = np.concatenate([free, fixed])
+        fitted = _fitted_errors(*found, means[:, order], covariance)
+        if rows.weights is not None:
+            fitted /= rows.weights
     dtype = rows.means[mode].dtype
-    solved = rows.with_mode(mode, means.astype(dtype), packed(covariance).astype(dtype))
-    return solved, cross
+    return means.astype(dtype), packed(covariance).astype(dtype), fitted, cross
 
 
 def _added(one: Sums, other: Sums) -> Sums:
@@ -624,24 +752,28 @@ def as_sums(rows: Rows, mode: int) -> Sums:
 # --- prior, noise and weights --------------------------------------------------------
 
 
-def spread(rows: Rows, mode: int, seen: NDArray[np.bool_]) -> Spread:
-    """How the rows of a mode that have entries vary; parts can be added up.
+def spread(rows: Rows, mode: int, counts: NDArray[np.integer]) -> Spread:
+    """How the rows of a mode that have entries vary; those of chunks can be added up.
 
     Parameters
     ----------
     rows : Rows
     mode : int
-    seen : ndarray of shape (n_rows,), bool
-        The rows that have entries. All count where the mode ties its rows.
+    counts : ndarray of shape (n_rows,), int
+        Numbers of entries. All rows count where the mode ties its rows.
     """
-    means, own = rows.means[mode], rows.variances(mode)
+    means, own, seen = rows.means[mode], rows.variances(mode), counts > 0
     if not (rows.is_smooth(mode) or seen.all()):
         means, own = means[seen], own[seen]
     means = means.astype(float, copy=False)
     variances = np.zeros(rows.fixed.shape[1])
     variances[rows.free(mode)] = own.sum(axis=0, dtype=float)
     squares = ((means - rows.prior_mean[mode]) ** 2).sum(axis=0)
-    return Spread(len(means), means.sum(axis=0), squares, variances)
+    found = Spread(len(means), means.sum(axis=0), squares, variances)
+    if mode or rows.errors is None:
+        return found
+    squared = np.sum(rows.errors**2 / np.maximum(counts, 1))
+    return found._replace(errors=rows.errors.sum(), squared_errors=squared)
 
 
 def learn(
@@ -680,7 +812,7 @@ def learn(
     rows : Rows
     """
     columns = columns & ~rows.fixed[mode]
-    n_rows, _, squares, variances = found
+    n_rows, squares, variances = found.n_rows, found.squares, found.variances
     if n_rows < 2:
         return rows  # A single row does not show how much rows differ.
     precision, tie = rows.precision.copy(), rows.tie.copy()
@@ -718,8 +850,28 @@ def _learned(
     return np.clip(learned, SMALLEST_PRECISION, LARGEST_PRECISION)
 
 
-def weigh(rows: Rows, counts: NDArray[np.integer], floor: float) -> Rows:
-    """Learn the weights of the first mode's rows from their squared errors.
+class Weighing(NamedTuple):
+    """How weights of rows follow from their squared errors; see `weighing`.
+
+    Attributes
+    ----------
+    noise, least : float
+        Variance of the values, averaged over all entries, and the least one of a row.
+    fitted, stated : float
+        Number of entries as which the average counts, in the weights of the fit, and in
+        those that tell the variance.
+    """
+
+    noise: float
+    least: float
+    fitted: float
+    stated: float
+
+
+def weighing(
+    noise: float, found: Spread, counts: NDArray[np.integer], floor: float
+) -> Weighing | None:
+    """How to learn the weights of the first mode's rows from their squared errors.
 
     The variance of an entry is that of its mechanism, which is known and the same for
     all, plus a residual that depends on the row. With n entries, whose squared errors
@@ -730,37 +882,45 @@ def weigh(rows: Rows, counts: NDArray[np.integer], floor: float) -> Rows:
 
     Parameters
     ----------
-    rows : Rows
+    noise : float
+        Variance of the values around the model, averaged over all entries.
+    found : Spread
+        Of the first mode.
     counts : ndarray of shape (n_rows,), int
-        Numbers of entries.
+        Numbers of entries of the first mode's rows.
     floor : float
         Variance of the mechanism.
 
     Returns
     -------
-    rows : Rows
+    weighing : Weighing or None
+        None if what is left is rounding, or noise of the mechanism.
     """
-    residual = rows.noise - floor
-    if residual <= _LEAST_RESIDUAL * rows.noise:
-        return rows  # What is left is rounding, or noise of the mechanism.
-    errors: Any = rows.errors
-    excess, ratio = errors - counts * rows.noise, (rows.noise / residual) ** 2
+    residual, n_entries = noise - floor, counts.sum()
+    if residual <= _LEAST_RESIDUAL * noise:
+        return None
+    ratio, total = (noise / residual) ** 2, noise**2 * n_entries
     # Method of moments: how much rows differ, beyond the squares of normal errors.
-    differ = np.sum(excess**2 / np.maximum(counts, 1))
-    differ -= 2 * rows.noise**2 * np.count_nonzero(counts)
-    total = rows.noise**2 * counts.sum()
+    differ = found.squared_errors - 2 * noise * found.errors + total
+    differ -= 2 * noise**2 * np.count_nonzero(counts)
     strength = 2 * total / max(differ, 1e-6 * total)
-    least = floor + _LEAST_NOISE_SHARE * residual
-
-    def weights(strength: float) -> NDArray[np.float64]:
-        variances = rows.noise + excess / (counts + strength)
-        return rows.noise / np.maximum(variances, least)
-
-    return replace(
-        rows,
-        weights=weights(_FIT_STRENGTH * ratio),
-        stated_weights=weights(max(strength, _LEAST_NOISE_STRENGTH * ratio)),
+    return Weighing(
+        noise,
+        floor + _LEAST_NOISE_SHARE * residual,
+        _FIT_STRENGTH * ratio,
+        max(strength, _LEAST_NOISE_STRENGTH * ratio),
     )
+
+
+def weigh(rows: Rows, counts: NDArray[np.integer], how: Weighing) -> Rows:
+    """The same rows with weights of those of the first mode; see `weighing`."""
+    errors: Any = rows.errors
+    excess = errors - counts * how.noise
+    weights, stated = (
+        how.noise / np.maximum(how.noise + excess / (counts + n), how.least)
+        for n in (how.fitted, how.stated)
+    )
+    return replace(rows, weights=weights, stated_weights=stated)
 
 
 def settled(rows: Rows, counts: Sequence[NDArray[np.integer]]) -> Rows:

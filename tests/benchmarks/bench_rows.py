@@ -22,7 +22,7 @@ from sktensordp.completion._domain import Domain
 from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.datasets import make_ratings
 from sktensordp.tensor import SparseEntries, fit_structured_cp
-from sktensordp.tensor._cp_rows import Outputs, fit_cp
+from sktensordp.tensor._cp_rows import fit_cp
 from sktensordp.tensor._observations import Observations
 from sktensordp.tensor._pattern import pattern_of
 
@@ -99,9 +99,9 @@ def compare(name, rank, problem, epsilon):
 
     def rows():
         likelihood = plan.likelihood(offset, half)
-        outputs = None if likelihood is None else Outputs(drawn, likelihood)
-        entries = Observations.of(X, values, [None] * len(shape))
-        return fit_cp(entries, **shared, smooth_modes=(), outputs=outputs)[0]
+        outputs = drawn if plan.has_table else None
+        entries = Observations.of(X, values, outputs=outputs)
+        return fit_cp(entries, **shared, likelihood=likelihood)[0]
 
     errors, seconds = [], []
     for fit in (present, rows):

@@ -13,9 +13,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.tensor import TableLikelihood, _cp_rows, mode_products
 from sktensordp.tensor._cp_rows import (
     Fit,
-    Outputs,
     fit_cp,
-    residuals,
     started,
     with_terms,
     with_terms_that_stand_out,
@@ -35,7 +33,7 @@ from sktensordp.tensor._rows import (
     unpacked,
     update,
     updated,
-    weigh,
+    weighing,
 )
 
 # --- the reference -------------------------------------------------------------------
@@ -340,7 +338,7 @@ def test_sums_of_single_precision_are_in_double(shape):
 
 def test_precisions_are_learned_from_how_rows_vary():
     rows, entries, *_ = random_state((30, 6), rank=1)
-    found = spread(rows, 0, entries.counts[0] > 0)
+    found = spread(rows, 0, entries.counts[0])
     columns = np.ones(3, dtype=bool)
     em = learn(rows, 0, found, columns, prunes=np.zeros(3, bool)).precision[0]
     mackay = learn(rows, 0, found, columns, prunes=np.ones(3, bool)).precision[0]
@@ -368,7 +366,9 @@ def test_rows_with_larger_errors_weigh_less():
     stated = rows.stated_weights
     assert stated[:30].min() > 2 * stated[30:].max()
     # What is left of noise that is known says nothing about rows.
-    assert weigh(rows, entries.counts[0], rows.noise) is rows
+    found = spread(rows, 0, entries.counts[0])
+    assert weighing(rows.noise, found, entries.counts[0], 0.0) is not None
+    assert weighing(rows.noise, found, entries.counts[0], rows.noise) is None
 
 
 # --- indices without entries ---------------------------------------------------------
@@ -431,7 +431,7 @@ def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
     u, v = rng.standard_normal((100, 1)), rng.standard_normal((150, 1))
     planted = y + 0.5 * u[X[:, 0], 0] * v[X[:, 1], 0]
     fit = Fit(rows, entries.with_values(planted), 1e-9, terms_since=0.0)
-    assert n_standing_out(residuals(rows, fit.entries), 5) == 1
+    assert n_standing_out(fit.entries.residuals(rows), 5) == 1
     grown = with_terms_that_stand_out(fit, 20, True)
     assert grown.rows.terms.sum() == rows.terms.sum() + 1
     assert with_terms_that_stand_out(fit, 20, False).rows.terms.sum() <= 1
@@ -548,11 +548,11 @@ def test_a_matrix_needs_nothing_compiled(monkeypatch):
     channel = np.full((len(levels),) * 2, 0.5 / (len(levels) - 1))
     np.fill_diagonal(channel, 0.5)
     drawn = np.searchsorted(levels, y[~test])
-    outputs = Outputs(drawn, TableLikelihood(levels, channel))
     features = pattern_of(X[~test], (100, 150), None).features
     rows, _ = fit_cp(
-        Observations.of(X[~test], y[~test]), rank=3, biases=True, noise_floor=0.1,
-        max_iter=8, features=features, outputs=outputs,
+        Observations.of(X[~test], y[~test], outputs=drawn), rank=3, biases=True,
+        noise_floor=0.1, max_iter=8, features=features,
+        likelihood=TableLikelihood(levels, channel),
     )  # fmt: skip
     found = updated(rows, X[test][:50], y[test][:50], n_sweeps=1)
     variance, linear = found.variance(X[test])
