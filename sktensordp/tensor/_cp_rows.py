@@ -184,7 +184,7 @@ def swept(fit: Fit) -> Fit:
     likelihood: Any = fit.likelihood
     if likelihood is not None and fit.n_iter in _OBSERVED_AFTER:
         # A copy, since what is learned later must not change tasks.
-        rows, entries, (counts,) = entries.changed(_observed, rows, copy(likelihood))
+        entries, (counts,) = entries.change_values(_observed, rows, copy(likelihood))
         likelihood.learn(counts)
     if likelihood is not None and likelihood.known_share is not None:
         floor = likelihood.known_share * rows.noise
@@ -201,7 +201,7 @@ def swept(fit: Fit) -> Fit:
     if fit.weighs and fit.n_iter >= _BEFORE_WEIGHTS:
         how = weighing(rows.noise, found[0], entries.counts[0], floor)
         if how is not None and entries.has_rows(0):
-            rows, entries, _ = entries.changed(_weighed, rows, how)
+            rows, entries, _ = entries.change_rows(_weighed, rows, how)
         elif how is not None:
             rows = weigh(rows, entries.counts[0], how)
     rows = _with_learned_prior(fit, rows, found, crosses)
@@ -210,18 +210,18 @@ def swept(fit: Fit) -> Fit:
 
 def _observed(
     rows: Rows, entries: Observations, likelihood: TableLikelihood
-) -> tuple[Rows, Observations, tuple[NDArray[np.float64]]]:
-    """Replace values by observations around predictions; also count outputs."""
+) -> tuple[NDArray[np.floating], tuple[NDArray[np.float64]]]:
+    """Observations around predictions, and counts of outputs."""
     fitted, outputs = entries.fitted(rows.means), np.asarray(entries.outputs)
     values = np.empty_like(fitted)
     counts = likelihood.observe(fitted, outputs, values)
-    return rows, entries.with_values(values), (counts,)
+    return values, (counts,)
 
 
 def _weighed(
     rows: Rows, entries: Observations, how: Weighing
-) -> tuple[Rows, Observations, tuple[()]]:
-    return weigh(rows, entries.counts[0], how), entries, ()
+) -> tuple[Rows, tuple[()]]:
+    return weigh(rows, entries.counts[0], how), ()
 
 
 def _with_learned_prior(

@@ -1,7 +1,7 @@
 """Observed entries, grouped by the rows of every mode, and sums over them.
 
-A fit asks its entries through `has_rows`, `total`, `changed`, `residuals`, `with_rows`
-and `gathered`. Those in memory are one chunk, which answers here. Entries in many
+A fit asks its entries through `has_rows`, `total`, `change_rows`, `change_values`,
+`residuals`, `with_rows` and `gathered`. Those in memory are one chunk, which answers here. Entries in many
 chunks, each with some rows of one mode of its own, ask all of them and add up.
 
 Time and memory follow the number of entries: an index without entries is not stored.
@@ -129,16 +129,16 @@ class Observations:
         """
         return function(rows, self, *arguments)
 
-    def changed(
+    def change_rows(
         self, function: Callable[..., Any], rows: Any, *arguments: Any
-    ) -> tuple[Any, Any, Any]:
-        """Change rows that are with the entries, or values, in every chunk.
+    ) -> tuple[Any, Self, Any]:
+        """Change the rows that are with the entries.
 
         Parameters
         ----------
         function : callable
-            ``function(rows, chunk, *arguments)`` returns rows, a chunk and a tuple of
-            numbers or arrays, which are added up.
+            ``function(rows, chunk, *arguments)`` returns other rows, and a tuple of
+            numbers or arrays, which are added up over chunks.
         rows : Rows
         *arguments : object
 
@@ -148,10 +148,32 @@ class Observations:
         entries : Observations
         total : tuple
         """
-        return function(rows, self, *arguments)
+        rows, total = function(rows, self, *arguments)
+        return rows, self, total
+
+    def change_values(
+        self, function: Callable[..., Any], rows: Any, *arguments: Any
+    ) -> tuple[Self, Any]:
+        """Change the values.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(rows, chunk, *arguments)`` returns other values, and a tuple of
+            numbers or arrays, which are added up over chunks.
+        rows : Rows
+        *arguments : object
+
+        Returns
+        -------
+        entries : Observations
+        total : tuple
+        """
+        values, total = function(rows, self, *arguments)
+        return self.with_values(values), total
 
     def with_rows(self, rows: Any) -> tuple[Any, Self]:
-        """Leave the rows that belong to chunks with these."""
+        """Leave the rows of which one chunk has all entries with this chunk."""
         return rows, self
 
     def gathered(self, rows: Any) -> Any:

@@ -517,7 +517,7 @@ def renewed(
         See `update`.
     """
     if entries.has_rows(mode) and not rows.is_smooth(mode):
-        *new, found = entries.changed(_renewed_here, rows, mode, n_threads)
+        *new, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
         return *new, Spread(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
     totals = entries.total(_sums_and_energies, rows, mode, reads=others)
@@ -527,9 +527,9 @@ def renewed(
 
 def _renewed_here(
     rows: Rows, entries: Observations, mode: int, n_threads: int
-) -> tuple[Rows, Observations, Spread]:
+) -> tuple[Rows, Spread]:
     rows, _ = update(rows, entries, mode, n_threads=n_threads)
-    return rows, entries, spread(rows, mode, entries.counts[mode])
+    return rows, spread(rows, mode, entries.counts[mode])
 
 
 def _sums_and_energies(
