@@ -65,7 +65,11 @@ class Spectrum:
         return max(int(np.sum(self.values > self.edge)), 1)
 
     def true_values(self, total: float) -> NDArray[np.float64]:
-        """Estimates of the true eigenvalues; those in the noise share what is left."""
+        """Estimates of the true eigenvalues; those in the noise share what is left.
+
+        They add up to `total` at most, or a core would seem to have more energy than
+        there is.
+        """
         root = np.sqrt(np.maximum(self.values**2 - self.edge**2, 0.0))
         return self._with_rest((self.values + root) / 2, total)
 
@@ -79,10 +83,15 @@ class Spectrum:
     ) -> NDArray[np.float64]:
         if not self.deviation:
             return np.maximum(self.values, 0.0)
-        is_above = self.values > self.edge
-        left = total - float(estimates[is_above].sum())
-        rest = max(left, 0.0) / max(int(np.sum(~is_above)), 1)
-        return np.where(is_above, np.maximum(estimates, rest), rest)
+        n_above = int(np.sum(self.values > self.edge))
+        # One that is above the edge, but not above the rest, is of the rest.
+        for n in range(n_above, -1, -1):
+            left = max(total - float(estimates[:n].sum()), 0.0)
+            rest = left / max(len(estimates) - n, 1)
+            if not n or estimates[n - 1] >= rest:
+                break
+        found = np.append(estimates[:n], np.full(len(estimates) - n, rest))
+        return found * min(total / (float(found.sum()) or 1.0), 1.0)
 
 
 def total_energy(spectra: Sequence[Spectrum]) -> float:

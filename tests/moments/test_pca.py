@@ -29,7 +29,7 @@ from sktensordp.model_selection import (
 )
 from sktensordp.moments import MultilinearPCA
 from sktensordp.moments._base import Releases
-from sktensordp.moments._spectrum import shares_of_modes
+from sktensordp.moments._spectrum import Spectrum, shares_of_modes
 from sktensordp.moments._sums import Question, contribute
 from sktensordp.privacy import (
     PrivacyBudget,
@@ -523,6 +523,15 @@ def test_explained_energy_is_free_of_the_noises_bias(way):
             truth.append([model.score(X)])
     bias = np.mean([np.mean(s) - np.mean(t) for s, t in zip(said, truth, strict=True)])
     assert abs(bias) < 0.02
+
+
+def test_estimated_energies_add_up_to_the_total():
+    """Even if those above the edge have more, or less than the rest of them would."""
+    for values, total in (((9, 4, 1), 8), ((9, 3.5, 0.1), 20), ((1, 0.5, -1), 3)):
+        found = Spectrum(np.diag(values), 0.9)
+        for estimates in (found.energies(total), found.true_values(total)):
+            assert_allclose(estimates.sum(), total)
+            assert np.all(np.diff(estimates) <= 0)
 
 
 def test_centring_is_on_the_released_mean():
