@@ -2238,16 +2238,16 @@ OF_COMPLETION = [
     ),
     Fault(
         "a party loads a request that is a pickle",
-        "completion/_requests.py",
-        "    fields = Fields.of_text(line, _WHAT, _LONGEST_LINE)",
-        '    fields = Fields(__import__("pickle").loads(data), _WHAT)',
+        "measure/_messages.py",
+        "    fields = Fields.of_text(line, what, _LONGEST_LINE)",
+        '    fields = Fields(__import__("pickle").loads(data), what)',
         ("completion/test_requests.py",),
     ),
     Fault(
         "a party takes NaN in a request for a number",
-        "completion/_requests.py",
-        "        if not np.all((found >= least) & (found <= _LARGEST)):",
-        "        if np.any((found < least) | (found > _LARGEST)):",
+        "measure/_messages.py",
+        "        if not np.all((found >= least) & (found <= most)):",
+        "        if np.any((found < least) | (found > most)):",
         ("completion/test_requests.py",),
     ),
     Fault(

@@ -1,18 +1,16 @@
 """What a server asks its parties in one release: data that a party checks, never code.
 
-A request is bytes: a line of JSON, then the arrays that the line lists, one after the
-other, little-endian and not compressed. It names one of four questions, whose code is
-at the party, with numbers and arrays that follow from earlier releases. A party reads a
-request before it touches an entry. It derives the size of every array from its own
-parameters, and refuses a request with any other size, with a number out of range or
-with a field that it does not know.
+A request is a message (``measure/_messages.py``): a line of JSON, then arrays. It names
+one of four questions, whose code is at the party, with numbers and arrays that follow
+from earlier releases. A party reads a request before it touches an entry. It derives
+the size of every array from its own parameters, and refuses a request with any other
+size, with a number out of range or with a field that it does not know.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import Fields
+from ..measure import LARGEST, Arrays, message, read_message
 from ..tensor import CPForm, TuckerForm
 from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
@@ -36,17 +35,13 @@ from .measurements._unit_contributions import (
 )
 
 _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
-# Bytes of the line, and of a request.
-_LONGEST_LINE, _LONGEST = 2**20, 2**30
 # Numbers of a request are of the order of one, variances of at least a millionth of a
 # millionth. No product of such numbers overflows, whatever the entries are.
-_LARGEST, _LEAST = 1e9, 1e-12
+_LEAST = 1e-12
 # Most columns of features, most groups of them, and most rows whose products are asked.
 _MOST_FEATURES, _MOST_ROWS = 2**12, 2**13
 # Sums of more steps would not be exact in floating point.
 MOST_STEPS = 2.0**52
-_MOST_ARRAYS, _ARRAY = 1024, r"[a-z_]{1,20}(\.[0-9]{1,2})?"
-_TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,17 +139,7 @@ def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
         "step": request.empty[0].step,
         "sums": [_sum_fields(of_block, arrays) for of_block in request.empty],
     }
-    kinds = ["i8" if array.dtype.kind == "i" else "f8" for array in arrays.values()]
-    fields["arrays"] = [
-        [name, kind, list(array.shape)]
-        for (name, array), kind in zip(arrays.items(), kinds, strict=True)
-    ]
-    line = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
-    blocks = [
-        array.astype(_TYPES[kind]).tobytes()
-        for array, kind in zip(arrays.values(), kinds, strict=True)
-    ]
-    return b"".join([line, b"\n", *blocks])
+    return message(fields, arrays)
 
 
 def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -237,13 +222,7 @@ def read_request(
     TypeError
         If `data` is not bytes.
     """
-    if not isinstance(data, bytes):
-        raise TypeError(
-            f"A request is bytes, which fit_aggregated passes to `ask`; got "
-            f"{type(data).__name__}."
-        )
-    line, _, block = data.partition(b"\n")
-    fields = Fields.of_text(line, _WHAT, _LONGEST_LINE)
+    fields, arrays = read_message(data, _WHAT)
     fields.constant("format", _FORMAT)
     difference = agreed.difference(fields.object("settings").rest())
     if difference:
@@ -258,12 +237,11 @@ def read_request(
             "Server and parties must declare the same noise_shares. The server: "
             f"{json.dumps(servers)[:100]}; this party: {noise_shares}."
         )
-    arrays = _Arrays(fields, block)
     question = fields.object("question")
     read = _QUESTIONS[question.text("kind", "|".join(_QUESTIONS))]
     contribute, expected = read(question, arrays, agreed)
     question.end()
-    step = fields.number("step", 0.0, _LARGEST)
+    step = fields.number("step", 0.0, LARGEST)
     sums = fields.list("sums", len(expected))
     if len(sums) != len(expected):
         fields.refuse("sums")
@@ -284,97 +262,24 @@ def read_request(
     return request
 
 
-class _Arrays:
-    """Arrays of a request, each of which is taken once and checked.
-
-    Parameters
-    ----------
-    fields : Fields
-        Of the request: name, type and shape of every array, in order.
-    block : bytes
-        The arrays, one after the other.
-    """
-
-    def __init__(self, fields: Fields, block: bytes) -> None:
-        self._block, self.refuse = block, fields.refuse
-        self._places: dict[str, tuple[str, tuple[int, ...], int]] = {}
-        start = 0
-        for entry in fields.list("arrays", _MOST_ARRAYS):
-            if not isinstance(entry, list) or len(entry) != 3:
-                self.refuse("arrays")
-            name, kind, shape = entry
-            is_text = isinstance(name, str) and isinstance(kind, str)
-            if not is_text or not re.fullmatch(_ARRAY, name) or kind not in _TYPES:
-                self.refuse("arrays")
-            if name in self._places or not isinstance(shape, list) or len(shape) > 2:
-                self.refuse("arrays")
-            if not all(type(n) is int and 0 <= n <= _LONGEST for n in shape):
-                self.refuse("arrays")
-            self._places[name] = kind, tuple(shape), start
-            start += 8 * math.prod(shape)
-            if start > _LONGEST:
-                self.refuse("its length")
-        if start != len(block):
-            self.refuse("its length")
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of an array, as the request lists it."""
-        if name not in self._places:
-            self.refuse(name)
-        return self._places[name][1]
-
-    def take(
-        self, name: str, shape: tuple[int, ...], least: float = -_LARGEST
-    ) -> NDArray[np.float64]:
-        """An array of finite numbers that are not below `least`."""
-        found = self._taken(name, "f8", shape)
-        # Not true of NaN.
-        if not np.all((found >= least) & (found <= _LARGEST)):
-            self.refuse(name)
-        return found
-
-    def integers(self, name: str, size: int, most: int) -> NDArray[np.int64]:
-        """Integers from 0 to `most`."""
-        found = self._taken(name, "i8", (size,))
-        if not np.all((found >= 0) & (found <= most)):
-            self.refuse(name)
-        return found
-
-    def _taken(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        if name not in self._places:
-            self.refuse(name)
-        found_kind, found_shape, start = self._places.pop(name)
-        if (found_kind, found_shape) != (kind, shape):
-            self.refuse(name)
-        size = math.prod(shape)
-        part = self._block[start : start + 8 * size]
-        found = np.frombuffer(part, _TYPES[kind]).reshape(shape)
-        return found.astype(_TYPES[kind].newbyteorder("="))
-
-    def end(self) -> None:
-        """Refuse arrays that nobody has taken."""
-        if self._places:
-            self.refuse("arrays")
-
-
 # By the sums of a question, their shape; None for the products of rows.
 _Expected = list[tuple[int, int] | None]
 
 
 def _totals_question(
-    _: Fields, __: _Arrays, agreed: Agreement
+    _: Fields, __: Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     return add_totals, [(1, 3)]
 
 
 def _counts_question(
-    fields: Fields, _: _Arrays, agreed: Agreement
+    fields: Fields, _: Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     return CountContributions(_totals(fields)), [(size, 1) for size in agreed.sizes]
 
 
 def _pattern_question(
-    _: Fields, arrays: _Arrays, agreed: Agreement
+    _: Fields, arrays: Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     n_rows = agreed.sizes[0]
     most = min(n_rows, _MOST_ROWS)
@@ -388,7 +293,7 @@ def _pattern_question(
 
 
 def _block_question(
-    fields: Fields, arrays: _Arrays, agreed: Agreement
+    fields: Fields, arrays: Arrays, agreed: Agreement
 ) -> tuple[Contributions, _Expected]:
     model, sizes = _model(fields, arrays, agreed), agreed.sizes
     blocks = model.form.blocks((1, *sizes))
@@ -423,13 +328,13 @@ def _totals(fields: Fields) -> UnitTotals:
     found = UnitTotals(
         totals.number("n_units", 0.0, 2.0**53),
         totals.number("offset", -1.0, 1.0),
-        totals.number("typical_size", _LEAST, _LARGEST),
+        totals.number("typical_size", _LEAST, LARGEST),
     )
     totals.end()
     return found
 
 
-def _model(fields: Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
+def _model(fields: Fields, arrays: Arrays, agreed: Agreement) -> SharedModel:
     sizes, form = agreed.sizes, agreed.form
     if not fields.flag("has_factors") or not form:
         form = CPForm(0)
@@ -438,7 +343,7 @@ def _model(fields: Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
         least = {"uncertainty": 0.0}
         of_modes = {
             name: [
-                arrays.take(f"{name}.{k}", (size + 1,), least.get(name, -_LARGEST))
+                arrays.take(f"{name}.{k}", (size + 1,), least.get(name, -LARGEST))
                 for k, size in enumerate(sizes)
             ]
             for name in _OF_MODES
@@ -447,7 +352,7 @@ def _model(fields: Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
     for found in fields.list("groups", _MOST_FEATURES):
         if not isinstance(found, list) or len(found) != 2 or type(found[0]) is not int:
             fields.refuse("groups")
-        variance = fields.as_number(found[1], "groups", _LEAST, _LARGEST)
+        variance = fields.as_number(found[1], "groups", _LEAST, LARGEST)
         if not 0 < found[0] <= _MOST_FEATURES:
             fields.refuse("groups")
         groups.append((found[0], variance))
@@ -463,8 +368,8 @@ def _model(fields: Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
         None,
         [arrays.take(f"factors.{k}", shape) for k, shape in enumerate(blocks)],
         arrays.take("features", (sizes[0] + 1, n_features)),
-        fields.number("noise", _LEAST, _LARGEST),
-        bias_variance=fields.number("bias_variance", _LEAST, _LARGEST),
+        fields.number("noise", _LEAST, LARGEST),
+        bias_variance=fields.number("bias_variance", _LEAST, LARGEST),
         groups=tuple(size for size, _ in groups),
         weight_variances=tuple(variance for _, variance in groups),
     )
@@ -472,7 +377,7 @@ def _model(fields: Fields, arrays: _Arrays, agreed: Agreement) -> SharedModel:
 
 
 def _sums(
-    fields: Fields, step: float, shape: tuple[int, int] | None, arrays: _Arrays
+    fields: Fields, step: float, shape: tuple[int, int] | None, arrays: Arrays
 ) -> Sums:
     """Empty sums; their lattice may have no more steps than integers hold."""
     share = fields.number("share", _LEAST, 1.0)
@@ -481,13 +386,13 @@ def _sums(
             "Sums without noise are not integers; the server must set a finite epsilon."
         )
     if shape is None:
-        least = fields.number("least", _LEAST, _LARGEST)
+        least = fields.number("least", _LEAST, LARGEST)
         n_rows = arrays.shape("shares")[0]
         shares = arrays.integers("shares", n_rows, 2**SHARE_BITS)
         if shares.sum() > 2 ** (SHARE_BITS + 1):
             fields.refuse("shares")
         fields.end()
         return ProductSums(shares, least, share, step)
-    bound = fields.number("bound", _LEAST, _LARGEST)
+    bound = fields.number("bound", _LEAST, LARGEST)
     fields.end()
     return BoundedSums(shape, bound, share, step)

@@ -1,6 +1,7 @@
 """Exact sums over people with noise: what completions and moments release."""
 
 from ._limbs import rounded
+from ._messages import LARGEST, Arrays, message, read_message
 from ._noisy_sums import (
     NoisySums,
     plan_gaussian_sums,
@@ -10,10 +11,14 @@ from ._noisy_sums import (
 )
 
 __all__ = [
+    "LARGEST",
+    "Arrays",
     "NoisySums",
+    "message",
     "plan_gaussian_sums",
     "plan_laplace_sums",
     "planned_event",
+    "read_message",
     "rounded",
     "row_sums",
 ]
