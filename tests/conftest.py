@@ -1,6 +1,8 @@
 """Options of the test run, and fixtures that all tests share."""
 
 import os
+import subprocess
+import sys
 import warnings
 import zlib
 from collections import Counter
@@ -8,9 +10,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests import ROOT
 from tests.support import divergence as divergences
 from tests.support import noise
 from tests.support.leftovers import Leftovers
+from tests.support.tiers import DEFAULT, has_tests_of
+
+TESTS = ROOT / "tests"
 
 
 def pytest_addoption(parser):
@@ -28,16 +34,29 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Compile the kernels once, before the workers start side by side.
+    """Compile the kernels beside the workers, which collect their tests meanwhile.
 
-    Each worker has a core of its own, so that threads of BLAS would only wait.
+    Each worker has a core of its own, so that threads of BLAS would only wait. A test
+    that is named runs whatever its tier.
     """
+    named = any("::" in argument for argument in config.args)
+    if named and config.option.markexpr == DEFAULT:
+        config.option.markexpr = ""
     if config.getoption("numprocesses", None) and not config.option.collectonly:
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-        from tests.support.kernels import compile_kernels
+        command = "from tests.support.kernels import compile_kernels as f; f()"
+        compiler = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT)
+        config.add_cleanup(compiler.terminate)
 
-        compile_kernels()
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out files without a test of the tiers that run, by a look at their text."""
+    if collection_path.suffix == ".py" and collection_path.is_relative_to(TESTS):
+        text = collection_path.read_text(encoding="utf-8")
+        if not has_tests_of(config.option.markexpr, text):
+            return True
+    return None
 
 
 def pytest_terminal_summary(terminalreporter):

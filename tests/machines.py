@@ -2,7 +2,7 @@
 
 Every setting is one run of pytest with environment variables of its own::
 
-    python -m tests.machines                      # the first tier at every setting
+    python -m tests.machines                      # all but slow tests
     python -m tests.machines --only Numba -- -m slow
     python -m tests.machines --together           # one run at all settings at once
 

@@ -175,13 +175,20 @@ NOISY = {
 }  # fmt: skip
 
 
-# Of each class the first is fast; what is published differs in its noise alone.
+# One of each class is in the default tier; what is published differs in its noise.
 FIRST = {
     type(estimator): estimator
     for estimator in reversed(NOISY)
     if not type(estimator).__name__.startswith("Published")
-}.values()
-OTHERS = [estimator for estimator in NOISY if estimator not in FIRST]
+}
+OTHERS = [estimator for estimator in NOISY if estimator not in FIRST.values()]
+# Those of which no noisy one is checked.
+FIRST_NOISE_FREE = {
+    type(estimator): estimator
+    for estimator in reversed(NOISE_FREE)
+    if type(estimator) not in FIRST
+}
+OTHERS_NOISE_FREE = [one for one in NOISE_FREE if one not in FIRST_NOISE_FREE.values()]
 
 
 def failures_of_version(estimator):
@@ -190,8 +197,17 @@ def failures_of_version(estimator):
 
 # The checks pass small numbers, which are times of one day.
 @pytest.mark.filterwarnings("ignore:All times fall into one bin:UserWarning")
-@parametrize_with_checks(NOISE_FREE, expected_failed_checks=failures_of_version)
+@parametrize_with_checks(
+    [*FIRST_NOISE_FREE.values()], expected_failed_checks=failures_of_version
+)
 def test_noise_free(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:All times fall into one bin:UserWarning")
+@parametrize_with_checks(OTHERS_NOISE_FREE, expected_failed_checks=failures_of_version)
+def test_noise_free_with_other_parameters(estimator, check):
     check(estimator)
 
 
@@ -200,7 +216,7 @@ def expected_failures(estimator):
     return {**expected, **failures_of_version(estimator)}
 
 
-@parametrize_with_checks(list(FIRST), expected_failed_checks=expected_failures)
+@parametrize_with_checks([*FIRST.values()], expected_failed_checks=expected_failures)
 def test_noisy(estimator, check):
     check(estimator)
 
@@ -226,6 +242,7 @@ DEFAULTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(

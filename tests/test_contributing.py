@@ -7,6 +7,7 @@ import yaml
 
 from tests import ROOT
 from tests.faults import FAULTS
+from tests.support.tiers import DEFAULT, has_tests_of
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -27,11 +28,28 @@ def test_a_job_tries_inputs_of_a_new_seed():
 def test_hosted_ci_runs_what_the_project_runs():
     commands = {command for job in jobs() for command in job}
     ours = (ROOT / ".ci" / "run").read_text()
-    for tool in ("ruff check .", "ruff format", "mypy", "-m pytest -m slow"):
+    tiers = ('-m pytest -m "thorough and not slow"', "-m pytest -m slow")
+    for tool in ("ruff check .", "ruff format", "mypy", *tiers):
         assert tool in ours
         assert any(tool.removeprefix(".venv/bin/") in command for command in commands)
-    assert 'python -m pytest -m "not slow"' in commands
-    assert '-m pytest -m "not slow"' in (ROOT / "README.md").read_text()
+    assert "python -m pytest" in commands
+    assert ".venv/bin/python -m pytest\n```" in (ROOT / "README.md").read_text()
+
+
+def test_files_of_other_tiers_are_not_collected():
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
+    assert DEFAULT in options["ini_options"]["addopts"]
+    whole = "pytestmark = [\n    pytest.mark.thorough,\n]\n"
+    one = "@pytest.mark.slow\ndef test_one(): ..."
+    thorough = "thorough and not slow"
+    for text, tiers in (
+        ("def test_one(): ...", [DEFAULT, "not slow", ""]),
+        (one, [DEFAULT, "not slow", "slow", ""]),
+        (whole, ["not slow", thorough, ""]),
+        (whole + one, ["not slow", thorough, "slow", ""]),
+    ):
+        every = (DEFAULT, "not slow", thorough, "slow", "")
+        assert [tier for tier in every if has_tests_of(tier, text)] == tiers
 
 
 def test_hosted_ci_has_the_oldest_python():

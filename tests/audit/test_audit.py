@@ -24,6 +24,7 @@ from sktensordp.audit._bounds import (
 from sktensordp.completion import CPCompletion
 from sktensordp.privacy import gaussian_sigma
 
+pytestmark = pytest.mark.thorough
 slow = pytest.mark.slow
 
 

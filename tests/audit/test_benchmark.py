@@ -7,6 +7,7 @@ import pytest
 
 from tests.audit.benchmark import AUDITORIUM, CASES, MORE, SNIPER
 
+pytestmark = pytest.mark.thorough
 slow = pytest.mark.slow
 # 40,000 runs on each input find these for certain, or almost.
 EASY = {

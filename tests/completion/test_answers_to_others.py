@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.replaying import recorded
 
+pytestmark = pytest.mark.thorough
 SHAPES = {2: (6, 7), 3: (6, 7, 5), 4: (6, 7, 5, 4)}
 # The unit that is added, removed or changed, and one who asks.
 OTHER = 3

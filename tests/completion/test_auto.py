@@ -12,6 +12,7 @@ from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.model_selection import expected_error
 from sktensordp.privacy import privacy_of
 
+pytestmark = pytest.mark.thorough
 SOLVERS = "input", "statistics", "sums"
 
 

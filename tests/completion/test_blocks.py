@@ -15,6 +15,7 @@ from tests.completion.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import leaves, quick, recorded
 
+pytestmark = pytest.mark.thorough
 NAMES = ["statistics", "output"]
 VALUES = np.array([0.0, 0.2, 0.9, 1.0, 0.0])
 # Of the four rows of the second mode. One row is zero, so that an entry may have no

@@ -19,6 +19,7 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.privacy import PrivacyBudget
 
+pytestmark = pytest.mark.thorough
 FEATURES = np.array([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.5, 0.2], [1.0, 0.0]])
 # What is randomised, what is protected, and whether neighbours are tied.
 WAYS = [

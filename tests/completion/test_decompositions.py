@@ -20,6 +20,7 @@ from tests.support.points import POINTS
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
+pytestmark = pytest.mark.thorough
 INF = math.inf
 RATINGS = make_ratings(120, 70, 4000, random_state=0)
 Y, LEVELS = RATINGS.target, RATINGS.levels

@@ -16,6 +16,8 @@ from tests.completion.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import accounted, leaves, quick, recorded
 
+pytestmark = pytest.mark.thorough
+
 
 def make(form="CP", order=2, **params):
     return make_any(form, order, perturbation="gradient", **params)

@@ -43,7 +43,10 @@ from tests.support.requests import (
 )
 
 # Threads enter `warnings.catch_warnings` side by side.
-pytestmark = pytest.mark.usefixtures("restored_filters")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 RATINGS = make_ratings(n_users=60, n_items=20, n_ratings=900, random_state=0)
 NO_UNITS = np.empty((0, 2)), np.empty(0)

@@ -23,6 +23,7 @@ from tests.support.noise import drawing, source_of
 from tests.support.points import POINTS
 from tests.support.replaying import accounted, quick, recorded
 
+pytestmark = pytest.mark.thorough
 SHAPES = {2: (3, 4), 3: (3, 4, 2)}
 WHERE = {
     order: np.array([[0, 0, 0], [0, 1, 1], [1, 2, 0], [2, 3, 1], [1, 1, 1]])[:, :order]

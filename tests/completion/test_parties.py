@@ -26,6 +26,7 @@ from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
 from tests.support.requests import header, numbered, share_of, total
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
 FEATURES = {1: np.eye(30)}
 NO_UNITS = np.empty((0, 2)), np.empty(0)

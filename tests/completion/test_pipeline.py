@@ -20,6 +20,8 @@ from sktensordp.datasets import make_ratings
 from sktensordp.model_selection import UserKFold
 from sktensordp.privacy import privacy_of
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def table():

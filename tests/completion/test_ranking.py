@@ -21,6 +21,7 @@ from sktensordp.completion import (
 from sktensordp.datasets import make_choices, make_ratings
 from sktensordp.model_selection import ItemHoldout, PrivateSearchCV, UserHoldout
 
+pytestmark = pytest.mark.thorough
 DATA = make_choices(200, 40, 3000, n_groups=4, affinity=0.9, random_state=0)
 X = DATA.data
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 
+pytestmark = pytest.mark.thorough
 SHAPES = [(40, 25), (40, 25, 6), (40, 25, 6, 3)]
 # Wide, so that no prediction is at a bound and they differ.
 BOUNDS = (-30.0, 30.0)

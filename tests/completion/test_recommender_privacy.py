@@ -27,6 +27,7 @@ from sktensordp.completion import (
 from tests.support.leak_hunt import files_of, pickles_of, walk
 from tests.support.replaying import largest_ratios, recorded
 
+pytestmark = pytest.mark.thorough
 ITEMS = ["Brazil", "Heat", "Jaws", "Metropolis", "Up"]
 # The user who is added, removed or changed, and those who ask.
 OTHER, ASKING = "mallory", ["ann", "bob", "eve", "zoe"]

@@ -10,6 +10,7 @@ from sktensordp.tensor import SparseEntries, fit_structured_cp
 from sktensordp.tensor._row_fit import RowFit
 from tests.support.tensors import as_dense
 
+pytestmark = pytest.mark.thorough
 SHAPE, BOUNDS = (300, 200), (-4.0, 4.0)
 QUIET, LOUD = 0.25, 0.9
 

@@ -7,6 +7,7 @@ from sklearn.metrics import root_mean_squared_error
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.refusing import refused
 
+pytestmark = pytest.mark.thorough
 SHAPE, N = (150, 80), 5000
 RNG = np.random.default_rng(0)
 FEATURES = RNG.standard_normal((SHAPE[1], 3)) * [1.0, 100.0, 1e-3] + [0.0, 5.0, 7.0]

@@ -14,6 +14,7 @@ from sktensordp.privacy import privacy_of
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
+pytestmark = pytest.mark.thorough
 SHAPE = (40, 30, 48)
 BOUNDS = (-4.0, 4.0)
 

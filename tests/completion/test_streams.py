@@ -19,6 +19,7 @@ from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
+pytestmark = pytest.mark.thorough
 SHAPE = (30, 20, 4)
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 BOUNDS = (-3.0, 3.0)

@@ -15,6 +15,7 @@ from sktensordp.tensor import fit_biases_to_sums
 from sktensordp.tensor._sums import shared_entries
 from tests.support.replaying import quick, recorded
 
+pytestmark = pytest.mark.thorough
 DOMAINS = {
     "levels": {"levels": [1, 2, 3, 4, 5]},
     "uneven levels": {"levels": [0.0, 1.0, 4.0]},

@@ -11,6 +11,7 @@ from sktensordp.completion.measurements import _residual_variance as _uncertaint
 from sktensordp.datasets import make_ratings
 from sktensordp.privacy.calibration._table import level_table
 
+pytestmark = pytest.mark.thorough
 SHARES = np.array([0.5, 0.8, 0.95])
 BOUNDS = (-3.0, 3.0)
 RESIDUAL = 0.5

@@ -40,6 +40,7 @@ from tests.support.points import POINTS, original
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, quick, recorded, with_a_pattern
 
+pytestmark = pytest.mark.thorough
 N_UNITS = 7
 # Sizes of the other modes.
 OTHERS = {2: (5,), 3: (5, 3)}

@@ -16,9 +16,10 @@ from sklearn.metrics import root_mean_squared_error
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sktensordp.exceptions.AveragesOnlyWarning"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings("ignore::sktensordp.exceptions.AveragesOnlyWarning"),
+]
 SHAPE = (200, 300, 12)
 # Error allowed, relative to the mean of raw values without privacy.
 MOST = 1.03

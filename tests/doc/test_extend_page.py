@@ -29,6 +29,7 @@ from tests.hardening import test_noise_reuse as reuse
 from tests.statistical import test_estimators as statistical
 from tests.support.every_estimator import BOX, ROWS, Case
 
+pytestmark = pytest.mark.thorough
 PAGE = (ROOT / "doc" / "extend.md").read_text()
 
 

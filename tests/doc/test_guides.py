@@ -3,11 +3,14 @@
 import re
 
 import numpy as np
+import pytest
 
 from sktensordp import plotting
 from sktensordp.papers import PublishedTensorRandomizedResponse
 from tests import DOC
 from tests.support.every_estimator import public_estimators
+
+pytestmark = pytest.mark.thorough
 
 
 def text_of(page):

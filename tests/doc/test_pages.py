@@ -7,6 +7,8 @@ import pytest
 from tests import DOC, ROOT
 from tests.support.callbacks import needs_callbacks
 
+pytestmark = pytest.mark.thorough
+
 # Pages whose code takes more than a few seconds.
 SLOW = {"budgets", "choosing_epsilon", "completion", "dask", "production", "ratings"}
 SLOW |= {"users", "getting_started", "choices", "audit"}

@@ -8,6 +8,7 @@ import pytest
 
 from tests import ROOT
 
+pytestmark = pytest.mark.thorough
 TEXT = (ROOT / "doc" / "soundness.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT, re.DOTALL)
 SUMMARY = [

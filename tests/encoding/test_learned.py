@@ -31,6 +31,7 @@ from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.privacy.calibration._privunit import privunit_design
 from tests.support.noise import stream_of
 
+pytestmark = pytest.mark.thorough
 ALPHA = 1e-6
 IRIS, CLASSES = load_iris(return_X_y=True)
 TASK = task_of(LogisticRegression(max_iter=1000).fit(IRIS, CLASSES), IRIS)

@@ -19,6 +19,7 @@ from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.papers import PublishedTaskAwareEncoder
 from tests.support.points import POINTS, original
 
+pytestmark = pytest.mark.thorough
 IRIS, CLASSES = load_iris(return_X_y=True)
 MODEL = LogisticRegression(max_iter=1000).fit(IRIS, CLASSES)
 FAR = np.array([[1e300, -1e300, 1e300, 0.0], [0.0] * 4, [-1e308] * 4])

@@ -13,6 +13,7 @@ from sktensordp.privacy import gaussian_delta, gaussian_mu
 from tests import EXAMPLES
 from tests.support.scripts import load_definitions
 
+pytestmark = pytest.mark.thorough
 DELTA = 1e-5
 
 

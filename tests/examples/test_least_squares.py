@@ -9,6 +9,7 @@ from sktensordp.privacy import gaussian_mu
 from tests import EXAMPLES
 from tests.support.scripts import load_definitions
 
+pytestmark = pytest.mark.thorough
 example = load_definitions(EXAMPLES / "papers" / "which_claims.py")
 PUBLISHED = example.CodeOfChien.published(**example.SETTING, multiplier=200)
 SOUND = example.CodeOfChien.sound(1.0, **example.SETTING, n_counted=100, clip=3.0)

@@ -9,6 +9,7 @@ import pytest
 from tests import EXAMPLES
 from tests.support.scripts import load_definitions
 
+pytestmark = pytest.mark.thorough
 slow = pytest.mark.slow
 SEED = "--random-state", "0"
 

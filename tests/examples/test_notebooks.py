@@ -8,6 +8,7 @@ import pytest
 
 from tests import EXAMPLES
 
+pytestmark = pytest.mark.thorough
 SCRIPTS = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py"))]
 # Examples outside papers/ that are commands, too.
 COMMANDS = {"complete_ratings.py", "recommend_from_choices.py", "user_privacy.py"}

@@ -25,6 +25,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
 
+pytestmark = pytest.mark.thorough
 COMPLETIONS = [CPCompletion, TuckerCompletion]
 
 

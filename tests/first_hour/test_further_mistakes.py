@@ -30,6 +30,7 @@ from sktensordp.model_selection import PrivateSearchCV, epsilon_needed, expected
 from sktensordp.plotting import FactorsDisplay
 from sktensordp.privacy import PrivacyBudget, compose, privacy_of
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(60, 40, 600, random_state=0)
 CHOICES = make_choices(60, 40, 600, random_state=0).data
 X, Y, SHAPE = RATINGS.data, RATINGS.target, RATINGS.shape

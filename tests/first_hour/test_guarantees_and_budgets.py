@@ -29,6 +29,7 @@ from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, compose, privacy_of
 from tests.support.callbacks import ProgressBar, needs_callbacks
 
+pytestmark = pytest.mark.thorough
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((60, 3)), RNG.random(60)
 RATINGS = make_ratings(20, 15, 200, random_state=0)

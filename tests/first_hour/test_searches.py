@@ -22,6 +22,7 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, privacy_of
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(30, 20, 400, random_state=0)
 RNG = np.random.default_rng(0)
 X = RNG.random((60, 3))

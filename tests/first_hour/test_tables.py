@@ -26,6 +26,7 @@ from sktensordp.exceptions import (
 )
 from sktensordp.privacy import PrivacyBudget
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(60, 40, 600, random_state=0)
 STARS = [1, 2, 3, 4, 5]
 SCORES = np.rint(RATINGS.target).clip(1, 5).astype(int)

@@ -43,6 +43,7 @@ from tests.support.side_channels import (
     released,
 )
 
+pytestmark = pytest.mark.thorough
 SLOW = pytest.mark.slow
 TURNED = [[0.6, -0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
 OTHERS = {

@@ -53,6 +53,7 @@ from tests.support.every_estimator import RELEASING, slow_repeats
 from tests.support.noise import source_of, stream_of
 from tests.support.points import POINTS, original
 
+pytestmark = pytest.mark.thorough
 Laplace, DiscreteLaplace = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
 Gaussian, LEAST = dp_event.GaussianDpEvent, 5e-324
 often = partial(settings, deadline=None, derandomize=True, database=None)

@@ -15,6 +15,7 @@ from tests.support.every_estimator import CASES, ROWS, public_estimators
 from tests.support.generated import PLANTED, Argument
 from tests.support.judged import tried, verdict
 
+pytestmark = pytest.mark.thorough
 TRANSFORM = LaplaceMechanism.transform
 SHIFTED = ROWS + PLANTED
 # The first ones are those of all tests.

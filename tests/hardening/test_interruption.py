@@ -33,6 +33,8 @@ from tests.support.every_estimator import (
 from tests.support.interrupting import interrupted, steps
 from tests.support.points import POINTS, original
 
+pytestmark = pytest.mark.thorough
+
 # The same modes, other sizes and values, and some of the same coordinates.
 OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)
 

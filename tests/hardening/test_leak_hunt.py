@@ -35,6 +35,7 @@ from tests.support.planted_data import (
     used,
 )
 
+pytestmark = pytest.mark.thorough
 CELLS = next(case for case in CASES if case.label == "CPCompletion, values, noise")
 USERS = next(case for case in CASES if case.private == "users")
 SECRETS = secrets_of(CELLS)

@@ -50,6 +50,7 @@ from tests.support.planted_data import (
 
 # Some tensors have no NaN, which warns.
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.filterwarnings("ignore:X has no NaN:UserWarning"),
     # Threads enter `warnings.catch_warnings` side by side.
     pytest.mark.usefixtures("restored_filters"),

@@ -22,7 +22,10 @@ from sktensordp.papers import PublishedCPCompletion
 from tests.support.every_estimator import CASES, RELEASING, ROWS, slow_repeats
 
 # Threads enter `warnings.catch_warnings` side by side.
-pytestmark = pytest.mark.usefixtures("restored_filters")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 ENCODER = TaskAwareEncoder(task=[[1.0, 1.0, 0.0]]).fit(ROWS)
 EncoderClient = type(ENCODER.client())

@@ -24,6 +24,7 @@ from sktensordp.papers import BiScaler
 from sktensordp.privacy import PrivacyBudget
 from tests.support.every_estimator import EVERY, ROWS, VALUES, WHERE
 
+pytestmark = pytest.mark.thorough
 MECHANISM = LaplaceMechanism(math.inf, bounds=(-1e18, 1e18)).fit(ROWS)
 MODEL = CPCompletion(0, value_bounds=(0, 1), max_iter=1).fit(WHERE, VALUES)
 SCALER = BiScaler(1.0, value_bounds=(0, 1)).fit(WHERE, VALUES)

@@ -21,6 +21,8 @@ from sktensordp.completion import (
 )
 from sktensordp.model_selection import PrivateSearchCV, UserKFold, expected_error
 
+pytestmark = pytest.mark.thorough
+
 # No other number in a message: entries, users and the user with the largest index.
 N_ENTRIES, N_USERS, N_ITEMS, SHAPE = 137, 211, 173, (300, 301)
 PRIVATE = {str(n + k) for n in (N_ENTRIES, N_USERS, N_ITEMS) for k in (-1, 0, 1)}

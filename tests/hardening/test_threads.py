@@ -28,7 +28,10 @@ from tests.support.noise import n_begun
 from tests.support.points import original
 
 # Threads enter `warnings.catch_warnings` side by side.
-pytestmark = pytest.mark.usefixtures("restored_filters")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 N_THREADS = 8
 PACKAGE = str(Path(sktensordp.__file__).parent)

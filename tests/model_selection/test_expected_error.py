@@ -53,6 +53,7 @@ from sktensordp.papers import (
 from sktensordp.plotting import ExpectedErrorDisplay
 from sktensordp.privacy import epsilon_per_release, gaussian_sigma, planned_guarantee
 
+pytestmark = pytest.mark.thorough
 DOC = Path(__file__).parents[2] / "doc"
 SHAPE = (3, 4)
 BOX = {"bounds": (0, 1), "random_state": 0}

@@ -28,6 +28,7 @@ from tests.support.budgets import n_released, recording
 from tests.support.guarantees import pure
 from tests.support.noise import drawing
 
+pytestmark = pytest.mark.thorough
 X, Y = np.arange(24.0)[:, None], np.arange(24) % 2
 MOST = 100.0  # so many tries that no shift but the largest helps
 

@@ -27,6 +27,7 @@ from sktensordp.papers import BiScaler
 from sktensordp.privacy import privacy_of
 from tests.support import refusing
 
+pytestmark = pytest.mark.thorough
 LEVELS = [1, 2, 3, 4, 5]
 WHERE = np.argwhere(np.ones((12, 10)))
 VALUES = (np.arange(120) * 7 % 5 + 1).astype(float)

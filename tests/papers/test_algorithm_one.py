@@ -21,6 +21,7 @@ from sktensordp.papers._algorithm_one import (
 )
 from sktensordp.privacy.calibration._privunit import privunit_design
 
+pytestmark = pytest.mark.thorough
 X, CLASSES = load_iris(return_X_y=True)
 TASK = task_of(LogisticRegression(max_iter=1000).fit(X, CLASSES), X)
 

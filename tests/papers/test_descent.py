@@ -7,6 +7,7 @@ import pytest
 
 from sktensordp.papers._descent import descend
 
+pytestmark = pytest.mark.thorough
 SHAPES = {2: (3, 4), 3: (3, 4, 2), 4: (2, 3, 2, 2)}
 
 

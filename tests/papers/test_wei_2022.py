@@ -25,6 +25,7 @@ from tests.support.points import POINTS, original
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
+pytestmark = pytest.mark.thorough
 NAMES = ["input", "gradient", "output"]
 FALSE = ["gradient", "output"]
 RNG = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from sktensordp.plotting import AttackRiskDisplay, PrivacyProfileDisplay
 from sktensordp.plotting._style import shade
 from tests.support.guarantees import guarantee, pure
 
+pytestmark = pytest.mark.thorough
 NOISE = dp_event.GaussianDpEvent(1.0)
 HALF = {"delta": 1e-5, "claimed": (1.0, 1e-5)}
 

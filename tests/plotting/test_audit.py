@@ -8,6 +8,8 @@ from sktensordp.audit import AuditReport
 from sktensordp.completion import CPCompletion
 from sktensordp.plotting import AuditDisplay
 
+pytestmark = pytest.mark.thorough
+
 
 def report(lower, claimed):
     return AuditReport(

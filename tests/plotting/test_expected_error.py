@@ -22,6 +22,7 @@ from sktensordp.papers import (
 from sktensordp.plotting import ExpectedErrorDisplay
 from sktensordp.plotting._style import shade
 
+pytestmark = pytest.mark.thorough
 X = np.zeros((1, 2, 3))
 EPSILONS = [4.0, 1.0, 16.0, math.inf]
 BOX = {"bounds": (0, 1)}

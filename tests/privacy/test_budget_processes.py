@@ -36,7 +36,10 @@ from tests.support.interrupting import traced
 from tests.support.noise import drawing
 
 # Threads enter `warnings.catch_warnings` side by side.
-pytestmark = pytest.mark.usefixtures("restored_filters")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)

@@ -331,7 +331,9 @@ def test_sums_of_parties():
 
 def test_searches_keep_them():
     model = CPCompletion(0, perturbation="sums", **USERS)
-    search = GridSearchCV(model, {"epsilon": [1.0, 2.0]}, cv=UserKFold(2, random_state=0))
+    search = GridSearchCV(
+        model, {"epsilon": [1.0, 2.0]}, cv=UserKFold(2, random_state=0)
+    )
     with PrivacyBudget(math.inf, delta=0.5) as budget:
         search.fit(WHERE, VALUES)
     assert privacy_of(search).guarantee.conditions == (OWN_ANSWERS,)

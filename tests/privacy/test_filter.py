@@ -37,6 +37,7 @@ from sktensordp.privacy.budgets._filter import AdaptiveFilter, Totals
 from tests.support import divergence as D
 from tests.support.guarantees import guarantee
 
+pytestmark = pytest.mark.thorough
 Composed, Sampled = dp_event.ComposedDpEvent, dp_event.PoissonSampledDpEvent
 Laplace, Integers = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
 Gaussian = dp_event.GaussianDpEvent

@@ -30,6 +30,7 @@ from sktensordp.privacy.accounting._repetitions import negative_binomial
 from tests.support.divergence import discrete_laplace, stick, sticks
 from tests.support.guarantees import guarantee, pure
 
+pytestmark = pytest.mark.thorough
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
 NOISE = Gaussian(2.0)
 SIZES = [2, 3, 4, 7]

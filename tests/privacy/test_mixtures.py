@@ -32,6 +32,7 @@ from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from tests.support import distributions as L
 
+pytestmark = pytest.mark.thorough
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
 Sampled, Parallel = dp_event.PoissonSampledDpEvent, ParallelDpEvent

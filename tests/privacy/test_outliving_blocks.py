@@ -36,6 +36,7 @@ from sktensordp.privacy import PrivacyBudget, detach_from_budgets
 from tests.support.budgets import n_released, recording
 from tests.support.held import N_TASKS, TASKS, Held, in_a_thread
 
+pytestmark = pytest.mark.thorough
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)

@@ -44,7 +44,10 @@ from sktensordp.privacy.accounting._curves import event_delta
 from tests.support.every_estimator import EVERY
 
 # Threads enter `warnings.catch_warnings` side by side.
-pytestmark = pytest.mark.usefixtures("restored_filters")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 N = 24
 IDS = (np.arange(N) + 0.5) / N

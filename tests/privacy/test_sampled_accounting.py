@@ -35,6 +35,7 @@ from sktensordp.privacy.accounting._events import (
 from sktensordp.privacy.accounting._renyi import event_renyi
 from tests.support import distributions as L
 
+pytestmark = pytest.mark.thorough
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
 Sampled = dp_event.PoissonSampledDpEvent

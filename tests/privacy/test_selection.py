@@ -36,6 +36,7 @@ from sktensordp.privacy.accounting._repetitions import (
 )
 from tests.support import distributions as L
 
+pytestmark = pytest.mark.thorough
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
 Sampled, Choice = dp_event.PoissonSampledDpEvent, SelectionDpEvent

@@ -46,6 +46,7 @@ from sktensordp.privacy.accounting._shuffling import (
 from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
 
+pytestmark = pytest.mark.thorough
 Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.9)
 # The independent side multiplies floats: its errors are below this.

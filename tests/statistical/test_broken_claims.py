@@ -5,6 +5,7 @@ import pytest
 from tests import EXAMPLES
 from tests.support.scripts import load_definitions
 
+pytestmark = pytest.mark.thorough
 example = load_definitions(EXAMPLES / "audit_claims.py")
 
 

@@ -44,6 +44,7 @@ from sktensordp.papers import (
     PublishedMatrixGaussian,
 )
 
+pytestmark = pytest.mark.thorough
 FALSE_ALARMS = 1e-3
 
 # Two entries of a matrix; neighbours differ in the value of the first. The first case

@@ -14,6 +14,7 @@ from sktensordp.audit import audit_estimator, audit_mechanism
 from sktensordp.completion import CPCompletion, ImplicitCompletion, TuckerCompletion
 from tests.support.replaying import quick, recorded
 
+pytestmark = pytest.mark.thorough
 SHAPE, USER, DELTA = (6, 3), 5, 1e-6
 CASES = {
     "sums": (CPCompletion, 0, 10.0),

@@ -11,6 +11,8 @@ from sktensordp.tensor._cp import cp_columns
 from sktensordp.tensor._row_fit import RowFit
 from tests.support.tensors import entries_of, unpacked
 
+pytestmark = pytest.mark.thorough
+
 
 def laplacian(n):
     """Of a path: the matrix of the sum of squared differences of neighbours."""

@@ -16,6 +16,7 @@ from sktensordp.tensor import (
     fit_structured_tucker,
 )
 
+pytestmark = pytest.mark.thorough
 LEVELS = np.arange(0.5, 5.5, 0.5)
 BOUNDS = (0.5, 5.0)
 

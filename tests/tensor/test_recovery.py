@@ -13,6 +13,8 @@ from tests.support.points import POINTS, original
 from tests.support.replaying import recorded
 from tests.support.tensors import entries_of, random_problem, unpacked
 
+pytestmark = pytest.mark.thorough
+
 # Largest error of a recovered tensor, in standard deviations of the truth.
 LARGEST_ERROR = 0.05
 

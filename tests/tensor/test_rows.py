@@ -36,6 +36,8 @@ from sktensordp.tensor._rows import (
     weighing,
 )
 
+pytestmark = pytest.mark.thorough
+
 # --- the reference -------------------------------------------------------------------
 
 

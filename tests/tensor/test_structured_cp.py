@@ -17,6 +17,8 @@ from sktensordp.tensor._row_fit import RowFit
 from tests.support.points import POINTS
 from tests.support.tensors import as_dense, random_problem, unpacked
 
+pytestmark = pytest.mark.thorough
+
 
 def reference_update(mode, coordinates, values, means, covariances, fit):
     """Row posteriors by the book: one row, one matrix inverse at a time."""

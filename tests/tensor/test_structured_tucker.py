@@ -24,6 +24,7 @@ from sktensordp.tensor._tucker_fit import TuckerFit
 from tests.support.points import POINTS
 from tests.support.tensors import as_dense, random_problem, unpacked
 
+pytestmark = pytest.mark.thorough
 OPTIONS = {"value_scale": 1.0, "noise_floor": 0.0, "max_iter": 5}
 SHAPES = [((5, 7), (2, 3)), ((4, 3, 6), (2, 3, 2)), ((2, 3, 2, 4), (1, 2, 2, 2))]
 

@@ -16,6 +16,8 @@ from sktensordp.tensor import (
 from sktensordp.tensor._cp_fit import continue_structured_cp
 from tests.support.tensors import entries_of, random_problem, unpacked
 
+pytestmark = pytest.mark.thorough
+
 
 def fitted(shape, *, rank=2, biases=True, scale=1.0, dtype=float, **options):
     """A model of noise around two terms and biases."""

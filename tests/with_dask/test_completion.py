@@ -20,6 +20,7 @@ from tests.support.noise import drawing
 from tests.support.points import POINTS
 from tests.support.refusing import refused
 
+pytestmark = pytest.mark.thorough
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
 NAMES = ["user", "item", "week"]

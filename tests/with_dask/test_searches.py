@@ -25,7 +25,10 @@ LEVELS = [1, 2, 3, 4, 5]
 RATINGS = make_ratings(40, 30, 600, random_state=0, levels=LEVELS)
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 # What processes of a cluster leave to Python's own end of life.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture(

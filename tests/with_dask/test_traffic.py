@@ -17,6 +17,7 @@ from sktensordp.tensor._distributed import grouped
 from tests.support.callbacks import needs_callbacks
 from tests.with_dask.test_completion import client  # noqa: F401
 
+pytestmark = pytest.mark.thorough
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 # There are more users than items, so that users are divided among workers.

@@ -24,6 +24,7 @@ from tests.with_dask.test_completion import (
     here,  # noqa: F401
 )
 
+pytestmark = pytest.mark.thorough
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 RATINGS = make_ratings(n_users=120, n_items=50, n_ratings=4000, random_state=0)
 NAMES = ["user", "item", "week"]
