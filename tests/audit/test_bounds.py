@@ -49,6 +49,7 @@ def of_one_stage(hits, false_hits, n, claim, alpha):
     return certified_bound([(hits, false_hits, n)], claim, alpha)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bound", [quick_bound, of_one_stage])
 @pytest.mark.parametrize(
     ("claim", "truth", "rate"),
@@ -140,6 +141,7 @@ def exceedance_of_stages(claim, truth, rates, sizes, alpha):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("claim", "truth"), [(Pure(0.0), 0.7), (Pure(0.05), 0.5), (Gaussian(), 0.5)]
 )
@@ -169,6 +171,7 @@ def test_critical_sum(weights, alpha):
     assert 0.98 * alpha < chance <= alpha
 
 
+@pytest.mark.thorough
 def test_stages_prove_almost_as_much_as_their_sum():
     stages = [(900, 750, 20_000), (450, 375, 10_000)]
     pooled = certified_bound([(1350, 1125, 30_000)], Pure(0.0), 0.05)
@@ -188,6 +191,7 @@ def test_epsilon_of_mu_inverts_the_curve(mu, delta):
         assert gaussian_delta(epsilon, mu) == pytest.approx(delta, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_guesses_bound_holds_at_its_confidence():
     """Randomised response is the worst case of the theorem: its chance is exact."""
     for epsilon in (0.0, 0.5, 2.0):
@@ -287,6 +291,7 @@ def test_curve_bound_is_above_the_truth_with_at_most_alpha(
     assert power > 0.5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mu", [1.0, 3.0])
 def test_curve_bound_holds_for_the_surest_guesses(mu):
     """Of Gaussian canaries only the most extreme are guessed.

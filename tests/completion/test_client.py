@@ -136,6 +136,7 @@ def test_values_that_no_client_drew_are_refused():
     assert fitted.privacy_guarantee_ is said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.5, 6.0])
 def test_values_without_noise_are_refused(epsilon):
     """Where many have noise, some are outside; few may all be inside."""

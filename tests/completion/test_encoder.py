@@ -229,6 +229,7 @@ def test_wrong_catalogues_are_refused(categories, message):
         CoordinateEncoder(categories=categories).fit([["bob", "up"]])
 
 
+@pytest.mark.thorough
 def test_a_learned_vocabulary_voids_what_protects_users():
     """Who is there is published: privacy_of says so, unless all is declared."""
     ratings = make_ratings(60, 20, 800, random_state=0)

@@ -73,6 +73,7 @@ def test_a_void_claim_has_its_own_delta():
     assert difference_notes({"a": [pure(1.0, delta=1e-5)], "b": [void]}) == {}
 
 
+@pytest.mark.thorough
 def test_all_of_a_pipeline_counts():
     X, y = np.full((20, 2), 0.5), np.arange(20.0)
     first, second = LaplaceMechanism(3.0, bounds=(0, 1)), LaplaceMechanism(1.0)

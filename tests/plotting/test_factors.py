@@ -109,6 +109,7 @@ def test_from_estimator_draws_a_row_a_mode(data):
         np.testing.assert_array_equal(curve(column[2]).get_ydata(), factors[2])
 
 
+@pytest.mark.thorough
 def test_terms_come_by_their_strength(data):
     model = completion(rank=6, perturbation="input").fit(*data)
     display = FactorsDisplay.from_estimator(model)
@@ -164,6 +165,7 @@ def test_long_orders_have_few_ticks():
     assert set(shown) <= set(days)
 
 
+@pytest.mark.thorough
 def test_a_protected_mode_is_not_drawn(data):
     model = completion(unit=0, epsilon=50.0, perturbation="statistics").fit(*data)
     display = FactorsDisplay.from_estimator(model)
@@ -196,6 +198,7 @@ def test_a_column_that_a_mode_has_not_is_left_out(data):
     assert [axes.axison for axes in display.axes_[:, 3]] == [True, False, False]
 
 
+@pytest.mark.thorough
 def test_axes_that_are_given_are_used(data):
     model = completion(rank=1, perturbation="input").fit(*data)
     figure, axes = plt.subplots(3, 2)

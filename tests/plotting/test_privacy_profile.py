@@ -53,6 +53,7 @@ def test_the_trade_off_of_gaussian_noise(mu):
 HALF = {"delta": 1e-5, "claimed": (1.0, 1e-5)}
 
 
+@pytest.mark.thorough
 def test_claims_stand_beside_the_truth(legend):
     truths = {
         "half the noise": guarantee(dp_event.GaussianDpEvent(0.5), **HALF),
@@ -95,6 +96,7 @@ def test_a_claimed_trade_off_stands_beside_the_true_one(legend):
     assert chance.get_xydata().tolist() == [[0, 1], [1, 0]]
 
 
+@pytest.mark.thorough
 def test_what_protects_nothing_is_seen():
     nothing = guarantee(dp_event.NonPrivateDpEvent(), claimed=(1.0, 0.0))
     display = PrivacyProfileDisplay.from_guarantee({"Algorithm 2": nothing})
@@ -105,6 +107,7 @@ def test_what_protects_nothing_is_seen():
     assert np.all(display.lines_[0].get_ydata() == 0)
 
 
+@pytest.mark.thorough
 def test_estimators_by_name():
     X = np.zeros((2, 3))
     display = PrivacyProfileDisplay.from_estimator(

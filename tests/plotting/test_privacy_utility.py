@@ -20,6 +20,7 @@ from sktensordp.papers import PublishedCPCompletion, PublishedTensorRandomizedRe
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.plotting._style import shade
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(30, 30, 500, random_state=0)
 DATA = RATINGS.data, RATINGS.target
 CURVE = [1, 2], [0.9, 0.8], None

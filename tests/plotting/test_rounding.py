@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.model_selection import ExpectedError
@@ -11,6 +12,8 @@ from sktensordp.plotting import (
     PrivacyProfileDisplay,
     PrivacyUtilityDisplay,
 )
+
+pytestmark = pytest.mark.thorough
 
 
 def ticks(display):

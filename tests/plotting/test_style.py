@@ -42,6 +42,7 @@ def test_shades_follow_the_style(style, colors):
         assert shade(ax, 0.0) == colors[0]
 
 
+@pytest.mark.thorough
 def test_a_legend_stands_beside_the_curves_that_it_would_cover():
     display = PrivacyUtilityDisplay(LONG).plot()
     display.figure_.canvas.draw()
@@ -61,6 +62,7 @@ def test_a_legend_stands_beside_the_curves_that_it_would_cover():
     assert title.get_window_extent().y1 <= display.figure_.bbox.y1
 
 
+@pytest.mark.thorough
 def test_a_legend_taller_than_the_figure_makes_it_grow():
     many = {f"{label}, {k}": c for k in range(3) for label, c in LONG.items()}
     display = PrivacyUtilityDisplay(many).plot()
@@ -92,6 +94,7 @@ def test_a_figure_without_pyplot_will_do():
     assert plt.get_fignums() == []
 
 
+@pytest.mark.thorough
 def test_matplotlib_is_imported_when_something_is_drawn():
     code = (
         "import sys; from sktensordp.plotting import *; "

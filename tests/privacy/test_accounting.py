@@ -175,6 +175,7 @@ def test_alone(name):
     check(event, laws())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", split(TIGHT, 0))
 def test_three_times(name):
     event, laws = RELEASES[name]
@@ -202,6 +203,7 @@ BESIDE_NOISE = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "mu"),
     BESIDE_NOISE + [pytest.param(n, 1.0, marks=pytest.mark.slow) for n in TIGHT],
@@ -226,6 +228,7 @@ def test_composed_with_each_other(first, second):
     check(Composed([one, two]), both)
 
 
+@pytest.mark.thorough
 def test_four_kinds_and_gaussian_noise():
     names = ["pure 0.5", "integers 1.2", "three rows"]
     laws = assignments([RELEASES[n][1]() for n in names])
@@ -234,6 +237,7 @@ def test_four_kinds_and_gaussian_noise():
     check(Composed(events), laws, mu=0.8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_random_tables(seed):
     rng = np.random.default_rng(seed)
@@ -281,6 +285,7 @@ def test_laplace_by_quadrature(scale):
     np.testing.assert_allclose(ours, curve, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_gaussians_compose_in_closed_form():
     events = [Gaussian(2.0), Repeated(Gaussian(5.0), 7), Gaussian(0.9)]
     mu = mpmath.sqrt(mpmath.mpf(1) / 4 + mpmath.mpf(7) / 25 + 1 / mpmath.mpf(0.9) ** 2)
@@ -375,6 +380,7 @@ def kairouz_oh_viswanath(count, single, epsilon):
         return float(total / (1 + mpmath.exp(single)) ** count)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("count", "single", "epsilons"),
     [
@@ -427,6 +433,7 @@ def test_pure_epsilons_add_up_at_delta_zero():
     assert ten == math.nextafter(1.0, 2.0)
 
 
+@pytest.mark.thorough
 def test_sums_of_epsilons_are_rounded_up():
     # At a delta that no grid of losses can see, the two epsilons are added up.
     noise = event_epsilon(Gaussian(1.0), 1e-13)
@@ -560,6 +567,7 @@ def test_residual_covers_every_nearby_law(weights, e1, d1):
         assert max(worst[e] / ours[e] for e in (0.9, 1.6)) == pytest.approx(1, rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_residuals_of_two_releases():
     e1, d1 = 0.1, 5e-3
     rows = np.array(RARE_ROWS) / 100

@@ -82,6 +82,7 @@ class WithoutTypes(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
+@pytest.mark.thorough
 def test_all_noise_comes_from_the_one_place():
     """Keys are made in `_random`, and taken after the record.
 
@@ -148,6 +149,7 @@ def test_counted_once_or_refused(estimator, data, epsilon, keys):
         assert len(keys) == 2
 
 
+@pytest.mark.thorough
 def test_further_fits_count(keys):
     stream = CPCompletion(0, max_iter=1, **RANGE)
     exact = clone(stream).set_params(epsilon=math.inf)
@@ -187,6 +189,7 @@ def test_a_refused_stream_goes_on_as_if_not_asked(keys):
     assert model.privacy_guarantee_.epsilon == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_post_processing_counts_nothing(keys):
     dense = np.where(np.eye(4, 3), np.nan, 0.5)
     entry = CPCompletion(1, max_iter=2, **RANGE).fit(dense)
@@ -263,6 +266,7 @@ def test_refused_by_one_is_recorded_in_none(tight, adaptive, keys):
     assert len(keys) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_units_fill_no_budget_for_other_units(adaptive, keys):
     """Each of "entry", "sample", a mode, "row" and "cell" keeps all the others out."""
@@ -329,6 +333,7 @@ def test_parts_count_for_the_worst():
     assert "part 1 of 2, disjoint" in str(budget)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_parts_of_parts_in_any_order(data):
@@ -361,6 +366,7 @@ def test_parts_of_parts_in_any_order(data):
 # What is printed.
 
 
+@pytest.mark.thorough
 def test_text_and_html():
     estimators = [
         CPCompletion(0, max_iter=1, **RANGE), BiScaler(0.5, **RANGE),
@@ -401,6 +407,7 @@ def test_text_and_html():
     assert not any(f"{value:.4g}" in text + table for value in VALUES)
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6),
@@ -505,6 +512,7 @@ def completion(ratings, **params):
     return CPCompletion(0, max_iter=2, **params)
 
 
+@pytest.mark.thorough
 def test_ids_then_users_are_refused(ratings):
     model = make_pipeline(CoordinateEncoder(), completion(ratings, unit=0))
     with PrivacyBudget(5.0, 1e-5) as budget:

@@ -156,6 +156,7 @@ RELEASES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("releases", RELEASES.values(), ids=RELEASES)
 def test_the_count_is_that_of_a_budget_without_a_path(path, releases, adaptive):
@@ -250,6 +251,7 @@ def test_the_path_is_absolute(path, monkeypatch, tmp_path):
 # Other processes.
 
 
+@pytest.mark.thorough
 def test_a_later_process_goes_on(path):
     with make(path, 0.35):
         LAPLACE.transform(ROWS)
