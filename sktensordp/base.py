@@ -16,9 +16,9 @@ from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import CallbackSupportMixin, has_callbacks
 from ._validation import check_unmasked, described
 from .privacy import PrivacyGuarantee
-from .privacy.budgets._budget import Mark, Marks, check_seed, record
-from .privacy.budgets._detaching import marks_of_copy
-from .privacy.budgets._preauthorized import current_preauthorization
+from .privacy.budgets._budget import check_seed, record
+from .privacy.budgets._open import Mark, Marks, marks_of_copy
+from .privacy.budgets._reserved import current_reservation
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 
@@ -107,7 +107,7 @@ class EstimatorMixin(CallbackSupportMixin):
 
         Where how many tasks there are must stay secret, it writes nothing.
         """
-        quiet = max_tasks is None or current_preauthorization() is not None
+        quiet = max_tasks is None or current_reservation() is not None
         if quiet or not LOGGER.isEnabledFor(logging.DEBUG):
             return lambda _=None: False
         start, done = time.perf_counter(), itertools.count(1)
@@ -333,8 +333,8 @@ class PrivateEstimatorMixin(SentMixin):
         recorded with them.
         """
         name = f"{self._released_by} of {type(self).__name__}"
-        authorized = current_preauthorization()
-        if authorized is None:
+        reservation = current_reservation()
+        if reservation is None:
             record(
                 guarantee,
                 name,
@@ -345,7 +345,7 @@ class PrivateEstimatorMixin(SentMixin):
             LOGGER.info("%s: %s %s", name, guarantee, guarantee.statement)
             return
         self._check_seed()
-        authorized.admit(guarantee, self._released_by)
+        reservation.admit(guarantee, self._released_by)
 
     def _check_seed(self) -> None:
         """Refuse an integer random state under a budget with a path."""

@@ -41,7 +41,7 @@ from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import CLIENTS, EXACT_SUMS
-from ..privacy.budgets._preauthorized import current_preauthorization
+from ..privacy.budgets._reserved import current_reservation
 from ..tensor import CPForm, TuckerForm
 from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._domain import Domain, declared_domain
@@ -292,7 +292,7 @@ class BaseCompletion(
             or not only_averages
             or not problem.form
             or math.isinf(self.epsilon)
-            or current_preauthorization() is not None
+            or current_reservation() is not None
             or is_fit_for_a_score()
         ):
             return
@@ -309,7 +309,7 @@ class BaseCompletion(
 
     def _log_plan(self, solver: Solver) -> None:
         """Write what the fit will do to the log, unless a private search fits it."""
-        if current_preauthorization() is None:
+        if current_reservation() is None:
             LOGGER.info(
                 "%s: rank %s, perturbation %r, at most %d sweeps",
                 type(self).__name__,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._validation import callers_level, is_fit_for_a_score, words_of
 from ..exceptions import NoiseOnlyWarning, PrivacyLeakWarning
-from ..privacy.budgets._preauthorized import current_preauthorization
+from ..privacy.budgets._reserved import current_reservation
 
 # Words in the names of columns that hold users or items.
 _USERS = {"client", "customer", "member", "patient", "person", "reader", "student"}
@@ -262,7 +262,7 @@ def warn_of_noise(are_noise: bool) -> None:
 
     A search makes many fits, and says nothing.
     """
-    if are_noise and current_preauthorization() is None and not is_fit_for_a_score():
+    if are_noise and current_reservation() is None and not is_fit_for_a_score():
         warnings.warn(
             "The released number of protected users, or their typical number of "
             "entries, is within its noise of nothing, so the model holds little but "

@@ -39,7 +39,7 @@ from .._validation import (
 )
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
-from ..privacy.budgets._budget import process_name
+from ..privacy.budgets._open import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._base import BaseCompletion
 from ._entries import Entries, is_empty_list

@@ -44,8 +44,8 @@ from ..privacy.accounting._repetitions import (
     negative_binomial,
     poisson,
 )
-from ..privacy.budgets._budget import Marks
-from ..privacy.budgets._preauthorized import run_preauthorized
+from ..privacy.budgets._open import Marks
+from ..privacy.budgets._reserved import run_reserved
 from ._groups import (
     Rows,
     Split,
@@ -357,7 +357,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 self.best_estimator_ = fitted[0]
             elif self._refits:
                 candidate = self._candidate(self.best_params_)
-                self.best_estimator_ = run_preauthorized(
+                self.best_estimator_ = run_reserved(
                     fit, partial(candidate.fit, **metadata), X, y
                 )
             self._publish(best_score, len(splits))
@@ -743,10 +743,10 @@ def _fit_and_score_split(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         y_train, y_test = (safe_indexing(y, rows) for rows in (split.train, split.test))
-        run_preauthorized(planned, partial(candidate.fit, **params), X_train, y_train)
+        run_reserved(planned, partial(candidate.fit, **params), X_train, y_train)
         # The candidate that is returned must not keep the rows folded in for its score.
         scored = copy.copy(candidate) if len(split.history) else candidate
         _fold_in(scored, X, y, split.history)
         # Scoring may draw noise, but only the noisy score is released.
-        steps = run_preauthorized(None, score.steps, scored, X_test, y_test)
+        steps = run_reserved(None, score.steps, scored, X_test, y_test)
     return units.total(steps, split), candidate

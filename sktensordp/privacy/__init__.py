@@ -6,7 +6,7 @@ from ._report import PrivacyReport, privacy_of
 from ._risk import PredictiveValues, epsilon_for_accuracy
 from .accounting._gaussian import gaussian_delta, gaussian_mu, gaussian_sigma
 from .budgets._budget import PrivacyBudget
-from .budgets._detaching import detach_from_budgets
+from .budgets._open import detach_from_budgets
 
 __all__ = [
     "PredictiveValues",

@@ -35,7 +35,8 @@ from sktensordp.privacy import PrivacyBudget
 from sktensordp.privacy.accounting import _events
 from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.accounting._repetitions import poisson
-from sktensordp.privacy.budgets import _ledger
+from sktensordp.privacy.budgets import _file
+from sktensordp.privacy.budgets._ledger import Record
 from sktensordp.privacy.budgets._stored import (
     _types,
     guarantee_from_json,
@@ -184,9 +185,8 @@ def test_the_limits_are_those_of_the_first_release(path):
     for budget in (memory, stored):
         budget.spend(first)
     with closing(sqlite3.connect(path)) as connection:
-        facts = dict(connection.execute("SELECT name, value FROM budget"))
-    assert json.loads(facts["unit"]) == "sample"
-    assert json.loads(facts["limits"])[0] > 0
+        (limits,) = connection.execute("SELECT limits FROM releases").fetchone()
+    assert json.loads(limits)[0] > 0
     other = PrivacyBudget(2.0, 1e-5, path=path)
     table = guarantee(_events.TableDpEvent(((9, 1), (1, 9))))
     for budget in (memory, other):
@@ -477,10 +477,10 @@ def test_a_release_is_on_the_disk_before_its_key_is_taken(path, keys):
     assert seen == [(1,)]
 
 
-@pytest.mark.parametrize("method", ["writing", "add", "commit"])
+@pytest.mark.parametrize("method", ["locked", "add", "commit"])
 def test_what_cannot_be_recorded_is_not_drawn(path, keys, method):
     budget = make(path)
-    failed = mock.patch.object(_ledger.Ledger, method, side_effect=OSError("full"))
+    failed = mock.patch.object(_file.FileLedger, method, side_effect=OSError("full"))
     with budget:
         with failed, pytest.raises(OSError, match="full"):
             LAPLACE.transform(ROWS)
@@ -499,20 +499,20 @@ def test_two_files_count_or_refuse_together(path, tmp_path, keys):
             LAPLACE.transform(ROWS)
         assert len(keys) == 1
         # A crash between the two commits counts too much in the first file.
-        order, commit = [], _ledger.Ledger.commit
+        order, commit = [], _file.FileLedger.commit
 
-        def crash(ledger, connection):
+        def crash(ledger):
             order.append(ledger.path)
             if len(order) == 2:
                 raise KeyboardInterrupt
-            commit(ledger, connection)
+            commit(ledger)
 
         bigger = PrivacyBudget(9.0, path=tmp_path / "third.db", create=True)
     with (
         memory,
         bigger,
         wide,
-        mock.patch.object(_ledger.Ledger, "commit", crash),
+        mock.patch.object(_file.FileLedger, "commit", crash),
         pytest.raises(KeyboardInterrupt),
     ):
         LAPLACE.transform(ROWS)
@@ -649,6 +649,17 @@ def statement(path, *statements):
             connection.execute(each)
 
 
+def add_unknown(path):
+    """A release in order, of an event that no version knows."""
+    ledger = _file.FileLedger(path)
+    unknown = '{"event": {"type": "os.system"}}'
+    writing = mock.patch.object(_file, "guarantee_to_json", return_value=unknown)
+    with writing, ledger.locked():
+        list(ledger.news())
+        ledger.add(Record("x", pure(0.1), (), None))
+        ledger.commit()
+
+
 BROKEN = {
     "missing": (lambda path: path.unlink(), "There is no budget"),
     "empty": (lambda path: path.write_bytes(b""), "is not a budget, or is damaged"),
@@ -679,11 +690,7 @@ BROKEN = {
         lambda path: statement(path, "DELETE FROM releases"), "has lost releases",
     ),
     "an unknown event": (
-        lambda path: statement(
-            path,
-            "INSERT INTO releases VALUES (4, '', 'x', "
-            "'{\"event\": {\"type\": \"os.system\"}}', '[]', '')",
-        ),
+        add_unknown,
         "is not a budget, or is damaged",
     ),
 }  # fmt: skip

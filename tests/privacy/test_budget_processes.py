@@ -28,7 +28,7 @@ from tests.support.budgets import (
     left_open,
     locked,
     n_released,
-    run_preauthorized,
+    run_reserved,
     unrecorded,
 )
 from tests.support.guarantees import pure
@@ -158,7 +158,7 @@ def test_forks_refuse():
     ):
         assert refused_in_fork(action)
     assert not refused_in_fork(lambda: LAPLACE.transform(ROWS))
-    assert run_preauthorized(SMALL, refused_in_fork, lambda: LAPLACE.transform(ROWS))
+    assert run_reserved(SMALL, refused_in_fork, lambda: LAPLACE.transform(ROWS))
     assert budget.spent is None
 
 

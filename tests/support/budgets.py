@@ -4,11 +4,9 @@ from contextlib import contextmanager
 from unittest import mock
 
 from sktensordp import base
-from sktensordp.privacy.budgets import _budget, _filter
-from sktensordp.privacy.budgets._preauthorized import (
-    current_preauthorization,
-    run_preauthorized,
-)
+from sktensordp.privacy.budgets import _budget, _filter, _ledger, _open
+from sktensordp.privacy.budgets._open import OPEN
+from sktensordp.privacy.budgets._reserved import current_reservation, run_reserved
 from tests.support.points import POINTS, original
 
 __all__ = [
@@ -19,12 +17,12 @@ __all__ = [
     "n_released",
     "recording",
     "releases_of",
-    "run_preauthorized",
+    "run_reserved",
     "unrecorded",
 ]  # fmt: skip
 
 # Where every release passes that is recorded.
-FILES = {_filter.__file__, _budget.__file__, base.__file__}
+FILES = {one.__file__ for one in (_filter, _budget, _ledger, _open, base)}
 
 
 def releases_of(budget):
@@ -44,15 +42,15 @@ def guarantees_of(budget):
 
 
 def left_open():
-    """Whether a budget or a cover is open; budgets are closed then."""
-    found = bool(_budget._STACK) or current_preauthorization() is not None
-    _budget._STACK.clear()
+    """Whether a budget or a reservation is open; budgets are closed then."""
+    found = bool(OPEN.stack) or current_reservation() is not None
+    OPEN.stack.clear()
     return found
 
 
 def locked():
     """What guards all budgets, as a context; not while another thread is inside."""
-    return _budget._LOCK
+    return OPEN.lock
 
 
 @contextmanager
@@ -71,11 +69,11 @@ def recording(after=lambda name: None):
 
 def unrecorded(budget, error):
     """While this lasts, recording in a budget raises an error."""
-    record = original("recording in an account")
+    commit = original("recording in a budget")
 
-    def interrupted(account, *args):
-        if account is budget._account:
+    def interrupted(ledger):
+        if ledger is budget._ledger:
             raise error
-        record(account, *args)
+        commit(ledger)
 
-    return mock.patch.object(*POINTS["recording in an account"], interrupted)
+    return mock.patch.object(*POINTS["recording in a budget"], interrupted)

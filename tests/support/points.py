@@ -20,7 +20,7 @@ from sktensordp.measure import _noisy_sums
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
-from sktensordp.privacy.budgets import _filter, _ledger
+from sktensordp.privacy.budgets import _file, _ledger
 from sktensordp.tensor import _blas, _cp_fit, _shared_rows, _tucker_fit, _unit_entries
 from sktensordp.tensor.kernels import _units as _unit_kernels
 
@@ -32,8 +32,8 @@ POINTS = {
     "record of a release": (base.PrivateEstimatorMixin, "_record"),
     "end of an earlier fit": (base.PrivateEstimatorMixin, "_forget"),
     "recording": (base, "record"),
-    "recording in an account": (_filter.Account, "record"),
-    "longest wait for a file": (_ledger, "_TIMEOUT"),
+    "recording in a budget": (_ledger.Ledger, "commit"),
+    "longest wait for a file": (_file, "_TIMEOUT"),
     # Noise.
     "uniform draws": (_discrete, "_uniform_below"),
     "points of a lattice": (_lattice, "_lattice_index"),

@@ -1,1 +1,1 @@
-"""The budgets of a process: limits, recorded releases, and preauthorised releases."""
+"""The budgets of a process: limits, recorded releases, and reservations of releases."""

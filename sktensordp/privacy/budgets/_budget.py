@@ -1,18 +1,14 @@
 """Privacy budgets: limits on what is released, and a record of it."""
 
-import contextvars
 import html
 import math
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import astuple
 from fractions import Fraction
-from multiprocessing.dummy import Process as PoolThread
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
-from weakref import WeakKeyDictionary, WeakSet
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from ...exceptions import BudgetExceededError
 from .._conditions import clauses
@@ -25,52 +21,14 @@ from .._guarantee import (
     unit_name,
 )
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
+from ._open import BRANCHES, OPEN, Branch, Marks, marked, open_branches
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from dp_accounting import DpEvent
 
-    from ._filter import Account, Totals
-    from ._ledger import Ledger, Row
+    from ._filter import Account, Limits, Totals
+    from ._ledger import Ledger
 
-    # The account that records a release, its totals, and the limits of the filter.
-    _Admission = tuple[Account, Totals, Any]
-
-# Guards the stack and all accounts: all open budgets record a release, or none does.
-_LOCK = threading.RLock()
-_STACK: list["PrivacyBudget"] = []
-# The branches of `PrivacyBudget.parallel` that this thread is in, outermost first.
-_BRANCHES: contextvars.ContextVar[tuple["_Branch", ...]] = contextvars.ContextVar(
-    "branches", default=()
-)
-_PROCESS = (0, "")
-
-
-class Mark(NamedTuple):
-    """A budget that was open where a copy of an estimator was made.
-
-    Attributes
-    ----------
-    process : str
-        Name of the process in which it was open.
-    path : str or None
-        Path of its file; None if it has none.
-    id : str
-        Of the file, or of the budget if it has none.
-    """
-
-    process: str
-    path: str | None
-    id: str
-
-
-Marks = frozenset[Mark]
-# Budgets of files that were opened for copies that were made while they were open.
-_OPENED: dict[tuple[str, str], "PrivacyBudget"] = {}
-# Threads of pools (joblib's are such) that were started while a budget was open, and
-# had not ended when it was closed.
-_LEFT_BEHIND: WeakKeyDictionary[threading.Thread, Marks] = WeakKeyDictionary()
 # How far below the truth the printed remainder may be, as shares of epsilon: with sums,
 # and where every comparison composes all releases.
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
@@ -84,41 +42,12 @@ _SENT = (
     "estimator while no budget is open; or give the budget a path."
 )
 _CLOSED = (
-    "A privacy budget was open where this copy of an estimator was made, or where this "
-    "thread was started. That budget is closed now, so that it would not count this "
-    "release; nothing was drawn. Open the same budget again, or give it a path. If it "
-    "need not count this release, use `detach_from_budgets(estimator)`."
+    "A privacy budget covers this estimator, or was open where this copy of it was "
+    "made, or where this thread was started. That budget is closed now, so that it "
+    "would not count this release; nothing was drawn. Open the same budget again, or "
+    "give it a path. If it need not count this release, use "
+    "`detach_from_budgets(estimator)`."
 )
-
-
-def process_name() -> str:
-    """A name of this process, which a fork does not share."""
-    global _PROCESS
-    with _LOCK:
-        if _PROCESS[0] != os.getpid():
-            _PROCESS = os.getpid(), secrets.token_hex(8)
-        return _PROCESS[1]
-
-
-def _renew_lock() -> None:
-    global _LOCK
-    _LOCK = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    # A thread of the parent may hold the lock while it forks.
-    os.register_at_fork(after_in_child=_renew_lock)
-
-
-def open_budgets() -> Marks:
-    """The budgets that are open now: copies that are made now belong to them."""
-    with _LOCK:
-        return frozenset(budget._mark for budget in _STACK)
-
-
-def _marks_of_thread() -> Marks:
-    """The budgets in whose blocks this thread of a pool was started, and is left."""
-    return _LEFT_BEHIND.get(threading.current_thread(), frozenset())
 
 
 def record(
@@ -131,8 +60,9 @@ def record(
 ) -> None:
     """Record a release in all open budgets, or refuse it.
 
-    Budgets with a path also record releases by copies that were made while they were
-    open, wherever and whenever these are made. `marks` tells those budgets.
+    Budgets that cover certain objects record the releases of these alone. Budgets with
+    a path also record releases by copies that were made while they were open, wherever
+    and whenever these are made. `marks` tells to which budgets an object belongs.
 
     Raises
     ------
@@ -143,19 +73,19 @@ def record(
         they do not compose; or if its noise is `seeded` and a budget has a path.
     RuntimeError
         If a budget belongs to another process, which would not learn of the release;
-        or if a budget without a path was open where a copy of the estimator was made,
-        or where the thread was started, and is closed now.
+        or if a budget without a path covers the estimator, or was open where a copy of
+        it was made, or where the thread was started, and is closed now.
     OSError
         If a budget has a path, and its file cannot record the release.
     """
-    with _LOCK:
-        marks |= _marks_of_thread()
+    with OPEN.lock:
+        marks |= OPEN.marks_of_thread()
         check_seed(name, marks, seeded=seeded)
         _record(_concerned(marks), guarantee, name, unprotected)
 
 
 def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
-    """Refuse a release with an integer seed if an open budget has a path.
+    """Refuse a release with an integer seed if a budget that counts it has a path.
 
     Raises
     ------
@@ -163,8 +93,8 @@ def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
         Every process counts the releases of a seed from 0, so that two would share
         their noise.
     """
-    has_path = any(budget._ledger is not None for budget in _STACK)
-    if seeded and (has_path or any(mark.path for mark in marks)):
+    marks |= {budget._ledger.mark for budget in _counting(marks)}
+    if seeded and any(mark.path for mark in marks):
         raise ValueError(
             f"{name} has an integer random_state, and a budget with a path is open. "
             f"Another process with this integer would draw the same noise. Pass "
@@ -184,133 +114,82 @@ def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     RuntimeError, OSError
         As `record`.
     """
-    with _LOCK, _locked_files(_concerned(marks | _marks_of_thread())) as budgets:
-        for budget in budgets:
-            if math.isfinite(budget.epsilon) and any(
-                isinstance(guarantee.unit, int)
-                for guarantee in budget._account.guarantees()
-            ):
-                raise BudgetExceededError(_PUBLISHES_IDS.format(name))
-        for budget in budgets:
-            budget._write(name, None, unprotected)
-        _commit(budgets)
-        for budget in budgets:
-            if budget._ledger is None:
-                budget._publishers.append(name)
-                budget._sentences.update(dict.fromkeys(unprotected))
+    with OPEN.lock:
+        _record(_concerned(marks | OPEN.marks_of_thread()), None, name, unprotected)
 
 
-def _concerned(marks: Marks) -> list["PrivacyBudget"]:
+def _counting(marks: Marks) -> "list[PrivacyBudget]":
+    """The open budgets that count a release of an object with these marks."""
+    files = {mark[1:] for mark in marks}
+    return [
+        budget
+        for budget in OPEN.stack
+        if not budget._covers_some or budget._ledger.mark[1:] in files
+    ]
+
+
+def _concerned(marks: Marks) -> "list[PrivacyBudget]":
     """The budgets that must record a release, in the order in which they are locked.
 
     Two objects for the same file are one budget.
     """
-    found = list(_STACK)
-    is_open = {budget._mark[1:] for budget in _STACK}
+    is_open = {budget._ledger.mark[1:] for budget in OPEN.stack}
     closed = {mark for mark in marks if mark[1:] not in is_open}
     if lost := {mark.process for mark in closed if mark.path is None}:
-        raise RuntimeError(_CLOSED if lost == {process_name()} else _SENT)
+        raise RuntimeError(_CLOSED if lost == {OPEN.process_name()} else _SENT)
+    found = _counting(marks)
     found += [_opened(mark.path, mark.id) for mark in closed if mark.path is not None]
-    for budget in found:
-        budget._check_process()
-    stored = {b._ledger.path: b for b in found if b._ledger is not None}
-    return [
-        *(stored[path] for path in sorted(stored)),
-        *(budget for budget in found if budget._ledger is None),
-    ]
+    distinct = {budget._ledger.mark[1:]: budget for budget in found}
+    for budget in distinct.values():
+        budget._ledger.check_process()
+    return sorted(distinct.values(), key=lambda b: (b.path is None, b.path or ""))
 
 
 def _opened(path: str, number: str) -> "PrivacyBudget":
     """The budget of this id in an existing file."""
-    if (path, number) not in _OPENED:
+    if (path, number) not in OPEN.files:
         budget = budget_of_file(path)
-        assert budget._ledger is not None
-        if budget._ledger.id != number:
+        if budget._ledger.mark.id != number:
             raise OSError(
                 f"{path} is another budget than the one that was open where this was "
                 f"made; nothing was drawn."
             )
-        _OPENED[path, number] = budget
-    return _OPENED[path, number]
+        OPEN.files[path, number] = budget
+    return OPEN.files[path, number]
 
 
 def budget_of_file(path: str) -> "PrivacyBudget":
     """The budget in an existing file, with the parameters that the file states."""
-    from ._ledger import Ledger
+    from ._file import FileLedger
 
-    stated = Ledger(path).parameters
-    parameters = {name: stated[name] for name in ("epsilon", "delta", "adaptive")}
-    return PrivacyBudget(**parameters, path=path)
-
-
-def _guarantee_of(row: "Row") -> PrivacyGuarantee | None:
-    """The guarantee of a recorded release; None if ids were published."""
-    from sqlite3 import DatabaseError
-
-    from ._stored import guarantee_from_json
-
-    try:
-        return None if row.guarantee is None else guarantee_from_json(row.guarantee)
-    except (ValueError, TypeError, KeyError) as error:
-        raise DatabaseError("a release is unreadable") from error
-
-
-@contextmanager
-def _locked_files(
-    budgets: list["PrivacyBudget"],
-) -> Iterator[list["PrivacyBudget"]]:
-    """Lock the files of budgets, and read what others have recorded meanwhile."""
-    with ExitStack() as stack:
-        try:
-            for budget in budgets:
-                if budget._ledger is not None:
-                    budget._writer = stack.enter_context(budget._ledger.writing())
-                    budget._read_rows(budget._writer)
-            yield budgets
-        finally:
-            for budget in budgets:
-                budget._writer = None
-
-
-def _commit(budgets: Iterable["PrivacyBudget"]) -> None:
-    """Put a release on the disk; if this stops half-way, some budgets overcount."""
-    for budget in budgets:
-        if budget._ledger is not None:
-            budget._ledger.commit(budget._writer)
+    return PrivacyBudget(**FileLedger(path).parameters, path=path)
 
 
 def _record(
-    budgets: list["PrivacyBudget"],
-    guarantee: PrivacyGuarantee,
+    budgets: "list[PrivacyBudget]",
+    guarantee: PrivacyGuarantee | None,
     name: str,
     unprotected: Iterable[str],
 ) -> None:
-    with _locked_files(budgets):
-        admissions = [(budget, budget._admit(guarantee, name)) for budget in budgets]
-        for budget, (_, _, limits) in admissions:
-            budget._write(name, guarantee, unprotected, limits)
-        _commit(budgets)
-        for budget, (account, totals, limits) in admissions:
-            if budget._ledger is not None:
-                continue  # Its account is what the file says.
-            account.record(name, guarantee, totals)
-            if budget._filter is not None:
-                budget._filter.settle(limits)
-            budget._sentences.update(dict.fromkeys(unprotected))
+    """Record a release in these budgets, or in none; None publishes ids.
 
+    If this stops half-way, some budgets count too much.
+    """
+    from ._ledger import Record
 
-def _open_branches() -> tuple["_Branch", ...]:
-    return tuple(branch for branch in _BRANCHES.get() if branch.is_open)
-
-
-class _Branch:
-    """The releases about one of several disjoint parts, in an account of their own."""
-
-    def __init__(
-        self, budget: "PrivacyBudget", block: list["Account"], account: "Account"
-    ) -> None:
-        self.budget, self.block, self.account = budget, block, account
-        self.is_open = True
+    unprotected = tuple(unprotected)
+    with ExitStack() as stack:
+        for budget in budgets:
+            stack.enter_context(budget._ledger.locked())
+            budget._read()
+        admitted = [(budget, budget._admit(guarantee, name)) for budget in budgets]
+        for budget, limits in admitted:
+            new = tuple(each for each in unprotected if each not in budget._sentences)
+            budget._ledger.add(Record(name, guarantee, new, limits))
+        for budget in budgets:
+            budget._ledger.commit()
+        for budget in budgets:
+            budget._read()
 
 
 class PrivacyBudget:
@@ -399,10 +278,14 @@ class PrivacyBudget:
     elsewhere on the same machine is recorded in the file. Neither sees estimators that
     other processes create.
 
-    The file is trusted: whoever can write to it can forget releases, and a restored
-    backup forgets all later ones. It holds guarantees, times and names, and no data. A
-    release with an integer `random_state` is refused, since each process counts the
-    releases of a seed from 0, so that two would share their noise.
+    The file is trusted: whoever can write to it can forget releases. Damage is noticed:
+    each release is stored with a hash of itself and of the one before. A restored
+    backup forgets all later releases, and only processes that have the budget open
+    notice it. The file holds guarantees, times and names, and no data.
+
+    A release with an integer `random_state` is refused if the budget has a path, since
+    each process counts the releases of a seed from 0, so that two would share their
+    noise.
 
     Examples
     --------
@@ -459,7 +342,8 @@ class PrivacyBudget:
         if create and path is None:
             raise ValueError("create=True makes a file: pass its path.")
         # These import dp-accounting, which importing the package does not.
-        from ._filter import Account, AdaptiveFilter
+        from ._filter import Account, AdaptiveFilter, CurveLimit
+        from ._ledger import Ledger
 
         self._epsilon, self._delta = float(epsilon), float(delta)
         self._adaptive = bool(adaptive)
@@ -467,17 +351,19 @@ class PrivacyBudget:
         self._sentences: dict[str, None] = {}
         self._publishers: list[str] = []
         self._n_open = 0
-        self._process, self._id = process_name(), secrets.token_hex(8)
+        self._covers_some = False
         self._older_threads: WeakSet[threading.Thread] = WeakSet()
-        self._filter: AdaptiveFilter | None = None
-        if adaptive and math.isfinite(epsilon):
-            self._filter = AdaptiveFilter(self._epsilon, self._delta)
-        self._ledger = None if path is None else self._open(path, create)
-        self._n_rows = 0
-        self._writer: Any = None  # the connection that locks the file
+        # Ten releases of 0.1 fit into 1, although ten times the float 0.1 is more.
+        limit = self._epsilon * (1 + 1e-12), self._delta * (1 + 1e-12)
+        self._limit: AdaptiveFilter | CurveLimit = CurveLimit((limit,))
+        if math.isinf(epsilon):
+            self._limit = CurveLimit()
+        elif adaptive:
+            self._limit = AdaptiveFilter(self._epsilon, self._delta)
+        self._ledger = Ledger() if path is None else self._open(path, create)
 
-    def _open(self, path: Any, create: bool) -> "Ledger":
-        from ._ledger import Ledger
+    def _open(self, path: "str | os.PathLike[str]", create: bool) -> "Ledger":
+        from ._file import FileLedger
 
         parameters = {
             "epsilon": self._epsilon,
@@ -485,8 +371,8 @@ class PrivacyBudget:
             "adaptive": self._adaptive,
         }
         if create:
-            Ledger.create(path, parameters)
-        ledger = Ledger(path)
+            FileLedger.create(path, parameters)
+        ledger = FileLedger(path)
         stored = [
             f"{name} = {ledger.parameters[name]}, not {value}"
             for name, value in parameters.items()
@@ -502,7 +388,7 @@ class PrivacyBudget:
     @property
     def path(self) -> str | None:
         """Absolute path of the file of the budget; None if it has none."""
-        return None if self._ledger is None else self._ledger.path
+        return self._ledger.path
 
     @property
     def epsilon(self) -> float:
@@ -515,39 +401,89 @@ class PrivacyBudget:
         return self._delta
 
     def __enter__(self) -> Self:
-        with _LOCK:
-            self._check_process()
+        with OPEN.lock:
+            self._ledger.check_process()
             # An interruption after this line leaves the budget open: it may count too
             # much, never too little.
-            if self not in _STACK:
+            if self not in OPEN.stack:
                 self._older_threads = WeakSet(threading.enumerate())
-                _STACK.append(self)
+                OPEN.stack.append(self)
             self._n_open += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _LOCK:
+        with OPEN.lock:
             self._n_open -= 1
             if self._n_open == 0:
-                self._mark_threads()
-                _STACK.remove(self)
+                if not self._covers_some:
+                    OPEN.mark_threads(self._ledger.mark, set(self._older_threads))
+                OPEN.stack.remove(self)
 
-    def _mark_threads(self) -> None:
-        """Mark the threads of pools that were started inside of this block.
+    def covers(self, estimator: Any) -> Self:
+        """Count releases of this object and of its copies, and of no others.
 
-        The pool of a call of joblib ends with that call, but threads with a task go
-        on. Executors are left out: their threads take tasks of later blocks, too.
+        A budget counts every release that is made while it is open, in any thread. If
+        two threads work on two data sets, each with a budget of its own, tell each
+        budget what it covers: they do not charge each other then.
+
+        The object belongs to the budget from now on, and with it every clone, copy,
+        client and pickle of it, whenever these are made. If the budget is closed, they
+        refuse to release; if it has a path, it counts them all the same. The budget
+        counts nothing else: not an estimator that you make inside of its block, or that
+        you put into the object later. Call this again for these.
+
+        A budget that covers nothing in particular counts what others cover, too, if it
+        is open.
+
+        Parameters
+        ----------
+        estimator : object
+            An estimator, pipeline or search, or a container of such. All estimators of
+            this package in it are covered.
+
+        Returns
+        -------
+        budget : PrivacyBudget
+            This one.
+
+        Raises
+        ------
+        TypeError
+            If no estimator of this package is in the object.
+        RuntimeError
+            If the budget is open, and has counted everything so far.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.privacy import PrivacyBudget
+        >>> X = np.zeros((10, 3))
+        >>> patients, staff = (
+        ...     LaplaceMechanism(0.5, bounds=(0, 1)).fit(X) for _ in range(2))
+        >>> with PrivacyBudget(1.0).covers(patients) as budget:
+        ...     released = patients.transform(X), staff.transform(X)
+        >>> budget.spent.epsilon
+        0.5
         """
-        for thread in set(threading.enumerate()).difference(self._older_threads):
-            if isinstance(thread, PoolThread):
-                marks = _LEFT_BEHIND.get(thread, frozenset())
-                _LEFT_BEHIND[thread] = marks | {self._mark}
-
-    @property
-    def _mark(self) -> Mark:
-        if self._ledger is not None:
-            return Mark(process_name(), self._ledger.path, self._ledger.id)
-        return Mark(self._process, None, self._id)
+        with OPEN.lock:
+            self._ledger.check_process()
+            if self in OPEN.stack and not self._covers_some:
+                raise RuntimeError(
+                    "This budget is open, and counts every release. Tell what it "
+                    "covers before you open it."
+                )
+            found = list(marked(estimator))
+            if not found:
+                raise TypeError(
+                    f"Nothing in this {type(estimator).__name__} can make a release: "
+                    f"pass an estimator of this package, or what holds one."
+                )
+            # First: an interruption in between leaves objects that release nothing.
+            for item in found:
+                item._made_in |= {self._ledger.mark}
+            self._covers_some = True
+        return self
 
     def spend(self, guarantee: PrivacyGuarantee, name: str = "release") -> None:
         """Record a release that no estimator of this package makes.
@@ -576,7 +512,7 @@ class PrivacyBudget:
         check_guarantee(guarantee)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {type(name).__name__}.")
-        with _LOCK:
+        with OPEN.lock:
             _record([self], guarantee, name, ())
 
     def admits(self, guarantee: PrivacyGuarantee) -> bool:
@@ -592,7 +528,7 @@ class PrivacyBudget:
         admitted : bool
         """
         check_guarantee(guarantee)
-        with _LOCK:
+        with OPEN.lock:
             self._read()
             return self._admission(guarantee) is not None
 
@@ -614,19 +550,20 @@ class PrivacyBudget:
         OSError
             If its file cannot be read.
         """
-        if self._ledger is None:
+        if self.path is None:
             raise ValueError("Only a budget with a path keeps a history: pass a path.")
+        from ._file import FileLedger
+
+        assert isinstance(self._ledger, FileLedger)
         names = ("unit", "epsilon", "delta", "event")
-        found: list[dict[str, Any]] = []
-        with _LOCK, self._ledger.reading() as connection:
-            self._read_rows(connection)
-            for row in self._ledger.rows(connection):
-                guarantee = _guarantee_of(row)
-                stated = {name: getattr(guarantee, name, None) for name in names}
-                found.append(
-                    {"time": row.time, "label": row.label, **stated}
-                    | {"versions": row.versions}
-                )
+        with OPEN.lock:
+            self._read()
+            found = [
+                {"time": row.time, "label": row.label}
+                | {name: getattr(record.guarantee, name, None) for name in names}
+                | {"versions": row.versions}
+                for row, record in self._ledger.history()
+            ]
         with suppress(ImportError):
             import pandas as pd
 
@@ -635,58 +572,15 @@ class PrivacyBudget:
         return found
 
     def _read(self) -> None:
-        """Read what other processes have recorded, unless the file is locked here."""
-        if self._ledger is not None and self._writer is None:
-            with self._ledger.reading() as connection:
-                self._read_rows(connection)
-
-    def _read_rows(self, connection: "Connection") -> None:
-        from ._filter import Limits, Totals
-
-        ledger: Any = self._ledger
-        if ledger.last(connection) < self._n_rows:
-            raise OSError(
-                f"{ledger.path} has lost releases that were recorded in it, as if a "
-                f"backup had been restored; nothing was drawn."
-            )
-        limits = ledger.facts(connection).get("limits")
-        if self._filter is not None and limits is not None:
-            self._filter.settle(Limits(*limits))
-        for row in ledger.rows(connection, after=self._n_rows):
-            guarantee = _guarantee_of(row)
+        """Count what was recorded since this was last called, here or elsewhere."""
+        for label, guarantee, sentences, limits in self._ledger.news():
+            self._limit.settle(limits)
             if guarantee is None:
-                self._publishers.append(row.label)
+                self._publishers.append(label)
             else:
-                event = guarantee.event
-                totals = (
-                    Totals() if self._filter is None else self._filter.totals(event)
-                )
-                self._account.record(row.label, guarantee, totals)
-            self._sentences.update(dict.fromkeys(row.sentences))
-            # Last: an interruption before it makes this process count too much.
-            self._n_rows = row.number
-
-    def _write(
-        self,
-        name: str,
-        guarantee: PrivacyGuarantee | None,
-        unprotected: Iterable[str],
-        limits: Any = None,
-    ) -> None:
-        """Write a release into the file, if there is one; None publishes ids."""
-        if self._ledger is None:
-            return
-        from ._stored import guarantee_to_json
-
-        text = None if guarantee is None else guarantee_to_json(guarantee)
-        if guarantee is not None and not any(self._account.guarantees()):
-            unit, relation = guarantee.unit, guarantee.relation
-            fixed: dict[str, Any] = {"unit": unit, "relation": relation}
-            if limits is not None:
-                fixed["limits"] = astuple(limits)
-            self._ledger.add_facts(self._writer, fixed)
-        new = [each for each in unprotected if each not in self._sentences]
-        self._ledger.add(self._writer, name, text, new)
+                totals = self._limit.totals(guarantee.event)
+                self._current_account().record(label, guarantee, totals)
+            self._sentences.update(dict.fromkeys(sentences))
 
     @contextmanager
     def parallel(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
@@ -719,17 +613,17 @@ class PrivacyBudget:
         """
         from ._filter import Account
 
-        if self._ledger is not None:
+        if self.path is not None:
             raise ValueError(
                 "A budget with a path does not know which part of the data a release "
                 "of another process is about, so it cannot count the worst part only. "
                 "Use a budget without a path, and record its `spent` here."
             )
         block: list[Account] = []
-        with _LOCK:
-            self._check_process()
+        with OPEN.lock:
+            self._ledger.check_process()
             self._current_account().blocks.append(block)
-        opened: list[_Branch] = []
+        opened: list[Branch] = []
         ended = False
 
         @contextmanager
@@ -739,22 +633,22 @@ class PrivacyBudget:
                     "This block of disjoint parts has ended. Open its parts inside "
                     "`with budget.parallel() as part:`."
                 )
-            if any(branch.block is block for branch in _open_branches()):
+            if any(branch.block is block for branch in open_branches()):
                 raise RuntimeError(
                     "Another part of this block is open. Close it first, or call "
                     "`parallel()` again to divide that part."
                 )
-            branch = _Branch(self, block, Account())
-            with _LOCK:
+            branch = Branch(self, block, Account())
+            with OPEN.lock:
                 block.append(branch.account)
                 opened.append(branch)
             try:
-                _BRANCHES.set((*_open_branches(), branch))
+                BRANCHES.set((*open_branches(), branch))
                 yield
             finally:
                 # A copy of this context, such as that of a task, may outlive it.
                 branch.is_open = False
-                _BRANCHES.set(_open_branches())
+                BRANCHES.set(open_branches())
 
         try:
             yield part
@@ -769,7 +663,7 @@ class PrivacyBudget:
 
         None if there is none.
         """
-        with _LOCK:
+        with OPEN.lock:
             self._read()
             return self._spent()
 
@@ -803,24 +697,18 @@ class PrivacyBudget:
         another epsilon: ask `admits`. Accurate to a millionth of the budget's epsilon,
         or to a thousandth with ``adaptive=False``.
         """
-        with _LOCK:
+        with OPEN.lock:
             self._read()
             return self._remaining_epsilon()
 
     def _remaining_epsilon(self) -> float:
         if math.isinf(self._epsilon):
             return math.inf
-        self._check_process()
-        from ..accounting._curves import event_epsilon
+        self._ledger.check_process()
         from ..accounting._events import PureDpEvent
-        from ._filter import Totals
 
-        # Try first what the sum of pure epsilons leaves: often that is the answer.
-        if self._filter is not None:
-            spent = self._account.total(self._current_account(), Totals()).pure_epsilon
-        else:
-            event = self._account.event()
-            spent = 0.0 if event is None else event_epsilon(event, 0.0)
+        # Try first what is left of the spent epsilon: often that is the answer.
+        spent = self._limit.spent_pure(self._account)
         guess = 0.0
         if spent < self._epsilon:
             guess = float(Fraction(self._epsilon) - Fraction(spent))
@@ -851,10 +739,10 @@ class PrivacyBudget:
             return 0.0
 
         def fits(size: float) -> bool:
-            return self._admission_of(event_of(size)) is not None
+            return self._admitted(event_of(size)) is not None
 
         low, high = guess, largest
-        near = high * (_ROUGH_PRECISION if self._filter is None else _PRECISION)
+        near = high * (_PRECISION if self._adaptive else _ROUGH_PRECISION)
         if low and not fits(low):
             low, high = 0.0, low
         elif not fits(low + near):
@@ -867,18 +755,25 @@ class PrivacyBudget:
     @property
     def unprotected(self) -> tuple[str, ...]:
         """What the guarantees of the recorded estimators leave out, in sentences."""
-        with _LOCK:
+        with OPEN.lock:
             self._read()
             return tuple(self._sentences)
 
     def _current_account(self) -> "Account":
         """The account that records the releases of this thread."""
         accounts = [
-            branch.account for branch in _open_branches() if branch.budget is self
+            branch.account for branch in open_branches() if branch.budget is self
         ]
         return accounts[-1] if accounts else self._account
 
-    def _admit(self, guarantee: PrivacyGuarantee, name: str) -> "_Admission":
+    def _admit(self, guarantee: PrivacyGuarantee | None, name: str) -> "Limits | None":
+        """The limits that a release decides, or an error if it does not fit."""
+        recorded = list(self._account.guarantees())
+        if guarantee is None:
+            of_users = any(isinstance(one.unit, int) for one in recorded)
+            if of_users and math.isfinite(self._epsilon):
+                raise BudgetExceededError(_PUBLISHES_IDS.format(name))
+            return None
         admission = self._admission(guarantee)
         if admission is None and self._user_ids_published(guarantee.unit):
             raise BudgetExceededError(_PUBLISHES_IDS.format(self._publishers[0]))
@@ -891,54 +786,34 @@ class PrivacyBudget:
                 f"epsilon = {shown(guarantee.epsilon)} at delta = "
                 f"{shown(guarantee.delta)}. {self._left_line()}.{advice}"
             )
-        return admission
+        return None if recorded else admission[1]
 
-    def _admission(self, guarantee: PrivacyGuarantee) -> "_Admission | None":
-        """Account, totals and limits of a release; None if it does not fit."""
-        self._check_process()
+    def _admission(
+        self, guarantee: PrivacyGuarantee
+    ) -> "tuple[Totals, Limits | None] | None":
+        """Totals and limits of a release; None if it does not fit."""
+        self._ledger.check_process()
         # Raises if they differ.
         unit_and_relation([guarantee, *self._account.guarantees()])
         if self._user_ids_published(guarantee.unit) and math.isfinite(self._epsilon):
             return None
-        return self._admission_of(guarantee.event)
+        return self._admitted(guarantee.event)
 
-    def _admission_of(self, event: "DpEvent") -> "_Admission | None":
+    def _admitted(self, event: "DpEvent") -> "tuple[Totals, Limits | None] | None":
         """The same for an event, whatever its unit."""
-        from ..accounting._curves import event_delta
-        from ._filter import Totals
-
-        account = self._current_account()
-        if self._filter is not None:
-            admitted = self._filter.admit(
-                event, lambda totals: self._account.total(account, totals)
-            )
-            return None if admitted is None else (account, *admitted)
-        if math.isfinite(self._epsilon):
-            composed = self._account.event(account, event)
-            epsilon, delta = (x * (1 + 1e-12) for x in (self._epsilon, self._delta))
-            if event_delta(composed, epsilon) > delta:
-                return None
-        return account, Totals(), None
+        return self._limit.admit_to(self._account, self._current_account(), event)
 
     def _user_ids_published(self, unit: str | int) -> bool:
         """Whether `unit` is all data of a user, and ids of users were published."""
         return isinstance(unit, int) and bool(self._publishers)
 
-    def _check_process(self) -> None:
-        if self._ledger is None and self._process != process_name():
-            raise RuntimeError(
-                "This privacy budget belongs to another process, which would not learn "
-                "of a release made here. Make the release there, use threads, or give "
-                "the budget a path."
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            raise TypeError(
+                "A privacy budget without a path counts in its own process, so it "
+                "cannot be copied or pickled."
             )
-
-    def __reduce__(self) -> Any:
-        if self._ledger is not None:
-            return _opened, (self._ledger.path, self._ledger.id)
-        raise TypeError(
-            "A privacy budget without a path counts in its own process, so it cannot "
-            "be copied or pickled."
-        )
+        return _opened, (self.path, self._ledger.mark.id)
 
     def _headline(self) -> str:
         recorded = list(self._account.guarantees())
@@ -959,12 +834,15 @@ class PrivacyBudget:
         if not spent.protects:
             return "Spent: no finite epsilon holds"
         at_delta = f"at delta = {shown(spent.delta)}"
-        fixed = adaptive = shown(spent.epsilon)
-        if self._filter is not None and spent.delta > 0:
-            event = self._account.event()
-            adaptive = shown(self._filter.spent_epsilon(self._account.total(), event))
+        fixed = shown(spent.epsilon)
         if not self._adaptive or spent.delta == 0:
             return f"Spent: epsilon = {fixed} {at_delta}"
+        from ._filter import AdaptiveFilter
+
+        adaptive = fixed
+        if isinstance(self._limit, AdaptiveFilter):
+            event = self._account.event()
+            adaptive = shown(self._limit.spent_epsilon(self._account.total(), event))
         return f"Spent: epsilon = {adaptive} {at_delta} ({fixed} if planned in advance)"
 
     def _left_line(self) -> str:
@@ -985,7 +863,7 @@ class PrivacyBudget:
         return f"Left: {', or '.join(options) or 'nothing'}"
 
     def __str__(self) -> str:
-        with _LOCK:
+        with OPEN.lock:
             self._read()
             return self._text()
 
@@ -1001,11 +879,11 @@ class PrivacyBudget:
 
     def __repr__(self) -> str:
         options = "" if self._adaptive else ", adaptive=False"
-        options += "" if self._ledger is None else f", path={self._ledger.path!r}"
+        options += "" if self.path is None else f", path={self.path!r}"
         return f"PrivacyBudget({exact(self._epsilon)}, {exact(self._delta)}{options})"
 
     def _repr_html_(self) -> str:
-        with _LOCK:
+        with OPEN.lock:
             self._read()
             return self._html()
 

@@ -167,9 +167,21 @@ class AdaptiveFilter:
             epsilons.append(event_epsilon(event, self.delta))
         return min(*epsilons, self.epsilon)
 
-    def settle(self, limits: "Limits") -> None:
-        """Apply these limits from now on."""
-        self._limits = limits
+    def admit_to(
+        self, recorded: "Account", account: "Account", event: DpEvent
+    ) -> "tuple[Totals, Limits] | None":
+        """The same for a release in `account`, which is `recorded` or a part of it."""
+        return self.admit(event, lambda totals: recorded.total(account, totals))
+
+    @staticmethod
+    def spent_pure(recorded: "Account") -> Fraction | float:
+        """The epsilon that pure releases would have to have used up."""
+        return recorded.total().pure_epsilon
+
+    def settle(self, limits: "Limits | None") -> None:
+        """Apply the limits of the first release from now on."""
+        if limits is not None:
+            self._limits = limits
 
     def totals(self, event: "DpEvent") -> Totals:
         """Totals of a release that was admitted, under the limits that are settled."""
@@ -212,6 +224,42 @@ class AdaptiveFilter:
         return (
             total.squared_mu <= limits.max_squared_mu or total.renyi <= limits.max_renyi
         )
+
+
+@dataclass(frozen=True)
+class CurveLimit:
+    """Admits releases, fixed beforehand, while their privacy curve is low enough.
+
+    Parameters
+    ----------
+    points : tuple of (float, float)
+        Epsilons, and the largest delta at each. Without any, all is admitted.
+    """
+
+    points: tuple[tuple[float, float], ...] = ()
+
+    def admit_to(
+        self, recorded: "Account", account: "Account", event: DpEvent
+    ) -> tuple[Totals, None] | None:
+        """As `AdaptiveFilter.admit_to`; there are no limits to settle."""
+        if self.points:
+            composed = recorded.event(account, event)
+            if any(event_delta(composed, at) > most for at, most in self.points):
+                return None
+        return Totals(), None
+
+    @staticmethod
+    def spent_pure(recorded: "Account") -> float:
+        """As `AdaptiveFilter.spent_pure`."""
+        event = recorded.event()
+        return 0.0 if event is None else event_epsilon(event, 0.0)
+
+    def settle(self, limits: "Limits | None") -> None:
+        """Nothing is to settle."""
+
+    def totals(self, event: "DpEvent") -> Totals:
+        """No sums are kept."""
+        return Totals()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,224 @@
+"""Which budgets are open in this process, and which objects belong to which."""
+
+import contextvars
+import functools
+import inspect
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from copy import deepcopy
+from multiprocessing.dummy import Process as PoolThread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ._filter import Account
+
+_Estimator = TypeVar("_Estimator")
+
+
+class Mark(NamedTuple):
+    """A budget to which an object belongs.
+
+    It was open where the object was copied, or covers it.
+
+    Attributes
+    ----------
+    process : str
+        Name of the process in which it was open.
+    path : str or None
+        Path of its file; None if it has none.
+    id : str
+        Of the file, or of the budget if it has none.
+    """
+
+    process: str
+    path: str | None
+    id: str
+
+
+Marks = frozenset[Mark]
+
+
+class OpenBudgets:
+    """The budgets that are open in this process, and what was left behind by others.
+
+    Attributes
+    ----------
+    lock : RLock
+        Guards the stack and all accounts: all open budgets record a release, or none
+        does.
+    stack : list of PrivacyBudget
+    files : dict
+        Budgets of files that were opened for objects that belong to them.
+    left_behind : WeakKeyDictionary
+        Threads of pools (joblib's are such) that were started while a budget was open,
+        and had not ended when it was closed.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.stack: list[Any] = []
+        self.files: dict[tuple[str, str], Any] = {}
+        self.left_behind: WeakKeyDictionary[threading.Thread, Marks] = (
+            WeakKeyDictionary()
+        )
+        self._process = (0, "")
+        if hasattr(os, "register_at_fork"):
+            # A thread of the parent may hold the lock while it forks.
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self.lock = threading.RLock()
+
+    def process_name(self) -> str:
+        """A name of this process, which a fork does not share."""
+        with self.lock:
+            if self._process[0] != os.getpid():
+                self._process = os.getpid(), secrets.token_hex(8)
+            return self._process[1]
+
+    def mark_threads(self, mark: Mark, older: "set[threading.Thread]") -> None:
+        """Mark the threads of pools that were started in the block of a budget.
+
+        The pool of a call of joblib ends with that call, but threads with a task go
+        on. Executors are left out: their threads take tasks of later blocks, too.
+        """
+        for thread in set(threading.enumerate()).difference(older):
+            if isinstance(thread, PoolThread):
+                marks = self.left_behind.get(thread, frozenset())
+                self.left_behind[thread] = marks | {mark}
+
+    def marks_of_thread(self) -> Marks:
+        """The budgets whose blocks this thread of a pool has outlived."""
+        return self.left_behind.get(threading.current_thread(), frozenset())
+
+
+OPEN = OpenBudgets()
+
+
+class Branch:
+    """The releases about one of several disjoint parts, in an account of their own."""
+
+    def __init__(
+        self, budget: object, block: "list[Account]", account: "Account"
+    ) -> None:
+        self.budget, self.block, self.account = budget, block, account
+        self.is_open = True
+
+
+# The branches of `PrivacyBudget.parallel` that this thread is in, outermost first.
+BRANCHES: contextvars.ContextVar[tuple[Branch, ...]] = contextvars.ContextVar(
+    "branches", default=()
+)
+
+
+def open_branches() -> tuple[Branch, ...]:
+    """Those of them that have not ended."""
+    return tuple(branch for branch in BRANCHES.get() if branch.is_open)
+
+
+def process_name() -> str:
+    """A name of this process, which a fork does not share."""
+    return OPEN.process_name()
+
+
+def marks_of_copy(marks: Marks = frozenset()) -> Marks:
+    """The budgets of a copy that is made now, given those of the original.
+
+    A budget that covers certain objects takes no others.
+    """
+    with OPEN.lock:
+        return marks | {b._ledger.mark for b in OPEN.stack if not b._covers_some}
+
+
+def contents(obj: Any) -> Iterator[Any]:
+    """An object, and what it holds as parameters, attributes or elements."""
+    # `seen` holds the objects themselves, so that none is deleted and its id reused.
+    seen: dict[int, Any] = {}
+    pending = [obj]
+    while pending:
+        item = pending.pop()
+        if id(item) in seen:
+            continue
+        seen[id(item)] = item
+        yield item
+        if isinstance(item, dict):
+            pending += item.values()
+        elif isinstance(item, (list, tuple, set)):
+            pending += item
+        elif isinstance(item, np.ndarray) and item.dtype == object:
+            pending += item.ravel().tolist()
+        elif isinstance(item, functools.partial):
+            pending += [item.func, item.args, item.keywords]
+        elif inspect.ismethod(item):
+            pending.append(item.__self__)
+        elif not (
+            inspect.isclass(item) or inspect.isroutine(item) or inspect.ismodule(item)
+        ):
+            if hasattr(item, "get_params"):
+                pending += item.get_params(deep=False).values()
+            pending += getattr(item, "__dict__", {}).values()
+
+
+def marked(obj: Any) -> Iterator[Any]:
+    """What an object holds that can belong to budgets."""
+    for item in list(contents(obj)):
+        if hasattr(type(item), "_made_in"):
+            yield item
+
+
+def detach_from_budgets(estimator: _Estimator) -> _Estimator:
+    """Copy an estimator that was made in the block of a budget, for use after it.
+
+    A copy that is made while a `PrivacyBudget` is open (a clone, a copy, a client, a
+    pickle and what is loaded from it) belongs to that budget: so threads that outlive
+    the block release nothing that it does not count. After the block, a budget with a
+    path still counts what the copy releases. Without a path, the copy refuses to
+    release. The best estimator of a search is such a copy, and so are the fitted steps
+    of a ``ColumnTransformer``. They still predict if that draws no noise. What a budget
+    covers belongs to it in the same way.
+
+    To release with such a copy, open the same budget again. If that budget need not
+    count the release, for example because it is about other people, detach the copy.
+
+    Parameters
+    ----------
+    estimator : object
+        An estimator, pipeline, search or client, or a container of such.
+
+    Returns
+    -------
+    copy : object
+        A deep copy. It belongs to the budgets that are open now, and to no others.
+
+    See Also
+    --------
+    PrivacyBudget : Counts releases.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.base import clone
+    >>> from sktensordp.mechanisms import LaplaceMechanism
+    >>> from sktensordp.privacy import PrivacyBudget, detach_from_budgets
+    >>> X = np.zeros((10, 3))
+    >>> with PrivacyBudget(1.0):
+    ...     noise = clone(LaplaceMechanism(0.5, bounds=(0, 1))).fit(X)
+    >>> try:
+    ...     noise.transform(X)
+    ... except RuntimeError:
+    ...     print("refused")
+    refused
+    >>> with PrivacyBudget(1.0) as other:
+    ...     released = detach_from_budgets(noise).transform(X)
+    >>> other.spent.epsilon
+    0.5
+    """
+    copied, marks = deepcopy(estimator), marks_of_copy()
+    for item in marked(copied):
+        item._made_in = marks
+    return copied
