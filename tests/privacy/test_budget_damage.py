@@ -1,0 +1,225 @@
+"""Damaged files of budgets: refused with advice, or counted in full. Never too little.
+
+The damages are seeded; `python -m tests.privacy.test_budget_damage N` tries N others.
+"""
+
+import random
+import shutil
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sktensordp.privacy import PrivacyBudget
+from tests.support.budgets import n_released
+from tests.support.guarantees import pure
+
+N_RELEASES, EPSILON, N_DAMAGES = 60, 100.0, 400
+ADVICE = (
+    "put back the latest good copy", "Put the file back", "Install that version",
+    "Look for its disk",
+)  # fmt: skip
+
+
+def flip(rng, pages, older):
+    """Some bytes are others, often in the header of the file or of a page."""
+    data = bytearray(b"".join(pages))
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        start = len(pages[0]) * rng.randrange(len(pages))
+        where = rng.choice([rng.randrange(100), start + rng.randrange(12)])
+        data[rng.choice([where, rng.randrange(len(data))])] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def swap(rng, pages, older):
+    i, j = rng.sample(range(len(pages)), 2)
+    pages[i], pages[j] = pages[j], pages[i]
+    return b"".join(pages)
+
+
+def repeat(rng, pages, older):
+    i, j = rng.sample(range(len(pages)), 2)
+    pages[i] = pages[j]
+    return b"".join(pages)
+
+
+def blank(rng, pages, older):
+    i = rng.randrange(len(pages))
+    pages[i] = bytes(len(pages[i]))
+    return b"".join(pages)
+
+
+def mix(rng, pages, older):
+    """Some pages are as they were earlier."""
+    i = rng.randrange(len(older))
+    for j in {i, rng.randrange(len(older))}:
+        pages[j] = older[j]
+    return b"".join(pages)
+
+
+def cut(rng, pages, older):
+    data = b"".join(pages)
+    size = rng.choice([rng.randrange(len(data)), 4096 * rng.randrange(len(pages))])
+    return data[:size]
+
+
+def extend(rng, pages, older):
+    return b"".join([*pages, *rng.sample(pages, rng.randrange(1, 3))])
+
+
+DAMAGES = [flip, flip, swap, repeat, blank, mix, cut, extend]
+
+
+def pages_of(path):
+    data = path.read_bytes()
+    return [data[i : i + 4096] for i in range(0, len(data), 4096)]
+
+
+def stored(folder):
+    """A file with releases, its pages, and those that it had earlier."""
+    path = folder / "whole.db"
+    budget = PrivacyBudget(EPSILON, path=path, create=True)
+    for number in range(N_RELEASES):
+        if number == N_RELEASES - 20:
+            older = pages_of(path)
+        budget.spend(pure(0.1), f"release {number} of a year")
+    return path, pages_of(path), older
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return stored(tmp_path_factory.mktemp("budget"))
+
+
+def is_free(path):
+    """Whether another process can lock the file."""
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorname not in ("SQLITE_BUSY", "SQLITE_LOCKED")
+        except sqlite3.DatabaseError:
+            return True
+        return True
+
+
+def outcome(path, spend):
+    """Whether a damage was noticed; an error if it was not dealt with as promised."""
+    before, budget, error = path.read_bytes(), None, None
+    try:
+        budget = spend()
+    except OSError as raised:
+        error = raised  # and with it, what its frames hold
+    assert is_free(path)
+    if error is None:
+        assert n_released(budget) == N_RELEASES + 1
+        return False
+    assert any(advice in str(error) for advice in ADVICE), error
+    assert path.read_bytes() == before
+    return True
+
+
+def try_damage(whole, folder, seed):
+    """What a process that opens the damaged file notices, and one that has it open."""
+    rng, (path, pages, older) = random.Random(seed), whole
+    damage = rng.choice(DAMAGES)
+    damaged = damage(rng, list(pages), list(older))
+    copied = folder / "damaged.db"
+
+    def spend_in(budget):
+        budget.spend(pure(0.1))
+        return budget
+
+    noticed = []
+    for early in False, True:
+        shutil.copyfile(path, copied)
+        budget = PrivacyBudget(EPSILON, path=copied) if early else None
+        if early:
+            assert n_released(budget) == N_RELEASES
+        copied.write_bytes(damaged)
+        noticed.append(
+            outcome(
+                copied,
+                lambda budget=budget: spend_in(
+                    budget or PrivacyBudget(EPSILON, path=copied)
+                ),
+            )
+        )
+    return damage, damaged == b"".join(pages), noticed
+
+
+@pytest.mark.parametrize("start", range(0, N_DAMAGES, N_DAMAGES // 4))
+def test_damages_are_refused_or_harmless(whole, tmp_path, start):
+    n_noticed = 0
+    for seed in range(start, start + N_DAMAGES // 4):
+        damage, same, noticed = try_damage(whole, tmp_path, seed)
+        n_noticed += noticed[0]
+        if damage not in (flip, swap, mix) and not same:
+            assert noticed[0], (seed, damage)
+    assert n_noticed > N_DAMAGES // 8
+
+
+def restored(whole, folder):
+    """A budget that has released once more, and then its file is as it was before."""
+    path, copied = whole[0], folder / "restored.db"
+    shutil.copyfile(path, copied)
+    budget = PrivacyBudget(EPSILON, path=copied)
+    budget.spend(pure(0.1))
+    shutil.copyfile(path, copied)
+    return budget, copied
+
+
+def test_a_backup_that_lost_the_last_release_is_noticed(whole, tmp_path):
+    budget, path = restored(whole, tmp_path)
+    for ask in (lambda: budget.spend(pure(0.1)), lambda: budget.spent, budget.history):
+        with pytest.raises(OSError, match="has lost releases that were recorded"):
+            ask()
+    # Only who holds the last hash can know: to others, it is a file like any other.
+    assert n_released(PrivacyBudget(EPSILON, path=path)) == N_RELEASES
+
+
+def is_refused_after(statement, whole, folder):
+    """Whether nobody can open the file after a statement of SQL."""
+    copied = folder / "changed.db"
+    shutil.copyfile(whole[0], copied)
+    with closing(sqlite3.connect(copied)) as connection, connection:
+        connection.execute(statement)
+    with pytest.raises(OSError, match="is not a budget, or is damaged"):
+        PrivacyBudget(EPSILON, path=copied)
+    return True
+
+
+@pytest.mark.parametrize("column", ["time", "label", "guarantee", "sentences", "hash"])
+def test_a_release_that_was_changed_is_noticed(whole, tmp_path, column):
+    changed = f"UPDATE releases SET {column} = {column} || ' ' WHERE number = 5"
+    assert is_refused_after(changed, whole, tmp_path)
+
+
+@pytest.mark.parametrize("which", ["= 5", "> 50", "= 60", "> 0"])
+def test_lost_releases_are_noticed(whole, tmp_path, which):
+    assert is_refused_after(
+        f"DELETE FROM releases WHERE number {which}", whole, tmp_path
+    )
+
+
+def test_other_limits_are_noticed(whole, tmp_path):
+    changed = "UPDATE budget SET value = '200.0' WHERE name = 'epsilon'"
+    assert is_refused_after(changed, whole, tmp_path)
+
+
+def test_a_backup_that_others_wrote_to_is_noticed(whole, tmp_path):
+    """Its number of releases is right, and one of them is another."""
+    budget, path = restored(whole, tmp_path)
+    PrivacyBudget(EPSILON, path=path).spend(pure(0.2), "another release")
+    with pytest.raises(OSError, match="has lost releases that were recorded"):
+        budget.spend(pure(0.1))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        made = stored(Path(name))
+        for number in range(10**6, 10**6 + int(sys.argv[1])):
+            try_damage(made, Path(name), number)
