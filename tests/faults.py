@@ -208,7 +208,7 @@ OF_RELEASES = [
         "        if anew:\n            self._forget()",
         "        if False:\n            self._forget()",
         (
-            "contracts/test_solvers.py"
+            "contracts/test_measurements.py"
             "::test_an_interrupted_fit_counts_and_leaves_nothing",
         ),
     ),
@@ -285,9 +285,9 @@ OF_RELEASES = [
     ),
     Fault(
         "a warning tells of the coordinates of protected users",
-        "completion/_base.py",
-        "if self._unit is None:\n            self._warn_of_likely_mistakes",
-        "if True:\n            self._warn_of_likely_mistakes",
+        "completion/_likely_mistakes.py",
+        'if estimator.unit == "entry":\n        if entries',
+        "if True:\n        if entries",
         ("first_hour/test_tables.py",),
     ),
     Fault(
@@ -714,23 +714,23 @@ OF_CONDITIONS = [
     ),
     Fault(
         "what clients sent is private however they randomised it",
-        "completion/_base.py",
-        "(CLIENTS,) if received else ()",
-        "()",
+        "completion/_entries.py",
+        "return (CLIENTS,) * self.received",
+        "return ()",
         CONDITIONS_TESTS,
     ),
     Fault(
         "exact sums are private from the server that sees them",
-        "completion/_base.py",
-        "conditions = (EXACT_SUMS,)",
-        "conditions = ()",
+        "completion/_party_sums.py",
+        "return (EXACT_SUMS,) if self.noise is None else ()",
+        "return ()",
         CONDITIONS_TESTS,
     ),
     Fault(
         "the conditions of a fit go with its plan",
         "completion/_base.py",
-        "(outcome.guarantee or solver.guarantee).under(*conditions)",
-        "outcome.guarantee or solver.guarantee",
+        "        guarantee = guarantee.under(*entries.conditions)\n",
+        "",
         CONDITIONS_TESTS,
     ),
     Fault(
@@ -875,7 +875,7 @@ OF_ACCOUNTING = [
     ),
     Fault(
         "a refusal states the shape of private data",
-        "completion/_entries.py",
+        "completion/_checks.py",
         'f"X has another shape than {shape}, which is declared."',
         'f"X has shape {X.shape}, but shape is {shape}."',
         ("hardening/test_private_sizes.py",),
@@ -1545,7 +1545,7 @@ OF_ENCODERS = [
     ),
     Fault(
         "a data set without entries is refused where users are protected",
-        "completion/_entries.py",
+        "completion/_checks.py",
         "ensure_min_samples=0 if may_be_empty(estimator) else 1,",
         "ensure_min_samples=1,",
         ("completion/test_units.py",),
@@ -1717,8 +1717,8 @@ OF_COMPLETION = [
     Fault(
         "right-hand sides of regressions are twice as long as the noise is for",
         "completion/measurements/_blocks.py",
-        "np.where(largest > 0, 2 * largest, 1.0)",
-        "np.where(largest > 0, largest, 1.0)",
+        "np.where(longest > 0, 2 * longest, 1.0)",
+        "np.where(longest > 0, longest, 1.0)",
         ("completion/test_blocks.py",),
     ),
     Fault(
@@ -1727,15 +1727,17 @@ OF_COMPLETION = [
         'delta=delta,\n        unit=unit,\n        relation="add-or-remove"',
         'delta=delta,\n        unit=unit,\n        relation="replace-one"',
         (
-            "contracts/test_solvers.py::test_the_guarantee_is_stated_before_any_data_are_seen",
+            "contracts/test_measurements.py::test_the_guarantee_is_stated_before_any_data_are_seen",
         ),
     ),
     Fault(
         "a shape that was read off the coordinates does not void what protects users",
-        "completion/_base.py",
-        "return self.shape is not None",
-        "return True",
-        ("contracts/test_solvers.py::test_what_is_not_declared_voids_the_guarantee",),
+        "completion/_problem.py",
+        "    return is_public\n",
+        "    return True\n",
+        (
+            "contracts/test_measurements.py::test_what_is_not_declared_voids_the_guarantee",
+        ),
     ),
     Fault(
         "factors of the protected users are published",
@@ -1986,7 +1988,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "an empty list of protected rows is refused",
-        "completion/_entries.py",
+        "completion/_checks.py",
         "if shape is not None and is_empty_list(X):",
         "if False:",
         ("hardening/test_refusals.py",),
@@ -2015,8 +2017,8 @@ OF_COMPLETION = [
     Fault(
         "a private search over users warns of its tries",
         "completion/_likely_mistakes.py",
-        "if are_noise and current_reservation() is None and",
-        "if are_noise and",
+        "if are_noise and not (_is_search() or",
+        "if are_noise and not (",
         ("completion/test_noise_only.py",),
     ),
     Fault(
@@ -2224,9 +2226,9 @@ OF_COMPLETION = [
     ),
     Fault(
         "the bound of a row is that of its last partition",
-        "completion/_partitioned_blocks.py",
-        "largest[rows] = np.maximum(largest[rows], norms)",
-        "largest[rows] = norms",
+        "completion/measurements/_blocks.py",
+        "longest[rows] = np.maximum(longest[rows], lengths)",
+        "longest[rows] = lengths",
         ("with_dask/test_completion.py",),
     ),
     Fault(

@@ -1,5 +1,6 @@
 """Private completion of sparse tensors."""
 
+from ._checks import entries_from_sparse
 from ._client import CompletionClient
 from ._columns_with_values import columns_with_values
 from ._cp import CPCompletion
@@ -10,7 +11,6 @@ from ._parties import fit_aggregated, party
 from ._ranking_scorer import make_ranking_scorer
 from ._recommender import Recommender
 from ._scoring import make_fold_in_scorer
-from ._sparse import entries_from_sparse
 from ._tucker import TuckerCompletion
 
 __all__ = [

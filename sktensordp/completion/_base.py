@@ -6,7 +6,6 @@ The result of a fit is one attribute, `_fitted`; see ``_fitted.py``.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -15,7 +14,7 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags, check_array, column_or_1d
+from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
@@ -23,52 +22,52 @@ from .._sklearn_compat import (
     Interval,
     StrOptions,
     available_if,
-    effective_n_threads,
     fit_context,
 )
 from .._validation import (
-    callers_level,
     check_coordinates,
     check_modes,
     check_numeric,
     check_shape,
     checked,
-    is_fit_for_a_score,
     r2_of_any_size,
-    warn_of_two_levels,
 )
-from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
-from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
-from ..privacy._conditions import CLIENTS, EXACT_SUMS
-from ..privacy.budgets._reserved import current_reservation
 from ..tensor import CPForm, TuckerForm
-from ._client import PUBLIC_COORDINATES, CompletionClient
-from ._domain import Domain, declared_domain
-from ._entries import (
+from ._checks import (
     AnyFrameMixin,
-    Entries,
     check_input,
+    check_ranking,
     entries_at,
     entries_of_batches,
+    is_sparse,
     observed_entries,
 )
+from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._expected import error_by_epsilon
 from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
-from ._likely_mistakes import warn_of_coordinates, warn_of_no_gap, warn_of_noise
-from ._noise_shares import SharedNoise
-from ._party_sums import PartySums
-from ._problem import Problem, side_features
-from ._sparse import is_sparse
+from ._likely_mistakes import warn_after, warn_before
+from ._problem import Problem, domain_of
 from ._unit_rows import LocalRows
 from ._values import plan_entry_randomizer
-from .measurements._choice import choose_solver, planned_guarantee
-from .measurements._solver import Outcome, Solver
+from .measurements._choice import choose_measurement, planned_guarantee
+from .measurements._measurement import Measurement, Outcome
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
 _PUBLIC_INDICES = "The indices of every mode (the vocabulary and the shape) are public."
-_PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
+
+
+def _only_if(holds: Callable[[Any], bool], otherwise: str) -> Callable[..., Any]:
+    """Decorator of a method that there is only if a condition on the object holds."""
+
+    def check(self: Any) -> bool:
+        if not holds(self):
+            raise AttributeError(otherwise)
+        return True
+
+    return available_if(check)
 
 
 class BaseCompletion(
@@ -225,113 +224,45 @@ class BaseCompletion(
         with keeping_names_if_refused(self):
             return self._fit(entries_of_batches(self, batches, self._declared_shape()))
 
-    def _fit(
-        self,
-        entries: Any,
-        *,
-        streaming: bool = False,
-        received: bool = False,
-        shared_noise: SharedNoise | None = None,
-    ) -> Self:
-        """Fit to entries.
-
-        If `received`, clients have randomised their values. With `shared_noise`,
-        parties add noise to their sums.
-        """
-        problem = self._problem(entries)
-        solver = self._solver(problem, streaming, shared_noise)
-        warn_of_two_levels(self.levels)
-        if self._unit is None:
-            self._warn_of_likely_mistakes(entries, problem, solver)
-        if self._unit is not None and not entries.is_local:
-            # Before the release is recorded, so that a refusal costs nothing.
-            entries.by_unit(problem.domain, self._unit)
-        self._log_plan(solver)
-        conditions: tuple[str, ...] = (CLIENTS,) if received else ()
-        if isinstance(entries, PartySums) and shared_noise is None:
-            conditions = (EXACT_SUMS,)
-        progress = self._progress("sweep", solver.n_sweeps)
+    def _fit(self, entries: Any, perturbation: str | None = None) -> Self:
+        """Fit to entries, wherever they are and whoever adds the noise."""
+        problem = Problem.of(self, entries.shape, entries)
+        measurement = self._measurement(problem, perturbation, entries.noise)
+        warn_before(self, entries, measurement)
+        # Before the release is recorded, so that a refusal costs nothing.
+        data, unit = entries, self._unit
+        if unit is not None:
+            data = entries.by_unit(problem.domain, unit)
         # Locked, or another thread might store its model under this guarantee.
-        with progress as on_sweep, self._count_releases().lock:
-            with self._release(
-                solver.guarantee.under(*conditions),
-                anew=True,
-                draws=solver.draws,
-                recorded=received or shared_noise is not None,
-                received=received,
-            ) as noise:
-                released = solver.release(entries, noise, on_sweep)
-            # All that is published from here on is post-processing of `released`.
-            outcome = solver.complete(released, on_sweep)
-            guarantee = (outcome.guarantee or solver.guarantee).under(*conditions)
-            self._publish(entries, problem, solver, outcome, guarantee)
-        if self._unit is not None:
-            warn_of_noise(outcome.are_noise)
-            self._warn_of_averages(problem, outcome.only_averages)
-        return self
-
-    def _warn_of_likely_mistakes(
-        self, entries: Any, problem: Problem, solver: Solver
-    ) -> None:
-        """Warn before anything is released, of what coordinates alone tell."""
-        if entries.is_dense:
-            warn_of_no_gap(entries)
-        elif self.shape is None:
-            names = getattr(self, "feature_names_in_", None)
-            warn_of_coordinates(entries, names, self.levels)
-        self._warn_of_averages(problem, solver.name == "sums")
-
-    def _warn_of_averages(self, problem: Problem, only_averages: bool) -> None:
-        """Warn if "auto" took sums, so that everybody gets the same ranking.
-
-        It chooses by public coordinates or by what was released. A search makes many
-        fits, and says nothing.
-        """
-        if (
-            self.perturbation != "auto"
-            or not only_averages
-            or not problem.form
-            or math.isinf(self.epsilon)
-            or current_reservation() is not None
-            or is_fit_for_a_score()
+        with (
+            self._progress("sweep", measurement.n_sweeps) as on_sweep,
+            self._count_releases().lock,
         ):
-            return
-        same, advice = "the same", "perturbation='input'"
-        if self._unit is not None:
-            same, advice = "nearly the same", "side_information"
-        warnings.warn(
-            f"At this epsilon and size only averages could be learned: everybody gets "
-            f"{same} ranking. A larger epsilon, more data or {advice} may change "
-            f"that. If averages are what you want, pass perturbation='sums'.",
-            AveragesOnlyWarning,
-            stacklevel=callers_level(),
-        )
-
-    def _log_plan(self, solver: Solver) -> None:
-        """Write what the fit will do to the log, unless a private search fits it."""
-        if current_reservation() is None:
-            LOGGER.info(
-                "%s: rank %s, perturbation %r, at most %d sweeps",
-                type(self).__name__,
-                self.rank,
-                solver.name,
-                solver.n_sweeps,
-            )
-
-    @property
-    def _time_is_public(self) -> bool:
-        """Where users are protected, the number of their entries is private."""
-        return self._unit is None
+            with self._release(
+                measurement.guarantee.under(*entries.conditions),
+                anew=True,
+                draws=measurement.draws,
+                recorded=entries.received or entries.noise is not None,
+                received=entries.received,
+            ) as noise:
+                released = measurement.measure(data, noise, on_sweep)
+            # All that is published from here on is post-processing of `released`.
+            outcome = measurement.complete(released, on_sweep)
+            self._publish(entries, data, problem, measurement, outcome)
+        warn_after(self, problem, outcome)
+        return self
 
     def _publish(
         self,
         entries: Any,
+        data: Any,
         problem: Problem,
-        solver: Any,
+        measurement: Measurement,
         outcome: Outcome,
-        guarantee: PrivacyGuarantee,
     ) -> None:
         """Store the result of the fit, in one assignment."""
+        guarantee = outcome.guarantee or measurement.guarantee
+        guarantee = guarantee.under(*entries.conditions)
         self._keep(guarantee, instead_of=self.privacy_guarantee_)
         self.privacy_guarantee_ = guarantee
         kept: dict[str, Any] = {
@@ -340,7 +271,7 @@ class BaseCompletion(
             "shape": entries.shape,
             "domain": problem.domain,
             "form": problem.form,
-            "perturbation": outcome.perturbation or solver.name,
+            "perturbation": outcome.perturbation or measurement.name,
             "n_iter": outcome.n_iter,
             "residual_variance": outcome.residual_variance,
             "noise_of_value": outcome.noise_of_value,
@@ -349,11 +280,9 @@ class BaseCompletion(
             "single": guarantee,
         }
         if self._unit is None:
-            # Entries in Dask collections are not stored.
-            observed = (entries.without_values(),) if entries.is_local else None
             decomposition = self._decomposition(outcome.model)
             self._fitted = Fitted(
-                decomposition=decomposition, observed=observed, **kept
+                decomposition=decomposition, observed=entries.observed, **kept
             )
             return
         # The coordinates of a protected unit are private too.
@@ -362,24 +291,20 @@ class BaseCompletion(
         )
         decomposition = self._decomposition(fitted.answering)
         fitted = replace(fitted, decomposition=decomposition)
-        if not entries.is_local:
-            local = entries.rows_of_units(problem.domain)
-            self._fitted = replace(fitted, local=local)
-            return
-        self._fitted = fitted.with_units(entries.by_unit(problem.domain, self._unit))
+        self._fitted = entries.with_rows_of(data, fitted)
+
+    @property
+    def _time_is_public(self) -> bool:
+        """Where users are protected, the number of their entries is private."""
+        return self._unit is None
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
         # Of all fits, only those to randomised values have a residual variance.
-        can_go_on = fitted is None or not (
-            fitted.residual_variance is None or fitted.observed is None
+        return self._randomizes_single_values and (
+            fitted is None
+            or not (fitted.residual_variance is None or fitted.observed is None)
         )
-        if not self._randomizes_single_values or not can_go_on:
-            raise AttributeError(
-                "partial_fit can continue only a fit to data in memory that randomised "
-                'each value on its own: fit with perturbation="input" and unit="entry".'
-            )
-        return True
 
     @property
     def _randomizes_single_values(self) -> bool:
@@ -387,7 +312,11 @@ class BaseCompletion(
         is_input = self.perturbation in ("auto", "input")
         return is_input and self._unit is None
 
-    @available_if(_can_partial_fit)
+    @_only_if(
+        _can_partial_fit,
+        "partial_fit can continue only a fit to data in memory that randomised each "
+        'value on its own: fit with perturbation="input" and unit="entry".',
+    )
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Randomise the values of new entries and update the model with them.
@@ -431,13 +360,13 @@ class BaseCompletion(
             )
         entries = entries_at(self, X, y, self._declared_shape(), reset=is_first)
         if is_first:
-            return self._fit(entries, streaming=True)
+            return self._fit(entries, "input")
         self._validate_params()
         self._check_unchanged()
         # Calls run one after the other: each updates the model of the previous one.
         with self._count_releases().lock:
             fitted = self._fitted
-            domain = self._domain(earlier=fitted.domain)
+            domain = domain_of(self, earlier=fitted.domain)
             if domain != fitted.domain:
                 raise ValueError("value_bounds and levels must be those of the fit.")
             randomizer = plan_entry_randomizer(self.epsilon, domain)
@@ -475,14 +404,10 @@ class BaseCompletion(
                 "change them."
             )
 
-    def _can_fold_in(self) -> bool:
-        if self._unit is None:
-            raise AttributeError(
-                "fold_in needs protected units: set unit=0, or another mode."
-            )
-        return True
-
-    @available_if(_can_fold_in)
+    @_only_if(
+        lambda self: self._unit is not None,
+        "fold_in needs protected units: set unit=0, or another mode.",
+    )
     def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Add units to a fitted model, from all of their entries; release nothing.
 
@@ -512,7 +437,7 @@ class BaseCompletion(
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
-            domain = self._domain(earlier=fitted.domain)
+            domain = domain_of(self, earlier=fitted.domain)
             if (self._unit, domain) != (fitted.unit, fitted.domain):
                 raise ValueError(
                     "unit, value_bounds and levels must be those of the fit."
@@ -522,14 +447,10 @@ class BaseCompletion(
             self._fitted = fitted.with_units(units)
         return self
 
-    def _has_client(self) -> bool:
-        if not self._randomizes_single_values:
-            raise AttributeError(
-                'Clients need perturbation="input" or "auto" and unit="entry".'
-            )
-        return True
-
-    @available_if(_has_client)
+    @_only_if(
+        lambda self: self._randomizes_single_values,
+        'Clients need perturbation="input" or "auto" and unit="entry".',
+    )
     def client(self, random_state: int | None = None) -> CompletionClient:
         """Make a client, which randomises values before they leave their owner.
 
@@ -556,10 +477,13 @@ class BaseCompletion(
         """
         self._validate_params()
         self._check_declared()
-        client = CompletionClient(float(self.epsilon), self._domain(), random_state)
+        client = CompletionClient(float(self.epsilon), domain_of(self), random_state)
         return self._passed_on(client)
 
-    @available_if(_has_client)
+    @_only_if(
+        lambda self: self._randomizes_single_values,
+        'Clients need perturbation="input" or "auto" and unit="entry".',
+    )
     @fit_context(prefer_skip_nested_validation=True)
     def fit_randomized(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the model to values that clients have randomised.
@@ -596,7 +520,7 @@ class BaseCompletion(
         check = observed_entries if is_dask(X) else entries_at
         with keeping_names_if_refused(self):
             entries = check(self, X, y, self._declared_shape())
-            return self._fit(entries, streaming=True, received=True)
+            return self._fit(replace(entries, received=True), "input")
 
     def _check_declared(self) -> None:
         if self.value_bounds is self.levels is None:
@@ -605,23 +529,11 @@ class BaseCompletion(
                 "beforehand."
             )
 
-    def _can_transform(self) -> bool:
-        if not self._dense:
-            raise AttributeError(
-                "transform needs a fit to a tensor. After fit(X, y) with coordinates, "
-                "use predict."
-            )
-        return True
-
-    def _can_fit_transform(self) -> bool:
-        if self.__sklearn_is_fitted__() and not self._dense:
-            raise AttributeError(
-                "fit_transform completes a tensor, but this model was fitted to "
-                "coordinates. Call fit(tensor), then transform(tensor)."
-            )
-        return True
-
-    @available_if(_can_fit_transform)
+    @_only_if(
+        lambda self: self._dense or not self.__sklearn_is_fitted__(),
+        "fit_transform completes a tensor, but this model was fitted to coordinates. "
+        "Call fit(tensor), then transform(tensor).",
+    )
     def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
         """Fit to a tensor, then complete it.
 
@@ -653,7 +565,11 @@ class BaseCompletion(
             )
         return self.fit(X).transform(X)
 
-    @available_if(_can_transform)
+    @_only_if(
+        lambda self: self._dense,
+        "transform needs a fit to a tensor. After fit(X, y) with coordinates, use "
+        "predict.",
+    )
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict every value of the tensor, after a fit to a tensor.
 
@@ -776,28 +692,7 @@ class BaseCompletion(
                 "ranking would reveal the entries of the ranked units. Put the items "
                 "into mode 1 and the protected units into another mode."
             )
-        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k must be a positive integer, got {k!r}.")
-        check_numeric(units, "units")
-        first = np.atleast_1d(units)
-        if first.ndim != 1:
-            raise ValueError("units must be an index or a list of indices.")
-        n_others = len(self.shape_) - 2
-        rest = np.full(n_others, -1)
-        if context is not None:
-            check_numeric(context, "context")
-            rest = np.asarray(context)
-        if rest.shape != (n_others,):
-            raise ValueError(f"context must hold {n_others} indices.")
-        # A type that holds every integer and every fraction exactly.
-        rows = np.empty((len(first), len(self.shape_)), dtype=np.longdouble)
-        rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
-        coordinates = check_coordinates(
-            checked(check_array, rows, estimator=self, input_name="units"),
-            shape=self.shape_,
-            allow_unknown=True,
-            name="recommend",
-        )
+        coordinates = check_ranking(self, units, k, context)
         fitted = self._fitted
         fitted.warn_of_lost_rows(coordinates)
         return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)
@@ -926,117 +821,25 @@ class BaseCompletion(
         """Refuse a rank that is too large for a shape."""
         raise NotImplementedError
 
-    def _problem(self, entries: Entries) -> Problem:
-        """Collect what a solver needs besides the values; a unit's mode comes first."""
-        shape = entries.shape
-        self._check_rank(shape)
-        has_public_shape = self._check_unit(len(shape))
-        first = self._unit or 0
-        order = [first, *(k for k in range(len(shape)) if k != first)]
-        features = side_features(self.side_information, shape, order[1])
-        n_components = self.n_pattern_components
-        return Problem(
-            entries=entries.without_values(order),
-            domain=self._domain(entries),
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            form=self._form(order, shape),
-            biases=bool(self.biases),
-            smooth_modes=check_modes(self.smooth_modes, len(shape), "smooth_modes"),
-            n_components=None if n_components == "auto" else int(n_components),
-            max_iter=self.max_iter,
-            n_threads=effective_n_threads(),
-            side_information=features,
-            has_public_shape=has_public_shape,
-        )
-
-    def _check_unit(self, n_modes: int) -> bool:
-        """Check `unit`; return whether the shape is public wherever it must be.
-
-        Raises
-        ------
-        ValueError
-            If there is no such mode, or the perturbation does not protect units.
-        """
-        if self._unit is None:
-            return True
-        if self._unit >= n_modes:
-            raise ValueError(
-                f"unit = {self.unit} is not a mode: the tensor has modes 0 to "
-                f"{n_modes - 1}."
-            )
-        if self.perturbation not in _PERTURBATIONS_OF_UNITS:
-            raise ValueError(
-                f"With unit = {self.unit}, perturbation must be one of "
-                f"{_PERTURBATIONS_OF_UNITS}."
-            )
-        if self.perturbation == "sums" and not self.biases:
-            raise ValueError('perturbation="sums" fits biases alone: set biases=True.')
-        if self.shape is None and math.isfinite(self.epsilon):
-            warnings.warn(
-                "`shape` is not declared, so it is read off the private coordinates, "
-                "and no finite epsilon holds for this fit. Pass the public shape, such "
-                "as shape=(n_users, n_items), or shape=encoder.declared_shape of a "
-                "CoordinateEncoder with categories.",
-                PrivacyLeakWarning,
-                stacklevel=callers_level(),
-            )
-        return self.shape is not None
-
-    def _solver(
-        self,
-        problem: Problem,
-        streaming: bool = False,
-        shared_noise: SharedNoise | None = None,
-    ) -> Solver:
-        """The solver that randomises and fits a problem; see `choose_solver`."""
-        return choose_solver(
-            problem,
-            self.perturbation,
-            unit=self._unit,
-            streaming=streaming,
-            shared_noise=shared_noise,
-        )
-
-    def _domain(self, entries: Any = None, earlier: Domain | None = None) -> Domain:
-        """The domain of the values for the current parameters.
-
-        If the parameters declare no range, it is that of an earlier fit, or else the
-        range of the values of `entries`.
-        """
-        declared = declared_domain(self.value_bounds, self.levels, self.level_prior)
-        if declared is not None:
-            return declared
-        bounds = earlier.bounds if earlier else self._inferred_bounds(entries)
-        return Domain(bounds, is_declared=False)
-
-    def _inferred_bounds(self, entries: Any) -> tuple[float, float]:
-        if entries is None or getattr(entries, "values", ...) is None:
-            return 0.0, 1.0
-        if math.isfinite(self.epsilon):
-            warnings.warn(
-                "Neither value_bounds nor levels is given, so the range of the values "
-                "is read off the private values. No finite epsilon holds for this "
-                "fit; declare the range to protect the values.",
-                PrivacyLeakWarning,
-                stacklevel=callers_level(),
-            )
-        return entries.value_range
+    def _measurement(
+        self, problem: Problem, perturbation: str | None = None, noise: Any = None
+    ) -> Measurement:
+        """What randomises the values of a problem; see `choose_measurement`."""
+        name = perturbation or self.perturbation
+        return choose_measurement(problem, name, unit=self._unit, shared_noise=noise)
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
         shape, unit = self._declared_shape(), self._unit
         has_range = not self.value_bounds is self.levels is None
         if fitted is self and unit is not None and has_range and shape is not None:
-            self._check_unit(len(shape))
-            nobody = PartySums(shape, unit)
-            return self._solver(self._problem(nobody)).guarantee
+            return self._measurement(Problem.of(self, shape)).guarantee
         return planned_guarantee(
-            self._domain(),
+            domain_of(self),
             self.perturbation,
             epsilon=float(self.epsilon),
             delta=float(self.delta),
-            unit=self._unit,
-            has_shape=self.shape is not None,
+            unit=unit,
+            has_shape=shape is not None,
         )
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -2,14 +2,17 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._validation import check_coordinates, shape_of
+from ._checks import check_input
 from ._domain import Domain
-from ._entries import Entries, check_input, extent
-from .measurements._auto import expected_rmse
+from ._entries import Entries, extent
+from ._problem import Problem
+from .measurements._choice import expected_rmse
 from .measurements._unit_expected import expected_unit_rmse
 
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
@@ -38,7 +41,7 @@ def error_by_epsilon(
     expected: Callable[..., float]
     if estimator.unit != "entry":
         shape = estimator._declared_shape()
-        where = np.empty((0, len(shape)), dtype=np.int32)
+        entries = None
         expected = functools.partial(
             expected_unit_rmse, n_entries=len(X), n_units=n_units
         )
@@ -51,15 +54,15 @@ def error_by_epsilon(
         name, declared = type(estimator).__name__, estimator._declared_shape()
         where = check_coordinates(X, shape=declared, name=name)
         shape, expected = declared or extent(where), expected_rmse
-    estimator._check_rank(shape)
-    problem = estimator._problem(Entries(where, None, shape))
+        entries = Entries(where, None, shape)
+    problem = Problem.of(estimator, shape, entries)
     options = {
         "perturbation": estimator.perturbation,
         "variance": _declared_variance(problem.domain),
     }
 
     def error(epsilon: float) -> float:
-        return expected(problem.with_budget(float(epsilon)), **options)
+        return expected(replace(problem, epsilon=float(epsilon)), **options)
 
     return error
 

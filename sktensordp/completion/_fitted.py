@@ -51,7 +51,7 @@ class Fitted:
         The perturbation used.
     n_iter : int
     residual_variance : float or None
-        Variance of the values around the model, if the solver estimates it.
+        Variance of the values around the model, if it is estimated.
     noise_of_value : float
         Least variance of the noise of a single value; 0 if it was given none.
     is_dense : bool

@@ -29,10 +29,9 @@ from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
-from ._choice_checks import check_choices, choices_of_batches
+from ._checks import check_choices, check_input, choices_of_batches
 from ._choices import Choices
 from ._cooccurrence import Releases, plan_noise
-from ._entries import check_input
 from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise

@@ -15,8 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import callers_level, is_fit_for_a_score, words_of
-from ..exceptions import NoiseOnlyWarning, PrivacyLeakWarning
+from .._validation import (
+    callers_level,
+    is_fit_for_a_score,
+    warn_of_two_levels,
+    words_of,
+)
+from ..base import LOGGER
+from ..exceptions import AveragesOnlyWarning, NoiseOnlyWarning, PrivacyLeakWarning
 from ..privacy.budgets._reserved import current_reservation
 
 # Words in the names of columns that hold users or items.
@@ -238,7 +244,85 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
         warn_of_times(len(used[k]), entries.n_entries, column_name(names, k))
 
 
-def warn_of_no_gap(entries: Any) -> None:
+def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
+    """Warn before anything is released, of what coordinates alone tell.
+
+    Parameters
+    ----------
+    estimator : BaseCompletion
+    entries : object
+        See `observed_entries`.
+    measurement : Measurement
+        The one that was chosen.
+    """
+    warn_of_two_levels(estimator.levels)
+    if estimator.unit == "entry":
+        if entries.is_dense:
+            _warn_of_no_gap(entries)
+        elif estimator.shape is None:
+            names = getattr(estimator, "feature_names_in_", None)
+            warn_of_coordinates(entries, names, estimator.levels)
+        if measurement.name == "sums":
+            _warn_of_averages(estimator, measurement.problem)
+    if not _is_search():
+        LOGGER.info(
+            "%s: rank %s, perturbation %r, at most %d sweeps",
+            type(estimator).__name__,
+            estimator.rank,
+            measurement.name,
+            measurement.n_sweeps,
+        )
+
+
+def warn_after(estimator: Any, problem: Any, outcome: Any) -> None:
+    """Warn of what a release about protected units tells of it."""
+    if estimator.unit == "entry":
+        return
+    warn_of_noise(outcome.are_noise)
+    if outcome.only_averages:
+        _warn_of_averages(estimator, problem)
+
+
+def warn_of_noise(are_noise: bool) -> None:
+    """Warn if what a fit released about protected units may be nothing but noise."""
+    if are_noise and not (_is_search() or is_fit_for_a_score()):
+        warnings.warn(
+            "The released number of protected users, or their typical number of "
+            "entries, is within its noise of nothing, so the model holds little but "
+            "noise. If you passed many, check the order of the columns and how ids are "
+            "spelt: rows with unknown ids are left out. Otherwise, only a larger "
+            "epsilon or more users help.",
+            NoiseOnlyWarning,
+            stacklevel=callers_level(),
+        )
+
+
+def _is_search() -> bool:
+    """Whether a private search makes this fit: it makes many, and says nothing."""
+    return current_reservation() is not None
+
+
+def _warn_of_averages(estimator: Any, problem: Any) -> None:
+    """Warn if "auto" took sums, so that everybody gets the same ranking.
+
+    It chooses by public coordinates or by what was released.
+    """
+    is_meant = estimator.perturbation != "auto" or not problem.form
+    if is_meant or math.isinf(problem.epsilon) or _is_search() or is_fit_for_a_score():
+        return
+    same, advice = "the same", "perturbation='input'"
+    if estimator.unit != "entry":
+        same, advice = "nearly the same", "side_information"
+    warnings.warn(
+        f"At this epsilon and size only averages could be learned: everybody gets "
+        f"{same} ranking. A larger epsilon, more data or {advice} may change "
+        f"that. If averages are what you want, pass perturbation='sums'.",
+        AveragesOnlyWarning,
+        stacklevel=callers_level(),
+    )
+
+
+def _warn_of_no_gap(entries: Any) -> None:
     """Warn if all entries of a tensor are observed.
 
     Parameters
@@ -255,20 +339,3 @@ def warn_of_no_gap(entries: Any) -> None:
         UserWarning,
         stacklevel=callers_level(),
     )
-
-
-def warn_of_noise(are_noise: bool) -> None:
-    """Warn if what a fit released about protected units may be nothing but noise.
-
-    A search makes many fits, and says nothing.
-    """
-    if are_noise and current_reservation() is None and not is_fit_for_a_score():
-        warnings.warn(
-            "The released number of protected users, or their typical number of "
-            "entries, is within its noise of nothing, so the model holds little but "
-            "noise. If you passed many, check the order of the columns and how ids are "
-            "spelt: rows with unknown ids are left out. Otherwise, only a larger "
-            "epsilon or more users help.",
-            NoiseOnlyWarning,
-            stacklevel=callers_level(),
-        )

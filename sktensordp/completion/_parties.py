@@ -42,10 +42,12 @@ from ..privacy import PrivacyGuarantee
 from ..privacy.budgets._open import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._base import BaseCompletion
-from ._entries import Entries, is_empty_list
+from ._checks import is_empty_list
+from ._entries import Entries
 from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party_sums import Ask, PartySums
+from ._problem import Problem, domain_of
 from ._requests import MOST_STEPS, Agreement, SumRequest, read_request
 from .measurements._unit_contributions import summed
 
@@ -300,17 +302,12 @@ def party(
     >>> fit_aggregated(server, shop.answer).factors_[1].shape
     (3, 4)
     """
-    agreed = _agreement(completion)
-    solver = None
+    agreed, noise, guarantee = _agreement(completion), None, None
     if noise_shares is not None:
-        solver = _solver_for_shares(completion, noise_shares)
-    found = Party(
-        _units(completion, X, y),
-        agreed,
-        noise=None if solver is None else solver.shared_noise,
-        guarantee=None if solver is None else solver.guarantee,
-        random_state=random_state,
-    )
+        measurement = _measurement_for_shares(completion, noise_shares)
+        noise, guarantee = measurement.shared_noise, measurement.guarantee
+    units = _units(completion, X, y)
+    found = Party(units, agreed, noise, guarantee, random_state)
     return completion._passed_on(found)
 
 
@@ -391,13 +388,13 @@ def fit_aggregated(
     _check_finite(completion)
     noise = None
     if noise_shares is not None:
-        noise = _solver_for_shares(completion, noise_shares).shared_noise
+        noise = _measurement_for_shares(completion, noise_shares).shared_noise
     shape, unit = _shape_and_unit(completion)
     with keeping_names_if_refused(completion):
         completion.__dict__.pop("feature_names_in_", None)
         completion.n_features_in_ = len(shape)
         sums: Any = PartySums(shape, unit, ask, agreed, noise)
-        return completion._fit(sums, shared_noise=noise)
+        return completion._fit(sums)
 
 
 def _shape_and_unit(completion: BaseCompletion) -> tuple[tuple[int, ...], int]:
@@ -423,29 +420,23 @@ def _agreement(completion: BaseCompletion) -> Agreement:
     shape, unit = _shape_and_unit(completion)
     completion._validate_params()
     completion._check_declared()
-    completion._check_unit(len(shape))
-    completion._check_rank(shape)
-    domain, form = completion._domain(), completion._form(range(len(shape)), shape)
+    problem = Problem.of(completion, shape)
+    form, domain = problem.form, problem.domain
     settings = {
         "estimator": type(completion).__name__,
         "rank": getattr(form, "ranks", form.rank),
-        "epsilon": float(completion.epsilon),
-        "delta": float(completion.delta),
+        "epsilon": problem.epsilon,
+        "delta": problem.delta,
         "perturbation": completion.perturbation,
-        "biases": bool(completion.biases),
+        "biases": problem.biases,
         "unit": unit,
         "shape": shape,
         "value_bounds": domain.bounds,
         "levels": domain.levels,
     }
-    order = [unit, *(mode for mode in range(len(shape)) if mode != unit)]
-    return Agreement(
-        # As the other side reads them.
-        json.loads(json.dumps(settings, default=float)),
-        completion._form(order, shape),
-        tuple(shape[mode] for mode in order[1:]),
-        bool(completion.biases),
-    )
+    # As the other side reads them.
+    settings = json.loads(json.dumps(settings, default=float))
+    return Agreement(settings, form, problem.shape[1:], problem.biases)
 
 
 def _check_finite(completion: BaseCompletion) -> None:
@@ -456,18 +447,20 @@ def _check_finite(completion: BaseCompletion) -> None:
         )
 
 
-def _solver_for_shares(completion: BaseCompletion, noise_shares: NoiseShares) -> Any:
-    """The solver of an aggregated fit with noise in shares, from parameters."""
+def _measurement_for_shares(
+    completion: BaseCompletion, noise_shares: NoiseShares
+) -> Any:
+    """The measurement of an aggregated fit with noise in shares, from parameters."""
     if not isinstance(noise_shares, NoiseShares):
         raise TypeError(
             f"noise_shares must be a NoiseShares or None, got "
             f"{type(noise_shares).__name__}."
         )
     _check_finite(completion)
-    nobody: Any = PartySums(*_shape_and_unit(completion))
-    solver: Any = completion._solver(completion._problem(nobody))
-    noise = plan_shared_noise(solver.noise, noise_shares)
-    return replace(solver, shared_noise=noise)
+    shape, _ = _shape_and_unit(completion)
+    measurement: Any = completion._measurement(Problem.of(completion, shape))
+    noise = plan_shared_noise(measurement.noise, noise_shares)
+    return replace(measurement, shared_noise=noise)
 
 
 def _units(completion: BaseCompletion, X: ArrayLike, y: ArrayLike) -> UnitEntries:
@@ -486,4 +479,4 @@ def _units(completion: BaseCompletion, X: ArrayLike, y: ArrayLike) -> UnitEntrie
     if not np.all(np.isfinite(own)):
         raise ValueError("Some values in y are NaN, infinite or missing.")
     check_same_length(where, own)
-    return Entries(where, own, shape).by_unit(completion._domain(), unit)
+    return Entries(where, own, shape).by_unit(domain_of(completion), unit)

@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from .._random import NoiseStreams
 from .._validation import range_of
-from ..tensor import CPForm, TuckerForm
+from ..privacy._conditions import CLIENTS
 from ..tensor._distributed import computed, in_memory, tree_sum
 from ..tensor._pattern import Pattern, pattern_from
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._draws import MOST_COMPARED, signs
-from ._partitioned_blocks import PartitionedBlock
+from ._entries import Entries
 from ._partitioned_draws import PartitionedDraws, Shard
 from ._partitioned_pattern import PartitionedPattern
 from ._partitioned_units import PartitionedUnits
@@ -155,6 +155,8 @@ class PartitionedEntries:
         The mode of protected units; None protects entries.
     order : tuple of int, default=None
         Order of the modes in `shape`; None for that of the tensor.
+    received : bool, default=False
+        Whether clients have randomised the values.
     """
 
     partitions: Any
@@ -166,8 +168,31 @@ class PartitionedEntries:
     name: str
     unit: int | None = None
     order: tuple[int, ...] | None = None
+    received: bool = False
 
-    is_dense, is_local = False, False
+    is_dense, noise, observed = False, None, None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What a guarantee of a fit to these entries rests on besides."""
+        return (CLIENTS,) * self.received
+
+    def check_supported(self, measurement: Any) -> None:
+        """Refuse a measurement that needs all entries in one place."""
+        if self.mode in measurement.problem.smooth_modes:
+            raise ValueError(
+                f"For Dask input, smooth_modes must not contain mode {self.mode}: the "
+                f"rows of the larger of the first two modes are divided among workers."
+            )
+        if measurement.name == "statistics" and not measurement.uses_features:
+            raise ValueError(
+                "For Dask input, perturbation='statistics' needs features: "
+                "side_information, or a pattern (n_pattern_components > 0)."
+            )
+
+    def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+        """Answers to a question, one of every partition; see `Entries.ask`."""
+        return self.of_partitions(_answer, self.shape, question, *arguments)
 
     def without_values(
         self, order: Sequence[int] | None = None
@@ -252,32 +277,10 @@ class PartitionedEntries:
         pieces = self._map(_split_draws, self.cuts, self.mode, noise)
         return PartitionedDraws(self, randomizer, self._joined_by_shard(pieces))
 
-    def row_sums(
-        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]]
-    ) -> NDArray[np.float64]:
-        """Sums over the entries of every row; see `Entries.row_sums`."""
-        totals = [np.zeros(size) for size in self.shape]
-        for partition_sums in self.of_partitions(_row_sums, summands_of):
-            for total, (rows, sums) in zip(totals, partition_sums, strict=True):
-                total[rows] += sums
-        return np.concatenate(totals)
-
-    def total(
-        self, summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]]
-    ) -> NDArray[np.float64]:
-        """Sum over all entries, of shape (1,); see `Entries.row_sums`."""
-        return np.array([sum(self.of_partitions(_total, summands_of))])
-
     def pattern(self, n_components: int | None) -> Pattern:
         """Features of the rows of the second mode; see `pattern_of`."""
         decompose = PartitionedPattern(self).decompose
         return pattern_from(self.counts, n_components, decompose)
-
-    def block(
-        self, form: CPForm | TuckerForm, factors: list[NDArray[np.float64]]
-    ) -> PartitionedBlock:
-        """The first block of a form; see `Block`."""
-        return PartitionedBlock(self, form, factors)
 
     def shared(self) -> "PartitionedEntries":
         """The entries themselves act as their `shared_entries`."""
@@ -337,57 +340,41 @@ class PartitionedEntries:
             ]
             yield overlapping or [pieces[0][k]]
 
-    def rows_of_units(self, domain: Domain) -> LocalRows:
-        """Rows of units, which stay where their entries are."""
-        return LocalRows(elsewhere=self.by_unit(domain, self.mode))
+    def with_rows_of(self, units: PartitionedUnits, fitted: Any) -> Any:
+        """A fit to these entries; the rows of units stay where their entries are."""
+        return replace(fitted, local=LocalRows(elsewhere=units))
 
     def by_unit(self, domain: Domain, _: int) -> PartitionedUnits:
-        """All entries of every unit together, on the workers; computed once.
+        """All entries of every unit together, on the workers.
 
         Parameters
         ----------
         domain : Domain
             Domain to which values are clipped.
         """
-        found = vars(self).get("_units")
-        if found is None:
-            pieces = self._map(_split_units, self.cuts, self.mode, self.lengths, domain)
-            join = dask.delayed(_joined_units, pure=False)
-            sizes = np.split(self.counts[self.mode], self.cuts[1:-1])
-            shards = [
-                join(first, of_units, domain.centred_levels, *of_shard)
-                for first, of_units, of_shard in zip(
-                    self.cuts.tolist(), sizes, self._by_shard(pieces), strict=False
-                )
-            ]
-            found = PartitionedUnits(shards, self.cuts)
-            vars(self)["_units"] = found
-        return found
+        pieces = self._map(_split_units, self.cuts, self.mode, self.lengths, domain)
+        join = dask.delayed(_joined_units, pure=False)
+        sizes = np.split(self.counts[self.mode], self.cuts[1:-1])
+        shards = [
+            join(first, of_units, domain.centred_levels, *of_shard)
+            for first, of_units, of_shard in zip(
+                self.cuts.tolist(), sizes, self._by_shard(pieces), strict=False
+            )
+        ]
+        return PartitionedUnits(shards, self.cuts)
 
 
-def _total(
+def _answer(
     partition: Any,
     _: int,
     checks: tuple[tuple[int, ...] | None, str],
-    summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]],
-) -> np.floating:
-    return summands_of(values_of(partition)).sum()
-
-
-def _row_sums(
-    partition: Any,
-    _: int,
-    checks: tuple[tuple[int, ...] | None, str],
-    summands_of: Callable[[NDArray[np.floating]], NDArray[np.floating]],
-) -> list[tuple[NDArray[np.int32], NDArray[Any]]]:
-    """For every mode, the rows of a partition and the sums over their entries."""
-    where = coordinates_of(partition, checks)
-    summands = summands_of(values_of(partition))
-    row_sums = []
-    for column in where.T:
-        rows, index = np.unique(column, return_inverse=True)
-        row_sums.append((rows, np.bincount(index, weights=summands)))
-    return row_sums
+    shape: tuple[int, ...],
+    question: Callable[..., Any],
+    *arguments: Any,
+) -> Any:
+    """Answer of a partition to a question; see `Entries.ask`."""
+    where, values = coordinates_of(partition, checks), values_of(partition)
+    return question(Entries(where, values, shape), *arguments)
 
 
 def _shared(

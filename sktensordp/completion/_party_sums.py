@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._domain import Domain
+from ..privacy._conditions import EXACT_SUMS
 from ._noise_shares import SharedNoise
 from ._requests import Agreement, SumRequest, request_bytes
-from ._unit_rows import LocalRows
 from .measurements._unit_contributions import Contributions, Sums
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
@@ -30,36 +29,34 @@ class PartySums:
     shape : tuple of int
     unit : int
         The mode of the units in the shape.
-    ask : callable or None
-        See `fit_aggregated`. None if nobody will be asked.
-    agreed : Agreement or None
-        What parties compare with their own parameters; None if nobody will be asked.
+    ask : callable
+        See `fit_aggregated`.
+    agreed : Agreement
+        What parties compare with their own parameters.
     noise : SharedNoise or None
         Noise that the answers contain.
     """
 
     shape: tuple[int, ...]
     unit: int
-    ask: Ask | None = None
-    agreed: Agreement | None = None
+    ask: Ask
+    agreed: Agreement
     noise: SharedNoise | None = None
 
-    is_dense, is_local, n_entries = False, False, 0
+    is_dense, received = False, False
 
-    def without_values(self, order: Sequence[int]) -> PartySums:
-        """The same with the modes in another order; see `Entries`."""
-        shape = tuple(self.shape[mode] for mode in order)
-        return replace(self, shape=shape, unit=list(order).index(self.unit))
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What a guarantee of a fit to these sums rests on besides."""
+        return (EXACT_SUMS,) if self.noise is None else ()
 
     def by_unit(self, *_: Any) -> _AskedUnits:
         """The units, elsewhere, for the releases of one fit."""
-        if self.ask is None or self.agreed is None:
-            raise RuntimeError("Nobody can be asked for these sums.")
         return _AskedUnits(self.ask, self.agreed, self.shape[self.unit], self.noise)
 
-    def rows_of_units(self, _: Domain) -> LocalRows:
-        """No rows: parties compute those of their units."""
-        return LocalRows()
+    def with_rows_of(self, _: Any, fitted: Any) -> Any:
+        """A fit to these sums: parties compute the rows of their units."""
+        return fitted
 
 
 class _AskedUnits:

@@ -1,19 +1,76 @@
-"""What a solver may know before it sees a value."""
+"""What a measurement may know before it sees a value."""
 
+import math
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._sklearn_compat import effective_n_threads
+from .._validation import callers_level, check_modes
+from ..exceptions import PrivacyLeakWarning
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
-from ._domain import Domain
+from ._domain import Domain, declared_domain
 
 # Largest difference between two rows of a feature, in its standard deviations.
 _LARGEST_FEATURE = 4.0
+_PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Public features of the rows of the second mode and, last, of an unknown row.
+
+    They are the declared features and those of the pattern of the coordinates. An
+    unknown row has those of the average entry.
+
+    Attributes
+    ----------
+    declared : ndarray of shape (n_rows, n_features)
+    entries : Entries, PartitionedEntries or None
+        Their coordinates are public; None where they are not.
+    n_components : int or None
+        Largest number of components of the pattern; None for as many as stand out.
+    """
+
+    declared: NDArray[np.float64]
+    entries: Any
+    n_components: int | None
+
+    @cached_property
+    def all(self) -> NDArray[np.float64]:
+        """The features, for fits to values."""
+        return self._with(self._pattern and self._pattern.features)
+
+    @cached_property
+    def few(self) -> NDArray[np.float64]:
+        """The same with the components of the pattern alone that stand out clearly.
+
+        Every feature of a release of sums gets noise, and the core of a Tucker grows
+        with every feature.
+        """
+        return self._with(self._pattern and self._pattern.clear_features)
+
+    def _with(self, of_pattern: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        average = np.zeros(0)
+        if self.declared.shape[1]:
+            average = average_row(self.declared, self.entries.counts[1])
+        found = np.append(self.declared, average[np.newaxis], axis=0)
+        if of_pattern is None:
+            return found
+        return np.concatenate([found, of_pattern], axis=1)
+
+    @cached_property
+    def _pattern(self) -> Pattern | None:
+        """The pattern of the coordinates, if the model takes features of it."""
+        if self.n_components == 0:
+            return None
+        return self.entries.pattern(self.n_components)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +79,14 @@ class Problem:
 
     Parameters
     ----------
-    entries : Entries, PartitionedEntries or PartySums
-        The observed entries, whose values the problem does not read.
+    shape : tuple of int
+        With the mode of protected units first.
+    entries : Entries, PartitionedEntries or None
+        Where values were observed, if that is public.
     domain : Domain
         Range and levels of the values.
     epsilon, delta : float
-        Budget of one unit; solvers with Gaussian noise use `delta`.
+        Budget of one unit; Gaussian noise uses `delta`.
     form : CPForm or TuckerForm
     biases : bool
     smooth_modes : tuple of int
@@ -37,10 +96,13 @@ class Problem:
     n_threads : int
     side_information : ndarray of shape (shape[1], n_features)
         Public features of the rows of the second mode.
+    features : Features
+        The same with those of the pattern, where the coordinates are public.
     has_public_shape : bool, default=True
         False if the shape was read off coordinates that are private.
     """
 
+    shape: tuple[int, ...]
     entries: Any
     domain: Domain
     epsilon: float
@@ -52,7 +114,49 @@ class Problem:
     max_iter: int
     n_threads: int
     side_information: NDArray[np.float64]
+    features: Features
     has_public_shape: bool = True
+
+    @classmethod
+    def of(cls, estimator: Any, shape: tuple[int, ...], entries: Any = None) -> Self:
+        """Collect what a measurement needs besides the values; a unit's mode is first.
+
+        Parameters
+        ----------
+        estimator : BaseCompletion
+            Its parameters are checked.
+        shape : tuple of int
+            Shape of the tensor.
+        entries : object, default=None
+            What the fit is to, if there is a fit; see `observed_entries`.
+        """
+        n_modes, unit = len(shape), estimator._unit
+        estimator._check_rank(shape)
+        has_public_shape = check_unit(estimator, n_modes)
+        order = [unit or 0, *(mode for mode in range(n_modes) if mode != (unit or 0))]
+        declared = side_features(estimator.side_information, shape, order[1])
+        n_components: Any = estimator.n_pattern_components
+        n_components = None if n_components == "auto" else int(n_components)
+        places = None
+        if unit is None and entries is not None:
+            places = entries.without_values()
+        of_pattern = n_components if estimator.biases else 0
+        return cls(
+            shape=tuple(shape[mode] for mode in order),
+            entries=places,
+            domain=domain_of(estimator, entries),
+            epsilon=float(estimator.epsilon),
+            delta=float(estimator.delta),
+            form=estimator._form(order, shape),
+            biases=bool(estimator.biases),
+            smooth_modes=check_modes(estimator.smooth_modes, n_modes, "smooth_modes"),
+            n_components=n_components,
+            max_iter=estimator.max_iter,
+            n_threads=effective_n_threads(),
+            side_information=declared,
+            features=Features(declared, places, of_pattern),
+            has_public_shape=has_public_shape,
+        )
 
     @property
     def void_for(self) -> float | None:
@@ -63,58 +167,67 @@ class Problem:
         is_public = self.domain.is_declared and self.has_public_shape
         return None if is_public else float(self.epsilon)
 
-    @cached_property
-    def coordinates(self) -> NDArray[np.integer]:
-        """Coordinates of the entries, if they are in memory."""
-        return self.entries.coordinates
 
-    @cached_property
-    def features(self) -> NDArray[np.float64]:
-        """Public features of the rows of the second mode and, last, of an unknown row.
+def check_unit(estimator: Any, n_modes: int) -> bool:
+    """Check `unit`; return whether the shape is public wherever it must be.
 
-        They are the declared features and those of the pattern of the coordinates. An
-        unknown row has those of the average entry.
-        """
-        if not self._has_pattern:
-            return self._declared
-        return np.concatenate([self._declared, self._pattern.features], axis=1)
+    Raises
+    ------
+    ValueError
+        If there is no such mode, or the perturbation does not protect units.
+    """
+    unit, is_public = estimator._unit, estimator.shape is not None
+    if unit is None:
+        return True
+    if unit >= n_modes:
+        raise ValueError(
+            f"unit = {unit} is not a mode: the tensor has modes 0 to {n_modes - 1}."
+        )
+    if estimator.perturbation not in _PERTURBATIONS_OF_UNITS:
+        raise ValueError(
+            f"With unit = {unit}, perturbation must be one of "
+            f"{_PERTURBATIONS_OF_UNITS}."
+        )
+    if estimator.perturbation == "sums" and not estimator.biases:
+        raise ValueError('perturbation="sums" fits biases alone: set biases=True.')
+    if not is_public and math.isfinite(estimator.epsilon):
+        warnings.warn(
+            "`shape` is not declared, so it is read off the private coordinates, "
+            "and no finite epsilon holds for this fit. Pass the public shape, such "
+            "as shape=(n_users, n_items), or shape=encoder.declared_shape of a "
+            "CoordinateEncoder with categories.",
+            PrivacyLeakWarning,
+            stacklevel=callers_level(),
+        )
+    return is_public
 
-    @cached_property
-    def few_features(self) -> NDArray[np.float64]:
-        """The same with the components of the pattern alone that stand out clearly.
 
-        Every feature of a release of sums gets noise, and the core of a Tucker grows
-        with every feature.
-        """
-        if not self._has_pattern:
-            return self._declared
-        return np.concatenate([self._declared, self._pattern.clear_features], axis=1)
+def domain_of(
+    estimator: Any, entries: Any = None, earlier: Domain | None = None
+) -> Domain:
+    """The domain of the values for the current parameters of a completion.
 
-    @property
-    def _declared(self) -> NDArray[np.float64]:
-        """The declared features of the rows and, last, of the average entry."""
-        declared = self.side_information
-        if not declared.shape[1]:
-            return np.zeros((len(declared) + 1, 0))
-        average = average_row(declared, self.entries.counts[1])
-        return np.append(declared, average[np.newaxis], axis=0)
-
-    @property
-    def _has_pattern(self) -> bool:
-        return self.biases and self.n_components != 0
-
-    @cached_property
-    def _pattern(self) -> Pattern:
-        """The pattern of the coordinates, if the model takes features of it."""
-        return self.entries.pattern(self.n_components)
-
-    def with_budget(self, epsilon: float) -> "Problem":
-        """The same problem with another epsilon."""
-        problem = replace(self, epsilon=epsilon)
-        if self.entries.n_entries and self._has_pattern:
-            # It depends on the coordinates alone: compute it once.
-            vars(problem)["_pattern"] = self._pattern
-        return problem
+    If the parameters declare no range, it is that of an earlier fit, or else the range
+    of the values of `entries`.
+    """
+    declared = declared_domain(
+        estimator.value_bounds, estimator.levels, estimator.level_prior
+    )
+    if declared is not None:
+        return declared
+    if earlier is not None:
+        return Domain(earlier.bounds, is_declared=False)
+    if entries is None:
+        return Domain((0.0, 1.0), is_declared=False)
+    if math.isfinite(estimator.epsilon):
+        warnings.warn(
+            "Neither value_bounds nor levels is given, so the range of the values "
+            "is read off the private values. No finite epsilon holds for this "
+            "fit; declare the range to protect the values.",
+            PrivacyLeakWarning,
+            stacklevel=callers_level(),
+        )
+    return Domain(entries.value_range, is_declared=False)
 
 
 def side_features(

@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline
 from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
+from ._checks import entries_from_sparse, is_sparse
 from ._recommender import Recommender
-from ._sparse import entries_from_sparse, is_sparse
 
 _METRICS = ("recall", "ndcg")
 

@@ -35,6 +35,7 @@ from .._validation import (
 from ..base import EstimatorMixin, SentMixin
 from ..privacy import PrivacyGuarantee
 from ._base import BaseCompletion
+from ._checks import check_entries, is_sparse
 from ._cp import CPCompletion
 from ._encoder import (
     CoordinateEncoder,
@@ -44,12 +45,10 @@ from ._encoder import (
     kinds_of_type,
     types_of,
 )
-from ._entries import check_entries
 from ._fitted import keeping_names_if_refused
 from ._implicit import ImplicitCompletion
 from ._likely_mistakes import column_name, warn_of_levels, warn_of_swapped_columns
 from ._local_users import N_RESERVED, LocalUsers
-from ._sparse import is_sparse
 from ._tucker import TuckerCompletion
 
 

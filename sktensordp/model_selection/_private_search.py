@@ -34,7 +34,7 @@ from .._sklearn_compat import (
 from .._validation import check_unmasked, checked, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion, Recommender
-from ..completion._entries import check_entries
+from ..completion._checks import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..noise._lattice import LaplaceLattice

@@ -31,16 +31,15 @@ from .._validation import (
     range_of,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
-from ..completion._client import PUBLIC_COORDINATES
-from ..completion._domain import Domain
-from ..completion._entries import (
+from ..completion._checks import (
     AnyFrameMixin,
-    Entries,
     check_entries,
     check_tensor,
     entries_of_tensor,
-    extent,
 )
+from ..completion._client import PUBLIC_COORDINATES
+from ..completion._domain import Domain
+from ..completion._entries import Entries, extent
 from ..completion._values import entry_guarantee
 from ..completion.measurements._sums import SumsRandomizer, plan_sums_randomizer
 from ..exceptions import PrivacyLeakWarning

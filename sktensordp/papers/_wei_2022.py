@@ -30,13 +30,13 @@ from ..completion import CPCompletion, TuckerCompletion
 from ..completion._base import BaseCompletion
 from ..completion._domain import Domain
 from ..completion._entries import Entries
-from ..completion._problem import Problem
+from ..completion._problem import Problem, domain_of
 from ..completion._values import (
     domain_lattice,
     entry_guarantee,
     guarantee_without_noise,
 )
-from ..completion.measurements._solver import OnSweep, Outcome, Solver
+from ..completion.measurements._measurement import Measurement, OnSweep, Outcome
 from ..exceptions import UnsoundClaimWarning
 from ..noise import LaplaceLattice
 from ..privacy import PrivacyGuarantee
@@ -65,7 +65,7 @@ _CLAIMS = {
 
 
 @dataclass(frozen=True, eq=False)
-class _Algorithm(Solver):
+class _Algorithm(Measurement):
     """Fit a decomposition with one of the published algorithms.
 
     Attributes
@@ -86,7 +86,7 @@ class _Algorithm(Solver):
     name: str
 
     def __post_init__(self) -> None:
-        if not self.problem.entries.is_local:
+        if not isinstance(self.problem.entries, Entries):
             raise ValueError("The published algorithms do not support Dask input.")
 
     @property
@@ -115,7 +115,7 @@ class _Algorithm(Solver):
             self.name, problem.epsilon, lattice, void_for=problem.void_for
         )
 
-    def release(
+    def measure(
         self, entries: Entries, streams: NoiseStreams, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """Run the algorithm, and return the blocks."""
@@ -146,7 +146,7 @@ class _Algorithm(Solver):
             return bool(stopped)
 
         factors, n_iter = descend(
-            problem.coordinates,
+            problem.entries.coordinates,
             values,
             factors,
             rate=self.learning_rate,
@@ -179,9 +179,7 @@ class _Algorithm(Solver):
         """Make a model of the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem
-        model = problem.form.point_model(
-            problem.entries.shape, math.nan, dtype, blocks=blocks
-        )
+        model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
         return Outcome(model, 0.0, n_iter)
 
 
@@ -223,7 +221,7 @@ def _spherical(
 
 
 class _PublishedCompletion(BaseCompletion):
-    """Seam of the published algorithms: another solver, and fewer parameters.
+    """Seam of the published algorithms: another measurement, and fewer parameters.
 
     `BaseCompletion` reads what it takes as given here.
     """
@@ -283,8 +281,8 @@ class _PublishedCompletion(BaseCompletion):
             raise ValueError("The published algorithms need a rank of at least 1.")
         super()._check_rank(shape)
 
-    def _solver(self, problem: Problem, *_: Any) -> Solver:
-        solver = _Algorithm(
+    def _measurement(self, problem: Problem, *_: Any) -> Measurement:
+        algorithm = _Algorithm(
             problem,
             name=self.perturbation,
             learning_rate=float(self.learning_rate),
@@ -293,16 +291,16 @@ class _PublishedCompletion(BaseCompletion):
             gradient_clip=float(self.gradient_clip),
         )
         if self.perturbation in _CLAIMS and math.isfinite(self.epsilon):
-            guarantee = solver.guarantee
+            guarantee = algorithm.guarantee
             warnings.warn(
                 f"The claim of {guarantee.source} does not hold. {guarantee.statement}",
                 UnsoundClaimWarning,
                 stacklevel=callers_level(),
             )
-        return solver
+        return algorithm
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
-        epsilon, domain = float(self.epsilon), self._domain()
+        epsilon, domain = float(self.epsilon), domain_of(self)
         if math.isinf(epsilon):
             return guarantee_without_noise()
         void_for = None if domain.is_declared else epsilon

@@ -110,14 +110,14 @@ def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
     """Of L2, which Laplace noise in every sum does not hide."""
     release = original("release of a block")
 
-    def in_l2(block, residuals, noise, source):
+    def in_l2(*arguments):
         def length(x, *args, **kwargs):
             # A vector whose entries all are its share of the L2 norm.
             size = np.linalg.norm(x, axis=-1, keepdims=True)
             return np.broadcast_to(size / x.shape[-1], x.shape)
 
         with mock.patch.object(*POINTS["lengths of a block"], length):
-            return release(block, residuals, noise, source)
+            return release(*arguments)
 
     monkeypatch.setattr(*POINTS["release of a block"], in_l2)
     assert shares_used(make(name, rank=3), 2, 0.0).max() > 1.2
@@ -127,8 +127,8 @@ def test_lengths_in_the_wrong_norm_would_be_noticed(name, monkeypatch):
 @pytest.mark.parametrize("form", ["CP", "Tucker"])
 def test_what_rounding_adds_to_weights_is_cut_off(name, form, monkeypatch):
     """Weights that come out longer than the largest that was found."""
-    point, largest = POINTS["bounds of a block"], original("bounds of a block")
-    monkeypatch.setattr(*point, lambda block: largest(block) / 1.7)
+    point, scales = POINTS["bounds of a block"], original("bounds of a block")
+    monkeypatch.setattr(*point, lambda longest: scales(longest) / 1.7)
     assert 0.8 < shares_used(make(name, form, 3), 3, 0.0).max() <= 1
 
 

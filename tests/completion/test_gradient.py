@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.completion._entries import Entries
+from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements import _gradient
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.measure import row_sums
@@ -163,9 +164,8 @@ def test_fits_take_no_more_than_was_accounted_for():
 def descent_of(form, order, **params):
     """The descent itself, before its first step."""
     model = make(form, order, epsilon=math.inf, **params)
-    problem = model._problem(
-        Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
-    )
+    entries = Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
+    problem = Problem.of(model, SHAPES[order], entries)
     return _gradient._Descent(problem, 0.0)
 
 

@@ -28,8 +28,8 @@ from sktensordp.completion import (
     make_fold_in_scorer,
     make_ranking_scorer,
 )
-from sktensordp.completion._entries import Entries
 from sktensordp.completion._local_users import LocalUsers
+from sktensordp.completion._problem import Problem
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.model_selection import (
@@ -397,10 +397,8 @@ def noise_of(completion):
     """Standard deviation of the noise on vectors of length one."""
     if isinstance(completion, ImplicitCompletion):
         return math.sqrt(completion._shape_and_noise()[1].noise_variance)
-    nobody = Entries(np.zeros((0, 2), np.int32), None, completion.shape)
-    return math.sqrt(
-        completion._solver(completion._problem(nobody)).noise.noise_variance
-    )
+    problem = Problem.of(completion, completion.shape)
+    return math.sqrt(completion._measurement(problem).noise.noise_variance)
 
 
 def test_rows_are_drawn_uniformly(monkeypatch):

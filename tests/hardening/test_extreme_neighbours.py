@@ -267,9 +267,9 @@ def test_iterations_that_end_early_are_noticed(monkeypatch):
     """A descent that stops where residuals are small, before the noise."""
     release = original("release of a descent")
 
-    def stops(solver, entries, source, on_sweep):
+    def stops(measurement, entries, source, on_sweep):
         is_constant = bool(np.ptp(entries.values) == 0)
-        return release(solver, entries, source, lambda _: is_constant)
+        return release(measurement, entries, source, lambda _: is_constant)
 
     case = next(param.values[0] for param in VALUED if "gradient" in param.id)
     # The first database has values that differ.

@@ -52,13 +52,13 @@ POINTS = {
     "rounds of a fit to sums": (_shared_rows, "_ROUNDS"),
     # Blocks and gradients.
     "lengths of a block": (_blocks.np, "abs"),
-    "release of a block": (_blocks.Block, "release"),
-    "bounds of a block": (_blocks.Block, "largest"),
+    "release of a block": (_blocks, "noisy_sums"),
+    "bounds of a block": (_blocks, "scales_of"),
     "plan of gradients": (_gradient, "plan_gaussian_sums"),
     "clip of gradients": (_gradient, "CLIP"),
     "scale of a descent's start": (_gradient, "_START_SCALE"),
     "contributions of a descent": (_gradient._Descent, "contributions"),
-    "release of a descent": (_gradient.GradientPerturbation, "release"),
+    "release of a descent": (_gradient.GradientPerturbation, "measure"),
     # Units.
     "entries of units": (_entries.Entries, "by_unit"),
     "chunk of entries": (_unit_entries, "_CHUNK"),
@@ -73,7 +73,7 @@ POINTS = {
     "least rows of a pattern": (_unit_pattern, "_LEAST_ROWS"),
     "eigenvalues that stand out": (_unit_pattern, "_STANDS_OUT"),
     "total of products": (_products.ProductSums, "total"),
-    "completion of units": (_units.UnitPerturbation, "complete"),
+    "release of units": (_units.UnitPerturbation, "measure"),
     # Fits to what was released.
     "one thread of BLAS": (_blas, "one_blas_thread"),
     "least entries for independent columns": (_cp_fit, "_LEAST_INDEPENDENT"),

@@ -225,13 +225,13 @@ def quick():
     """
     known, complete = {}, original("completion of sums")
 
-    def remembered(solver, released, on_sweep):
-        problem = solver.problem
-        key = (released[0].tobytes(), problem.coordinates.tobytes())
-        key += (problem.entries.shape, problem.domain.scale)
-        key += (solver.randomizer.noise_variance,)
+    def remembered(measurement, released, on_sweep):
+        problem = measurement.problem
+        key = (released[0].tobytes(), problem.entries.coordinates.tobytes())
+        key += (problem.shape, problem.domain.scale)
+        key += (measurement.randomizer.noise_variance,)
         if key not in known:
-            known[key] = complete(solver, released, on_sweep)
+            known[key] = complete(measurement, released, on_sweep)
         return known[key]
 
     with (

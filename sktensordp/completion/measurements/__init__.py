@@ -1,1 +1,1 @@
-"""Private solvers, one module for each perturbation, behind one interface."""
+"""Measurements: what turns private values into a release, one module for each."""

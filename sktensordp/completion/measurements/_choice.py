@@ -1,7 +1,7 @@
-"""The choice of a solver, and the guarantee that is known before any fit."""
+"""The choice of a measurement, and what is known of it before any fit."""
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 from ...measure import planned_event
 from ...privacy import PrivacyGuarantee
@@ -13,75 +13,116 @@ from .._values import (
     guarantee_without_noise,
     plan_entry_randomizer,
 )
-from ._auto import choose_perturbation
-from ._blocks import BlockPerturbation
+from ._expectation import Expectation, Variances
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
-from ._solver import Solver
+from ._measurement import Measurement
+from ._output import OutputPerturbation
+from ._statistics import StatisticsPerturbation
 from ._sums import SumsPerturbation
 from ._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
-_SOLVERS: dict[str, Callable[[Problem], Solver]] = {
+_OF_ENTRIES: dict[str, Any] = {
     "input": InputPerturbation,
     "gradient": GradientPerturbation,
+    "output": OutputPerturbation,
+    "statistics": StatisticsPerturbation,
     "sums": SumsPerturbation,
 }
 
 
-def choose_solver(
+def choose_measurement(
     problem: Problem,
     perturbation: str,
     *,
     unit: int | None,
-    streaming: bool,
     shared_noise: SharedNoise | None = None,
-) -> Solver:
-    """The solver that randomises and fits a problem.
+) -> Measurement:
+    """The measurement that randomises the values of a problem.
 
     Parameters
     ----------
     problem : Problem
     perturbation : str
-        The estimator's parameter; "auto" takes the least expected error.
+        "auto" takes the least expected error.
     unit : int or None
         Mode of the protected units; None protects single entries.
-    streaming : bool
-        Whether more entries will come, or the values were randomised elsewhere. Then
-        "auto" is "input".
     shared_noise : SharedNoise, default=None
-        Noise that parties add; None if the solver does.
+        Noise that parties add; None if it is added here.
 
     Returns
     -------
-    solver : Solver
+    measurement : Measurement
 
     Raises
     ------
     ValueError
-        If the solver does not support the problem.
+        If the measurement does not support the problem.
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation, shared_noise)
-    if not problem.entries.is_local and problem.entries.mode in problem.smooth_modes:
-        raise ValueError(
-            f"For Dask input, smooth_modes must not contain mode "
-            f"{problem.entries.mode}: the rows of the larger of the first two modes "
-            f"are divided among workers."
-        )
     if perturbation == "auto":
-        if not streaming:
-            return choose_perturbation(problem)
-        perturbation = "input"
-    if perturbation in ("statistics", "output"):
-        solver = BlockPerturbation(problem, perturbation)
-        if not problem.entries.is_local and not solver.uses_features:
-            raise ValueError(
-                "For Dask input, perturbation='statistics' needs features: "
-                "side_information, or a pattern (n_pattern_components > 0)."
-            )
-        return solver
-    return _SOLVERS[perturbation](problem)
+        measurement = _least_error(problem, _eligible(problem))
+    else:
+        measurement = _OF_ENTRIES[perturbation](problem)
+    problem.entries.check_supported(measurement)
+    return measurement
+
+
+def _eligible(problem: Problem) -> list[Measurement]:
+    """Measurements that "auto" chooses from."""
+    found: list[Measurement] = [InputPerturbation(problem)]
+    if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
+        found.append(SumsPerturbation(problem))
+        statistics = StatisticsPerturbation(problem)
+        if statistics.uses_features:
+            found.append(statistics)
+    return found
+
+
+def _least_error(problem: Problem, eligible: list[Measurement]) -> Measurement:
+    """The measurement with the least expected error; of equal ones, the first."""
+    if len(eligible) == 1:
+        return eligible[0]
+    n_features = problem.features.few.shape[1]
+    expectation = Expectation(problem, Variances.of_terms(problem, n_features))
+    return min(eligible, key=lambda each: each.expected_error(expectation))
+
+
+def expected_rmse(
+    problem: Problem, perturbation: str, variance: float | None = None
+) -> float:
+    """Expected root mean squared error of predictions for held-out values.
+
+    Parameters
+    ----------
+    problem : Problem
+        With biases, without smooth modes.
+    perturbation : {"auto", "input", "sums", "statistics"}
+        "auto" is the one of the others with the least expected error.
+    variance : float, default=None
+        Variance of the values, in their units squared, if it is public. None takes the
+        variance of ratings.
+
+    Returns
+    -------
+    error : float
+        In units of the values.
+
+    Raises
+    ------
+    ValueError
+        If `perturbation` is "statistics" and there are no features.
+    """
+    eligible = _eligible(problem)
+    if perturbation != "auto":
+        eligible = [_OF_ENTRIES[perturbation](problem)]
+    n_features = problem.features.few.shape[1]
+    variances = Variances.of_values(problem, n_features, variance)
+    expectation = Expectation(problem, variances)
+    error = min(each.expected_error(expectation) for each in eligible)
+    return problem.domain.scale * math.sqrt(error + variances.residual)
 
 
 def planned_guarantee(

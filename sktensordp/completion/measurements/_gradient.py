@@ -29,7 +29,7 @@ from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
 from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
-from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
+from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
 from ._sums import MeanPerturbation
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _SOURCE = (
 
 
 @dataclass(frozen=True, eq=False)
-class GradientPerturbation(Solver):
+class GradientPerturbation(Measurement):
     """Randomise the sum of all clipped gradients in every iteration.
 
     Attributes
@@ -104,7 +104,7 @@ class GradientPerturbation(Solver):
         if math.isinf(problem.epsilon):
             return guarantee_without_noise()
         return entry_guarantee(
-            dp_event.ComposedDpEvent([self._mean.event, self._noise.event]),
+            dp_event.ComposedDpEvent([self._mean.randomizer.event, self._noise.event]),
             f"{self._mean.statement}, and the sum of all clipped gradients was given "
             f"Gaussian noise in each of {problem.max_iter} iterations; {ALL_ELSE}",
             _SOURCE,
@@ -123,16 +123,13 @@ class GradientPerturbation(Solver):
         noise = planned_event((1 - _SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
         return dp_event.ComposedDpEvent([mean, noise])
 
-    def release(
-        self,
-        entries: Entries,
-        streams: NoiseStreams | None,
-        on_sweep: OnSweep,
+    def measure(
+        self, entries: Entries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
         """Return the mean, and the parameters after a descent along noisy gradients."""
         problem, noise = self.problem, self._noise
         streams_of = None if streams is None else streams.step
-        noisy_sum = self._mean.release(entries, streams_of and streams_of(0), on_sweep)
+        noisy_sum = self._mean.measure(entries, streams_of and streams_of(0), on_sweep)
         mean = self._mean.complete(noisy_sum, on_sweep)
         residuals = problem.domain.clip(entries.values.astype(float))
         residuals = (residuals - mean.offset) / problem.domain.scale
@@ -156,7 +153,7 @@ class GradientPerturbation(Solver):
         if problem.biases:
             model["biases"] = [
                 scale * np.append(rows[:, 0], 0.0)
-                for rows in parameters[: len(problem.entries.shape)]
+                for rows in parameters[: len(problem.shape)]
             ]
         if problem.form:
             blocks = [
@@ -167,9 +164,7 @@ class GradientPerturbation(Solver):
             ]
             model["blocks"] = [scale * blocks[0], *blocks[1:]]
         variance = RESIDUAL_VARIANCE * scale**2
-        fitted = problem.form.point_model(
-            problem.entries.shape, variance, dtype, **model
-        )
+        fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
         fitted = fitted.with_average_rows(problem.entries.counts)
         return Outcome(fitted, mean.offset, n_iter)
 
@@ -182,9 +177,9 @@ def _form(problem: Problem) -> CPForm | TuckerForm:
 def _blocks(problem: Problem) -> list[tuple[int, int, int]]:
     """For every block, its numbers of rows, of biases (0 or 1) and of factors."""
     return [
-        (n_rows, int(problem.biases and number < len(problem.entries.shape)), n_columns)
+        (n_rows, int(problem.biases and number < len(problem.shape)), n_columns)
         for number, (n_rows, n_columns) in enumerate(
-            _form(problem).blocks(problem.entries.shape)
+            _form(problem).blocks(problem.shape)
         )
     ]
 
@@ -194,7 +189,7 @@ class _Descent:
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
         self._form, self.clip = _form(problem), CLIP
-        self.rows = self._form.rows(problem.coordinates)
+        self.rows = self._form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []
         generator = np.random.default_rng(0)
@@ -204,7 +199,7 @@ class _Descent:
         for number, (n_rows, n_biases, n_columns) in enumerate(_blocks(problem)):
             is_bias = np.arange(n_biases + n_columns) < n_biases
             centre = np.r_[np.zeros(n_biases), self._form.centre(number)]
-            is_core = number == len(problem.entries.shape)
+            is_core = number == len(problem.shape)
             variance = _CORE_VARIANCE if is_core else _FACTOR_VARIANCE
             # The core starts at its public centre, the factors at random.
             scale = 0.0 if is_core else _START_SCALE

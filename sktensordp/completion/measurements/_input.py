@@ -19,8 +19,8 @@ from ...tensor import (
 )
 from .._problem import Problem
 from .._values import EntryRandomizer, plan_entry_randomizer
+from ._measurement import Measurement, OnSweep, Outcome
 from ._residual_variance import residual_variance
-from ._solver import OnSweep, Outcome, Solver
 
 # A model without offset is preferred if its residual variance is below this share of
 # that with offset.
@@ -47,7 +47,7 @@ class _Fit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class InputPerturbation(Solver):
+class InputPerturbation(Measurement):
     """Randomise every value, then fit the model to the randomised values.
 
     Attributes
@@ -72,7 +72,7 @@ class InputPerturbation(Solver):
     @property
     def _features(self) -> NDArray[np.float64]:
         problem = self.problem
-        return problem.few_features if self._fits_tucker else problem.features
+        return problem.features.few if self._fits_tucker else problem.features.all
 
     @cached_property
     def randomizer(self) -> EntryRandomizer:
@@ -89,7 +89,7 @@ class InputPerturbation(Solver):
         """Largest number of calls of `on_sweep`."""
         return self.problem.max_iter
 
-    def release(
+    def measure(
         self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> Any:
         """Return the randomised values: `Draws` or `PartitionedDraws`."""
@@ -149,3 +149,9 @@ class InputPerturbation(Solver):
             likelihood=likelihood,
         )
         return _Fit(model, n_iter, offset, entries, likelihood)
+
+    def expected_error(self, expectation: Any) -> float:
+        """Expected squared error, in half ranges squared; see `Expectation`."""
+        scale = self.problem.domain.scale**2
+        residual = scale * expectation.variances.residual
+        return expectation.of_values(self.randomizer.noise_around(residual) / scale)

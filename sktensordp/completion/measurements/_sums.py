@@ -18,9 +18,10 @@ from ...noise import LaplaceLattice, discrete_laplace
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
 from .._domain import Domain
+from .._entries import Entries, present
 from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
-from ._solver import ALL_ELSE, OnSweep, Outcome, Solver
+from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -120,7 +121,29 @@ class SumsRandomizer:
         return np.array([self.entries.n_entries])
 
     def _sums(self, entries: Any, summands_of: _Summands) -> NDArray[np.float64]:
-        return (entries.row_sums if self.by_row else entries.total)(summands_of)
+        """Sums of summands; of whole numbers, they are exact."""
+        if not self.by_row:
+            return np.array([sum(entries.ask(_total, summands_of))], dtype=float)
+        totals = [np.zeros(size) for size in entries.shape]
+        for of_chunk in entries.ask(_row_sums, summands_of):
+            for total, (rows, sums) in zip(totals, of_chunk, strict=True):
+                total[rows] += sums
+        return np.concatenate(totals)
+
+
+def _total(entries: Entries, summands_of: _Summands) -> np.floating:
+    return summands_of(entries.values).sum()
+
+
+def _row_sums(
+    entries: Entries, summands_of: _Summands
+) -> list[tuple[NDArray[np.integer], NDArray[Any]]]:
+    """For every mode, the rows of a chunk and the sums over their entries."""
+    summands, found = summands_of(entries.values), []
+    for column, size in zip(entries.coordinates.T, entries.shape, strict=True):
+        rows, places = present(column, size)
+        found.append((rows, np.bincount(places, weights=summands, minlength=len(rows))))
+    return found
 
 
 def plan_sums_randomizer(
@@ -180,33 +203,8 @@ def plan_sums_randomizer(
     return SumsRandomizer(domain, guarantee, entries, by_row, lattice, event)
 
 
-class _SumsSolver(Solver):
-    """Solver that releases sums and nothing else."""
-
-    @cached_property
-    def randomizer(self) -> SumsRandomizer:
-        """Randomizer of the sums."""
-        raise NotImplementedError
-
-    @property
-    def guarantee(self) -> PrivacyGuarantee:
-        """Guarantee of all sums together."""
-        return self.randomizer.guarantee
-
-    @property
-    def event(self) -> "DpEvent | None":
-        """Event of all sums together, if the range is public; None for no noise."""
-        return self.randomizer.event
-
-    def release(
-        self, entries: Any, streams: Any, on_sweep: OnSweep
-    ) -> tuple[NDArray[np.float64], np.dtype]:
-        """Return the randomised sums, and the type of the values."""
-        return self.randomizer.randomize(entries, streams), entries.dtype
-
-
 @dataclass(frozen=True, eq=False)
-class SumsPerturbation(_SumsSolver):
+class SumsPerturbation(Measurement):
     """Randomise the sums of all rows, and fit biases to them.
 
     Attributes
@@ -220,10 +218,7 @@ class SumsPerturbation(_SumsSolver):
     share: float = 1.0
     name = "sums"
 
-    @property
-    def statement(self) -> str:
-        """First clause of the guarantee's statement: what was randomised."""
-        return self.problem.domain.rounding + _OF_ROWS
+    _randomized, _consequence = _OF_ROWS, _ONLY_AVERAGES
 
     def __post_init__(self) -> None:
         if not self.problem.biases or self.problem.smooth_modes:
@@ -231,6 +226,11 @@ class SumsPerturbation(_SumsSolver):
                 "Sums determine biases alone. perturbation='sums' needs biases=True "
                 "and smooth_modes=None."
             )
+
+    @property
+    def statement(self) -> str:
+        """First clause of the guarantee's statement: what was randomised."""
+        return self.problem.domain.rounding + self._randomized
 
     @cached_property
     def randomizer(self) -> SumsRandomizer:
@@ -240,10 +240,27 @@ class SumsPerturbation(_SumsSolver):
             problem.domain,
             self.share * problem.epsilon,
             problem.entries,
+            by_row=self._randomized == _OF_ROWS,
             void_for=problem.void_for,
             statement=self.statement,
-            consequence=_ONLY_AVERAGES,
+            consequence=self._consequence,
         )
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """Guarantee of all sums together."""
+        return self.randomizer.guarantee
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in a sum, in half ranges squared."""
+        return self.randomizer.noise_variance / self.problem.domain.scale**2
+
+    def measure(
+        self, entries: Any, streams: Any, on_sweep: OnSweep
+    ) -> tuple[NDArray[np.float64], np.dtype]:
+        """Return the randomised sums, and the type of the values."""
+        return self.randomizer.randomize(entries, streams), entries.dtype
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
@@ -254,45 +271,26 @@ class SumsPerturbation(_SumsSolver):
             problem.entries.shared(),
             sums - middle * randomizer.counts,
             randomizer.noise_variance,
-            problem.entries.shape,
+            problem.shape,
             problem.domain.scale,
             dtype,
-            problem.few_features,
+            problem.features.few,
         )
         return Outcome(model, middle + offset, 1)
 
+    def expected_error(self, expectation: Any) -> float:
+        """Expected squared error, in half ranges squared; see `Expectation`."""
+        return expectation.of_sums(self.noise_variance)
+
 
 @dataclass(frozen=True, eq=False)
-class MeanPerturbation(_SumsSolver):
-    """Randomise the sum of all values: the first release of models without biases.
+class MeanPerturbation(SumsPerturbation):
+    """Randomise the sum of all values: the first release of models without biases."""
 
-    Attributes
-    ----------
-    problem : Problem
-    share : float
-        Share of the problem's epsilon.
-    """
+    _randomized, _consequence = _OF_ALL, ""
 
-    problem: Problem
-    share: float
-
-    @property
-    def statement(self) -> str:
-        """First clause of the guarantee's statement: what was randomised."""
-        return self.problem.domain.rounding + _OF_ALL
-
-    @cached_property
-    def randomizer(self) -> SumsRandomizer:
-        """Randomizer of the sum."""
-        problem = self.problem
-        return plan_sums_randomizer(
-            problem.domain,
-            self.share * problem.epsilon,
-            problem.entries,
-            by_row=False,
-            void_for=problem.void_for,
-            statement=self.statement,
-        )
+    def __post_init__(self) -> None:
+        """Support every problem."""
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return a model whose offset is the mean, and no other term."""
@@ -303,4 +301,4 @@ class MeanPerturbation(_SumsSolver):
         weight = prior / (prior + self.randomizer.noise_variance / n**2)
         mean = middle + weight * (float(total[0]) / n - middle)
         variance = _VARIANCE_OF_VALUES * problem.domain.scale**2
-        return Outcome(point_model(problem.entries.shape, variance, dtype), mean, 1)
+        return Outcome(point_model(problem.shape, variance, dtype), mean, 1)

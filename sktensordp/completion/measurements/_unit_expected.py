@@ -9,14 +9,13 @@ choose as it would with these numbers of entries.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from .._problem import Problem
-from ._auto import SHARE_AT_START, assumed_variances
+from ._expectation import SHARE_AT_START, Variances
 from ._unit_run import (
     BOUND,
     FACTOR_PASSES,
@@ -64,9 +63,9 @@ def expected_unit_rmse(
     error : float
         In units of the values.
     """
-    variances = assumed_variances(problem, 0, variance)
+    variances = Variances.of_values(problem, 0, variance)
     noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
-    most, *others = problem.entries.shape
+    most, *others = problem.shape
     shape = (min(n_units or most, n_entries), *others)
     activity = [_shares(shape, n_entries, mode) for mode in range(len(shape))]
     expectation = _UnitExpectation(problem, variances, noise, n_entries, activity)
@@ -106,7 +105,7 @@ class _UnitExpectation:
     Attributes
     ----------
     problem : Problem
-    variances : _Variances
+    variances : Variances
     noise : float
         Variance of the noise on vectors of length one.
     n_entries : int
@@ -115,7 +114,7 @@ class _UnitExpectation:
     """
 
     problem: Problem
-    variances: Any
+    variances: Variances
     noise: float
     n_entries: int
     activity: list[NDArray[np.float64]]
@@ -157,7 +156,7 @@ class _UnitExpectation:
         variances, rank = self.variances, self.problem.form.rank
         shares = planned_shares(self.problem, "statistics", LEFT)
         term, n_columns = variances.interaction / rank, 1 + rank
-        unit_share, known = SHARE_AT_START, np.zeros(self.problem.entries.shape[1])
+        unit_share, known = SHARE_AT_START, np.zeros(self.problem.shape[1])
         item_share = SHARE_AT_START
         for of_pass in shares[-FACTOR_PASSES:]:
             unrecovered = variances.interaction * (1 - item_share * unit_share)
@@ -179,7 +178,7 @@ class _UnitExpectation:
         prior = self.variances.bias
         unit_errors = 1 / (1 / prior + self.unit_sizes / around_model)
         error = self.activity[0] @ unit_errors
-        for mode in range(1, len(self.problem.entries.shape)):
+        for mode in range(1, len(self.problem.shape)):
             share = math.fsum(pass_shares[mode] for pass_shares in shares)
             known = self._information(mode, prior, n_columns, share, around_model)
             recovered = self._recovered_share(mode, known)

@@ -43,7 +43,7 @@ from ...tensor._shared_rows import (
 from .._noise_shares import SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
-from ._solver import OnSweep
+from ._measurement import OnSweep
 from ._unit_contributions import (
     LOG_RANGE,
     N_FIT_TOTALS,
@@ -335,7 +335,7 @@ class UnitRun:
         self._pattern = pattern
         self._problem, self._entries, self._releases = problem, entries, releases
         self._totals, self._row_counts = totals, row_counts
-        self._sizes = problem.entries.shape[1:]
+        self._sizes = problem.shape[1:]
         biases: list[NDArray[np.float64]] | None = None
         uncertainty: list[NDArray[np.float64]] | None = None
         excess: list[NDArray[np.float64]] | None = None
@@ -432,7 +432,7 @@ class UnitRun:
         """Add factors to the model, at a fixed random start, with their priors."""
         form = self._problem.form
         generator, factors = np.random.default_rng(0), []
-        for block, shape in enumerate(form.blocks(self._problem.entries.shape)):
+        for block, shape in enumerate(form.blocks(self._problem.shape)):
             variance = _prior_variance(form, block)
             self._covariances[block] = variance * np.eye(shape[1])
             # Block 0 has a row for each declared unit, and a fit needs none of them.
@@ -774,11 +774,11 @@ def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, f
     shares : list of dict of int to float
         By pass; the keys are the numbers of the blocks.
     """
-    modes = {k: math.sqrt(n) for k, n in enumerate(problem.entries.shape[1:], start=1)}
+    modes = {k: math.sqrt(n) for k, n in enumerate(problem.shape[1:], start=1)}
     if name == "sums":
         growing = {number: _BIAS_GROWTH**number for number in range(BIAS_PASSES)}
         return [_divided(modes, share) for share in _divided(growing, left).values()]
-    shapes = problem.form.blocks(problem.entries.shape)
+    shapes = problem.form.blocks(problem.shape)
     blocks = {k: math.sqrt(math.prod(shape)) for k, shape in enumerate(shapes) if k}
     first = _FIRST * problem.biases
     growing = {number: _GROWTH**number for number in range(FACTOR_PASSES)}

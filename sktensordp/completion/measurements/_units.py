@@ -25,7 +25,7 @@ from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._shared_model import SharedModel
-from ._solver import OnSweep, Outcome, Solver
+from ._measurement import Measurement, OnSweep, Outcome
 from ._unit_pattern import most_rows, release_pattern
 from ._unit_run import (
     BIAS_PASSES,
@@ -146,7 +146,7 @@ def unit_guarantee_without_noise(unit: int) -> PrivacyGuarantee:
 
 
 @dataclass(frozen=True, eq=False)
-class UnitPerturbation(Solver):
+class UnitPerturbation(Measurement):
     """Randomise sums over units, whose mode comes first in the problem.
 
     Attributes
@@ -196,14 +196,14 @@ class UnitPerturbation(Solver):
         sigma = 0.0
         if math.isfinite(problem.epsilon) and problem.delta:
             sigma = 1 / gaussian_mu(problem.epsilon, problem.delta)
-        return most_rows(problem.entries.shape[1], sigma)
+        return most_rows(problem.shape[1], sigma)
 
     @cached_property
     def planned_noise(self) -> NoisySums:
         """Noise for vectors of length one, if it is added here."""
         problem = self.problem
-        rows, size = sum(problem.entries.shape[1:]), len(problem.entries.shape)
-        blocks = problem.form.blocks(problem.entries.shape)[1:]
+        rows, size = sum(problem.shape[1:]), len(problem.shape)
+        blocks = problem.form.blocks(problem.shape)[1:]
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         products = self._most_rows * (self._most_rows + 1) // 2
@@ -215,7 +215,7 @@ class UnitPerturbation(Solver):
             n_releases=1,
             n_cells=n_cells,
             n_changed=products,
-            n_entries=max(problem.entries.shape[0], 64),
+            n_entries=max(problem.shape[0], 64),
         )
 
     @cached_property
@@ -229,7 +229,7 @@ class UnitPerturbation(Solver):
         Parameters
         ----------
         name : {"sums", "statistics"}
-            What the solver chose.
+            What the measurement chose.
         consequence : str, default=""
             A further sentence of the statement.
         """
@@ -247,21 +247,17 @@ class UnitPerturbation(Solver):
             consequence=(_PATTERN if self._most_rows else "") + consequence,
         )
 
-    def release(
-        self,
-        entries: Any,
-        streams: NoiseStreams | None,
-        on_sweep: OnSweep,
+    def measure(
+        self, units: Any, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[SharedModel, str, int, bool]:
         """Return the model without units' rows, the perturbation and the passes.
 
         Also whether the totals may be noise.
         """
         problem = self.problem
-        units = entries.by_unit(problem.domain, self.unit)
         releases = UnitReleases(self.noise, streams)
         totals = release_totals(units, releases)
-        counts = release_row_counts(units, problem.entries.shape[1:], totals, releases)
+        counts = release_row_counts(units, problem.shape[1:], totals, releases)
         pattern = release_pattern(
             units, totals, counts, releases, self._most_rows, problem.n_components
         )

@@ -1,4 +1,4 @@
-"""The interface of all private solvers."""
+"""The interface of all measurements."""
 
 import math
 from collections.abc import Callable
@@ -25,11 +25,12 @@ class Outcome:
     offset : float
     n_iter : int
     residual_variance : float, default=None
-        Variance of the values around the model, if the solver estimates it.
+        Variance of the values around the model, if the measurement lets it be
+        estimated.
     noise_of_value : float, default=0.0
         Least variance of the noise of a single value; 0 if it was given none.
     perturbation : str, default=None
-        The perturbation that was applied, if the solver chose it during the release.
+        The perturbation that was applied, if it was chosen during the release.
     guarantee : PrivacyGuarantee, default=None
         Guarantee of all releases together, if the release decided something of it.
     only_averages : bool, default=False
@@ -49,22 +50,24 @@ class Outcome:
     are_noise: bool = False
 
 
-class Solver:
-    """One way to fit a model privately, with its guarantee.
+class Measurement:
+    """One way to release something of private values, with its guarantee.
 
-    Only `release(entries, streams, on_sweep)` reads the values of entries.
+    Only `measure(entries, streams, on_sweep)` reads the values of entries.
     `complete(released, on_sweep)` computes an `Outcome` from its result alone.
 
     Attributes
     ----------
     name : str
         The perturbation.
+    problem : Problem
     n_sweeps : int
         Largest number of calls of `on_sweep`. It takes the number of the sweep and
         ends the fit by returning True.
-    problem : Problem
     draws : bool
         Whether the release draws random numbers.
+    guarantee : PrivacyGuarantee
+        Guarantee of all releases together.
     """
 
     name: str = ""
@@ -85,10 +88,14 @@ class Solver:
         """Guarantee of all releases together."""
         raise NotImplementedError
 
-    def release(self, values: Any, streams: Any, on_sweep: OnSweep) -> Any:
+    def measure(self, entries: Any, streams: Any, on_sweep: OnSweep) -> Any:
         """Read the values, and return what is released."""
         raise NotImplementedError
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Compute the model from what was released."""
         raise NotImplementedError
+
+    def expected_error(self, expectation: Any) -> float:
+        """Expected squared error, in half ranges squared; see `Expectation`."""
+        raise ValueError(f"The expected error of {self.name!r} is not known.")

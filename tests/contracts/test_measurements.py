@@ -1,7 +1,7 @@
 """What every private completion promises, whatever it perturbs.
 
-A new solver takes one line in `SOLVERS`. What is particular to a perturbation is in
-tests/completion.
+A new measurement takes one line in `MEASUREMENTS`. What is particular to a perturbation
+is in tests/completion.
 """
 
 import itertools
@@ -35,7 +35,7 @@ EPSILON, DELTA = 2.0, 1e-6
 
 
 @dataclass(frozen=True)
-class Solver:
+class Measurement:
     """One way to fit a completion privately.
 
     Attributes
@@ -71,34 +71,38 @@ class Solver:
 
 
 BOTH = {"forms": ("CP", "Tucker")}
-SOLVERS = [
-    Solver("input", sweeps=True, **BOTH),
-    Solver("gradient", DELTA, sweeps=True, **BOTH),
-    Solver("output"),
-    Solver("statistics", **BOTH),
-    Solver("sums"),
-    Solver("auto"),
-    Solver("sums", DELTA, unit=0),
-    Solver("statistics", DELTA, unit=0, sweeps=True, **BOTH),
-    Solver("auto", DELTA, unit=0),
-    Solver("input", published=True, sweeps=True),
-    Solver("gradient", published=True, sound=False, sweeps=True, **BOTH),
-    Solver("output", published=True, sound=False, sweeps=True),
+MEASUREMENTS = [
+    Measurement("input", sweeps=True, **BOTH),
+    Measurement("gradient", DELTA, sweeps=True, **BOTH),
+    Measurement("output"),
+    Measurement("statistics", **BOTH),
+    Measurement("sums"),
+    Measurement("auto"),
+    Measurement("sums", DELTA, unit=0),
+    Measurement("statistics", DELTA, unit=0, sweeps=True, **BOTH),
+    Measurement("auto", DELTA, unit=0),
+    Measurement("input", published=True, sweeps=True),
+    Measurement("gradient", published=True, sound=False, sweeps=True, **BOTH),
+    Measurement("output", published=True, sound=False, sweeps=True),
 ]
 FORMS = {
     "CP": (CPCompletion, PublishedCPCompletion, 2),
     "Tucker": (TuckerCompletion, PublishedTuckerCompletion, (2, 3, 2)),
 }
-SOUND = [solver for solver in SOLVERS if solver.sound]
+SOUND = [measurement for measurement in MEASUREMENTS if measurement.sound]
 
 
-def in_every_form(solvers):
-    cases = [(form, solver) for solver in solvers for form in solver.forms]
-    return pytest.mark.parametrize(("form", "solver"), cases, ids=str)
+def in_every_form(measurements):
+    cases = [
+        (form, measurement)
+        for measurement in measurements
+        for form in measurement.forms
+    ]
+    return pytest.mark.parametrize(("form", "measurement"), cases, ids=str)
 
 
-of_every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=str)
-of_sound_solvers = pytest.mark.parametrize("solver", SOUND, ids=str)
+of_every_measurement = pytest.mark.parametrize("measurement", MEASUREMENTS, ids=str)
+of_sound_measurements = pytest.mark.parametrize("measurement", SOUND, ids=str)
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
@@ -111,48 +115,48 @@ X = np.argwhere(~np.isnan(TENSOR))
 Y = TENSOR[tuple(X.T)]
 
 
-def make(solver, form="CP", **params):
+def make(measurement, form="CP", **params):
     *estimators, rank = FORMS[form]
     options = {
         "rank": rank, "epsilon": EPSILON, "delta": DELTA, "value_bounds": (0, 1),
-        "shape": SHAPE, "max_iter": 3, "random_state": 0, "unit": solver.unit,
-        "perturbation": solver.perturbation, "n_pattern_components": 0, **params,
+        "shape": SHAPE, "max_iter": 3, "random_state": 0, "unit": measurement.unit,
+        "perturbation": measurement.perturbation, "n_pattern_components": 0, **params,
     }  # fmt: skip
-    estimator = estimators[solver.published]
+    estimator = estimators[measurement.published]
     known = estimator().get_params()
     return estimator(**{name: options[name] for name in options if name in known})
 
 
-def others(solver):
+def others(measurement):
     """Other values; where users are protected, other entries altogether."""
     rng = np.random.default_rng(9)
-    if solver.unit == "entry":
+    if measurement.unit == "entry":
         return X, rng.normal(0.3, 2.0, len(X))
     return X[::2] % [4, 6, 4], rng.uniform(0, 1, len(X[::2]))
 
 
-def unknown(solver):
+def unknown(measurement):
     """Everywhere, but for an unknown user where users are protected."""
     everywhere = np.argwhere(np.ones(SHAPE))
-    if solver.unit != "entry":
-        everywhere[:, solver.unit] = -1
+    if measurement.unit != "entry":
+        everywhere[:, measurement.unit] = -1
     return everywhere
 
 
 # --- the guarantee -------------------------------------------------------------------
 
 
-@in_every_form(SOLVERS)
-def test_the_guarantee_is_stated_before_any_data_are_seen(form, solver):
+@in_every_form(MEASUREMENTS)
+def test_the_guarantee_is_stated_before_any_data_are_seen(form, measurement):
     """It is the one that was asked for, and the same for all data."""
-    model = make(solver, form).fit(X, Y)
+    model = make(measurement, form).fit(X, Y)
     found = model.privacy_guarantee_
-    assert found.unit == solver.unit
-    assert found.relation == solver.relation
-    assert found.delta == solver.delta
+    assert found.unit == measurement.unit
+    assert found.relation == measurement.relation
+    assert found.delta == measurement.delta
     assert privacy_of(model).guarantee == found
-    assert clone(model).fit(*others(solver)).privacy_guarantee_ == found
-    if solver.sound:
+    assert clone(model).fit(*others(measurement)).privacy_guarantee_ == found
+    if measurement.sound:
         assert 0.95 * EPSILON < found.epsilon <= EPSILON
         assert found.protects
         assert found.claimed is None
@@ -160,15 +164,15 @@ def test_the_guarantee_is_stated_before_any_data_are_seen(form, solver):
         assert found.epsilon == math.inf
         assert not found.protects
         assert found.claimed == (EPSILON, 0.0)
-    allowed = {solver.perturbation}
-    if solver.perturbation == "auto":
+    allowed = {measurement.perturbation}
+    if measurement.perturbation == "auto":
         allowed = {"input", "statistics", "sums"}
     assert model.perturbation_ in allowed
 
 
-@of_every_solver
-def test_the_guarantee_is_recorded_before_any_noise_is_drawn(solver):
-    model = make(solver)
+@of_every_measurement
+def test_the_guarantee_is_recorded_before_any_noise_is_drawn(measurement):
+    model = make(measurement)
     with PrivacyBudget(math.inf, 1e-3) as budget:
         seen = []
         with drawing(lambda _: seen.append(budget.spent)) as opened:
@@ -181,12 +185,12 @@ def test_the_guarantee_is_recorded_before_any_noise_is_drawn(solver):
         )
 
 
-@of_every_solver
-def test_a_budget_that_is_too_small_leaves_everything_as_it_was(solver):
-    model = make(solver).fit(X, Y)
+@of_every_measurement
+def test_a_budget_that_is_too_small_leaves_everything_as_it_was(measurement):
+    model = make(measurement).fit(X, Y)
     before = pickle.dumps(model)
     with (
-        PrivacyBudget(0.5 * EPSILON, solver.delta) as budget,
+        PrivacyBudget(0.5 * EPSILON, measurement.delta) as budget,
         drawing() as opened,
         recorded() as releases,
         pytest.raises(BudgetExceededError),
@@ -198,12 +202,14 @@ def test_a_budget_that_is_too_small_leaves_everything_as_it_was(solver):
     assert pickle.dumps(model) == before
 
 
-@of_sound_solvers
-def test_a_search_counts_what_its_fits_take(solver):
+@of_sound_measurements
+def test_a_search_counts_what_its_fits_take(measurement):
     folds = (
-        2 if solver.unit == "entry" else UserKFold(2, mode=solver.unit, random_state=0)
+        2
+        if measurement.unit == "entry"
+        else UserKFold(2, mode=measurement.unit, random_state=0)
     )
-    search = GridSearchCV(make(solver), {"epsilon": [EPSILON]}, cv=folds).fit(X, Y)
+    search = GridSearchCV(make(measurement), {"epsilon": [EPSILON]}, cv=folds).fit(X, Y)
     found = search.best_estimator_.privacy_guarantee_
     (_, of_folds, planned), (_, refit, _) = privacy_of(search).releases
     # In one of two training parts, and in the refit.
@@ -213,16 +219,16 @@ def test_a_search_counts_what_its_fits_take(solver):
 
 
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
-@of_every_solver
+@of_every_measurement
 @pytest.mark.parametrize(
     ("missing", "message"),
     [("value_bounds", "range of the values"), ("shape", "`shape` is not declared")],
 )
-def test_what_is_not_declared_voids_the_guarantee(missing, message, solver):
-    if missing == "shape" and solver.unit == "entry":
-        assert make(solver, shape=None).fit(X, Y).privacy_guarantee_.delta < 1
+def test_what_is_not_declared_voids_the_guarantee(missing, message, measurement):
+    if missing == "shape" and measurement.unit == "entry":
+        assert make(measurement, shape=None).fit(X, Y).privacy_guarantee_.delta < 1
         return
-    model = make(solver, **{missing: None})
+    model = make(measurement, **{missing: None})
     with pytest.warns(PrivacyLeakWarning, match=message) as caught:
         model.fit(X, Y)
     leaks = [one for one in caught if one.category is PrivacyLeakWarning]
@@ -231,47 +237,47 @@ def test_what_is_not_declared_voids_the_guarantee(missing, message, solver):
     found = model.privacy_guarantee_
     assert found.epsilon == math.inf
     assert not found.protects
-    assert found.unit == solver.unit
-    assert found.claimed == (EPSILON, solver.delta)
+    assert found.unit == measurement.unit
+    assert found.claimed == (EPSILON, measurement.delta)
     # Noise there is all the same.
     with pytest.warns(PrivacyLeakWarning):
-        again = make(solver, **{missing: None}, random_state=1).fit(X, Y)
-    at = unknown(solver)
+        again = make(measurement, **{missing: None}, random_state=1).fit(X, Y)
+    at = unknown(measurement)
     assert np.any(model.predict(at) != again.predict(at))
 
 
 # --- what one value or user moves ----------------------------------------------------
 
 
-def with_neighbours(solver):
+def with_neighbours(measurement):
     """Data, and those that differ from them by all there is of one entry or user.
 
     The last user has an entry in every cell, at one end of the range or the other, so
     that no model predicts them, and all that this user adds is as long as it may be.
     """
-    if solver.unit == "entry":
+    if measurement.unit == "entry":
         changes = []
         for entry, value in itertools.product(range(0, len(Y), 5), [-1e9, 1e9]):
             changed = Y.copy()
             changed[entry] = value
             changes.append((X, changed))
         return (X, Y), changes
-    last = SHAPE[solver.unit] - 1
+    last = SHAPE[measurement.unit] - 1
     everywhere = np.argwhere(np.ones(SHAPE))
-    own = everywhere[everywhere[:, solver.unit] == last]
-    rest = X[:, solver.unit] != last
+    own = everywhere[everywhere[:, measurement.unit] == last]
+    rest = X[:, measurement.unit] != last
     ends = np.random.default_rng(0).choice([0.0, 1.0], len(own))
     where, values = np.concatenate([X[rest], own]), np.concatenate([Y[rest], ends])
-    users = where[:, solver.unit]
-    left = (users != user for user in range(SHAPE[solver.unit]))
+    users = where[:, measurement.unit]
+    left = (users != user for user in range(SHAPE[measurement.unit]))
     return (where, values), [(where[rest], values[rest]) for rest in left]
 
 
 @in_every_form(SOUND)
-def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, solver):
+def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, measurement):
     factor = 0.0 if form == "CP" else 1.0
-    model = make(solver, form)
-    found = largest_ratios(model, *with_neighbours(solver), factor=factor)
+    model = make(measurement, form)
+    found = largest_ratios(model, *with_neighbours(measurement), factor=factor)
     found = found[~np.isnan(found)]
     assert np.all(found <= 1 + 1e-9)
     # Not much less, or noise is wasted.
@@ -279,7 +285,7 @@ def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, solver):
     # Which is what the guarantee says, of pure or of Gaussian releases at least.
     guarantee = model.fit(X, Y).privacy_guarantee_
     pure, mu = accounted(guarantee)
-    if solver.delta:
+    if measurement.delta:
         for at in (0.0, EPSILON):
             assert guarantee.delta_at(at) >= gaussian_stick(mu, at) * (1 - 1e-9)
     else:
@@ -290,16 +296,16 @@ def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, solver):
 # --- what gets out -------------------------------------------------------------------
 
 
-@in_every_form(SOLVERS)
-def test_all_that_is_stored_is_a_function_of_the_releases(form, solver):
+@in_every_form(MEASUREMENTS)
+def test_all_that_is_stored_is_a_function_of_the_releases(form, measurement):
     """Two data sets, the same releases: not a byte of what is stored differs."""
     # A CP with features of where there are entries, where these are public.
-    model = make(solver, form, n_pattern_components=2 if form == "CP" else 0)
+    model = make(measurement, form, n_pattern_components=2 if form == "CP" else 0)
     with recorded() as start:
         one = clone(model).fit(X, Y)
     with recorded(start) as found:
-        two = clone(model).fit(*others(solver))
-    if not solver.sound:
+        two = clone(model).fit(*others(measurement))
+    if not measurement.sound:
         # As is said of them: the data show beside what got noise.
         assert pickle.dumps(one) != pickle.dumps(two)
         return
@@ -309,16 +315,16 @@ def test_all_that_is_stored_is_a_function_of_the_releases(form, solver):
     assert repr(one) == repr(two)
     assert str(privacy_of(one)) == str(privacy_of(two))
     assert vars(one).keys() == vars(two).keys()
-    at = unknown(solver)
+    at = unknown(measurement)
     assert_array_equal(one.predict(at), two.predict(at))
 
 
-@in_every_form(SOLVERS)
-def test_no_value_and_no_sum_is_stored(form, solver):
+@in_every_form(MEASUREMENTS)
+def test_no_value_and_no_sum_is_stored(form, measurement):
     values = Y.copy()
     values[::5] = 0.7234567
     with recorded() as found:
-        model = make(solver, form, random_state=None).fit(X, values)
+        model = make(measurement, form, random_state=None).fit(X, values)
     stored = pickle.dumps(model)
     secrets = [*values, *(2 * values - 1), values.sum(), values.mean()]
     for lattice, parts in zip(found.lattices, found.exact, strict=True):
@@ -335,27 +341,27 @@ def test_no_value_and_no_sum_is_stored(form, solver):
     assert b"7234567" not in stored
 
 
-@of_every_solver
-def test_a_fit_without_noise_is_the_plain_one(solver):
+@of_every_measurement
+def test_a_fit_without_noise_is_the_plain_one(measurement):
     """Infinite epsilon, against a large one with the noise left out."""
-    large = 300.0 if solver.delta else 1e4
-    options = {"gradient_clip": 1e9} if solver.published else {}
-    model = make(solver, epsilon=math.inf, **options)
+    large = 300.0 if measurement.delta else 1e4
+    options = {"gradient_clip": 1e9} if measurement.published else {}
+    model = make(measurement, epsilon=math.inf, **options)
     with drawing() as opened:
         free = model.fit(X, Y)
     # But for the start of what begins at random.
-    assert bool(opened) == solver.published
+    assert bool(opened) == measurement.published
     found = free.privacy_guarantee_
     assert found.epsilon == math.inf
     assert not found.protects
     assert found.claimed is None
     with recorded(factor=0.0):
         # The same as "auto" takes there.
-        silent = make(solver, epsilon=large, **options)
+        silent = make(measurement, epsilon=large, **options)
         silent.set_params(perturbation=free.perturbation_).fit(X, Y)
-    at = unknown(solver)
+    at = unknown(measurement)
     # Of users there are few for so much noise.
-    tolerance = 5e-3 if solver.unit == "entry" else 0.03
+    tolerance = 5e-3 if measurement.unit == "entry" else 0.03
     assert_allclose(silent.predict(at), free.predict(at), atol=tolerance)
     assert np.std(free.predict(X)) > 0.05
     # Another range than the data's is not asked for, nor warned of.
@@ -364,9 +370,9 @@ def test_a_fit_without_noise_is_the_plain_one(solver):
         clone(model).set_params(value_bounds=None, shape=None).fit(X, Y)
 
 
-@in_every_form(SOLVERS)
-def test_every_release_has_a_key_of_its_own(form, solver):
-    model, at = make(solver, form), unknown(solver)
+@in_every_form(MEASUREMENTS)
+def test_every_release_has_a_key_of_its_own(form, measurement):
+    model, at = make(measurement, form), unknown(measurement)
     found, opened = [], []
     for _ in range(2):
         with drawing() as streams:
@@ -387,11 +393,11 @@ def test_every_release_has_a_key_of_its_own(form, solver):
 
 
 @pytest.mark.parametrize("late", [False, True])
-@of_every_solver
-def test_an_interrupted_fit_counts_and_leaves_nothing(solver, late):
-    model = make(solver, epsilon=math.inf).fit(X, Y).set_params(epsilon=EPSILON)
+@of_every_measurement
+def test_an_interrupted_fit_counts_and_leaves_nothing(measurement, late):
+    model = make(measurement, epsilon=math.inf).fit(X, Y).set_params(epsilon=EPSILON)
     with drawing() as opened:
-        whole = make(solver).fit(X, Y)
+        whole = make(measurement).fit(X, Y)
 
     def interrupt(number):
         if number == (len(opened) - 1 if late else 0):
@@ -408,9 +414,9 @@ def test_an_interrupted_fit_counts_and_leaves_nothing(solver, late):
     assert not hasattr(model, "factors_")
     assert not hasattr(model, "n_iter_")
     # No more than of other data.
-    other = make(solver, epsilon=math.inf).fit(X, Y).set_params(epsilon=EPSILON)
+    other = make(measurement, epsilon=math.inf).fit(X, Y).set_params(epsilon=EPSILON)
     with drawing(interrupt), pytest.raises(KeyboardInterrupt):
-        other.fit(*others(solver))
+        other.fit(*others(measurement))
     assert pickle.dumps(model) == pickle.dumps(other)
 
 
@@ -441,9 +447,9 @@ BAD_PARAMS = {
 
 
 @pytest.mark.parametrize("way", ["fit", "fit_batches"])
-@of_every_solver
-def test_bad_data_are_refused_and_not_shown(solver, way):
-    model = make(solver).fit(X, Y)
+@of_every_measurement
+def test_bad_data_are_refused_and_not_shown(measurement, way):
+    model = make(measurement).fit(X, Y)
     before = pickle.dumps(model)
     for bad, values, message in BAD_DATA.values():
         data = (bad, values) if way == "fit" else ([(X, Y), (bad, values)],)
@@ -456,25 +462,25 @@ def test_bad_data_are_refused_and_not_shown(solver, way):
         assert pickle.dumps(model) == before
 
 
-@in_every_form(SOLVERS)
-def test_bad_parameters_are_refused_before_anything_is_drawn(form, solver):
+@in_every_form(MEASUREMENTS)
+def test_bad_parameters_are_refused_before_anything_is_drawn(form, measurement):
     bad = dict(BAD_PARAMS)
     if form == "CP":
         # It may have more terms than rows.
         del bad["rank"]
-    if solver.published:
+    if measurement.published:
         bad = {k: v for k, v in bad.items() if {*v} <= {"epsilon", "rank", "shape"}}
         bad["range"] = BAD_PARAMS["range"]
         bad["clip"] = {"gradient_clip": 0.0}
-    elif solver not in (SOLVERS[0], SOLVERS[5]):
+    elif measurement not in (MEASUREMENTS[0], MEASUREMENTS[5]):
         bad["smooth modes"] = {"smooth_modes": [1]}
-    if solver.delta:
+    if measurement.delta:
         bad["delta"] = {"delta": 0.0}
         bad["tiny delta"] = {"delta": 1e-300}
-    if solver.perturbation == "sums":
+    if measurement.perturbation == "sums":
         bad["nothing to fit"] = {"biases": False}
     values = np.full(len(Y), 0.123456789)
-    model = make(solver, form).fit(X, Y)
+    model = make(measurement, form).fit(X, Y)
     fitted, attributes = pickle.dumps(model), model.get_params()
     for params in bad.values():
         model.set_params(**params)
@@ -483,7 +489,7 @@ def test_bad_parameters_are_refused_before_anything_is_drawn(form, solver):
         assert not opened, params
         assert "0.12345" not in str(caught.value)
         assert pickle.dumps(model.set_params(**attributes)) == fitted
-        fresh = make(solver, form, **params)
+        fresh = make(measurement, form, **params)
         with pytest.raises(ValueError, match=r".{20}"):
             fresh.fit(X, values)
         assert not hasattr(fresh, "privacy_guarantee_")
@@ -492,33 +498,33 @@ def test_bad_parameters_are_refused_before_anything_is_drawn(form, solver):
 # --- the estimator -------------------------------------------------------------------
 
 
-@in_every_form(SOLVERS)
-def test_the_fitted_object(form, solver):
+@in_every_form(MEASUREMENTS)
+def test_the_fitted_object(form, measurement):
     for dtype in (np.float64, np.float32):
-        model = make(solver, form, value_bounds=(0.2, 0.8)).fit(X, Y.astype(dtype))
-        at = unknown(solver)
+        model = make(measurement, form, value_bounds=(0.2, 0.8)).fit(X, Y.astype(dtype))
+        at = unknown(measurement)
         found = model.predict(at)
-        if solver.unit == "entry":
+        if measurement.unit == "entry":
             assert found.dtype == dtype
         assert np.all((found >= 0.2) & (found <= 0.8))
         assert_array_equal(pickle.loads(pickle.dumps(model)).predict(at), found)
         assert np.all(np.isfinite(model.predict([[-1, -1, -1], [0, -1, 2]])))
         assert len(model.recommend([0, 1], 3, context=[0])) == 2
-    streams = solver == SOLVERS[0]
+    streams = measurement == MEASUREMENTS[0]
     assert hasattr(model, "partial_fit") == streams
     if not streams and model.perturbation_ != "input":
         with pytest.raises(ValueError, match="standard deviations"):
             model.predict(X, return_std=True)
-    assert hasattr(model, "fold_in") == (solver.unit != "entry")
+    assert hasattr(model, "fold_in") == (measurement.unit != "entry")
     assert clone(model).get_params() == model.get_params()
 
 
-@in_every_form(SOLVERS)
-def test_batches_and_tensors_are_fitted_alike(form, solver):
-    one = make(solver, form).fit(X, Y)
+@in_every_form(MEASUREMENTS)
+def test_batches_and_tensors_are_fitted_alike(form, measurement):
+    one = make(measurement, form).fit(X, Y)
     batches = zip(np.array_split(X, 5), np.array_split(Y, 5), strict=True)
-    two = make(solver, form).fit_batches(batches)
-    dense = make(solver, form).fit(TENSOR)
+    two = make(measurement, form).fit_batches(batches)
+    dense = make(measurement, form).fit(TENSOR)
     for other in (two, dense):
         assert_allclose(other.predict(X), one.predict(X), rtol=1e-9, atol=1e-12)
         assert other.privacy_guarantee_ == one.privacy_guarantee_
@@ -547,36 +553,38 @@ class StopsAfterTwo:
         pass
 
 
-@of_every_solver
+@of_every_measurement
 @needs_callbacks
-def test_a_callback_that_ends_a_fit_leaves_the_guarantee_of_all(solver):
-    whole = make(solver).fit(X, Y)
+def test_a_callback_that_ends_a_fit_leaves_the_guarantee_of_all(measurement):
+    whole = make(measurement).fit(X, Y)
     model = clone(whole).set_callbacks(StopsAfterTwo()).fit(X, Y)
     assert model.privacy_guarantee_ == whole.privacy_guarantee_
     assert np.all(np.isfinite(model.predict(X)))
-    if solver.sweeps:
+    if measurement.sweeps:
         assert model.n_iter_ == 2 < whole.n_iter_
 
 
 @pytest.mark.slow
 @in_every_form(SOUND)
-def test_models_stay_finite(form, solver):
+def test_models_stay_finite(form, measurement):
     """Of values that are all the same, and of one entry, for all epsilons."""
-    options = {"learning_rate": 1e-6, "biases": solver.perturbation == "sums"}
+    options = {"learning_rate": 1e-6, "biases": measurement.perturbation == "sums"}
     for epsilon, n, values in ((1e-3, 1, Y), (300.0, len(Y), np.full(len(Y), 0.5))):
-        model = make(solver, form, epsilon=epsilon, **options).fit(X[:n], values[:n])
-        assert np.all(np.isfinite(model.predict(unknown(solver))))
+        model = make(measurement, form, epsilon=epsilon, **options).fit(
+            X[:n], values[:n]
+        )
+        assert np.all(np.isfinite(model.predict(unknown(measurement))))
 
 
-@of_sound_solvers
-def test_the_scale_of_values_does_not_matter(solver):
+@of_sound_measurements
+def test_the_scale_of_values_does_not_matter(measurement):
     """A power of two keeps the noise; likelihoods are found to some digits."""
     scale = 2.0**10
-    if solver.published:
+    if measurement.published:
         pytest.skip("its learning rate and regularization have a scale")
-    at = unknown(solver)
-    one = make(solver).fit(X, Y).predict(at)
-    other = make(solver, value_bounds=(0, scale)).fit(X, scale * Y).predict(at)
+    at = unknown(measurement)
+    one = make(measurement).fit(X, Y).predict(at)
+    other = make(measurement, value_bounds=(0, scale)).fit(X, scale * Y).predict(at)
     assert_allclose(other / scale, one, atol=3e-3)
 
 
@@ -587,11 +595,11 @@ CONFIDENCE = 1 - 2e-4
 AUDITED = [s for s in SOUND if s.unit == "entry" and not s.published][:5]
 
 
-def audited(solver, epsilon):
+def audited(measurement, epsilon):
     """Everything that is released, on neighbours as different as can be."""
     model = make(
-        solver, rank=1, epsilon=epsilon, shape=(2, 2), random_state=None, max_iter=2,
-        n_pattern_components=0,
+        measurement, rank=1, epsilon=epsilon, shape=(2, 2), random_state=None,
+        max_iter=2, n_pattern_components=0,
     )  # fmt: skip
     X, guarantee = [[0, 0], [1, 1]], model.fit([[0, 0]], [0.5]).privacy_guarantee_
 
@@ -607,16 +615,16 @@ def audited(solver, epsilon):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", AUDITED, ids=str)
-def test_releases_are_audited_below_the_guarantee(solver):
+@pytest.mark.parametrize("measurement", AUDITED, ids=str)
+def test_releases_are_audited_below_the_guarantee(measurement):
     """What is fitted is a function of what is audited."""
-    report = audited(solver, 1.0)
+    report = audited(measurement, 1.0)
     assert not report.violated, report
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", AUDITED[:2], ids=str)
-def test_the_audit_would_notice_too_little_noise(solver, monkeypatch):
+@pytest.mark.parametrize("measurement", AUDITED[:2], ids=str)
+def test_the_audit_would_notice_too_little_noise(measurement, monkeypatch):
     """A fortieth of it; the epsilon that it is shown to have is above."""
     for lattice in (LaplaceLattice, GaussianLattice):
 
@@ -628,5 +636,5 @@ def test_the_audit_would_notice_too_little_noise(solver, monkeypatch):
             return noisy
 
         monkeypatch.setattr(lattice, "randomize", too_little)
-    report = audited(solver, 1.0)
+    report = audited(measurement, 1.0)
     assert report.violated, report

@@ -1,0 +1,531 @@
+"""What users pass, checked once.
+
+Users pass coordinates with values, a tensor with NaN, a sparse array, choices or Dask
+collections. The functions here check the input on behalf of an estimator, which learns
+the feature names and their number.
+"""
+
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from .._dask import is_dask, loaded, named_columns
+from .._validation import (
+    as_numpy,
+    check_columns,
+    check_coordinates,
+    check_numeric,
+    check_same_length,
+    check_unmasked,
+    checked,
+)
+from ..tensor import as_coordinates
+from ._choices import Choices
+from ._entries import Entries, extent
+from ._likely_mistakes import in_columns_with_missing
+
+# From this share of observed entries on, sums over all entries of an array are faster
+# than sums over coordinates.
+_LEAST_DENSITY = 0.05
+# Formats whose blocks and diagonals are padded with zeros.
+_PADDED = ("bsr", "dia")
+# Names of columns that hold values, which choices do not have.
+_VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
+
+
+def observed_entries(
+    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
+) -> Any:
+    """Check the input of `fit`, in whichever form it comes.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Learns the feature names and their number; error messages name it.
+    X, y : array-like
+        See `BaseCompletion.fit`.
+    shape : tuple of int or None
+        The declared shape; None takes the smallest that holds the coordinates.
+
+    Returns
+    -------
+    entries : Entries or PartitionedEntries
+    """
+    if is_dask(X):
+        return _distributed_entries(estimator, X, y, shape)
+    if y is None and not is_sparse(X):
+        return entries_of_tensor(estimator, X, shape)
+    return entries_at(estimator, X, y, shape)
+
+
+def may_be_empty(estimator: Any) -> bool:
+    """Whether the data may hold no entry: only its one unit would be missing then.
+
+    Where all data of a unit are protected, a data set with one unit has a neighbour
+    without any. An error would tell the two apart; a fit to noise does not. If the
+    shape or the range is not declared, nothing is protected, and an error says more.
+    """
+    declared = (getattr(estimator, name, None) for name in ("levels", "value_bounds"))
+    return (
+        getattr(estimator, "unit", "entry") != "entry"
+        and estimator.shape is not None
+        and any(values is not None for values in declared)
+    )
+
+
+def is_empty_list(X: Any) -> bool:
+    """Whether `X` is a list without rows, which does not tell how long rows are."""
+    return isinstance(X, list | tuple) and not len(X)
+
+
+def entries_at(
+    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None, *, reset: bool = True
+) -> Entries:
+    """Check coordinates with values, or a sparse array."""
+    if is_sparse(X):
+        if y is not None:
+            raise ValueError(
+                "X is sparse and holds its values: pass it without y, or convert it: "
+                "X, y = entries_from_sparse(X)."
+            )
+        check_same_shape(X, shape)
+        shape = X.shape
+        X, y = entries_from_sparse(X)
+    where, values = check_entries(estimator, X, y, shape, reset=reset)
+    return Entries(where, values, shape or extent(where))
+
+
+def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
+    """Refuse an array of another shape than the declared one; its own is private."""
+    if shape is not None and np.shape(X) != shape:
+        raise ValueError(f"X has another shape than {shape}, which is declared.")
+
+
+def entries_of_batches(
+    estimator: Any, batches: Iterable[tuple[Any, Any]], shape: tuple[int, ...] | None
+) -> Entries:
+    """Check batches of coordinates and values, and join them in their order."""
+    checked_batches: list[tuple[Any, Any]] = []
+    for batch in batches:
+        try:
+            X, y = batch
+        except (TypeError, ValueError):
+            raise ValueError("Each batch must be a pair of X and y.") from None
+        check_unmasked(y, "y")
+        if np.size(y):
+            where, values = check_entries(
+                estimator, X, y, shape, reset=not checked_batches
+            )
+            # A copy, since the caller may reuse the memory.
+            checked_batches.append((where, values.copy()))
+        else:
+            check_same_length(X, y)
+    if not checked_batches and not (shape and may_be_empty(estimator)):
+        raise ValueError("There is nothing to fit: no batch holds an entry.")
+    if not checked_batches:
+        assert shape is not None
+        nowhere = np.zeros((0, len(shape)))
+        return entries_at(estimator, nowhere, np.zeros(0), shape)
+    end = sum(len(values) for _, values in checked_batches)
+    n_modes = checked_batches[0][0].shape[1]
+    where = np.empty((end, n_modes), dtype=np.int32, order="F")
+    values = np.empty(end, np.result_type(*(v for _, v in checked_batches)))
+    while checked_batches:
+        # From the last to the first, so that each batch is freed once it is copied.
+        batch_where, batch_values = checked_batches.pop()
+        start = end - len(batch_values)
+        where[start:end], values[start:end] = batch_where, batch_values
+        end = start
+    return Entries(where, values, shape or extent(where))
+
+
+def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> Entries:
+    """Check a tensor; the entries that are not NaN are observed."""
+    if as_numpy(X, "X").dtype.kind in "biu":
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is "
+            f"None. X holds integers, which cannot mark a missing entry: if X holds "
+            f"coordinates, pass their values as y; if X is a tensor without missing "
+            f"entries, pass X.astype(float)."
+        )
+    X = check_tensor(estimator, X, shape)
+    mask = ~np.isnan(X)
+    values = X[mask]
+    if not (values.size or may_be_empty(estimator)):
+        raise ValueError("No entry of the tensor is observed: all are NaN.")
+    vars(estimator).pop("feature_names_in_", None)
+    estimator.n_features_in_ = X.ndim
+    is_mask_best = values.size >= _LEAST_DENSITY * mask.size
+    where = mask if is_mask_best else as_coordinates(mask)
+    return Entries(where, values, mask.shape, is_dense=True)
+
+
+def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """Return `X`, or `X` and `y`, as arrays of finite numbers."""
+    check_columns(X)
+    (X,) = loaded(X)  # as pandas, a Dask frame keeps the names of its columns
+    if is_sparse(X):
+        raise TypeError(
+            "X is sparse, but coordinates are expected. Convert it first: "
+            "X, y = entries_from_sparse(X)."
+        )
+    if _holds_text(X):
+        raise ValueError(
+            f"X must hold numbers, but it holds text. To pass ids, "
+            f"{_taking_ids(estimator)}; or encode them: "
+            f"X = CoordinateEncoder().fit_transform(X)."
+        )
+    check_numeric(X, "X")
+    message = None
+    try:
+        return checked(validate_data, estimator, X, *y, dtype="numeric", **options)
+    except ValueError as error:
+        message = str(error)
+    # Raised outside of the handler, whose error may show data.
+    if message.startswith("Input X contains NaN"):
+        # Where entries are protected, coordinates are public.
+        where = (
+            in_columns_with_missing(X)
+            if getattr(estimator, "unit", 0) == "entry"
+            else ""
+        )
+        message = (
+            f"Input X contains NaN{where}, so a coordinate is missing. Leave the row "
+            "out, "
+            "or, to predict, pass -1 for an unknown index. To fit a tensor with NaN "
+            "where nothing was observed, pass it without y."
+        )
+    raise ValueError(message)
+
+
+@np.errstate(over="ignore")
+def check_entries(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    shape: tuple[int, ...] | None,
+    *,
+    reset: bool = True,
+    allow_unknown: bool = False,
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """Return coordinates, inside `shape` if it is given, and their finite values."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, got None."
+        )
+    check_numeric(y, "y")
+    if shape is not None and is_empty_list(X):
+        X = np.zeros((0, len(shape)))
+    X, y = check_input(
+        estimator,
+        X,
+        y,
+        reset=reset,
+        y_numeric=True,
+        ensure_min_features=2 if reset else 1,
+        ensure_min_samples=0 if may_be_empty(estimator) else 1,
+    )
+    where = check_coordinates(
+        X, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
+    )
+    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
+    # scikit-learn does not take None for NaN.
+    if not np.all(np.isfinite(y)):
+        raise ValueError("Some values in y are NaN, infinite or missing.")
+    return where, y
+
+
+def check_ranking(
+    estimator: Any, units: Any, k: Any, context: Any
+) -> NDArray[np.int32]:
+    """Return coordinates at which to rank items; see `BaseCompletion.recommend`."""
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}.")
+    check_numeric(units, "units")
+    first, n_modes = np.atleast_1d(units), len(estimator.shape_)
+    if first.ndim != 1:
+        raise ValueError("units must be an index or a list of indices.")
+    rest = np.full(n_modes - 2, -1)
+    if context is not None:
+        check_numeric(context, "context")
+        rest = np.asarray(context)
+    if rest.shape != (n_modes - 2,):
+        raise ValueError(f"context must hold {n_modes - 2} indices.")
+    # A type that holds every integer and every fraction exactly.
+    rows = np.empty((len(first), n_modes), dtype=np.longdouble)
+    rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
+    return check_coordinates(
+        checked(check_array, rows, estimator=estimator, input_name="units"),
+        shape=estimator.shape_,
+        allow_unknown=True,
+        name="recommend",
+    )
+
+
+def check_tensor(
+    estimator: Any, X: Any, shape: tuple[int, ...] | None
+) -> NDArray[np.floating]:
+    """Return a tensor, of the given shape if any, with NaN for the unobserved."""
+    if is_sparse(X):
+        raise TypeError(
+            "X is sparse, but a dense tensor is expected here. Pass coordinates "
+            "and values: X, y = entries_from_sparse(X)."
+        )
+    if _holds_text(X):
+        raise ValueError(
+            f"X must hold numbers, but it holds text. To pass ids, "
+            f"{_taking_ids(estimator)}, and pass the values as y: fit(ids, values)."
+        )
+    check_numeric(X, "X")
+    X = np.asarray(X)
+    if X.ndim < 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
+            "tensor of two or more modes."
+        )
+    X = checked(
+        check_array,
+        X,
+        allow_nd=True,
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+        estimator=estimator,
+        input_name="X",
+    )
+    check_same_shape(X, shape)
+    return X
+
+
+def _distributed_entries(
+    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
+) -> Any:
+    """Check Dask collections: a `PartitionedEntries`."""
+    from ._partitioned import partitioned_entries
+
+    if estimator.perturbation in ("gradient", "output"):
+        raise ValueError(
+            f"perturbation={estimator.perturbation!r} is not supported for Dask input."
+        )
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed with Dask "
+            f"coordinates, got None."
+        )
+    if getattr(X, "ndim", 2) != 2:
+        raise ValueError("X must be a 2-D Dask collection of coordinates.")
+    options = {"reset": True, "skip_check_array": True}
+    checked(validate_data, estimator, named_columns(X), **options)
+    unit = None if estimator.unit == "entry" else int(estimator.unit)
+    entries = partitioned_entries(X, y, shape, type(estimator).__name__, unit)
+    if not (entries.n_entries or may_be_empty(estimator)):
+        raise ValueError("There is nothing to fit: X holds no entry.")
+    return entries
+
+
+def _taking_ids(estimator: Any) -> str:
+    """What takes ids in place of an estimator, in words."""
+    name = type(estimator).__name__
+    if hasattr(estimator, "recommend"):
+        return f"use Recommender({name}(...))"
+    return f"use make_pipeline(CoordinateEncoder(), {name}(...))"
+
+
+def _holds_text(X: Any) -> bool:
+    """Whether `X` holds text that is not a number."""
+    X = as_numpy(X, "X")
+    if X.dtype.kind not in "OSU":
+        return False
+    for item in X.flat:
+        try:
+            if isinstance(item, (str, bytes)):
+                float(item)
+        except ValueError:
+            return True
+    return False
+
+
+class AnyFrameMixin:
+    """Mixin of transformers whose output is a tensor, not a data frame."""
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Do nothing: the output is a tensor, not a data frame.
+
+        The method lets a pipeline set the output of its other steps.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+
+        Returns
+        -------
+        self : object
+        """
+        return self
+
+
+def check_choices(
+    estimator: Any, X: Any, shape: tuple[int, int], *, reset: bool = True
+) -> NDArray[np.int64]:
+    """Check pairs and return each as a key ``user * n_items + item``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Learns the feature names and number of features; messages name it.
+    X : array-like of shape (n, 2), or sparse array of shape `shape`
+        Pairs of a user and an item. Repeated pairs stay repeated. In a sparse array,
+        a stored zero or False is no choice.
+    shape : tuple of (int, int)
+        Numbers of users and of items.
+    reset : bool, default=True
+        Whether the estimator learns feature names anew, rather than compares them.
+
+    Returns
+    -------
+    keys : ndarray of shape (n,), int64
+
+    Raises
+    ------
+    TypeError
+        If `X` is a Dask collection.
+    ValueError
+        If a row is not a pair of a user and an item within `shape`.
+    """
+    name = type(estimator).__name__
+    if is_dask(X):
+        raise TypeError(
+            f"{name} does not support Dask input. Pass batches to fit_batches."
+        )
+    for column in getattr(X, "columns", ()):
+        if isinstance(column, str) and column.strip().lower() in _VALUE_COLUMNS:
+            raise ValueError(
+                f"X has a column {column!r}, but choices have no values. Keep the rows "
+                f"that count as choices, and drop the column: "
+                f"X.drop(columns=[{column!r}])."
+            )
+    if is_sparse(X):
+        check_same_shape(X, shape)
+        where, values = entries_from_sparse(X)
+        # A refusal of stored zeros would tell whether anybody has one.
+        where = where[values != 0]
+        if reset:
+            vars(estimator).pop("feature_names_in_", None)
+            estimator.n_features_in_ = 2
+        return where[:, 0] * shape[1] + where[:, 1]
+    if _is_empty(X):
+        if reset:
+            vars(estimator).pop("feature_names_in_", None)
+            estimator.n_features_in_ = 2
+        return np.empty(0, dtype=np.int64)
+    _check_width(getattr(X, "shape", ()), shape)
+    X = check_input(estimator, X, reset=reset)
+    _check_width(X.shape, shape)
+    pairs = check_coordinates(X, shape=shape, name=name)
+    return pairs[:, 0].astype(np.int64) * shape[1] + pairs[:, 1]
+
+
+def choices_of_batches(
+    estimator: Any, batches: Iterable[Any], shape: tuple[int, int]
+) -> Choices:
+    """Check batches and join them; a pair that is in several counts once."""
+    chunks: list[NDArray[np.int64]] = []
+    for batch in batches:
+        chunks.append(check_choices(estimator, batch, shape, reset=not chunks))
+    if not chunks:
+        estimator.n_features_in_ = 2
+        chunks = [np.empty(0, dtype=np.int64)]
+    keys = np.empty(sum(map(len, chunks)), dtype=np.int64)
+    end = len(keys)
+    while chunks:
+        # Popping frees the memory of each chunk once it has been copied.
+        chunk = chunks.pop()
+        keys[end - len(chunk) : end] = chunk
+        end -= len(chunk)
+    return Choices.of(keys, shape[1])
+
+
+def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
+    if len(input_shape) == 2 and input_shape[1] != 2:
+        raise ValueError(
+            f"X must have two columns, since a choice is a pair of a user and an item. "
+            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}."
+        )
+
+
+def _is_empty(X: Any) -> bool:
+    """Whether X holds no pair."""
+    if is_empty_list(X):
+        return True
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    return len(shape) == 2 and shape[0] == 0 and shape[1] == 2
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether `X` is a sparse array of SciPy or of the package sparse."""
+    return issparse(X) or type(X).__module__.split(".")[0] == "sparse"
+
+
+def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Convert a sparse array to the coordinates and values of its stored entries.
+
+    The `fit`, `partial_fit` and `fold_in` of completions accept sparse arrays directly.
+    Cross-validation and clients need separate coordinates and values.
+
+    Parameters
+    ----------
+    X : scipy.sparse array or matrix, or sparse.COO
+        Every stored entry, stored zeros included, counts as observed; absent entries do
+        not. Duplicates stay separate observations.
+
+    Returns
+    -------
+    X : ndarray of shape (n_stored, n_modes), int64
+        Coordinates.
+    y : ndarray of shape (n_stored,)
+        Values.
+
+    Raises
+    ------
+    TypeError
+        If `X` is not sparse.
+    ValueError
+        If its format is padded with zeros ("bsr", "dia"), its `fill_value`
+        is not 0, or it has fewer than two modes.
+
+    Examples
+    --------
+    >>> from scipy.sparse import coo_array
+    >>> from sktensordp.completion import entries_from_sparse
+    >>> X, y = entries_from_sparse(coo_array(([4.0, 0.0], ([0, 2], [1, 1]))))
+    >>> X.tolist(), y.tolist()
+    ([[0, 1], [2, 1]], [4.0, 0.0])
+    """
+    if not is_sparse(X):
+        raise TypeError(
+            f"X must be a sparse array of scipy.sparse or of the package sparse, got "
+            f"{type(X).__name__}."
+        )
+    if X.ndim < 2:
+        raise ValueError("X must have at least two modes.")
+    if issparse(X):
+        if X.format in _PADDED:
+            raise ValueError(
+                f"X has the sparse format {X.format!r}, whose padding zeros would "
+                f"count as observed. Build X as a coo_array or csr_array."
+            )
+        X = X.tocoo()
+    elif not (hasattr(X, "coords") and hasattr(X, "fill_value")):
+        raise ValueError("X has no coordinates in its format. Pass X.asformat('coo').")
+    elif X.fill_value != 0:
+        raise ValueError(
+            "X has a fill_value other than 0, which gives absent entries a value. Only "
+            "stored entries count as observed: build X with fill_value=0."
+        )
+    where = np.stack([np.asarray(c, dtype=np.int64) for c in X.coords], axis=1)
+    return where, np.asarray(X.data)
