@@ -27,8 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "doc" / "supply.md"
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
-# Extras that are not installed: gigabytes, and programs that no test runs.
-NOT_INSTALLED = ("peers", "torch")
+# Extras that are not installed: tools, gigabytes, and programs that no test runs.
+NOT_INSTALLED = ("dev", "peers", "torch")
 LEFT_OUT = ("-m", "not slow")
 HEAD = """# Versions tested with
 
@@ -82,7 +82,8 @@ def declared():
 def head():
     """The page above its table."""
     *first, last = (f"`{name}`" for name in extras())
-    left_out = " and ".join(f"`{name}`" for name in NOT_INSTALLED)
+    *others, one = (f"`{name}`" for name in NOT_INSTALLED)
+    left_out = f"{', '.join(others)} and {one}"
     return HEAD.format(installed=f"{', '.join(first)} and {last}", left_out=left_out)
 
 

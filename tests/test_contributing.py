@@ -1,6 +1,7 @@
 """What contributors are told agrees with what the project does."""
 
 import re
+import shlex
 import tomllib
 
 import yaml
@@ -63,6 +64,16 @@ def test_hosted_ci_has_the_oldest_python():
         "macos",
         "windows",
     }
+
+
+def test_nox_has_the_commands_of_this_page():
+    sessions = (ROOT / "noxfile.py").read_text()
+    for command in re.findall(r"`\.venv/bin/python -m (.*?)`", CONTRIBUTING):
+        module, *options = shlex.split(command.split(" tests/")[0])
+        assert f'"{module}"' in sessions, command
+        assert all(
+            f'"{option}"' in sessions for option in options if module == "pytest"
+        )
 
 
 def test_what_contributing_names_is_there():

@@ -1,0 +1,64 @@
+"""The commands of CONTRIBUTING.md, each in an environment of its own: ``nox -l``.
+
+Arguments after ``--`` go on to the command: ``nox -s tests -- tests/mechanisms``.
+"""
+
+import nox
+
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+
+
+def pytest(session: nox.Session, *options: str) -> None:
+    """Install the package with everything its tests need, and run them."""
+    session.install("--editable", ".[test,doc]")
+    session.run("python", "-m", "pytest", *options, *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run what a newcomer waits for: three minutes."""
+    pytest(session)
+
+
+@nox.session
+def thorough(session: nox.Session) -> None:
+    """Run the tests that a newcomer need not wait for."""
+    pytest(session, "-m", "thorough and not slow")
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run audits, whole examples and the documentation."""
+    pytest(session, "-m", "slow")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types, and the quotes of the planted faults."""
+    session.install("--editable", ".[dev,test]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("python", "-m", "tests.faults", "--check")
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Plant faults, and see whether the tests catch them: half an hour."""
+    session.install("--editable", ".[test,doc]")
+    session.run("python", "-m", "tests.faults", *session.posargs)
+
+
+@nox.session
+def machines(session: nox.Session) -> None:
+    """Run the tests as other machines would: an hour."""
+    session.install("--editable", ".[test,doc]")
+    session.run("python", "-m", "tests.machines", *session.posargs)
+
+
+@nox.session
+def doc(session: nox.Session) -> None:
+    """Build the documentation with its gallery in doc/_build."""
+    session.install("--editable", ".[doc]")
+    session.run("python", "-m", "sphinx", "-W", "doc", "doc/_build", *session.posargs)
