@@ -79,8 +79,8 @@ def test_nox_has_the_commands_of_this_page():
 def test_what_contributing_names_is_there():
     for path in re.findall(r"`((?:tests|sktensordp|\.ci)/?[\w./]*)`", CONTRIBUTING):
         assert (ROOT / path).exists(), path
-    (number,) = re.findall(r"plants (\d+) faults", CONTRIBUTING)
-    assert int(number) == len(FAULTS)
+    (number,) = re.findall(r"plants more than (\d+) faults", CONTRIBUTING)
+    assert int(number) < len(FAULTS)
 
 
 def test_the_page_of_tested_versions_names_every_extra():

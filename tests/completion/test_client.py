@@ -24,6 +24,7 @@ def model(kind=CPCompletion, **options):
     return kind(2, **{"epsilon": 2.0, "max_iter": 4, **options})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "dtype", "epsilon", "domain"),
     [

@@ -43,7 +43,10 @@ from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 
 # Threads enter `warnings.catch_warnings` side by side.
-pytestmark = pytest.mark.usefixtures("restored_filters")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("restored_filters"),
+]
 
 SHAPE = (60, 30)
 FREE = math.inf

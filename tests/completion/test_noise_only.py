@@ -25,6 +25,7 @@ from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
 from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from tests.support.replaying import recorded
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(600, 30, 9000, random_state=0)
 FILMS = [f"film {k:02d}" for k in range(30)]
 ROWS = [[f"user {user}", FILMS[film]] for user, film in RATINGS.data]

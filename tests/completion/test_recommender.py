@@ -48,6 +48,7 @@ from sktensordp.privacy import (
 from tests.support.budgets import guarantees_of
 from tests.support.refusing import refused
 
+pytestmark = pytest.mark.thorough
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 

@@ -20,6 +20,7 @@ from sktensordp.datasets import make_ratings
 from tests.support.replaying import with_a_pattern
 from tests.support.requests import header, total, with_array
 
+pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
 OF_ONE_USER = RATINGS.data[:, 0] == np.bincount(RATINGS.data[:, 0]).argmax()
 # In place of a value of the first line.

@@ -191,6 +191,7 @@ def test_a_protected_mode_is_not_drawn(data):
     )
 
 
+@pytest.mark.thorough
 def test_a_column_that_a_mode_has_not_is_left_out(data):
     model = completion(TuckerCompletion, (3, 2, 2), perturbation="input").fit(*data)
     display = FactorsDisplay.from_estimator(model)

@@ -22,6 +22,7 @@ def guarantee(event, **fields):
     return PrivacyGuarantee.of(event, **fields)
 
 
+@pytest.mark.thorough
 def test_the_profile_is_the_closed_form():
     epsilons = np.linspace(0, 4, 9)
     laplace = guarantee(dp_event.LaplaceDpEvent(0.5))
@@ -37,6 +38,7 @@ def test_the_profile_is_the_closed_form():
     assert display.ax_.get_yscale() == "log"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mu", [0.3, 1.0])
 def test_the_trade_off_of_gaussian_noise(mu):
     """From below, and closely, as a finite number of lines allows."""
@@ -128,6 +130,7 @@ def test_estimators_by_name():
     assert single.claims_ == {}
 
 
+@pytest.mark.thorough
 def test_different_units_are_named(legend):
     found = {
         "user": guarantee(dp_event.LaplaceDpEvent(1.0), unit=0),

@@ -73,6 +73,7 @@ def test_a_legend_taller_than_the_figure_makes_it_grow():
     assert display.ax_.get_window_extent().height >= box.height
 
 
+@pytest.mark.thorough
 def test_axes_that_are_given_stay_as_they_are():
     figure, (ax, other) = plt.subplots(1, 2, figsize=(9, 5))
     places = ax.get_position().bounds, other.get_position().bounds
