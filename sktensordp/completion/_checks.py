@@ -306,7 +306,7 @@ def _distributed_entries(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
 ) -> Any:
     """Check Dask collections: a `PartitionedEntries`."""
-    from ._partitioned import partitioned_entries
+    from ._dask import partitioned_entries
 
     if estimator.perturbation in ("gradient", "output"):
         raise ValueError(

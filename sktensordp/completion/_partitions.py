@@ -1,7 +1,9 @@
-"""Dask collections of coordinates and values, read partition by partition."""
+"""Dask collections of coordinates and values, and tasks that read their partitions."""
 
 import uuid
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dask
@@ -11,11 +13,66 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._validation import check_coordinates, check_numeric, checked
-from ..tensor._distributed import computed
 from ._client import check_values
 
 # Name of the column of values in a frame that also holds the coordinates.
 _VALUE = "value that is observed"
+# Number of results that one task adds up.
+_BRANCHES = 8
+
+
+def task(function: Callable[..., Any], **options: Any) -> Any:
+    """A function whose calls are tasks; nothing is derived from their arguments."""
+    return dask.delayed(function, pure=False, **options)
+
+
+def shared(value: Any) -> Delayed:
+    """An argument that is sent once for all tasks that take it."""
+    # Of a tuple that begins with a function, Dask would send every task a copy.
+    return dask.delayed(value, traverse=False)
+
+
+def computed(*delayed: Any) -> tuple[Any, ...]:
+    """The results of delayed values, in this process; see `dask.compute`."""
+    with _large_graphs():
+        return dask.compute(*delayed)
+
+
+def in_memory(*delayed: Any) -> tuple[Any, ...]:
+    """Compute delayed values now, and keep the results in the memory of the workers."""
+    with _large_graphs():
+        return dask.persist(*delayed)
+
+
+@contextmanager
+def _large_graphs() -> Iterator[None]:
+    """Suppress Dask's warning about large arguments.
+
+    They are part of the graph on purpose: the graph survives the loss of a worker.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
+
+
+def tree_sum(delayed: Iterable[Any]) -> Any:
+    """The sum of delayed tuples of numbers or arrays, element by element."""
+    delayed = list(delayed)
+    while len(delayed) > 1:
+        groups = range(0, len(delayed), _BRANCHES)
+        delayed = [task(added)(*delayed[a : a + _BRANCHES]) for a in groups]
+    return delayed[0]
+
+
+def added(*terms: Iterable[Any]) -> tuple[Any, ...]:
+    """The sum of tuples of numbers or arrays, element by element."""
+    return tuple(sum(rest, first) for first, *rest in zip(*terms, strict=True))
+
+
+def threads_of_workers() -> list[int]:
+    """The number of threads of every worker; empty if tasks run in this process."""
+    client: Any = getattr(dask.base.get_scheduler(), "__self__", None)
+    return [*client.nthreads().values()] if hasattr(client, "nthreads") else []
 
 
 def paired_partitions(X: Any, y: Any) -> Any:
@@ -72,19 +129,19 @@ def _delayed_partitions(collection: Any) -> list[Delayed]:
 
 
 def map_partitions(
-    partitions: Any, function: Callable[..., Any], *arguments: Any
+    partitions: Any, name: str, function: Callable[..., Any], *arguments: Any
 ) -> list[Delayed]:
-    """Apply a function to every partition and its number, lazily.
+    """Apply a function to every partition, with its number, lazily.
 
     For a frame, one task reads a partition and applies the function, so the partition
     does not leave the worker that reads it.
     """
-    task = _Task(function, arguments)
+    of_partition = _Task(name, function, arguments)
     if isinstance(partitions, list):
-        task = dask.delayed(task, pure=False, traverse=False)
-        return [task(pair, {"number": k}) for k, pair in enumerate(partitions)]
+        of_pair = task(of_partition, traverse=False)
+        return [of_pair(pair, {"number": k}) for k, pair in enumerate(partitions)]
     options = {"enforce_metadata": False, "align_dataframes": False}
-    results = partitions.map_partitions(task, meta=(None, object), **options)
+    results = partitions.map_partitions(of_partition, meta=(None, object), **options)
     return list(results.to_delayed())
 
 
@@ -92,10 +149,10 @@ class _Task:
     """A function of partitions, whose name does not show its arguments."""
 
     def __init__(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...]
+        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]
     ) -> None:
         self._function, self._arguments = function, arguments
-        self._name = f"{function.__name__}-{uuid.uuid4().hex}"
+        self._name = f"{name}-{uuid.uuid4().hex}"
 
     def __call__(self, partition: Any, partition_info: dict[str, Any]) -> Any:
         number = partition_info["number"]
@@ -108,27 +165,31 @@ class _Task:
         return self._name
 
 
-def _coordinates_and_values(partition: Any) -> Sequence[Any]:
-    """Split a partition into its coordinates and its values."""
-    if isinstance(partition, list):
-        return partition
-    return partition.drop(columns=_VALUE), partition[_VALUE]
+def entries_of(
+    partition: Any, shape: tuple[int, ...] | None, name: str
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """Checked coordinates and values of a partition.
 
-
-def coordinates_of(
-    partition: Any, checks: tuple[tuple[int, ...] | None, str]
-) -> NDArray[np.int32]:
-    """Checked coordinates of a partition."""
-    X, (shape, name) = _coordinates_and_values(partition)[0], checks
+    Parameters
+    ----------
+    partition : DataFrame or list of two arrays or frames
+    shape : tuple of int or None
+        Shape of the tensor, if it is declared.
+    name : str
+        Name of the estimator, for messages.
+    """
+    X, y = (
+        partition
+        if isinstance(partition, list)
+        else (partition.drop(columns=_VALUE), partition[_VALUE])
+    )
     check_numeric(X, "X")
     X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
     if X.shape[1] < 2:
         raise ValueError(
             f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
         )
-    return check_coordinates(X, shape=shape, name=name)
-
-
-def values_of(partition: Any) -> NDArray[np.floating]:
-    """Checked values of a partition."""
-    return check_values(_coordinates_and_values(partition)[1])
+    where, values = check_coordinates(X, shape=shape, name=name), check_values(y)
+    if len(where) != len(values):
+        raise ValueError("A partition of X has another length than its partition of y.")
+    return where, values

@@ -189,26 +189,54 @@ def _weights(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
 def _decompose(
     residuals: Any, weights: list[NDArray[np.float64]], n_values: int, flipped: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest singular values, and vectors of the mode that is not split.
+    """Largest singular values, and vectors of the mode that is not split."""
 
-    They are found in a block Krylov space, like those of a pattern.
+    def gram(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return residuals.gram(weights, vectors, flipped)
+
+    n_vectors = n_values + _EXTRA_VECTORS
+    return leading_vectors(gram, len(weights[1]), n_values, n_vectors, _PASSES)
+
+
+def leading_vectors(
+    gram: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    size: int,
+    n_values: int,
+    n_vectors: int,
+    n_passes: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Largest singular values of a matrix, and its right singular vectors.
+
+    They are found in a block Krylov space (Musco and Musco 2015, "Randomized block
+    Krylov methods for stronger and faster approximate singular value decomposition").
+
+    Parameters
+    ----------
+    gram : callable
+        A' A times vectors.
+    size : int
+        Number of columns of A.
+    n_values : int
+    n_vectors : int
+        Size of the block.
+    n_passes : int
+
+    Returns
+    -------
+    values : ndarray of shape (n_values,)
+    vectors : ndarray of shape (size, n_values)
     """
-    multiply: Callable[..., Any] = residuals.gram
-    size = len(weights[1])
-    start = np.random.default_rng(0).standard_normal(
-        (size, min(n_values + _EXTRA_VECTORS, size))
-    )
+    start = np.random.default_rng(0).standard_normal((size, min(n_vectors, size)))
     # The factorisations are small, and threads of BLAS would slow them down.
     with one_blas_thread:
         blocks = [np.linalg.qr(start)[0]]
-        for _ in range(_PASSES):
+        for _ in range(n_passes):
             if size <= len(blocks) * start.shape[1]:
                 break
-            product = multiply(weights, blocks[-1], flipped)
-            blocks.append(np.linalg.qr(product)[0])
+            blocks.append(np.linalg.qr(gram(blocks[-1]))[0])
         basis = np.linalg.qr(np.concatenate(blocks, axis=1))[0]
-        gram = basis.T @ multiply(weights, basis, flipped)
-        squares, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        projected = basis.T @ gram(basis)
+        squares, vectors = np.linalg.eigh((projected + projected.T) / 2)
         order = np.argsort(-squares)[:n_values]
         return np.sqrt(np.maximum(squares[order], 0)), basis @ vectors[:, order]
 

@@ -25,7 +25,6 @@ What was tried instead (errors without noise, and at epsilon 4):
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ._average_row import with_average
-from ._blas import one_blas_thread
+from ._leading_terms import leading_vectors
 
 # A singular value stands out above the first multiple of the largest at random, and
 # clearly above the second. With all that stand out instead of the clear ones, fits to
@@ -120,21 +119,14 @@ def pattern_of(
     ]
 
     row_numbers, column_numbers = _renumbered(rows), _renumbered(columns)
-    most = 1 + (n_components or _MOST_COMPONENTS)
-
-    @cache
-    def all_values() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return _decompose(row_numbers, column_numbers, most)
 
     def decompose(
         n_values: int, at_random: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        numbers = column_numbers
         if at_random:
-            numbers = np.random.default_rng(0).permutation(column_numbers)
-            return _decompose(row_numbers, numbers, n_values)
-        # One search finds all of them.
-        values, vectors = all_values()
-        return values[:n_values], vectors[:, :n_values]
+            numbers = np.random.default_rng(0).permutation(numbers)
+        return _decompose(row_numbers, numbers, n_values)
 
     return pattern_from(counts, n_components, decompose)
 
@@ -154,7 +146,7 @@ def pattern_from(
         Number of entries of every row of the first two modes.
     n_components : int or None
     decompose : callable
-        ``decompose(n_values)`` returns the `n_values` largest singular values of the
+        ``decompose(n_values)`` returns up to `n_values` largest singular values of the
         scaled incidence, and its right singular vectors for the rows that have entries.
         ``decompose(n_values, at_random=True)`` does so for a random pattern with the
         same numbers of entries; of this, only the values are used.
@@ -178,7 +170,10 @@ def pattern_from(
     most = min(given, *(n - 2 for n in n_seen))
     if most > 0:
         first = most if n_components else min(_FIRST_COMPONENTS, most)
-        vectors, n_clear = _pattern_vectors(decompose, first, most)
+        # One search finds all of them.
+        values, found = decompose(1 + given)
+        chance = decompose(2, at_random=True)[0][1]
+        vectors, n_clear = _pattern_vectors(values, found, chance, first, most)
         all_vectors = np.zeros((len(own), vectors.shape[1]))
         all_vectors[own > 0] = vectors
         n_clear = min(n_clear, n_components or _FIRST_COMPONENTS)
@@ -192,19 +187,21 @@ def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 def _pattern_vectors(
-    decompose: Callable[..., Any], first: int, most: int
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    chance: float,
+    first: int,
+    most: int,
 ) -> tuple[NDArray[np.float64], int]:
     """Right singular vectors that stand out, weighted by their values.
 
     The search begins with `first` vectors. Also returns how many of them stand out
     clearly.
     """
-    chance = decompose(2, at_random=True)[0][1]
     least = _STANDS_OUT * chance
-    values, vectors = decompose(first + 1)
-    while first < most and values[-1] > least:
+    while first < most and values[first] > least:
         first = min(2 * first, most)
-        values, vectors = decompose(first + 1)
+    values, vectors = values[: first + 1], vectors[:, : first + 1]
     n_kept = max(np.count_nonzero(values > least), 1)
     # The first vector only repeats the numbers of entries.
     vectors = vectors[:, 1:n_kept] * values[1:n_kept]
@@ -232,11 +229,7 @@ def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 def _decompose(
     rows: NDArray[np.integer], columns: NDArray[np.integer], n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest singular values of the normalised incidence, and right vectors.
-
-    They are found in a block Krylov space (Musco and Musco 2015, "Randomized block
-    Krylov methods for stronger and faster approximate singular value decomposition").
-    """
+    """Largest singular values of the normalised incidence, and right vectors."""
     shape = int(rows.max()) + 1, int(columns.max()) + 1
     # In single precision, products would lose components (of 35 of Douban, three).
     ones = np.ones(len(rows), np.float32)
@@ -252,22 +245,20 @@ def _decompose(
     # The space is that of the smaller mode.
     is_wide = shape[0] < shape[1]
     tall: Any = scaled.T if is_wide else scaled
-    size = min(shape)
-    n_vectors = min(max(_BLOCK, math.ceil(n_values * _LEAST_SHARE)), size)
-    start = np.random.default_rng(0).standard_normal((size, n_vectors))
-    # The factorisations are small, and threads of BLAS would slow them down.
-    with one_blas_thread:
-        blocks = [np.linalg.qr(start)[0]]
-        for _ in range(_PASSES):
-            if size <= len(blocks) * n_vectors:
-                break
-            blocks.append(np.linalg.qr(tall.T @ (tall @ blocks[-1]))[0])
-        basis = np.linalg.qr(np.concatenate(blocks, axis=1))[0]
-        projected = tall @ basis
-        squares, vectors = np.linalg.eigh(projected.T @ projected)
-        order = np.argsort(-squares)[:n_values]
-        values = np.sqrt(np.maximum(squares[order], 0))
-        chosen = (projected if is_wide else basis) @ vectors[:, order]
-        if is_wide:
-            chosen = np.divide(chosen, values, out=chosen, where=values > 0)
-        return values, chosen
+
+    def gram(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return tall.T @ (tall @ vectors)
+
+    values, vectors = leading_pattern(gram, min(shape), n_values)
+    if is_wide:
+        vectors = tall @ vectors
+        np.divide(vectors, values, out=vectors, where=values > 0)
+    return values, vectors
+
+
+def leading_pattern(
+    gram: Callable[[NDArray[np.float64]], NDArray[np.float64]], size: int, n_values: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Largest singular values of an incidence, and vectors; see `leading_vectors`."""
+    n_vectors = max(_BLOCK, math.ceil(n_values * _LEAST_SHARE))
+    return leading_vectors(gram, size, n_values, n_vectors, _PASSES)

@@ -13,7 +13,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion
-from sktensordp.tensor._distributed import grouped
 from tests.support.callbacks import needs_callbacks
 from tests.with_dask.test_completion import client  # noqa: F401
 
@@ -108,76 +107,43 @@ def cluster_of_threads(n_workers, threads_per_worker=1):
         yield own_client
 
 
+# A sweep sends at most so many times the least, as the page on Dask says.
+MOST = 3.0
+
+
 @pytest.mark.parametrize(
-    ("n_workers", "n_threads", "most"),
+    ("n_workers", "n_threads"),
     [
-        (2, 1, 1.5),
-        pytest.param(2, 2, 1.5, marks=pytest.mark.slow),
-        pytest.param(4, 1, 2.0, marks=pytest.mark.slow),
+        (2, 1),
+        pytest.param(2, 2, marks=pytest.mark.slow),
+        pytest.param(4, 1, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("level", ["entries", "units"])
 @needs_callbacks
 def test_a_sweep_sends_little_more_than_it_has_to(
-    level, n_workers, n_threads, most, monkeypatch
+    level, n_workers, n_threads, monkeypatch
 ):
     with cluster_of_threads(n_workers, n_threads):
         sent = Sent(monkeypatch)
         model(level).set_callbacks(sent).fit(*in_partitions())
-    # In the first sweep, the users' rows are sent to the workers.
     ratios = np.diff(sent.by_sweep) / (n_workers * least(level))
     assert len(ratios) > 3
-    # A worker without a group needs nothing, but most of them have one.
-    assert 0.5 < np.median(ratios) <= most, ratios
+    # Most sweeps neither begin terms nor look for them.
+    assert 0.5 < np.median(ratios) <= MOST, ratios
 
 
-def test_partitions_stay_where_they_are_unless_that_is_uneven():
-    def of_worker(sizes, workers, n_threads):
-        return [*grouped(sizes, workers, n_threads).values()]
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_every_worker_has_one_chunk(n_workers):
+    """So that a sum travels once for each worker, however many partitions there are."""
+    from sktensordp.completion._dask import partitioned_entries
 
-    at = dict.fromkeys
-    # One thread each, and as much on one worker as on the other.
-    assert of_worker([5, 5, 5, 5], "abab", at("ab", 1)) == [[[0, 2]], [[1, 3]]]
-    # Moving one of three would not make the largest group smaller.
-    assert of_worker([5, 5, 5], "aab", at("ab", 1)) == [[[0, 1]], [[2]]]
-    assert of_worker([5, 5, 5, 5], "aaab", at("ab", 1)) == [[[0, 1]], [[2, 3]]]
-    # Nor would it make it much smaller, if sizes differ little.
-    sizes = [1000, 1010, 1020, 1030, 1040]
-    found = of_worker(sizes, "abcda", at("abcd", 1))
-    assert found == [[[0, 4]], [[1]], [[2]], [[3]]]
-    # Two threads; a worker without partitions, and one that is gone.
-    assert of_worker([8, 4, 4], "aaa", {"a": 2}) == [[[0], [1, 2]]]
-    assert of_worker([5, 5], "aa", at("ab", 1)) == [[[0]], [[1]]]
-    assert of_worker([5, 5], "xy", at("ab", 1)) == [[[1]], [[0]]]
-    # Empty partitions, and fewer of them than threads.
-    assert of_worker([0, 0, 3], "aab", {"a": 1, "b": 3}) == [[[0, 1]], [[2]]]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_a_worker_has_one_group_even_if_it_had_all_partitions(n_threads):
-    """With two groups, Dask would copy them to idle workers again and again."""
-    from sktensordp.tensor._distributed import PartitionGroups
-
-    with cluster_of_threads(4, n_threads) as own_client:
-        n_partitions, (first, *_) = 8 * n_threads, own_client.nthreads()
-        with dask.annotate(workers=[first], allow_other_workers=True):
-            zeros = dask.delayed(np.zeros, pure=False)
-            partitions = [zeros(10_000) for _ in range(n_partitions)]
-        found = PartitionGroups(partitions)
-        distributed.wait(found.groups)
-        workers = own_client.who_has([*found.groups]).values()
-        assert len({worker for worker, *_ in workers}) == 4
-        lengths = own_client.gather(
-            own_client.compute(
-                [dask.delayed(lambda g: [*map(len, g)])(g) for g in found.groups]
-            )
-        )
-        assert lengths == [[2] * n_threads] * 4
-        assert sorted(found.places()) == [
-            (group, thread, place)
-            for group in range(4) for thread in range(n_threads) for place in range(2)
-        ]  # fmt: skip
+    with cluster_of_threads(n_workers) as own_client:
+        found = partitioned_entries(*in_partitions(), None, "name")
+        assert len(found.cuts) == n_workers + 1
+        sizes = np.diff(np.append(0, np.cumsum(found.counts[0]))[found.cuts])
+        assert np.ptp(sizes) < 0.01 * N_ENTRIES
+        del own_client
 
 
 class Killer:
@@ -232,6 +198,7 @@ def wait_when_told(told, waits):
         BlockContributions,
     )
     from sktensordp.tensor import SparseEntries
+    from sktensordp.tensor._observations import Observations
 
     def waiting(function):
         def wait(*args):
@@ -243,6 +210,7 @@ def wait_when_told(told, waits):
         return wait
 
     SparseEntries.sums = waiting(SparseEntries.sums)
+    Observations.product_sums = waiting(Observations.product_sums)
     BlockContributions.__call__ = waiting(BlockContributions.__call__)
 
 

@@ -1,0 +1,843 @@
+"""Observed entries in Dask collections.
+
+A task answers a question about the entries of one partition, or of one chunk: all
+entries of some rows of one mode, brought together by a shuffle. Answers are added up in
+a tree. Workers keep chunks in memory and, while a model is fitted, the rows that belong
+to them. Every answer is a function of the entries, of the question and, where values
+are randomised, of the key of the release and the number of the partition's first entry.
+So it does not matter which worker computes it, or how often: whatever was lost is
+computed again.
+"""
+
+import math
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from dask.delayed import Delayed
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._random import NoiseStreams
+from .._validation import range_of
+from ..privacy._conditions import CLIENTS
+from ..tensor import SparseEntries
+from ..tensor._blas import one_blas_thread
+from ..tensor._distributed import DistributedEntries
+from ..tensor._leading_terms import product, scaled_gram, with_random_signs
+from ..tensor._observations import Observations
+from ..tensor._pattern import Pattern, leading_pattern, pattern_from
+from ..tensor._rows import OfMode
+from ..tensor._unit_entries import UnitEntries
+from ._domain import Domain
+from ._draws import MOST_COMPARED, signs
+from ._entries import Entries
+from ._partitions import (
+    computed,
+    entries_of,
+    in_memory,
+    map_partitions,
+    paired_partitions,
+    shared,
+    task,
+    threads_of_workers,
+    tree_sum,
+)
+from ._unit_rows import LocalRows
+from ._values import EntryRandomizer
+from .measurements._unit_contributions import summed
+
+_CHANGED = (
+    "A partition no longer holds the entries that were checked, in the same order. "
+    "Pass Dask collections that give the same data each time."
+)
+# Largest number of chunks without workers; otherwise each worker has one.
+_MOST_CHUNKS = 256
+
+
+class _Part(NamedTuple):
+    """The entries of a partition: its number, their coordinates and values."""
+
+    number: int
+    where: NDArray[np.int32]
+    values: NDArray[np.floating]
+
+
+class _Description(NamedTuple):
+    """What is counted in a partition when it is read first.
+
+    Attributes
+    ----------
+    n_entries : int
+    counts : list by mode of (ndarray, ndarray)
+        Rows that have entries, ascending, and their numbers of entries: no larger than
+        the coordinates, however many rows the mode has.
+    dtype : dtype
+        Type of the values.
+    low, high : float
+        Least and largest value.
+    digest : bytes
+        Keyed hash of the entries, by which they are recognised.
+    """
+
+    n_entries: int
+    counts: list[Any]
+    dtype: np.dtype[Any]
+    low: float
+    high: float
+    digest: bytes
+
+
+def partitioned_entries(
+    X: Any, y: Any, shape: tuple[int, ...] | None, name: str, unit: int | None = None
+) -> "PartitionedEntries":
+    """Check all entries of Dask collections, and count them.
+
+    Parameters
+    ----------
+    X : dask.dataframe.DataFrame or dask.array.Array of shape (n, n_modes)
+    y : dask.dataframe.Series or dask.array.Array of shape (n,)
+        With the same partitions as `X`, or with its index and known divisions.
+    shape : tuple of int or None
+        None takes the smallest shape that holds the coordinates.
+    name : str
+        Name of the estimator, for messages.
+    unit : int, default=None
+        The mode of protected units; None protects entries.
+
+    Returns
+    -------
+    entries : PartitionedEntries
+    """
+    partitions, checks = paired_partitions(X, y), (shape, name, secrets.token_bytes(16))
+    described = computed(*map_partitions(partitions, "_described", _described, checks))
+    counts = []
+    for mode, of_mode in enumerate(zip(*(d.counts for d in described), strict=True)):
+        last = max((int(rows[-1]) for rows, _ in of_mode if len(rows)), default=-1)
+        counts.append(np.zeros(shape[mode] if shape else last + 1, dtype=np.int64))
+        for rows, numbers in of_mode:
+            counts[-1][rows] += numbers
+    return PartitionedEntries(partitions, checks, described, counts, unit)
+
+
+def _described(partition: Any, _: int, checks: tuple[Any, ...]) -> _Description:
+    """Check a partition, and count its entries."""
+    where, values, digest = _read(partition, *checks)
+    counts = [np.unique(column, return_counts=True) for column in where.T]
+    low, high = (values.min(), values.max()) if len(values) else (math.inf, -math.inf)
+    limits = float(low), float(high)
+    return _Description(len(values), counts, values.dtype, *limits, digest)
+
+
+def _read(
+    partition: Any, shape: tuple[int, ...] | None, name: str, key: bytes
+) -> tuple[NDArray[np.int32], NDArray[np.floating], bytes]:
+    """Checked coordinates and values of a partition, and their digest."""
+    where, values = entries_of(partition, shape, name)
+    digest = blake2b(np.ascontiguousarray(where).data, key=key, digest_size=16)
+    digest.update(np.ascontiguousarray(values).data)
+    return where, values, digest.digest()
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedEntries:
+    """Observed entries in partitions, with their counts; see `Entries`.
+
+    Attributes
+    ----------
+    partitions : dask.dataframe.DataFrame or list of pairs of Delayed
+        Coordinates and values.
+    checks : tuple
+        Declared shape, name of the estimator, and key of the digests.
+    described : sequence of _Description
+    counts : list by mode of ndarray of shape (size of the mode,), int
+        Number of entries of every row.
+    unit : int or None, default=None
+        The mode of protected units; None protects entries.
+    received : bool, default=False
+        Whether clients have randomised the values.
+    """
+
+    partitions: Any
+    checks: tuple[Any, ...] = field(repr=False)
+    described: Sequence[_Description]
+    counts: list[NDArray[np.int64]]
+    unit: int | None = None
+    received: bool = False
+
+    is_dense, noise, observed = False, None, None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What a guarantee of a fit to these entries rests on besides."""
+        return (CLIENTS,) * self.received
+
+    def check_supported(self, measurement: Any) -> None:
+        """Refuse a measurement that needs all entries in one place."""
+        if self.mode in measurement.problem.smooth_modes:
+            raise ValueError(
+                f"For Dask input, smooth_modes must not contain mode {self.mode}: the "
+                f"rows of the larger of the first two modes are divided among workers."
+            )
+        if measurement.name == "statistics" and not measurement.uses_features:
+            raise ValueError(
+                "For Dask input, perturbation='statistics' needs features: "
+                "side_information, or a pattern (n_pattern_components > 0)."
+            )
+
+    def without_values(self) -> "PartitionedEntries":
+        """These entries; see `Entries`. Their values stay in the partitions."""
+        return self
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        of_entries = [d.dtype for d in self.described if d.n_entries]
+        return np.result_type(*(of_entries or [d.dtype for d in self.described]))
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Least and largest value; private."""
+        lows, highs = zip(*((d.low, d.high) for d in self.described), strict=True)
+        return range_of((min(lows), max(highs)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the modes."""
+        return tuple(map(len, self.counts))
+
+    @property
+    def used_indices(self) -> list[NDArray[np.integer]]:
+        """Indices that have entries, mode by mode."""
+        return [np.flatnonzero(counts) for counts in self.counts]
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries in all partitions."""
+        return sum(d.n_entries for d in self.described)
+
+    @property
+    def mode(self) -> int:
+        """The mode of whose rows a chunk has all entries.
+
+        It is that of protected units, or else the larger of the first two.
+        """
+        return int(np.argmax(self.shape[:2])) if self.unit is None else self.unit
+
+    @cached_property
+    def cuts(self) -> NDArray[np.int64]:
+        """Boundaries of the chunks: chunk k has the rows cuts[k] to cuts[k + 1].
+
+        Every worker has one, with about as many entries as the others.
+        """
+        counts = self.counts[self.mode]
+        n = len(threads_of_workers()) or len(self.described)
+        ends = np.linspace(0, self.n_entries, min(n, _MOST_CHUNKS) + 1)[1:-1]
+        inside = np.searchsorted(np.cumsum(counts), ends, side="right")
+        return np.unique([0, *inside, len(counts)])
+
+    def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+        """Answers to a question, one of every partition; see `Entries.ask`."""
+        return computed(*self._map(_answer, self.shape, question, *arguments))
+
+    def _map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Apply a function to the entries of every partition, lazily."""
+        known = function, [d.digest for d in self.described], self.checks
+        name = function.__name__
+        return map_partitions(self.partitions, name, _on_the_same, *known, *arguments)
+
+    def _shuffled(
+        self, join: Callable[..., Any], columns: Callable[..., Any], *arguments: Any
+    ) -> Iterator[Delayed]:
+        """Bring columns of the entries of every chunk together, lazily."""
+        split_by = self.cuts, self.mode, columns
+        pieces = self._map(_split, *split_by, *arguments)
+        rows = [d.counts[self.mode][0] for d in self.described]
+        for k, (first, last) in enumerate(pairwise(self.cuts.tolist())):
+            has_some = [len(r) and r[0] < last and first <= r[-1] for r in rows]
+            own = [p[k] for p, has in zip(pieces, has_some, strict=True) if has]
+            yield task(join)(*(own or [pieces[0][k]]))
+
+    def randomized(
+        self, randomizer: EntryRandomizer, streams: NoiseStreams | None
+    ) -> "PartitionedDraws":
+        """Randomise the values in the partitions; see `EntryRandomizer.draw`."""
+        first = np.cumsum([0, *(d.n_entries for d in self.described)]).tolist()
+        sent = None if streams is None else streams.sent()
+        drawn = self._shuffled(_joined, _draws, randomizer, sent, first)
+        return PartitionedDraws(self, randomizer, in_memory(*drawn))
+
+    def pattern(self, n_components: int | None) -> Pattern:
+        """Features of the rows of the second mode; see `pattern_of`."""
+        chunks = in_memory(*self._shuffled(_joined, _coordinates))
+        return pattern_from(self.counts, n_components, partial(self._decompose, chunks))
+
+    def _decompose(
+        self, chunks: Sequence[Delayed], n_values: int, at_random: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Singular values and right vectors of the incidence; see `pattern_from`."""
+        pair = self.mode, 1 - self.mode
+        used = [self.used_indices[mode] for mode in pair]
+        counts = [self.counts[mode][u] for mode, u in zip(pair, used, strict=True)]
+        weights = [1 / np.sqrt(n + n.mean()) for n in counts]
+        cuts = np.searchsorted(used[0], self.cuts)
+        chance = counts[1] / self.n_entries if at_random else None
+        columns = shared((pair, used[1], chance))
+        pairs = enumerate(zip(chunks, pairwise(cuts), strict=True))
+        matrices = (
+            task(_incidence)(chunk, used[0][a:b], columns, k)
+            for k, (chunk, (a, b)) in pairs
+        )
+        found = ChunkedMatrix(in_memory(*matrices), cuts, counts, self.mode)
+        gram = partial(found.gram, weights)
+        values, vectors = leading_pattern(gram, len(used[1]), n_values)
+        if self.mode == 1 and not at_random:
+            vectors = found.project(weights, vectors)
+            np.divide(vectors, values, out=vectors, where=values > 0)
+        return values, vectors
+
+    def shared(self) -> "SharedEntries":
+        """Numbers of entries that two rows share; see `shared_entries`."""
+        join = partial(_rows_of_entries, self.shape)
+        return SharedEntries(
+            in_memory(*self._shuffled(join, _coordinates)), np.concatenate(self.counts)
+        )
+
+    def by_unit(self, domain: Domain, unit: int) -> "PartitionedUnits":
+        """All entries of every unit together, on the workers.
+
+        Parameters
+        ----------
+        domain : Domain
+            Domain to which values are clipped.
+        unit : int
+        """
+        join = partial(_joined_units, domain.centred_levels)
+        return PartitionedUnits(self._shuffled(join, _clipped, unit, domain), self.cuts)
+
+    def with_rows_of(self, units: "PartitionedUnits", fitted: Any) -> Any:
+        """A fit to these entries; the rows of units stay where their entries are."""
+        return replace(fitted, local=LocalRows(elsewhere=units))
+
+
+def _on_the_same(
+    partition: Any,
+    number: int,
+    function: Callable[..., Any],
+    digests: Sequence[bytes],
+    checks: tuple[Any, ...],
+    *arguments: Any,
+) -> Any:
+    """Apply a function to a partition that still holds what was checked.
+
+    The same noise on other values would reveal differences.
+    """
+    where, values, digest = _read(partition, *checks)
+    if digest != digests[number]:
+        raise RuntimeError(_CHANGED)
+    return function(_Part(number, where, values), *arguments)
+
+
+def _answer(
+    part: _Part, shape: tuple[int, ...], question: Callable[..., Any], *arguments: Any
+) -> Any:
+    return question(Entries(part.where, part.values, shape), *arguments)
+
+
+def _split(
+    part: _Part,
+    cuts: NDArray[np.int64],
+    mode: int,
+    columns: Callable[..., Any],
+    *arguments: Any,
+) -> tuple[tuple[NDArray[Any], ...], ...]:
+    """Columns of the entries of a partition by chunk, in their order."""
+    numbers = np.searchsorted(cuts, part.where[:, mode], side="right") - 1
+    ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) - 1))[:-1]
+    order, found = np.argsort(numbers, kind="stable"), columns(part, *arguments)
+    return tuple(zip(*(np.split(c[order], ends) for c in found), strict=True))
+
+
+def _joined(*pieces: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+    return tuple(map(np.concatenate, zip(*pieces, strict=True)))
+
+
+def _coordinates(part: _Part) -> tuple[NDArray[np.int32]]:
+    return (part.where,)
+
+
+def _draws(
+    part: _Part,
+    randomizer: EntryRandomizer,
+    streams: NoiseStreams | None,
+    first: list[int],
+) -> tuple[NDArray[Any], ...]:
+    """Coordinates, what is drawn, and signs, doubled for values to compare."""
+    start, end = first[part.number : part.number + 2]
+    drawn = randomizer.draw(part.values, streams, start, first[-1])
+    every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
+    tags[-start % every :: every] *= 2
+    return part.where, drawn, tags
+
+
+def _clipped(part: _Part, unit: int, domain: Domain) -> tuple[NDArray[Any], ...]:
+    """Coordinates, that of the unit first, and values."""
+    others = [k for k in range(part.where.shape[1]) if k != unit]
+    return part.where[:, [unit, *others]], domain.kept(part.values)
+
+
+def _joined_units(
+    levels: NDArray[np.floating] | None, *pieces: tuple[NDArray[Any], ...]
+) -> UnitEntries:
+    """All entries of the units of a chunk."""
+    where, values = _joined(*pieces)
+    return UnitEntries(where, values, levels)
+
+
+# --- products with matrices of public numbers ----------------------------------------
+
+
+class SharedEntries(NamedTuple):
+    """Numbers of entries that two rows share, as an operator; see `shared_entries`.
+
+    Attributes
+    ----------
+    chunks : sequence of Delayed of csr_array
+        A row with ones for every entry: at its rows in all modes.
+    counts : ndarray of shape (n_rows,), int
+    """
+
+    chunks: Sequence[Delayed]
+    counts: NDArray[np.integer]
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """Number of entries of every row, one mode after the other."""
+        return self.counts.astype(float)
+
+    def __matmul__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Product with a vector or a matrix."""
+        sent = shared(x)
+        products = (task(_shared_product)(chunk, sent) for chunk in self.chunks)
+        return computed(tree_sum(products))[0][0]
+
+
+def _rows_of_entries(
+    sizes: tuple[int, ...], *pieces: tuple[NDArray[np.int32]]
+) -> sparse.csr_array:
+    (where,), first = _joined(*pieces), np.cumsum([0, *sizes])
+    columns = (where + first[:-1]).ravel()
+    starts = np.arange(0, len(columns) + 1, len(sizes))
+    ones, shape = np.ones(len(columns)), (len(where), int(first[-1]))
+    return sparse.csr_array((ones, columns, starts), shape=shape)
+
+
+def _shared_product(
+    entries: sparse.csr_array, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64]]:
+    return (entries.T @ (entries @ x),)
+
+
+class ChunkedMatrix(NamedTuple):
+    """A matrix with the rows of one mode, in chunks; see `Residuals`.
+
+    Attributes
+    ----------
+    matrices : sequence of Delayed of csr_array
+        In memory.
+    cuts : ndarray of shape (n_chunks + 1,), int
+        Chunk k has the rows cuts[k] to cuts[k + 1].
+    counts, mode
+        See `Residuals`.
+    """
+
+    matrices: Sequence[Delayed]
+    cuts: NDArray[np.integer]
+    counts: list[NDArray[np.integer]]
+    mode: int
+
+    def gram(
+        self, weights: Any, vectors: NDArray[np.float64], flipped: bool = False
+    ) -> NDArray[np.float64]:
+        """A' A times vectors; see `Residuals`."""
+        products = self._tasks(_matrix_gram, weights, vectors, flipped)
+        return computed(tree_sum(products))[0][0]
+
+    def project(
+        self, weights: Any, vectors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """A times vectors; see `Residuals`."""
+        return np.concatenate(computed(*self._tasks(_matrix_product, weights, vectors)))
+
+    def _tasks(
+        self, function: Callable[..., Any], weights: Any, *arguments: Any
+    ) -> list[Delayed]:
+        (own, other), run = weights, task(function)
+        sent = shared((other, *arguments))
+        triples = zip(self.matrices, pairwise(self.cuts), strict=True)
+        return [run(m, own[a:b], k, sent) for k, (m, (a, b)) in enumerate(triples)]
+
+
+def _matrix_gram(
+    matrix: sparse.csr_array, own: NDArray[np.float64], number: int, sent: Any
+) -> tuple[NDArray[np.float64]]:
+    other, vectors, flipped = sent
+    signed = with_random_signs(matrix, (0, number)) if flipped else matrix
+    return (scaled_gram(signed, own, other, vectors),)
+
+
+def _matrix_product(
+    matrix: sparse.csr_array, own: NDArray[np.float64], _: int, sent: Any
+) -> NDArray[np.float64]:
+    return own[:, np.newaxis] * product(matrix, *sent)
+
+
+def _incidence(
+    chunk: tuple[NDArray[np.int32]], rows: NDArray[np.integer], columns: Any, k: int
+) -> sparse.csr_array:
+    """Incidence of the rows of a chunk, or one with random columns."""
+    (where,), ((mode, other), used, chance) = chunk, columns
+    if chance is None:
+        column = np.searchsorted(used, where[:, other])
+    else:
+        generator = np.random.default_rng((0, k))
+        column = generator.choice(len(used), size=len(where), p=chance)
+    at = np.ones(len(where)), (np.searchsorted(rows, where[:, mode]), column)
+    return sparse.coo_array(at, shape=(len(rows), len(used))).tocsr()
+
+
+# --- fits to randomised values -------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedDraws:
+    """Randomised values of all observed entries, by chunk; see `Draws`.
+
+    Attributes
+    ----------
+    entries : PartitionedEntries
+    randomizer : EntryRandomizer
+    chunks : sequence of Delayed
+        Coordinates, what was drawn, and signs, which are doubled for values to compare.
+        In memory.
+    """
+
+    entries: PartitionedEntries
+    randomizer: EntryRandomizer
+    chunks: Sequence[Delayed]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return self.entries.dtype
+
+    def mean(self) -> float:
+        """Mean of the randomised values."""
+        sums = (task(_sum_of)(c, self.randomizer, self.dtype) for c in self.chunks)
+        return float(computed(tree_sum(sums))[0][0] / self.entries.n_entries)
+
+    def compared(self) -> tuple[NDArray[Any], ...]:
+        """Some of what was drawn; see `Draws.compared`."""
+        return _joined(*computed(*map(task(_compared), self.chunks)))
+
+    def observations(
+        self, offset: float, scale: float, smooth_modes: Collection[int] = ()
+    ) -> "ChunkedObservations":
+        """Shifted and scaled values at their coordinates; see `Draws.observations`."""
+        all_counts, mode = self.entries.counts, self.entries.mode
+        used = [
+            np.arange(len(counts)) if m in smooth_modes else np.flatnonzero(counts)
+            for m, counts in enumerate(all_counts)
+        ]
+        cuts = np.searchsorted(used[mode], self.entries.cuts)
+        others = [u[:0] if m == mode else u for m, u in enumerate(used)]
+        sent = shared((others, mode, self.randomizer, self.dtype, offset, scale))
+        pairs = zip(self.chunks, pairwise(cuts), strict=True)
+        made = (
+            task(_observed)(chunk, used[mode][a:b], sent) for chunk, (a, b) in pairs
+        )
+        chunks = in_memory(*made)
+        energy = computed(tree_sum(map(task(_energy), chunks)))[0][0]
+        counts = [c[u] for c, u in zip(all_counts, used, strict=True)]
+        return ChunkedObservations(
+            chunks, cuts, mode, tuple(used), counts, self.dtype, float(energy)
+        )
+
+    def grouped(
+        self, offset: float, scale: float, move: float = 0.0, reuse: Any = None
+    ) -> DistributedEntries:
+        """Entries for fits of the old engine; see `Draws.grouped`."""
+        entries, mode = self.entries, self.entries.mode
+        if reuse is None:
+            made_with, chunks = (self.randomizer, self.dtype, mode), []
+            for chunk, (a, b) in zip(self.chunks, pairwise(entries.cuts), strict=True):
+                shape = *entries.shape[:mode], int(b - a), *entries.shape[mode + 1 :]
+                chunks.append(task(_grouped)(chunk, int(a), shape, made_with))
+            cuts, counts = entries.cuts, entries.counts
+            reuse = DistributedEntries(
+                chunks, cuts, mode, entries.shape, counts, self.dtype
+            )
+        reuse.rescale(offset, scale, move)
+        return reuse
+
+
+def _grouped(
+    chunk: tuple[NDArray[Any], ...], first: int, shape: Any, made_with: Any
+) -> SparseEntries:
+    (where, drawn, tags), (randomizer, dtype, mode) = chunk, made_with
+    where = np.array(where, order="F")
+    where[:, mode] -= first
+    outputs = drawn if randomizer.has_table else None
+    values = randomizer.values_of(drawn, dtype)
+    return SparseEntries(where, values, shape, np.sign(tags), outputs)
+
+
+def _sum_of(
+    chunk: tuple[NDArray[Any], ...], randomizer: EntryRandomizer, dtype: np.dtype[Any]
+) -> tuple[np.floating]:
+    return (randomizer.values_of(chunk[1], dtype).sum(dtype=float),)
+
+
+def _compared(chunk: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+    chosen = np.abs(chunk[2]) == 2
+    where, drawn, tags = (column[chosen] for column in chunk)
+    return where, drawn, tags // 2
+
+
+def _observed(
+    chunk: tuple[NDArray[Any], ...], own: NDArray[np.integer], sent: Any
+) -> Observations:
+    """The randomised values of a chunk, at their coordinates."""
+    (where, drawn, tags), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
+    values = (randomizer.values_of(drawn, dtype) - offset) / scale
+    outputs = drawn if randomizer.has_table else None
+    used = [*used[:mode], own, *used[mode + 1 :]]
+    return Observations.of(where, values, used, outputs, np.sign(tags))
+
+
+def _energy(chunk: Observations) -> tuple[float]:
+    return (chunk.energy,)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkedObservations:
+    """Values at coordinates, in chunks; see `Observations`.
+
+    Every chunk has all entries of some rows of the split mode. While a model is fitted,
+    these rows stay with it.
+
+    Attributes
+    ----------
+    chunks : tuple of Delayed of Observations
+        In memory.
+    cuts : ndarray of shape (n_chunks + 1,), int
+        Chunk k has the rows of the split mode from cuts[k] to cuts[k + 1].
+    mode : int
+        The split mode.
+    used, counts, dtype
+        See `Observations`.
+    energy : float
+        Sum of the squared values to begin with.
+    own : tuple of Delayed of OfMode
+        The rows of the split mode, in memory; empty before `with_rows`.
+    """
+
+    chunks: tuple[Delayed, ...]
+    cuts: NDArray[np.integer]
+    mode: int
+    used: tuple[NDArray[np.integer], ...]
+    counts: Sequence[NDArray[np.integer]]
+    dtype: np.dtype[Any]
+    energy: float
+    own: tuple[Delayed, ...] = ()
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries."""
+        return int(self.counts[0].sum())
+
+    def has_rows(self, mode: int) -> bool:
+        """Whether each row of a mode has all of its entries in one chunk."""
+        return mode == self.mode
+
+    def total(
+        self,
+        function: Callable[..., Any],
+        rows: Any,
+        *arguments: Any,
+        reads: Collection[int] | None = None,
+    ) -> Any:
+        """Sums over chunks; see `Observations.total`."""
+        if reads is not None:
+            rows = _with_rows_of(rows, reads)
+        return computed(tree_sum(self._tasks(_answered, function, rows, arguments)))[0]
+
+    def change_rows(
+        self, function: Callable[..., Any], rows: Any, *arguments: Any
+    ) -> tuple[Any, Self, Any]:
+        """Change the rows that are with the entries; see `Observations`."""
+        own, total = self._changed(_with_changed_rows, function, rows, arguments)
+        return rows, replace(self, own=own), total
+
+    def change_values(
+        self, function: Callable[..., Any], rows: Any, *arguments: Any
+    ) -> tuple[Self, Any]:
+        """Change the values; see `Observations`."""
+        chunks, total = self._changed(_with_changed_values, function, rows, arguments)
+        return replace(self, chunks=chunks), total
+
+    def with_rows(self, rows: Any) -> tuple[Any, Self]:
+        """Send the rows of the split mode to the chunks; see `Observations`."""
+        own = rows.of_mode(self.mode)
+        parts = (own.taken(slice(a, b)) for a, b in pairwise(self.cuts))
+        rows = rows.with_rows(self.mode, own.taken(slice(0, 0)))
+        return rows, replace(self, own=in_memory(*map(shared, parts)))
+
+    def gathered(self, rows: Any) -> Any:
+        """Undo `with_rows`: rows that have those of all modes."""
+        found = zip(*computed(*self.own), strict=True)
+        own: Any = (None if p[0] is None else np.concatenate(p) for p in found)
+        return rows.with_rows(self.mode, OfMode(*own))
+
+    def residuals(self, rows: Any) -> ChunkedMatrix:
+        """What rows leave of a matrix."""
+        left = self._tasks(_answered, _residual_matrix, rows, (self.mode,))
+        return ChunkedMatrix(in_memory(*left), self.cuts, [*self.counts], self.mode)
+
+    def _changed(self, *question: Any) -> tuple[tuple[Delayed, ...], Any]:
+        """What changes in every chunk, in memory, and sums over the chunks."""
+        pairs = self._tasks(*question, nout=2)
+        delayed, totals = zip(*pairs, strict=True)
+        *changed, total = in_memory(*delayed, tree_sum(totals))
+        return tuple(changed), computed(total)[0]
+
+    def _tasks(
+        self, answer: Callable[..., Any], *question: Any, **options: Any
+    ) -> list[Delayed]:
+        """Answers of every chunk, with its rows, to a question."""
+        run, sent = task(answer, **options), shared((self.mode, *question))
+        pairs = zip(self.chunks, self.own, strict=True)
+        return [run(chunk, own, sent) for chunk, own in pairs]
+
+
+def _with_rows_of(rows: Any, modes: Collection[int]) -> Any:
+    """The same rows without means and covariances of all other modes."""
+    for mode in set(range(rows.n_modes)).difference(modes):
+        means, covariances = rows.means[mode][:0], rows.covariances[mode][:0]
+        rows = rows.with_mode(mode, means, covariances)
+    return rows
+
+
+def _answered(chunk: Observations, own: OfMode, question: Any) -> Any:
+    mode, function, rows, arguments = question
+    with one_blas_thread:
+        return function(rows.with_rows(mode, OfMode(*own)), chunk, *arguments)
+
+
+def _with_changed_rows(
+    chunk: Observations, own: OfMode, question: Any
+) -> tuple[OfMode, Any]:
+    rows, total = _answered(chunk, own, question)
+    return rows.of_mode(question[0]), total
+
+
+def _with_changed_values(
+    chunk: Observations, own: OfMode, question: Any
+) -> tuple[Observations, Any]:
+    values, total = _answered(chunk, own, question)
+    return chunk.with_values(values), total
+
+
+def _residual_matrix(rows: Any, chunk: Observations, mode: int) -> sparse.csr_array:
+    return chunk.residual_matrix(rows, mode)
+
+
+# --- units ---------------------------------------------------------------------------
+
+
+class PartitionedUnits:
+    """Entries of whole units, in chunks; see `UnitEntries`.
+
+    The shuffle has brought all entries of a unit together.
+
+    Parameters
+    ----------
+    chunks : iterable of Delayed of UnitEntries
+        Computed here and kept in the memory of the workers.
+    cuts : ndarray of shape (n_chunks + 1,), int
+        Chunk k has the units from cuts[k] to cuts[k + 1].
+    """
+
+    def __init__(self, chunks: Iterable[Delayed], cuts: NDArray[np.int64]) -> None:
+        self._chunks, self._cuts = in_memory(*chunks), cuts
+        # Errors in a partition are raised here, before anything else is done.
+        computed(*map(task(_nothing), self._chunks))
+
+    def add_to(self, sums: Sequence[Any], contribute: Callable[..., Any]) -> None:
+        """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
+        question = shared((tuple(sums), contribute))
+        steps = (task(_steps)(chunk, question) for chunk in self._chunks)
+        totals = computed(tree_sum(steps))[0]
+        for of_block, total in zip(sums, totals, strict=True):
+            of_block.take(total, None)
+
+    def answers(
+        self,
+        fitted: Any,
+        method: str,
+        coordinates: NDArray[np.integer],
+        *arguments: Any,
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
+        """Answer questions about units where their entries are.
+
+        Parameters
+        ----------
+        fitted : FittedToUnits
+            The released model.
+        method : {"predict", "recommend"}
+        coordinates : ndarray of shape (n, n_modes), int
+            Their units are known.
+        *arguments : object
+            Further arguments of the method.
+
+        Yields
+        ------
+        places : ndarray of int
+            Rows of `coordinates`.
+        answers : ndarray
+            What the method returns for these rows.
+        """
+        numbers = np.searchsorted(self._cuts, coordinates[:, fitted.unit], "right") - 1
+        asked = np.unique(numbers).tolist()
+        places = [np.flatnonzero(numbers == k) for k in asked]
+        question, answer = shared((fitted, method, arguments)), task(_unit_answer)
+        answers = [
+            answer(self._chunks[k], question, coordinates[rows])
+            for k, rows in zip(asked, places, strict=True)
+        ]
+        yield from zip(places, computed(*answers), strict=True)
+
+
+def _nothing(_: UnitEntries) -> None:
+    """Wait until a chunk is there."""
+
+
+def _steps(
+    units: UnitEntries, question: tuple[tuple[Any, ...], Callable[..., Any]]
+) -> tuple[NDArray[Any], ...]:
+    """Sum the contributions of all units of a chunk; see `summed`."""
+    empty, contribute = question
+    return tuple(of_block.steps for of_block in summed(units, contribute, empty))
+
+
+def _unit_answer(
+    units: UnitEntries, question: Any, coordinates: NDArray[np.integer]
+) -> NDArray[Any]:
+    """What the method returns, with the rows of the units that are asked about."""
+    fitted, method, arguments = question
+    own = units.of(np.unique(coordinates[:, fitted.unit]))
+    return getattr(fitted.with_units(own), method)(coordinates, *arguments)
