@@ -1741,8 +1741,8 @@ OF_COMPLETION = [
     ),
     Fault(
         "factors of the protected users are published",
-        "completion/_fitted.py",
-        "factors[self.unit] = None",
+        "completion/_base.py",
+        "factors[unit] = None",
         "pass",
         ("completion/test_units.py",),
     ),
@@ -1777,8 +1777,8 @@ OF_COMPLETION = [
     Fault(
         "where protected users have entries is kept",
         "completion/_base.py",
-        "decomposition=None, observed=(), local",
-        "decomposition=None, observed=(entries.without_values(),), local",
+        "observed=(), local",
+        "observed=(entries.without_values(),), local",
         ("completion/test_units.py",),
     ),
     Fault(

@@ -280,17 +280,10 @@ class BaseCompletion(
             "single": guarantee,
         }
         if self._unit is None:
-            decomposition = self._decomposition(outcome.model)
-            self._fitted = Fitted(
-                decomposition=decomposition, observed=entries.observed, **kept
-            )
+            self._fitted = Fitted(observed=entries.observed, **kept)
             return
         # The coordinates of a protected unit are private too.
-        fitted = FittedToUnits(
-            decomposition=None, observed=(), local=LocalRows(), **kept
-        )
-        decomposition = self._decomposition(fitted.answering)
-        fitted = replace(fitted, decomposition=decomposition)
+        fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
         self._fitted = entries.with_rows_of(data, fitted)
 
     @property
@@ -384,7 +377,6 @@ class BaseCompletion(
             self._fitted = replace(
                 fitted,
                 model=model,
-                decomposition=self._decomposition(model),
                 shape=model.shape,
                 n_iter=self.max_iter,
             )
@@ -398,7 +390,8 @@ class BaseCompletion(
         form = fitted.form
         if self.rank is not None:
             form = self._form(range(n_modes), fitted.shape)
-        if not fitted.model.has_columns(form, self.biases, smooth_modes):
+        has_columns = fitted.model.has_columns(form, self.biases, smooth_modes)
+        if form != fitted.form or not has_columns:
             raise ValueError(
                 "rank, biases and smooth_modes must be those of the fit; call fit to "
                 "change them."
@@ -741,12 +734,15 @@ class BaseCompletion(
     @property
     def decomposition_(self) -> Any:
         """The fitted model without its offset, as a TensorLy object."""
-        return self._fitted.decomposition
+        return self._decomposition(self._fitted.released)
 
     @property
     def factors_(self) -> list[Any]:
         """Factors by mode; None at the mode of protected units."""
-        return self._fitted.factors
+        factors, unit = list(self.decomposition_.factors), self._fitted.unit
+        if unit is not None:
+            factors[unit] = None
+        return factors
 
     @property
     def offset_(self) -> float:

@@ -1,13 +1,14 @@
 """Randomised values of entries in memory, ready to be fitted and compared."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor import DenseEntries, SparseEntries
+from ..tensor import DenseEntries, Observations, SparseEntries
 from ._values import EntryRandomizer
 
 # Largest number of values that are compared with a model.
@@ -38,10 +39,31 @@ class Draws:
     drawn: NDArray[Any]
     dtype: np.dtype[Any]
 
+    def values(self, offset: float, scale: float) -> NDArray[np.floating]:
+        """The randomised values less `offset`, divided by `scale`."""
+        return (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale
+
     def mean(self) -> float:
         """Mean of the randomised values."""
-        values = self.randomizer.values_of(self.drawn, self.dtype)
-        return float(values.mean(dtype=float))
+        return float(self.values(0.0, 1.0).mean(dtype=float))
+
+    def observations(
+        self, values: NDArray[np.floating], smooth_modes: Collection[int]
+    ) -> Observations:
+        """Values at the coordinates of the entries.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_entries,)
+        smooth_modes : collection of int
+            Modes of which all indices have rows.
+        """
+        used = [
+            np.arange(size) if mode in smooth_modes else None
+            for mode, size in enumerate(self.entries.shape)
+        ]
+        outputs = self.drawn if self.randomizer.has_table else None
+        return Observations.of(self.entries.coordinates, values, used, outputs)
 
     def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
         """Some of what was drawn, equally spaced among all of it.

@@ -18,10 +18,12 @@ from .._sklearn_compat import effective_n_threads
 from .._validation import callers_level
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
+    Rows,
     StructuredTucker,
+    padded,
     times_recurring,
-    update_structured_cp,
     update_structured_tucker,
+    updated,
 )
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
@@ -39,10 +41,8 @@ class Fitted:
 
     Attributes
     ----------
-    model : StructuredCP or StructuredTucker
+    model : Rows or StructuredTucker
         The model without the offset.
-    decomposition : CPTensor or TuckerTensor
-        The model in TensorLy's form.
     offset : float
     shape : tuple of int
     domain : Domain
@@ -66,7 +66,6 @@ class Fitted:
     """
 
     model: Any
-    decomposition: Any
     offset: float
     shape: tuple[int, ...]
     domain: Domain
@@ -89,14 +88,15 @@ class Fitted:
         return self.model
 
     @property
-    def factors(self) -> list[Any]:
-        """The released factors by mode; None at the mode of protected units."""
-        return self.decomposition.factors
+    def released(self) -> Any:
+        """The model of `decomposition_`, with all terms that were asked for."""
+        model = self.model
+        return padded(model, self.form.rank) if isinstance(model, Rows) else model
 
     @property
     def noise_variance(self) -> float:
         """Variance of the fitted values around the model; NaN if it is not known."""
-        return self.model.noise_variance
+        return self.model.noise
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -225,22 +225,29 @@ class Fitted:
 
         Returns
         -------
-        model : StructuredCP or StructuredTucker
+        model : Rows or StructuredTucker
         """
         randomized -= self.offset
         noise = self.noise_variance
         if noise_variance != self.noise_of_value:
             # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
-        is_tucker = isinstance(self.model, StructuredTucker)
-        update = update_structured_tucker if is_tucker else update_structured_cp
-        entries = (self.observed or ())[-1]
-        return update(
+        where = (self.observed or ())[-1].coordinates
+        if isinstance(self.model, StructuredTucker):
+            return update_structured_tucker(
+                self.model,
+                where,
+                randomized,
+                noise_variance=noise,
+                max_iter=max_iter,
+                n_threads=effective_n_threads(),
+            )
+        return updated(
             self.model,
-            entries.coordinates,
+            where,
             randomized,
-            noise_variance=noise,
-            max_iter=max_iter,
+            noise=noise,
+            n_sweeps=max_iter,
             n_threads=effective_n_threads(),
         )
 
@@ -275,11 +282,9 @@ class FittedToUnits(Fitted):
         return local.model
 
     @property
-    def factors(self) -> list[Any]:
-        """The released factors by mode; None at the mode of protected units."""
-        factors = list(self.decomposition.factors)
-        factors[self.unit] = None
-        return factors
+    def released(self) -> Any:
+        """The model of no unit."""
+        return replace(self, local=LocalRows()).answering
 
     @property
     def noise_variance(self) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..tensor import (
     CPForm,
-    StructuredCP,
+    Rows,
     StructuredTucker,
     TuckerForm,
     point_model,
@@ -157,7 +157,7 @@ class SharedModel:
 
     def with_rows(
         self, rows: NDArray[np.float64], scale: float
-    ) -> StructuredCP | StructuredTucker:
+    ) -> Rows | StructuredTucker:
         """Build a model of these units; its last row is that of an unknown unit.
 
         Parameters
@@ -168,7 +168,7 @@ class SharedModel:
 
         Returns
         -------
-        model : StructuredCP or StructuredTucker
+        model : Rows or StructuredTucker
         """
         rows = np.concatenate([rows, np.zeros((1, len(self._precision)))])
         bias, weights, unit_factors = self.split(rows)

@@ -87,7 +87,7 @@ class UnitModel:
 
     Attributes
     ----------
-    inner : StructuredCP or StructuredTucker
+    inner : Rows or StructuredTucker
         The model with the mode of the units first. The last row of that mode is the
         one of all units without a row.
     units : ndarray of shape (n_units,), int
@@ -118,13 +118,13 @@ class UnitModel:
         return np.where(has_row, rows, len(self.units))
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
-        """See `StructuredCP.predict`."""
+        """See `Rows.predict`."""
         return self.inner.predict(self._inner_coordinates(coordinates))
 
     def slices(
         self, coordinates: NDArray[np.integer], mode: int
     ) -> NDArray[np.floating]:
-        """See `StructuredCP.slices`."""
+        """See `Rows.slices`."""
         inner = mode if mode > self.unit else (mode + 1) * (mode != self.unit)
         scores = self.inner.slices(self._inner_coordinates(coordinates), inner)
         if mode != self.unit:
@@ -132,7 +132,7 @@ class UnitModel:
         return scores[:, self._position(np.arange(self.shape[mode]))]
 
     def dense(self) -> NDArray[np.floating]:
-        """See `StructuredCP.dense`."""
+        """See `Rows.dense`."""
         values = self.inner.dense()[self._position(np.arange(self.shape[self.unit]))]
         return np.moveaxis(values, 0, self.unit)
 

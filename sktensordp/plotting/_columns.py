@@ -40,8 +40,8 @@ def column_names(model: Any) -> list[list[str | None]]:
         and so on for a Tucker, or "feature 0" and so on; None for a column that is
         fixed at one.
     """
-    answering = model._fitted.answering
-    inner = getattr(answering, "inner", answering)
+    released = model._fitted.released
+    inner = getattr(released, "inner", released)
     if hasattr(inner, "columns"):
         names = _tucker_names(inner.columns)
     else:
@@ -53,7 +53,7 @@ def column_names(model: Any) -> list[list[str | None]]:
                 for of_mode, factor in zip(names, inner.factors, strict=True)
             ]
     # A model that protects a unit has the mode of that unit first.
-    unit = getattr(answering, "unit", 0)
+    unit = getattr(released, "unit", 0)
     names.insert(unit, names.pop(0))
     return names
 

@@ -1,8 +1,9 @@
 """Tensor mathematics: arrays in, arrays out; no randomness, no privacy."""
 
 from ._algebra import cp_to_dense, mode_products
-from ._cp import CPForm, StructuredCP, max_cp_rank, point_model
+from ._cp import CPForm, max_cp_rank, point_model
 from ._cp_fit import continue_structured_cp, fit_structured_cp
+from ._cp_rows import fit_cp, padded
 from ._grouped import (
     DenseEntries,
     SparseEntries,
@@ -11,8 +12,10 @@ from ._grouped import (
     times_recurring,
 )
 from ._likelihood import TableLikelihood
+from ._observations import Observations
 from ._pattern import Pattern, pattern_of
 from ._row_posterior import row_posterior
+from ._rows import Rows, continued, rescaled, updated
 from ._sums import fit_biases_to_sums
 from ._tucker import StructuredTucker, TuckerForm, point_tucker_model
 from ._tucker_fit import (
@@ -20,14 +23,15 @@ from ._tucker_fit import (
     continue_structured_tucker,
     fit_structured_tucker,
 )
-from ._updates import update_structured_cp, update_structured_tucker
+from ._updates import update_structured_tucker
 
 __all__ = [
     "CPForm",
     "DenseEntries",
+    "Observations",
     "Pattern",
+    "Rows",
     "SparseEntries",
-    "StructuredCP",
     "StructuredTucker",
     "TableLikelihood",
     "TuckerForm",
@@ -35,18 +39,22 @@ __all__ = [
     "check_tucker_size",
     "continue_structured_cp",
     "continue_structured_tucker",
+    "continued",
     "cp_to_dense",
     "fit_biases_to_sums",
+    "fit_cp",
     "fit_structured_cp",
     "fit_structured_tucker",
     "group_by_mode",
     "max_cp_rank",
     "mode_products",
+    "padded",
     "pattern_of",
     "point_model",
     "point_tucker_model",
+    "rescaled",
     "row_posterior",
     "times_recurring",
-    "update_structured_cp",
     "update_structured_tucker",
+    "updated",
 ]

@@ -40,11 +40,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._algebra import with_columns
-from ._cp import StructuredCP, cp_columns
+from ._cp import cp_columns
 from ._grouped import GroupedEntries
 from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._row_fit import N_STARTS, SWEEPS_BEFORE_LEARNING, RowFit
+from ._rows import Rows
 
 # Fits of three or more modes begin with this many terms more than they keep, for half
 # of their sweeps, but at most this number of sweeps.
@@ -83,7 +84,7 @@ def fit_structured_cp(
     n_threads: int = 1,
     on_sweep: Callable[[int], Any] | None = None,
     likelihood: TableLikelihood | None = None,
-) -> tuple[StructuredCP, int]:
+) -> tuple[Rows, int]:
     """Fit biases and CP terms to the observed entries of a tensor.
 
     Parameters
@@ -116,8 +117,8 @@ def fit_structured_cp(
 
     Returns
     -------
-    model : StructuredCP
-        A matrix may have fewer than `rank` terms; `StructuredCP.padded` adds the rest.
+    model : Rows
+        A matrix may have fewer than `rank` terms; `Rows.padded` adds the rest.
     n_iter : int
         Number of sweeps run.
     """
@@ -229,18 +230,18 @@ def _grown(
 
 
 def continue_structured_cp(
-    model: StructuredCP,
+    model: Rows,
     entries: GroupedEntries,
     *,
     max_iter: int,
     noise_floor: float = 0.0,
     n_threads: int = 1,
-) -> StructuredCP:
+) -> Rows:
     """Run further sweeps from a model, without changing its prior or its noise.
 
     Parameters
     ----------
-    model : StructuredCP
+    model : Rows
         Where to start.
     entries : SparseEntries or DenseEntries
         Their values are the observations less the offset.
@@ -252,20 +253,25 @@ def continue_structured_cp(
 
     Returns
     -------
-    model : StructuredCP
+    model : Rows
     """
-    known = [slice(r.start, r.stop - 1) for r in model.rows]
     fit = entries.fit_class(RowFit)(
-        entries, model.fixed, model.prior_mean, model.precision, model.tie
+        entries,
+        model.fixed,
+        model.prior_mean,
+        model.precision,
+        model.tie,
+        model.features.shape[1],
     )
     fit.independent_columns = _is_nearly_independent(entries, noise_floor)
-    fit.start(
-        [model.means[r] for r in known],
-        [model.covariances[r] for r in known],
-        model.noise_variance,
-    )
-    if model.row_weights is not None:
-        fit.weigh(model.row_weights[:-1])
+    covariances = []
+    for mode, free in enumerate(model.covariances):
+        full = np.zeros((len(free), math.comb(model.fixed.shape[1] + 1, 2)), free.dtype)
+        full[:, fit._free_pairs(mode)] = free
+        covariances.append(full)
+    fit.start(list(model.means), covariances, model.noise)
+    if model.weights is not None:
+        fit.weigh(model.weights)
     fit.run_sweeps(max_iter, n_threads)
     return fit.model(1.0)
 

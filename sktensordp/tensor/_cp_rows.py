@@ -23,7 +23,7 @@ from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
-from ._rows import Rows, Spread, Weighing, learn, renewed, settled, weigh, weighing
+from ._rows import Rows, Spread, Weighing, learn, renewed, weigh, weighing
 
 # Sweeps before precisions are learned, and those of terms after these started. If they
 # were learned from the first sweep, columns that have hardly left the start would be
@@ -109,6 +109,7 @@ def started(
     rank: int,
     biases: bool,
     noise: float,
+    shape: tuple[int, ...] | None = None,
     smooth_modes: Collection[int] = (),
     features: NDArray[np.floating] | None = None,
     seed: int = 0,
@@ -125,6 +126,8 @@ def started(
         Whether every mode has a column of biases.
     noise : float
         Variance around the model to begin with.
+    shape : tuple of int, default=None
+        That of the tensor; by default, the least one that has all rows.
     smooth_modes : collection of int, default=()
         Modes whose neighbouring rows are tied.
     features : ndarray of shape (n_indices + 1, n_features), default=None
@@ -164,7 +167,12 @@ def started(
     covariances = [
         np.zeros((len(m), size), dtype) for m, size in zip(means, sizes, strict=True)
     ]
+    unknown = np.where(fixed, 1.0, prior_mean)
+    unknown[1, fixed.shape[1] - n_features :] = features[-1]
+    if shape is None:
+        shape = tuple(int(used[-1]) + 1 for used in entries.used)
     return Rows(
+        shape,
         entries.used,
         fixed,
         prior_mean,
@@ -173,7 +181,7 @@ def started(
         tuple(means),
         tuple(covariances),
         noise,
-        np.where(fixed, 1.0, prior_mean),
+        unknown,
         features,
     )
 
@@ -189,9 +197,14 @@ def swept(fit: Fit) -> Fit:
     if likelihood is not None and likelihood.known_share is not None:
         floor = likelihood.known_share * rows.noise
     # The first mode comes last, so that the errors of its rows are those of the sweep.
+    # But weights come first of all, or biases of rows would take what features explain,
+    # and nothing would be known of rows without entries.
+    modes = [*range(1, rows.n_modes), 0]
+    if fit.n_learned + fit.n_iter == 0 and rows.features.shape[1]:
+        modes = [0, *modes]
     found: dict[int, Spread] = {}
     crosses: dict[int, NDArray[np.float64] | None] = {}
-    for mode in (*range(1, rows.n_modes), 0):
+    for mode in modes:
         rows, entries, found[mode], crosses[mode] = renewed(
             rows, entries, mode, fit.n_threads
         )
@@ -321,7 +334,8 @@ def with_terms(
         free = number[columns[~fixed[mode]]]
         own = rows.means[mode][:, rows.free(mode)]
         covariances.append(with_columns(own, covariance, free)[1])
-        found = np.append(rows.means[mode], np.zeros_like(own[:, :1]), axis=1)
+        nothing = np.zeros((len(own), 1), own.dtype)
+        found = np.append(rows.means[mode], nothing, axis=1)
         means.append(found[:, columns])
         if new is not None:
             means[mode][:, columns == n_columns] = new[mode]
@@ -335,6 +349,13 @@ def with_terms(
         means=tuple(means),
         covariances=tuple(covariances),
     )
+
+
+def padded(rows: Rows, rank: int) -> Rows:
+    """The same model with at least `rank` terms: those that it lacks are zero."""
+    n_terms = int(np.count_nonzero(rows.terms))
+    zeros = [np.zeros((len(m), max(rank - n_terms, 0)), m.dtype) for m in rows.means]
+    return with_terms(rows, np.arange(n_terms), zeros)
 
 
 def with_terms_that_stand_out(
@@ -391,6 +412,7 @@ def fit_cp(
     biases: bool,
     noise_floor: float,
     max_iter: int,
+    shape: tuple[int, ...] | None = None,
     smooth_modes: Collection[int] = (),
     features: NDArray[np.floating] | None = None,
     likelihood: TableLikelihood | None = None,
@@ -411,7 +433,10 @@ def fit_cp(
         Known variance of the values around the model, on their scale.
     max_iter : int
         Number of sweeps, without those that compare starts.
+    shape : tuple of int, default=None
+        That of the tensor; by default, the least one that has all rows.
     smooth_modes : collection of int, default=()
+        Modes whose neighbouring rows are tied. All their indices have rows.
     features : ndarray of shape (n_indices + 1, n_features), default=None
     likelihood : TableLikelihood, default=None
         If a table has randomised the values: what its outputs say. It is changed.
@@ -430,7 +455,12 @@ def fit_cp(
     floor = float(max(noise_floor, 1e-9, 16 * eps))
     noise = max(entries.energy / entries.n_entries, floor)
     start = partial(
-        started, entries, biases=biases, smooth_modes=smooth_modes, features=features
+        started,
+        entries,
+        biases=biases,
+        shape=shape,
+        smooth_modes=smooth_modes,
+        features=features,
     )
 
     def fits(rows: Rows, **options: Any) -> Fit:
@@ -474,7 +504,8 @@ def fit_cp(
             fit = fits(start(rank=rank, noise=noise), likelihood=likelihood)
             fit, _ = _run(fit, max_iter, on_sweep)
             n_iter = fit.n_iter
-    return settled(fit.entries.gathered(fit.rows), entries.counts), n_iter
+    rows = fit.entries.gathered(fit.rows)
+    return rows.with_average_rows(entries.counts), n_iter
 
 
 def _grown(
@@ -488,11 +519,11 @@ def _grown(
     stage = min(_STAGE, max_iter // 4)
     fit, stopped = _run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
     while not stopped:
-        may_grow = fit.n_iter + 2 * stage <= max_iter
+        may_grow = fit.n_iter + max(2 * stage, 1) <= max_iter
         fit = with_terms_that_stand_out(fit, rank, may_grow, smooth_modes)
         if fit.n_iter >= max_iter:
             break
-        n = stage if fit.terms_since == fit.n_iter else _PRUNED_AFTER
+        n = max(stage, 1) if fit.terms_since == fit.n_iter else _PRUNED_AFTER
         fit, stopped = _run(fit, min(fit.n_iter + n, max_iter), on_sweep)
     return fit, fit.n_iter
 

@@ -20,11 +20,11 @@ from scipy import sparse
 from ._algebra import cp_to_dense, diagonal, packed_squares
 from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
-from ._cp import StructuredCP
 from ._grouped import DenseEntries, GroupedEntries, SparseEntries
 from ._leading_terms import LocalResiduals, counts_of
 from ._likelihood import TableLikelihood
 from ._priors import BIAS_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
+from ._rows import Rows, rescaled
 
 # One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
@@ -271,31 +271,39 @@ class RowFit:
     def model(self, scale: float) -> Any:
         """The fitted model, with its values multiplied by `scale`."""
         shape, fixed = self.entries.shape, self.fixed
-        # Every column is multiplied in the first mode in which it is free.
-        factor = np.ones(fixed.shape)
-        factor[np.argmin(fixed, axis=0), np.arange(fixed.shape[1])] = scale
-        n_rows = sum(shape) + len(shape)
-        model = StructuredCP(
+        means, covariances = [], []
+        for mode, size in enumerate(shape):
+            own = np.empty((size + 1, self.means.shape[1]), self.means.dtype)
+            packed = np.empty((size + 1, self.covariances.shape[1]), own.dtype)
+            self.write_rows(mode, np.ones(own.shape[1]), own, packed)
+            means.append(own[:-1])
+            covariances.append(packed[:-1, self._free_pairs(mode)])
+        unknown = np.where(fixed, 1.0, self.prior_mean)
+        unknown[1, self.features(1)] = self.prior_mean[1][self.features(1)]
+        features = means[1][:, self.features(1)]
+        weights = self.row_weights
+        stated = weights if self.stated_weights is None else self.stated_weights
+        rows = Rows(
             shape,
+            tuple(np.arange(size) for size in shape),
             fixed,
-            np.empty((n_rows, self.means.shape[1]), self.means.dtype),
-            np.empty((n_rows, self.covariances.shape[1]), self.means.dtype),
-            self.prior_mean * factor,
-            self.precision / factor**2,
-            self.tie / factor**2,
-            self.noise * scale**2,
-            self._model_weights(),
+            self.prior_mean,
+            self.precision,
+            self.tie,
+            tuple(means),
+            tuple(covariances),
+            self.noise,
+            unknown,
+            np.append(features, unknown[1:2, self.features(1)], axis=0),
+            weights,
+            stated,
         )
-        for mode, r in enumerate(model.rows):
-            self.write_rows(mode, factor[mode], model.means[r], model.covariances[r])
-        return model
+        return rescaled(rows, scale)
 
-    def _model_weights(self) -> NDArray[np.float64] | None:
-        """Weights of the rows of the first mode and, last, of an unknown row."""
-        weights = (
-            self.row_weights if self.stated_weights is None else self.stated_weights
-        )
-        return None if weights is None else np.append(weights, 1.0)
+    def _free_pairs(self, mode: int) -> NDArray[np.bool_]:
+        """Which of the packed pairs of columns are free in a mode."""
+        one, other = np.triu_indices(self.fixed.shape[1])
+        return ~(self.fixed[mode][one] | self.fixed[mode][other])
 
     def learn(
         self,

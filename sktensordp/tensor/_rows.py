@@ -19,7 +19,7 @@ chunk may have all entries of some rows of a mode; then only it needs these rows
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,6 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from ._algebra import cp_to_dense
+from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._observations import Observations, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
@@ -106,7 +108,7 @@ class OfMode(NamedTuple):
     stated_weights: NDArray[np.float64] | None = None
     errors: NDArray[np.float64] | None = None
 
-    def taken(self, places: slice) -> "OfMode":
+    def taken(self, places: slice | NDArray[Any]) -> "OfMode":
         """Some of these rows."""
         some: Any = (None if rows is None else rows[places] for rows in self)
         return OfMode(*some)
@@ -114,10 +116,12 @@ class OfMode(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The posterior and the prior of the rows of all modes.
+    """The posterior and the prior of the rows of all modes: a fitted CP.
 
     Attributes
     ----------
+    shape : tuple of int
+        Of the tensor.
     used : tuple by mode of ndarray of shape (n_rows,), int
         The index of every row, ascending. Other indices have the row `unknown`.
     fixed : ndarray of shape (n_modes, n_columns), bool
@@ -132,7 +136,7 @@ class Rows:
     noise : float
         Variance of the values around the model, averaged over all entries.
     unknown : ndarray of shape (n_modes, n_columns)
-        The row of an index without entries: that of the average entry; see `settled`.
+        The row of an index without entries; see `with_average_rows`.
     features : ndarray of shape (n_indices + 1, n_features)
         Features of the indices of the second mode and, last, of an unknown one; they
         are the last columns.
@@ -145,6 +149,7 @@ class Rows:
         rows were updated last.
     """
 
+    shape: tuple[int, ...]
     used: tuple[NDArray[np.integer], ...]
     fixed: NDArray[np.bool_]
     prior_mean: NDArray[np.float64]
@@ -189,6 +194,44 @@ class Rows:
         """The columns of features in the second mode, and of weights in the first."""
         n_columns = self.fixed.shape[1]
         return slice(n_columns - self.features.shape[1], n_columns)
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether the first columns are biases, one for every mode."""
+        # Weights of features are free in one mode alone, too.
+        is_own = np.eye(self.n_modes, dtype=bool)
+        return np.array_equal(~self.fixed[:, : self.n_modes], is_own)
+
+    def has_columns(
+        self, form: Any, biases: bool, smooth_modes: Collection[int]
+    ) -> bool:
+        """Whether a fit with these options would have the same columns and ties.
+
+        A fit of a matrix may have dropped terms.
+        """
+        n_terms = np.count_nonzero(self.terms)
+        is_rank = n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2)
+        # A mode without free columns has no ties to show.
+        has_ties = all(
+            self.is_smooth(mode) == (mode in smooth_modes)
+            for mode in range(self.n_modes)
+            if len(self.free(mode))
+        )
+        return is_rank and self.has_biases == biases and has_ties
+
+    @property
+    def factors(self) -> list[NDArray[np.floating]]:
+        """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
+        return [
+            self.rows_at(mode, np.arange(size)) for mode, size in enumerate(self.shape)
+        ]
+
+    def weights_of(self, coordinates: NDArray[np.integer]) -> NDArray[np.float64]:
+        """`noise` over the variances of values at coordinates."""
+        at = places_of(coordinates[:, 0], self.used[0])
+        if self.stated_weights is None or not len(self.stated_weights):
+            return np.ones(len(at))
+        return np.where(at < 0, 1.0, self.stated_weights[at])
 
     def variances(self, mode: int) -> NDArray[np.floating]:
         """Posterior variances of the free columns of a mode's rows."""
@@ -250,15 +293,41 @@ class Rows:
             values[begin : begin + _CHUNK] = product.sum(axis=1)
         return values
 
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int
+    ) -> NDArray[np.floating]:
+        """Predictions at all indices of one mode; see `predict`.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n, n_modes), int
+            The column of the mode is not read.
+        mode : int
+
+        Returns
+        -------
+        values : ndarray of shape (n, shape[mode])
+        """
+        others = [m for m in range(self.n_modes) if m != mode]
+        product = math.prod(self.rows_at(m, coordinates[:, m]) for m in others)
+        return product @ self.rows_at(mode, np.arange(self.shape[mode])).T
+
+    def dense(self) -> NDArray[np.floating]:
+        """Predictions of all entries: an array of the tensor's shape."""
+        return cp_to_dense(self.factors)
+
     def rows_at(self, mode: int, index: NDArray[np.integer]) -> NDArray[np.floating]:
         """Posterior means of the rows at some indices of a mode."""
         at = places_of(index, self.used[mode])
-        rows = self.means[mode][at]
-        if (at < 0).any():
-            rows[at < 0] = self.unknown[mode]
-            if mode == 1:
-                known = np.where(index < len(self.features) - 1, index, -1)[at < 0]
-                rows[at < 0, self.of_features] = self.features[known]
+        is_known = at >= 0
+        if is_known.all():
+            return self.means[mode][at]
+        rows = np.empty((len(at), self.fixed.shape[1]), self.means[mode].dtype)
+        rows[is_known] = self.means[mode][at[is_known]]
+        rows[~is_known] = self.unknown[mode]
+        if mode == 1:
+            known = np.where(index < len(self.features) - 1, index, -1)[~is_known]
+            rows[~is_known, self.of_features] = self.features[known]
         return rows
 
     def variance(
@@ -312,6 +381,89 @@ class Rows:
             return 1 / self.precision[mode]
         path = path_eigenvalues(len(self.means[mode]))[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
+
+    def with_average_rows(
+        self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
+    ) -> "Rows":
+        """The same model, with the row of the average entry where nothing is known.
+
+        An index without entries is unknown, and not unpopular. A guess for it should be
+        right for the entries that will come, and these are more often in rows that have
+        many. So an unknown row is an average over the entries, not over the rows.
+        Features stay as they are. Over the entries, rows of different modes are
+        correlated: people choose what they like. So the value of the average rows is
+        not the average value, which is zero. If there are biases, and no mode is left
+        as it is, the bias of an unknown row makes up for that.
+
+        Parameters
+        ----------
+        counts : sequence by mode of ndarray of shape (n_rows,) or None
+            Number of entries of every row, or an estimate of it, not negative. Rows
+            without entries are dropped, unless the mode ties them: then their
+            neighbours tell something about them. None, or zeros alone, leave a mode as
+            it is.
+        keeps_biases : bool, default=False
+            Whether biases of rows without entries are those of the average entry
+            already, apart from what declared features tell.
+
+        Returns
+        -------
+        rows : Rows
+        """
+        rows: Rows = self
+        unknown, free = self.unknown.copy(), ~self.fixed
+        corrects = self.has_biases
+        keeps_biases = keeps_biases and corrects
+        if keeps_biases:
+            free[:, : self.n_modes] = False
+        guessed: list[NDArray[np.bool_]] = []
+        for mode, number in enumerate(counts):
+            if number is None or not number.any():
+                corrects = False
+                continue
+            means, of_mode = rows.means[mode], free[mode]
+            average = number @ means[:, of_mode].astype(float) / number.sum()
+            unknown[mode, of_mode] = average
+            guessed.append((number == 0) & (not self.is_smooth(mode)))
+            if keeps_biases:
+                means = means.copy()
+                means[np.ix_(guessed[-1], of_mode)] = average
+                rows = rows.with_mode(mode, means, rows.covariances[mode])
+            elif guessed[-1].any():
+                kept = rows.of_mode(mode).taken(~guessed[-1])
+                rows = rows.with_rows(mode, kept)
+        if corrects:
+            excess = np.prod(unknown, axis=0).sum()
+            for mode, is_guessed in enumerate(guessed):
+                unknown[mode, mode] -= excess
+                if keeps_biases:
+                    rows.means[mode][is_guessed, mode] -= excess
+        return replace(rows, unknown=unknown)
+
+
+def rescaled(rows: Rows, scale: float) -> Rows:
+    """The same model of values that are multiplied by `scale`."""
+    # Every column is multiplied in the first mode in which it is free.
+    factor = np.ones(rows.fixed.shape)
+    factor[np.argmin(rows.fixed, axis=0), np.arange(rows.fixed.shape[1])] = scale
+    means, covariances = [], []
+    for mode, own in enumerate(factor):
+        of_free = own[rows.free(mode)]
+        pairs = packed(np.outer(of_free, of_free)[np.newaxis])[0]
+        dtype = rows.means[mode].dtype
+        means.append((rows.means[mode] * own).astype(dtype))
+        covariances.append((rows.covariances[mode] * pairs).astype(dtype))
+    return replace(
+        rows,
+        means=tuple(means),
+        covariances=tuple(covariances),
+        prior_mean=rows.prior_mean * factor,
+        precision=rows.precision / factor**2,
+        tie=rows.tie / factor**2,
+        unknown=rows.unknown * factor,
+        noise=rows.noise * scale**2,
+        errors=None,
+    )
 
 
 def packed_diagonal(n_columns: int) -> NDArray[np.integer]:
@@ -558,6 +710,15 @@ def _solved(
     return rows, cross
 
 
+def continued(rows: Rows, entries: Any, *, n_sweeps: int, n_threads: int = 1) -> Rows:
+    """Rows after further sweeps, which leave the prior and the noise as they are."""
+    rows, entries = entries.with_rows(rows)
+    with one_blas_thread:
+        for mode in [*range(rows.n_modes)] * n_sweeps:
+            rows, entries, *_ = renewed(rows, entries, mode, n_threads)
+    return entries.gathered(rows)
+
+
 def solve(
     rows: Rows,
     mode: int,
@@ -653,7 +814,7 @@ def inverses(
         matrices[:, diagonal, diagonal] *= 1 + 1e-13
         factorise, invert = lapack.dpotrf, lapack.dpotri
         # LAPACK works in place on transposed views: lower=1, clean=0, overwrite_a=1.
-        for matrix in matrices.transpose(0, 2, 1):
+        for matrix in matrices.transpose(0, 2, 1) if n_columns else ():
             factorise(matrix, 1, 0, 1)
             invert(matrix, 1, 1)
     for a in range(n_columns):
@@ -923,22 +1084,6 @@ def weigh(rows: Rows, counts: NDArray[np.integer], how: Weighing) -> Rows:
     return replace(rows, weights=weights, stated_weights=stated)
 
 
-def settled(rows: Rows, counts: Sequence[NDArray[np.integer]]) -> Rows:
-    """The same rows, with the row of the average entry as the unknown one.
-
-    Parameters
-    ----------
-    rows : Rows
-    counts : sequence by mode of ndarray of shape (n_rows,), int
-        Numbers of entries.
-    """
-    unknown = rows.unknown.copy()
-    for mode, (means, number) in enumerate(zip(rows.means, counts, strict=True)):
-        free = rows.free(mode)
-        unknown[mode, free] = number @ means[:, free].astype(float) / number.sum()
-    return replace(rows, unknown=unknown)
-
-
 # --- entries that come later ---------------------------------------------------------
 
 
@@ -949,33 +1094,51 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
     ----------
     rows : Rows
     indices : sequence by mode of ndarray of int
+        Where a mode ties its rows, new ones come after the others, without gaps.
 
     Returns
     -------
     rows : Rows
-        A new row is the unknown one, with the variances of the prior.
+        A new row is the unknown one, with the variances of the prior; or it is what the
+        last row tells, where the mode ties neighbours.
     """
     for mode, index in enumerate(indices):
         new = np.setdiff1d(index, rows.used[mode])
         if not len(new):
             continue
-        free, dtype = rows.free(mode), rows.means[mode].dtype
-        prior = np.diag(rows.prior_variance(mode)[free])[np.newaxis]
-        covariance = np.repeat(packed(prior), len(new), axis=0)
-        order = np.argsort(np.append(rows.used[mode], new), kind="stable")
-        parts: Any = (
-            (rows.used[mode], new),
-            (rows.means[mode], rows.rows_at(mode, new)),
-            (rows.covariances[mode], covariance.astype(dtype)),
-        )
-        used, means, covariances = (np.concatenate(pair)[order] for pair in parts)
-        rows = rows.with_mode(mode, means, covariances)
-        rows = replace(rows, used=(*rows.used[:mode], used, *rows.used[mode + 1 :]))
-        if mode == 0 and rows.weights is not None:
-            both: Any = rows.weights, rows.stated_weights
-            weights, stated = (np.append(w, np.ones(len(new)))[order] for w in both)
-            rows = replace(rows, weights=weights, stated_weights=stated)
+        if rows.is_smooth(mode):
+            new = np.arange(rows.used[mode][-1] + 1, new[-1] + 1)
+            own, covariance = _next_rows(rows, mode, new)
+        else:
+            own = rows.rows_at(mode, new)
+            prior = np.diag(rows.prior_variance(mode)[rows.free(mode)])
+            covariance = np.repeat(packed(prior[np.newaxis]), len(new), axis=0)
+        before, dtype = rows.of_mode(mode), rows.means[mode].dtype
+        added: list[Any] = [new, own, covariance.astype(dtype)]
+        added += [None if w is None else np.ones(len(new)) for w in before[3:5]]
+        order = np.argsort(np.append(before.used, new), kind="stable")
+        pairs = zip(before[:5], added, strict=True)
+        parts: Any = (None if a is None else np.concatenate([a, b]) for a, b in pairs)
+        rows = rows.with_rows(mode, OfMode(*parts).taken(order))
     return rows
+
+
+def _next_rows(
+    rows: Rows, mode: int, new: NDArray[np.integer]
+) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
+    """What the last row of a mode that ties neighbours tells of those after it."""
+    free, means = rows.free(mode), rows.rows_at(mode, new)
+    tie, centre = rows.tie[mode, free], rows.prior_mean[mode, free]
+    total = rows.precision[mode, free] + tie
+    share = tie / total
+    pull, step = packed(np.stack([np.outer(share, share), np.diag(1 / total)]))
+    distance = rows.means[mode][-1, free].astype(float) - centre
+    covariance = rows.covariances[mode][-1].astype(float)
+    covariances = np.empty((len(new), len(covariance)))
+    for k in range(len(new)):
+        distance, covariance = share * distance, pull * covariance + step
+        means[k, free], covariances[k] = centre + distance, covariance
+    return means, covariances
 
 
 def updated(
@@ -984,6 +1147,7 @@ def updated(
     values: NDArray[np.floating],
     *,
     n_sweeps: int,
+    noise: float | None = None,
     modes: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> Rows:
@@ -999,6 +1163,8 @@ def updated(
         New indices get rows.
     values : ndarray of shape (n,)
     n_sweeps : int
+    noise : float, default=None
+        Variance of these values around the model; by default, that of `rows`.
     modes : sequence of int, default=None
         The modes whose rows are updated; by default, all. Others keep their rows, and
         their new indices get none.
@@ -1009,6 +1175,8 @@ def updated(
     rows : Rows
     """
     modes = range(rows.n_modes) if modes is None else modes
+    extent = np.maximum(rows.shape, coordinates.max(axis=0) + 1)
+    rows = replace(rows, shape=tuple(extent.tolist()))
     touched = [np.unique(index) for index in coordinates.T]
     grown = with_indices(rows, touched)
     places = [places_of(t, u) for t, u in zip(touched, grown.used, strict=True)]
@@ -1021,12 +1189,13 @@ def updated(
             c[at] for c, at in zip(grown.covariances, places, strict=True)
         ),
         weights=None if weights is None else weights[places[0]],
+        noise=rows.noise if noise is None else noise,
     )
     entries = Observations.of(coordinates, values.astype(own.means[0].dtype), touched)
     before = {mode: as_sums(own, mode) for mode in modes}
     own = replace(own, precision=flat, tie=flat)
-    for _ in range(n_sweeps):
-        for mode in modes:
+    with one_blas_thread:
+        for mode in [*modes] * n_sweeps:
             own, _ = update(
                 own, entries, mode, before=before[mode], n_threads=n_threads
             )

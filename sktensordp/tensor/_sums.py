@@ -25,7 +25,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._validation import callers_level
 from ._average_row import average_row
-from ._cp import StructuredCP, point_model
+from ._cp import point_model
+from ._rows import Rows
 
 # Variances are divided by the square of half the range of the values. The first two are
 # the medians of log-normal priors.
@@ -49,7 +50,7 @@ def fit_biases_to_sums(
     value_scale: float,
     dtype: DTypeLike = float,
     features: NDArray[np.floating] | None = None,
-) -> tuple[float, StructuredCP]:
+) -> tuple[float, Rows]:
     """Posterior means of the offset and of the biases, given noisy sums.
 
     Parameters
@@ -72,7 +73,7 @@ def fit_biases_to_sums(
     Returns
     -------
     offset : float
-    model : StructuredCP
+    model : Rows
         It has bias columns only. Its covariances are zero.
     """
     counts = gram.diagonal()

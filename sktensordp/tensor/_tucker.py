@@ -303,18 +303,23 @@ class StructuredTucker:
     noise_variance: float
 
     @property
+    def noise(self) -> float:
+        """The variance of observations around the model."""
+        return self.noise_variance
+
+    @property
     def factors(self) -> list[NDArray[np.floating]]:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [means[:-1] for means in self.means]
 
     def weights_of(self, coordinates: NDArray[np.integer]) -> float:
-        """The weight of every observation; see `StructuredCP.weights_of`."""
+        """The weight of every observation; see `Rows.weights_of`."""
         return 1.0
 
     def with_average_rows(
         self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
     ) -> "StructuredTucker":
-        """The model with average rows; see `StructuredCP.with_average_rows`."""
+        """The model with average rows; see `Rows.with_average_rows`."""
         means = [rows.copy() for rows in self.means]
         covariances = [rows.copy() for rows in self.covariances]
         kept = keeps_biases and self.columns.biases

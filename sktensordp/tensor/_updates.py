@@ -7,58 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._algebra import diagonal, packed_squares
-from ._cp import StructuredCP
 from ._grouped import SparseEntries
 from ._row_fit import RowFit
 from ._tucker import StructuredTucker
 from ._tucker_fit import TuckerFit
-
-
-def update_structured_cp(
-    model: StructuredCP,
-    coordinates: NDArray[np.integer],
-    values: NDArray[np.floating],
-    *,
-    max_iter: int,
-    noise_variance: float | None = None,
-    n_threads: int = 1,
-) -> StructuredCP:
-    """Update a model by new observations, with its posterior as the prior.
-
-    Parameters
-    ----------
-    model : StructuredCP
-    coordinates : ndarray of shape (n, n_modes), int32
-        The model grows to include coordinates beyond its shape.
-    values : ndarray of shape (n,)
-        The values less the offset.
-    max_iter : int
-        Number of sweeps over the modes.
-    noise_variance : float, default=None
-        Variance of the new observations around the model; by default, the model's
-        own noise variance.
-    n_threads : int, default=1
-
-    Returns
-    -------
-    model : StructuredCP
-    """
-    model = _grow_cp(model, _grown_shape(model, coordinates))
-    entries, touched = _touched_rows(model, coordinates, values, model.means.dtype)
-    by_mode = [at + r.start for at, r in zip(touched, model.rows, strict=True)]
-    # A flat prior, since the posterior of the model takes its place.
-    flat = np.zeros(model.fixed.shape)
-    fit = RowFit(entries, model.fixed, flat, flat, flat)
-    noise = model.noise_variance if noise_variance is None else noise_variance
-    before = [model.means[rows] for rows in by_mode]
-    fit.start(before, [model.covariances[rows] for rows in by_mode], noise)
-    if model.row_weights is not None:
-        fit.weigh(model.row_weights[touched[0]])
-    _sweep_from_posterior(fit, max_iter, n_threads)
-    means, covariances = model.means.copy(), model.covariances.copy()
-    rows = np.concatenate(by_mode)
-    means[rows], covariances[rows] = fit.means, fit.covariances
-    return dataclasses.replace(model, means=means, covariances=covariances)
 
 
 def update_structured_tucker(
@@ -76,7 +28,7 @@ def update_structured_tucker(
     ----------
     model : StructuredTucker
     coordinates, values, max_iter, noise_variance, n_threads
-        See `update_structured_cp`.
+        See `updated`; `max_iter` is the number of sweeps.
 
     Returns
     -------
@@ -110,7 +62,7 @@ def update_structured_tucker(
 
 
 def _grown_shape(
-    model: StructuredCP | StructuredTucker, coordinates: NDArray[np.integer]
+    model: StructuredTucker, coordinates: NDArray[np.integer]
 ) -> tuple[int, ...]:
     """The least shape that includes the model's and all coordinates."""
     grown = np.maximum(model.shape, coordinates.max(axis=0) + 1)
@@ -118,7 +70,7 @@ def _grown_shape(
 
 
 def _touched_rows(
-    model: StructuredCP | StructuredTucker,
+    model: StructuredTucker,
     coordinates: NDArray[np.integer],
     values: NDArray[np.floating],
     dtype: np.dtype,
@@ -143,31 +95,8 @@ def _sweep_from_posterior(fit: RowFit, max_iter: int, n_threads: int) -> None:
     fit.run_sweeps(max_iter, n_threads)
 
 
-def _grow_cp(model: StructuredCP, shape: tuple[int, ...]) -> StructuredCP:
-    """The model with a larger shape; new rows get the distribution of the prior."""
-    grown = [
-        _grow_rows(
-            model.means[r],
-            model.covariances[r],
-            size,
-            model.fixed[mode],
-            model.prior_mean[mode],
-            model.precision[mode],
-            model.tie[mode],
-        )
-        for mode, (r, size) in enumerate(zip(model.rows, shape, strict=True))
-    ]
-    means, covariances = map(np.concatenate, zip(*grown, strict=True))
-    weights = model.row_weights
-    if weights is not None:
-        weights = np.append(weights, np.ones(shape[0] - model.shape[0]))
-    return dataclasses.replace(
-        model, shape=shape, means=means, covariances=covariances, row_weights=weights
-    )
-
-
 def _grow_tucker(model: StructuredTucker, shape: tuple[int, ...]) -> StructuredTucker:
-    """The model with a larger shape; see `_grow_cp`."""
+    """The model with a larger shape; new rows get the distribution of the prior."""
     grown = map(
         _grow_rows,
         model.means,

@@ -174,14 +174,14 @@ def fit_sweeps(coordinates, values, shape, n_sweeps):
 
     A sweep has two times: seconds that passed, and those of all processors.
     """
-    from sktensordp.tensor import SparseEntries, fit_structured_cp
+    from sktensordp.tensor import Observations, fit_cp
 
     begin, stamps = perf_counter(), []
-    entries = SparseEntries(coordinates, values, shape)
+    entries = Observations.of(coordinates, values)
     grouping = perf_counter() - begin
-    fit_structured_cp(
-        entries, rank=RANK, biases=False, value_scale=1.0, noise_floor=0.0,
-        max_iter=n_sweeps, n_threads=THREADS,
+    fit_cp(
+        entries, rank=RANK, biases=False, noise_floor=0.0, max_iter=n_sweeps,
+        shape=shape, n_threads=THREADS,
         on_sweep=lambda _: stamps.append((perf_counter(), process_time())),
     )  # fmt: skip
     return grouping, np.diff(stamps, axis=0)
@@ -207,10 +207,9 @@ def time_sweeps(n, shape, dtype):
 def time_phases(n):
     """Processor seconds of a fit with default options, rank 16, and of its phases."""
     from sktensordp.completion import CPCompletion, _entries
-    from sktensordp.completion.measurements import _input
+    from sktensordp.completion.measurements import _input, _residual_variance
     from sktensordp.datasets import make_ratings
-    from sktensordp.tensor import SparseEntries
-    from sktensordp.tensor._row_fit import RowFit
+    from sktensordp.tensor import Observations, _cp_rows
 
     seconds = {}
 
@@ -226,12 +225,12 @@ def time_phases(n):
 
         setattr(owner, name, call)
 
-    timed(RowFit, "sweep", "sweeps")
-    timed(RowFit, "learn_prior", "priors")
-    timed(SparseEntries, "__init__", "grouping")
+    timed(_cp_rows, "swept", "sweeps")
+    timed(_cp_rows, "_with_learned_prior", "priors")
+    timed(Observations, "of", "grouping")
     timed(_entries, "pattern_of", "pattern")
     timed(_input, "residual_variance", "residual variance")
-    timed(RowFit, "run_sweeps", "its sweeps")
+    timed(_residual_variance, "continued", "its sweeps")
     ratings = make_ratings(n // 100, max(n // 400, 50), n, random_state=0)
     times = np.random.default_rng(0).integers(0, 200, (n, 1))
     X, y = np.append(ratings.data, times, axis=1), ratings.target.astype(float)
@@ -352,30 +351,30 @@ def check_references():
     Before it updates a mode, all covariances become zero: the posterior means are then
     a ridge regression on the means of the other modes.
     """
-    from sktensordp.tensor import SparseEntries
-    from sktensordp.tensor._cp import cp_columns
-    from sktensordp.tensor._row_fit import RowFit
+    from sktensordp.tensor import Observations
+    from sktensordp.tensor._cp_rows import started
+    from sktensordp.tensor._rows import update
 
     # There are rows without an entry, and rows that the references take in parts.
     shape = 3_000, 300, 2
     for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-3)):
         coordinates, values = synthetic_entries(20_000, shape, dtype)
         groups = group_by_length(coordinates, values, shape)
-        entries = SparseEntries(coordinates, values, shape)
+        entries = Observations.of(coordinates, values, [np.arange(n) for n in shape])
         for sums in REFERENCES.values():
-            fit = RowFit(entries, *cp_columns(len(shape), RANK, False, ()))
-            fit.start_at_prior()
-            fit.noise = 0.64
-            factors = [fit.means[rows].copy() for rows in fit.rows]
-            ridge = fit.noise * float(fit.precision[0, 0])
-            numpy_sweep(groups, sums, factors, fit.prior_mean.astype(dtype), ridge)
-            with fit.threads(1) as pool:
-                for mode in range(len(shape)):
-                    fit.start([fit.means], [np.zeros_like(fit.covariances)], fit.noise)
-                    fit.update(mode, pool, 1)
-            np.testing.assert_allclose(
-                np.concatenate(factors), fit.means, rtol=tolerance, atol=tolerance
-            )
+            rows = started(entries, rank=RANK, biases=False, noise=0.64)
+            factors = [means.copy() for means in rows.means]
+            ridge = rows.noise * float(rows.precision[0, 0])
+            numpy_sweep(groups, sums, factors, rows.prior_mean.astype(dtype), ridge)
+            for mode in range(len(shape)):
+                for other, means in enumerate(rows.means):
+                    nothing = np.zeros_like(rows.covariances[other])
+                    rows = rows.with_mode(other, means, nothing)
+                rows, _ = update(rows, entries, mode)
+            for found, expected in zip(factors, rows.means, strict=True):
+                np.testing.assert_allclose(
+                    found, expected, rtol=tolerance, atol=tolerance
+                )
 
 
 def sweep_rows(sizes, found):

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.tensor import SparseEntries, fit_structured_cp
-from sktensordp.tensor._row_fit import RowFit
-from tests.support.tensors import as_dense
+from tests.support.points import POINTS
 
 pytestmark = pytest.mark.thorough
 SHAPE, BOUNDS = (300, 200), (-4.0, 4.0)
@@ -38,7 +36,7 @@ def completion(epsilon=math.inf, **options):
 def variances(model):
     """Learned variances of the entries of quiet and of loud rows: their means."""
     fitted = model._fitted.model
-    found = fitted.noise_variance / fitted.row_weights[:-1]
+    found = fitted.noise / fitted.stated_weights
     return found[::2].mean(), found[1::2].mean()
 
 
@@ -51,15 +49,16 @@ def test_variances_of_rows_are_learned():
 
 def test_rows_that_are_alike_have_weights_of_one():
     X, y = uneven_values(quiet=0.5, loud=0.5)
-    weights = completion().fit(X, y)._fitted.model.row_weights
-    assert weights[-1] == 1
+    model = completion().fit(X, y)._fitted.model
+    assert model.weights_of(np.array([[-1, 0]])) == 1
+    weights = model.stated_weights
     assert weights.std() < 0.12
     assert weights.mean() == pytest.approx(1, abs=0.03)
 
 
 def test_under_heavy_noise_the_weights_are_one():
     """What the mechanism adds is known, and the same for all rows."""
-    weights = completion(0.5).fit(*uneven_values())._fitted.model.row_weights
+    weights = completion(0.5).fit(*uneven_values())._fitted.model.stated_weights
     if weights is not None:
         np.testing.assert_allclose(weights, 1, atol=0.05)
 
@@ -71,9 +70,10 @@ def test_weights_lower_the_error(monkeypatch):
     where = X[held_out & (X[:, 0] % 2 == 0)]
     errors = []
     for learns in (True, False):
-        monkeypatch.setattr(RowFit, "learns_row_noise", learns)
+        if not learns:
+            monkeypatch.setattr(*POINTS["weighing of rows"], lambda *_: None)
         model = completion().fit(X[~held_out], y[~held_out])
-        assert (model._fitted.model.row_weights is not None) == learns
+        assert (model._fitted.model.stated_weights is not None) == learns
         errors.append(np.mean((model.predict(where) - truth) ** 2) - QUIET**2)
     assert errors[0] < 0.95 * errors[1]
 
@@ -121,12 +121,12 @@ def test_new_rows_have_weights_of_one():
     X, y = uneven_values(2_000, shape=(30, 80))
     known = X[:, 0] < 20
     model = completion(shape=None).fit(X[known], y[known])
-    before = model._fitted.model.row_weights
+    before = model._fitted.model.stated_weights
     model.partial_fit(X[~known], y[~known])
-    after = model._fitted.model.row_weights
+    after = model._fitted.model.stated_weights
     np.testing.assert_array_equal(after[:20], before[:20])
     np.testing.assert_array_equal(after[20:], 1)
-    assert len(after) == 31
+    assert len(after) == 30
 
 
 def test_a_tucker_has_one_variance():
@@ -134,51 +134,3 @@ def test_a_tucker_has_one_variance():
     model = TuckerCompletion(2, epsilon=math.inf, value_bounds=BOUNDS).fit(X, y)
     std = model.predict(X[:5], return_std=True)[1]
     assert np.all(std**2 > model.residual_variance_)
-
-
-@pytest.mark.parametrize("smooth_modes", [(), (0,)])
-def test_dense_and_sparse_fits_agree(smooth_modes):
-    X, y = uneven_values(600, shape=(30, 40))
-    options = {
-        "rank": 2, "biases": True, "value_scale": 2.0, "noise_floor": 0.0,
-        "max_iter": 15, "smooth_modes": smooth_modes,
-    }  # fmt: skip
-    one, other = (
-        fit_structured_cp(make(X.astype(np.int32), y / 2.0, (30, 40)), **options)[0]
-        for make in (SparseEntries, as_dense)
-    )
-    assert one.row_weights is not None
-    assert np.ptp(one.row_weights) > 0.1
-    np.testing.assert_allclose(one.row_weights, other.row_weights, rtol=1e-6)
-    np.testing.assert_allclose(one.means, other.means, rtol=1e-5, atol=1e-7)
-
-
-def reference_errors(fit, coordinates, values):
-    """Expected squared errors of the rows of mode 0, entry by entry."""
-    errors = np.zeros(fit.entries.shape[0])
-    model = fit.model(1.0)
-    at = coordinates.astype(np.int32)
-    mean, variance = model.predict(at), model.variance(at)[0]
-    np.add.at(errors, coordinates[:, 0], (values - mean) ** 2 + variance)
-    return errors
-
-
-@pytest.mark.parametrize("smooth", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_errors_of_rows_equal_a_reference(weighted, smooth):
-    from sktensordp.tensor._cp import cp_columns
-
-    X, y = uneven_values(500, shape=(12, 10, 8))
-    entries = SparseEntries(X.astype(np.int32), y, (12, 10, 8))
-    fit = RowFit(entries, *cp_columns(3, 2, True, (0,) if smooth else ()))
-    fit.start_at_prior()
-    fit.noise = 0.5
-    if weighted:
-        fit.weigh(np.linspace(0.5, 2, 12))
-    with fit.threads(1) as pool:
-        fit.sweep(pool, 1)
-        error, _ = fit.update(0, pool, 1)
-    expected = reference_errors(fit, X, y)
-    np.testing.assert_allclose(fit.row_errors, expected, rtol=1e-8)
-    weights = 1.0 if fit.row_weights is None else fit.row_weights
-    assert error == pytest.approx(np.sum(weights * expected), rel=1e-8)

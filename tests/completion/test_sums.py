@@ -141,7 +141,7 @@ def test_posterior_is_that_of_the_joint_normal_law(shape, noise):
     offset, model = fit_biases_to_sums(gram, sums, noise, shape, 2.0)
     variances = 1 / model.precision[:, 0]
     expected = dense_posterior(
-        coordinates, sums, shape, variances, model.noise_variance, noise, 4 / 3
+        coordinates, sums, shape, variances, model.noise, noise, 4 / 3
     )
     # The offset takes the means of the biases over the entries.
     by_mode = np.split(expected[1], np.cumsum(shape)[:-1])
@@ -165,7 +165,7 @@ def test_variances_are_learned():
     gram = shared_entries(where.astype(np.int32), shape)
     _, model = fit_biases_to_sums(gram, np.concatenate(sums), 0.0, shape, 2.0)
     assert 1 / model.precision[:, 0] == pytest.approx([0.49, 0.09], rel=0.25)
-    assert model.noise_variance == pytest.approx(0.64, rel=0.35)
+    assert model.noise == pytest.approx(0.64, rel=0.35)
 
 
 @pytest.fixture(scope="module")
@@ -210,3 +210,27 @@ def test_what_sums_do_not_give_is_refused(ratings):
     with pytest.raises(AttributeError, match="partial_fit"):
         model.set_params(perturbation="input").partial_fit(ratings.data, ratings.target)
     assert model.privacy_guarantee_ == before
+
+
+def test_biases_from_sums_follow_features():
+    """Item biases that are linear in features are seen through noise, others not."""
+    rng = np.random.default_rng(0)
+    shape = 300, 400
+    features = rng.standard_normal((401, 2))
+    where = np.column_stack([rng.integers(0, n, 8000) for n in shape]).astype(np.int32)
+    biases = features[:-1] @ np.array([0.4, -0.3])
+    values = 1.0 + biases[where[:, 1]] + 0.3 * rng.standard_normal(8000)
+    sums = np.concatenate(
+        [np.bincount(c, values, n) for c, n in zip(where.T, shape, strict=True)]
+    )
+    sums += 20 * rng.standard_normal(700)
+    errors = []
+    for known in (features, None):
+        gram = shared_entries(where, shape)
+        offset, model = fit_biases_to_sums(gram, sums, 400.0, shape, 2.0, float, known)
+        found = model.predict(where) - biases[where[:, 1]] - 1.0 + offset
+        errors.append(np.sqrt(np.mean(found**2)))
+        if known is not None:
+            unknown = model.predict(np.array([[-1, -1]]))[0]
+            assert unknown == pytest.approx(features[-1] @ [0.4, -0.3], abs=0.15)
+    assert errors[0] < 0.15 < 0.3 < errors[1]

@@ -21,7 +21,14 @@ from sktensordp.mechanisms import _responses
 from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
 from sktensordp.privacy.budgets import _file, _ledger
-from sktensordp.tensor import _blas, _cp_fit, _shared_rows, _tucker_fit, _unit_entries
+from sktensordp.tensor import (
+    _blas,
+    _cp_fit,
+    _cp_rows,
+    _shared_rows,
+    _tucker_fit,
+    _unit_entries,
+)
 from sktensordp.tensor.kernels import _units as _unit_kernels
 
 __all__ = ["POINTS", "original"]
@@ -77,8 +84,10 @@ POINTS = {
     # Fits to what was released.
     "one thread of BLAS": (_blas, "one_blas_thread"),
     "least entries for independent columns": (_cp_fit, "_LEAST_INDEPENDENT"),
-    "choice of terms": (_cp_fit, "_strongest"),
-    "start of terms": (_cp_fit, "leading_terms"),
+    "few entries": (_cp_rows, "_FEW_ENTRIES"),
+    "weighing of rows": (_cp_rows, "weighing"),
+    "choice of terms": (_cp_rows, "with_terms"),
+    "start of terms": (_cp_rows, "leading_terms"),
     "block of the core": (_tucker_fit, "_CORE_BLOCK"),
     # The papers.
     "generator of a start": (_wei_2022, "_generator"),

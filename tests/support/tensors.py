@@ -4,9 +4,24 @@ import math
 
 import numpy as np
 
-from sktensordp.tensor import DenseEntries, SparseEntries
+from sktensordp.tensor import (
+    DenseEntries,
+    Observations,
+    SparseEntries,
+    fit_cp,
+    rescaled,
+)
+from sktensordp.tensor._rows import unpacked as rows_unpacked
 
-__all__ = ["as_dense", "entries_of", "random_problem", "unpacked"]
+__all__ = [
+    "as_dense",
+    "covariance_of",
+    "entries_of",
+    "everywhere",
+    "fit_of",
+    "random_problem",
+    "unpacked",
+]
 
 
 def random_problem(shape, n, seed=0):
@@ -14,6 +29,11 @@ def random_problem(shape, n, seed=0):
     rng = np.random.default_rng(seed)
     coordinates = np.column_stack([rng.integers(0, s, n) for s in shape])
     return coordinates.astype(np.int32), rng.standard_normal(n)
+
+
+def everywhere(shape):
+    """All coordinates of a tensor, and those that have unknown rows."""
+    return np.argwhere(np.ones(np.array(shape) + 1)).astype(np.int32) - 1
 
 
 def as_dense(coordinates, values, shape):
@@ -35,3 +55,23 @@ def unpacked(packed):
     full = np.empty((len(packed), size, size))
     full[:, first, second] = full[:, second, first] = packed
     return full
+
+
+def fit_of(coordinates, values, shape, *, scale=1.0, smooth_modes=(), **options):
+    """A fit of a CP to values, which are divided by `scale`, and its sweeps."""
+    used = [np.arange(n) if m in smooth_modes else None for m, n in enumerate(shape)]
+    options = {"rank": 2, "biases": True, "noise_floor": 0.0, **options}
+    rows, n_iter = fit_cp(
+        Observations.of(coordinates, values / scale, used), shape=shape,
+        smooth_modes=smooth_modes, **{"max_iter": 40, **options},
+    )  # fmt: skip
+    return rescaled(rows, scale), n_iter
+
+
+def covariance_of(rows, mode):
+    """Covariances of all columns of a mode's rows; zero where they are known."""
+    free, size = rows.free(mode), rows.fixed.shape[1]
+    found = np.zeros((len(rows.means[mode]), size, size))
+    own = rows_unpacked(rows.covariances[mode], len(free))
+    found[:, free[:, np.newaxis], free] = own
+    return found

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.tensor import SparseEntries, fit_structured_cp, mode_products
-from sktensordp.tensor._cp import cp_columns
-from sktensordp.tensor._row_fit import RowFit
+from sktensordp.tensor import mode_products
 from tests.support.points import POINTS, original
 from tests.support.replaying import recorded
-from tests.support.tensors import entries_of, random_problem, unpacked
+from tests.support.tensors import fit_of, random_problem
 
 pytestmark = pytest.mark.thorough
 
@@ -138,55 +136,19 @@ def test_tucker_recovers_as_many_as_orthogonal_iteration(case):
 # --- how starts and terms are chosen -------------------------------------------------
 
 
-def test_all_but_the_strongest_terms_are_left_out():
-    shape, n_features = (5, 4, 3), 2
-    coordinates, values = random_problem(shape, 40)
-    features = np.random.default_rng(1).standard_normal((5, n_features))
-    columns = cp_columns(3, 4, True, (), features)
-    fit = RowFit(
-        SparseEntries(coordinates, values, shape), *columns, n_features=n_features
-    )
-    fit.start_at_prior(features)
-    fit.noise = 0.5
-    with fit.threads(1) as pool:
-        fit.sweep(pool, 1)
-    # Of four terms, after three biases, the first and the third are made weak.
-    for weak in (3, 5):
-        fit.means[:, weak] *= 1e-3
-    rest = original("choice of terms")(fit, 2)
-    kept = [0, 1, 2, 4, 6, 7, 8]
-    np.testing.assert_array_equal(rest.means, fit.means[:, kept])
-    for name in ("fixed", "prior_mean", "precision", "tie"):
-        np.testing.assert_array_equal(getattr(rest, name), getattr(fit, name)[:, kept])
-    np.testing.assert_array_equal(
-        unpacked(rest.covariances), unpacked(fit.covariances)[:, kept][:, :, kept]
-    )
-    assert rest.noise == 0.5
-    assert rest.features(0) == slice(5, 7)
-    assert rest.means.flags.c_contiguous
-    assert rest.covariances.flags.c_contiguous
-
-
-@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("max_iter", [1, 7, 8, 25])
-def test_a_fit_has_the_rank_and_the_sweeps_that_were_asked_for(dense, max_iter):
+def test_a_fit_has_the_rank_and_the_sweeps_that_were_asked_for(max_iter):
     coordinates, values = random_problem((6, 5, 4), 40)
-    coordinates, first = np.unique(coordinates, axis=0, return_index=True)
-    entries = entries_of(dense, coordinates, values[first], (6, 5, 4))
-    model, n_iter = fit_structured_cp(
-        entries, rank=2, biases=True, value_scale=1.0, noise_floor=0.0,
-        max_iter=max_iter,
-    )  # fmt: skip
+    model, n_iter = fit_of(coordinates, values, (6, 5, 4), max_iter=max_iter)
     assert n_iter == max_iter
-    assert model.means.shape[1] == 3 + 2
+    assert model.means[0].shape[1] == 3 + 2
 
 
 # With the fit of many entries, the only start is part of the sweeps.
 def test_callbacks_stop_a_fit_at_any_sweep(monkeypatch):
     coordinates, values = random_problem((6, 5, 4), 40)
-    entries = SparseEntries(coordinates, values, (6, 5, 4))
-    for least in (0, 100):
-        monkeypatch.setattr(*POINTS["least entries for independent columns"], least)
+    for few in (0, 100):
+        monkeypatch.setattr(*POINTS["few entries"], few)
         for stop_at in (1, 9, 12, 13, 20):
             calls = []
 
@@ -194,14 +156,13 @@ def test_callbacks_stop_a_fit_at_any_sweep(monkeypatch):
                 calls.append(number)
                 return len(calls) == last
 
-            model, n_iter = fit_structured_cp(
-                entries, rank=2, biases=False, value_scale=1.0, noise_floor=0.0,
-                max_iter=25, on_sweep=on_sweep,
+            model, n_iter = fit_of(
+                coordinates, values, (6, 5, 4), biases=False, max_iter=25,
+                on_sweep=on_sweep,
             )  # fmt: skip
             assert len(calls) == stop_at
-            assert model.means.shape[1] == 2
-            if not least:
-                assert n_iter == stop_at
+            assert model.means[0].shape[1] == 2
+            assert n_iter == stop_at
 
 
 def test_choices_depend_on_what_was_released_alone(monkeypatch):
@@ -215,9 +176,9 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
     neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
     chosen, strongest = [], original("choice of terms")
 
-    def remember(fit, rank):
-        chosen.append((fit.noise, fit.means.copy()))
-        return strongest(fit, rank)
+    def remember(rows, *args):
+        chosen.append((rows.noise, np.concatenate(rows.means)))
+        return strongest(rows, *args)
 
     monkeypatch.setattr(*POINTS["choice of terms"], remember)
 
@@ -237,14 +198,16 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
     assert len(chosen) == 2
     assert chosen[0][0] == chosen[1][0]
     np.testing.assert_array_equal(chosen[0][1], chosen[1][1])
-    np.testing.assert_array_equal(one.model.means, other.model.means)
-    np.testing.assert_array_equal(one.model.covariances, other.model.covariances)
-    assert one.model.row_weights is not None
-    np.testing.assert_array_equal(one.model.row_weights, other.model.row_weights)
-    assert one.model.noise_variance == other.model.noise_variance
+    assert one.model.weights is not None
+    for name in ("means", "covariances"):
+        pair = (np.concatenate(getattr(f.model, name), axis=None) for f in (one, other))
+        np.testing.assert_array_equal(*pair)
+    for name in ("weights", "stated_weights", "noise"):
+        pair = (getattr(f.model, name) for f in (one, other))
+        np.testing.assert_array_equal(*pair)
     assert one.residual_variance == other.residual_variance
     # Without the replay, the fit shows which data set it was.
-    assert fitted(neighbour).model.noise_variance != one.model.noise_variance
+    assert fitted(neighbour).model.noise != one.model.noise
 
 
 def test_terms_of_a_matrix_depend_on_what_was_released_alone(monkeypatch):
@@ -283,7 +246,13 @@ def test_terms_of_a_matrix_depend_on_what_was_released_alone(monkeypatch):
     assert len(starts) == 2 * n_starts
     for a, b in zip(starts[:n_starts], starts[n_starts:], strict=True):
         np.testing.assert_array_equal(a[0], b[0])
-    np.testing.assert_array_equal(one.means, other.means)
-    assert one.noise_variance == other.noise_variance
+    np.testing.assert_array_equal(*(np.concatenate(m.means) for m in (one, other)))
+    assert one.noise == other.noise
     # Without the replay, the fit shows which data set it was.
-    assert fitted(neighbour).noise_variance != one.noise_variance
+    assert fitted(neighbour).noise != one.noise
+
+
+def test_exact_low_rank_is_recovered_with_biases():
+    for seed in range(10):
+        problem = low_rank((6, 8, 7), 3, 0.85, seed)
+        assert fit_error(problem, 3) < 0.01

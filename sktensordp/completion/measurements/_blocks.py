@@ -41,7 +41,7 @@ class Residuals:
     domain : Domain
         Domain of the values.
     offset : float
-    model : StructuredCP
+    model : Rows
     clip : float
         Largest absolute residual before scaling; it becomes 1.
     """

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
-    StructuredCP,
     TableLikelihood,
     TuckerForm,
     check_tucker_size,
+    fit_cp,
     fit_structured_cp,
     fit_structured_tucker,
+    rescaled,
 )
+from .._draws import Draws
 from .._problem import Problem
 from .._values import EntryRandomizer, plan_entry_randomizer
 from ._measurement import Measurement, OnSweep, Outcome
@@ -32,10 +34,10 @@ class _Fit(NamedTuple):
 
     Attributes
     ----------
-    model : StructuredCP or StructuredTucker
+    model : Rows or StructuredTucker
     n_iter : int
     offset : float
-    entries : SparseEntries, DenseEntries or DistributedEntries
+    entries : Observations, SparseEntries, DenseEntries or DistributedEntries
     likelihood : TableLikelihood or None
     """
 
@@ -68,6 +70,9 @@ class InputPerturbation(Measurement):
     def _fits_tucker(self) -> bool:
         # Biases alone are fitted as a CP.
         return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
+
+    def _fits_rows(self, released: Any) -> bool:
+        return isinstance(released, Draws) and not self._fits_tucker
 
     @property
     def _features(self) -> NDArray[np.float64]:
@@ -105,16 +110,16 @@ class InputPerturbation(Measurement):
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
             # Entries that were observed anew cannot be used again.
-            grouped = fit.entries if fit.likelihood is None else None
+            has_changed = not self._fits_rows(released) and fit.likelihood is not None
+            grouped = None if has_changed else fit.entries
             other = self._fit(released, 0.0, features, None, grouped)
-            if other.model.noise_variance < _CLEARLY_LESS * fit.model.noise_variance:
+            if other.model.noise < _CLEARLY_LESS * fit.model.noise:
                 fit = other
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
-        if isinstance(model, StructuredCP):
-            model = model.padded(problem.form.rank, problem.smooth_modes)
-        model = model.with_average_rows(problem.entries.counts)
+        if not self._fits_rows(released):
+            model = model.with_average_rows(problem.entries.counts)
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise)
 
@@ -127,9 +132,28 @@ class InputPerturbation(Measurement):
         grouped: Any = None,
     ) -> _Fit:
         """Fit a model to the randomised values less an offset."""
-        problem = self.problem
-        entries = released.grouped(offset, problem.domain.scale, reuse=grouped)
-        likelihood = self.randomizer.likelihood(offset, problem.domain.scale)
+        problem, scale = self.problem, self.problem.domain.scale
+        likelihood = self.randomizer.likelihood(offset, scale)
+        if self._fits_rows(released):
+            values = released.values(offset, scale)
+            if grouped is None:
+                grouped = released.observations(values, problem.smooth_modes)
+            entries = grouped.with_values(values)
+            rows, n_iter = fit_cp(
+                entries,
+                rank=problem.form.rank,
+                biases=problem.biases,
+                noise_floor=self.randomizer.noise_variance / scale**2,
+                max_iter=problem.max_iter,
+                shape=problem.entries.shape,
+                smooth_modes=problem.smooth_modes,
+                features=features,
+                likelihood=likelihood,
+                n_threads=problem.n_threads,
+                on_sweep=on_sweep,
+            )
+            return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
+        entries = released.grouped(offset, scale, reuse=grouped)
         form: Any = problem.form
         fit: Any = fit_structured_cp
         size: dict[str, Any] = {"rank": problem.form.rank}
@@ -139,7 +163,7 @@ class InputPerturbation(Measurement):
             entries,
             **size,
             biases=problem.biases,
-            value_scale=problem.domain.scale,
+            value_scale=scale,
             noise_floor=self.randomizer.noise_variance,
             max_iter=problem.max_iter,
             smooth_modes=problem.smooth_modes,

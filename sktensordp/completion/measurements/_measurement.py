@@ -20,7 +20,7 @@ class Outcome:
 
     Attributes
     ----------
-    model : StructuredCP, StructuredTucker or SharedModel
+    model : Rows, StructuredTucker or SharedModel
         Without the offset.
     offset : float
     n_iter : int

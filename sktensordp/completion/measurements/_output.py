@@ -23,4 +23,4 @@ class OutputPerturbation(StatisticsPerturbation):
 
     def _ridge(self, first: Outcome) -> float:
         scale = self.problem.domain.scale
-        return first.model.noise_variance / scale**2 / _ROW_VARIANCE
+        return first.model.noise / scale**2 / _ROW_VARIANCE

@@ -15,12 +15,15 @@ from scipy.special import log_ndtr
 
 from ...privacy.calibration._table import LevelTable
 from ...tensor import (
-    StructuredCP,
+    Observations,
+    Rows,
     StructuredTucker,
     TableLikelihood,
     continue_structured_cp,
     continue_structured_tucker,
+    continued,
 )
+from .._draws import Draws, signs
 from .._problem import Problem
 
 # To measure the response of the fit, values are moved by this share of the standard
@@ -33,12 +36,12 @@ _SMALLEST, _LARGEST = 1e-6, 1.0
 
 def residual_variance(
     problem: Problem,
-    model: StructuredCP | StructuredTucker,
+    model: Rows | StructuredTucker,
     offset: float,
     released: Any,
     entries: Any,
     likelihood: TableLikelihood | None = None,
-) -> tuple[StructuredCP | StructuredTucker, float]:
+) -> tuple[Rows | StructuredTucker, float]:
     """Variance of the raw values around the model.
 
     The leave-one-out formula of linear models needs the leverage of each value: its
@@ -50,7 +53,7 @@ def residual_variance(
     Parameters
     ----------
     problem : Problem
-    model : StructuredCP or StructuredTucker
+    model : Rows or StructuredTucker
         Fitted to the randomised values less the offset.
     offset : float
     released : Draws or PartitionedDraws
@@ -62,13 +65,13 @@ def residual_variance(
 
     Returns
     -------
-    model : StructuredCP or StructuredTucker
+    model : Rows or StructuredTucker
         The same, but with the variance of the randomised values as its noise.
     variance : float
     """
     randomizer = released.randomizer
     # With so many values, the standard error is about a 500th of the noise variance.
-    coordinates, drawn, signs = released.compared()
+    coordinates, drawn, own_signs = released.compared()
     noisy = randomizer.values_of(drawn, released.dtype).astype(float)
     mean = model.predict(coordinates).astype(float)
     known_share = None if likelihood is None else likelihood.known_share
@@ -76,18 +79,25 @@ def residual_variance(
     if likelihood is not None and known_share is not None:
         likelihood.observe(mean / problem.domain.scale, drawn, fitted_to)
         fitted_to *= problem.domain.scale
-        known = known_share * model.noise_variance
+        known = known_share * model.noise
     variance, linear = model.variance(coordinates)
     linear = linear * model.weights_of(coordinates)
-    move: Any = _MOVE * math.sqrt(model.noise_variance)
-    is_tucker = isinstance(model, StructuredTucker)
-    resume: Any = continue_structured_tucker if is_tucker else continue_structured_cp
-    entries = released.grouped(offset, 1.0, move, reuse=entries)
-    options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
-    if not is_tucker:
-        options["noise_floor"] = known
-    moved = resume(model, entries, **options)
-    move = move * signs
+    move: Any = _MOVE * math.sqrt(model.noise)
+    moved: Any
+    if isinstance(entries, Observations):
+        assert isinstance(model, Rows)
+        moved = _moved(problem, model, offset, released, entries, likelihood, move)
+    else:
+        is_tucker = isinstance(model, StructuredTucker)
+        resume: Any = (
+            continue_structured_tucker if is_tucker else continue_structured_cp
+        )
+        entries = released.grouped(offset, 1.0, move, reuse=entries)
+        options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
+        if not is_tucker:
+            options["noise_floor"] = known
+        moved = resume(model, entries, **options)
+    move = move * own_signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
@@ -111,28 +121,50 @@ def residual_variance(
     return model, float(np.clip(estimate, *limits))
 
 
+def _moved(
+    problem: Problem,
+    model: Rows,
+    offset: float,
+    released: Draws,
+    entries: Observations,
+    likelihood: TableLikelihood | None,
+    move: float,
+) -> Rows:
+    """The fit to values that are moved with random signs."""
+    values = released.values(offset, 1.0)
+    if likelihood is not None and likelihood.known_share is not None:
+        scale = problem.domain.scale
+        likelihood.observe(entries.fitted(model.means) / scale, released.drawn, values)
+        values *= scale
+    values += move * signs(0, len(values))
+    moved = entries.with_values(values)
+    return continued(model, moved, n_sweeps=_SWEEPS, n_threads=problem.n_threads)
+
+
 def _restated(
-    model: StructuredCP | StructuredTucker, before: float, known: float, noise: float
-) -> StructuredCP | StructuredTucker:
+    model: Rows | StructuredTucker, before: float, known: float, noise: float
+) -> Rows | StructuredTucker:
     """The model with the noise of randomised values in place of that of others.
 
     Rows keep their shares of what is not known of the noise.
 
     Parameters
     ----------
-    model : StructuredCP or StructuredTucker
+    model : Rows or StructuredTucker
     before : float
         Known part of the model's noise variance.
     known, noise : float
         Known part of the variance of randomised values, and this variance.
     """
     noise = float(max(noise, known))
-    if isinstance(model, StructuredTucker) or model.row_weights is None:
+    if isinstance(model, StructuredTucker):
         return replace(model, noise_variance=noise)
-    unknown = model.noise_variance - before
-    share = (model.noise_variance / model.row_weights - before) / unknown
+    if model.stated_weights is None:
+        return replace(model, noise=noise)
+    unknown = model.noise - before
+    share = (model.noise / model.stated_weights - before) / unknown
     weights = noise / (known + (noise - known) * share)
-    return replace(model, noise_variance=noise, row_weights=weights)
+    return replace(model, noise=noise, stated_weights=weights)
 
 
 def _squared_distances(

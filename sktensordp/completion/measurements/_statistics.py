@@ -129,7 +129,7 @@ class StatisticsPerturbation(Measurement):
         outcome = self._first.complete(released, on_sweep)
         clip = self._clip * problem.domain.scale
         residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
-        variance = outcome.model.noise_variance / clip**2
+        variance = outcome.model.noise / clip**2
         factors = self._start()
         for step, number in enumerate(blocks, start=1):
             others: list[Any] = list(factors)
@@ -162,14 +162,17 @@ class StatisticsPerturbation(Measurement):
         decomposition: dict[str, Any]
         if problem.biases:
             model = outcome.model
-            biases = [model.means[r, mode] for mode, r in enumerate(model.rows)]
+            biases = [
+                np.append(rows[:, mode], model.unknown[mode, mode])
+                for mode, rows in enumerate(model.means)
+            ]
         make, decomposition = problem.form.point_model, {}
         if self.uses_features:
             make = point_model
             decomposition = {"features": problem.features.few, "weights": factors[0]}
         elif self._blocks:
             decomposition = {"blocks": factors}
-        variance = outcome.model.noise_variance
+        variance = outcome.model.noise
         model = make(problem.shape, variance, dtype, biases=biases, **decomposition)
         model = model.with_average_rows(problem.entries.counts, keeps_biases=True)
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
