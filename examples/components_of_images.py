@@ -57,18 +57,23 @@ for epsilon in epsilons:
     kept["flat PCA"].append(flat.score(test_rows))
     print(f"epsilon {epsilon:>5}: method_ = {chosen.method_!r}")
 
-figure = plt.figure(figsize=(9, 4), layout="constrained")
-left, right = figure.subfigures(1, 2, width_ratios=[1.2, 1])
+figure = plt.figure(figsize=(9, 4.2), layout="constrained")
+left, right = figure.subfigures(1, 2, width_ratios=[1.25, 1])
 axes = left.subplots()
 for (name, shares), marker in zip(kept.items(), "os^", strict=True):
     axes.plot(epsilons, shares, marker=marker, label=name)
 axes.set(xscale="log", xlabel="epsilon", ylabel="energy of new images that is kept")
+axes.set_title("How much do 25 of 64 numbers keep?")
+axes.set_xticks(epsilons, labels=[f"{epsilon:g}" for epsilon in epsilons])
+axes.minorticks_off()
 axes.legend()
-components = pca.inverse_transform(np.eye(pca.n_components_))
-right.suptitle("the components as images, epsilon = 1")
-for axes, component in zip(right.subplots(5, 5).flat, components, strict=True):
-    axes.imshow(component, cmap="RdBu", vmin=-0.4, vmax=0.4)
-    axes.set_axis_off()
+# A square of components: rows share a pattern of rows, and columns one of columns.
+components = pca.inverse_transform(np.eye(pca.n_components_)).reshape(5, 5, 8, 8)
+framed = np.pad(components, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+axes = right.subplots()
+axes.imshow(np.block([list(row) for row in framed]), cmap="RdBu", vmin=-0.4, vmax=0.4)
+axes.set_title("The 25 components at epsilon 1")
+axes.set_axis_off()
 
 # %%
 # A classifier on private components

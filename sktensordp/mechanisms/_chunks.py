@@ -16,6 +16,23 @@ DTYPES = (np.float64, np.float32)
 AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
 
 
+def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.floating]:
+    """Samples of a chunk as rows, after a check of their values; it may be empty.
+
+    `name` and `input_name` are those of the estimator and the samples, for messages.
+    """
+    check_numeric(chunk, input_name)
+    array: Any = checked(
+        check_array,
+        chunk,
+        **AS_SAMPLES,
+        input_name=input_name,
+        estimator=name,
+        ensure_min_samples=0,
+    )
+    return array.reshape(len(array), -1)
+
+
 @dataclass(frozen=True, repr=False)
 class _ChunkTask:
     """Checks the values of one chunk of samples and applies a method to its rows.
@@ -36,15 +53,7 @@ class _ChunkTask:
     input_name: str
 
     def __call__(self, number: int, chunk: Any) -> NDArray[np.floating]:
-        check_numeric(chunk, self.input_name)
-        array = checked(
-            check_array,
-            chunk,
-            **AS_SAMPLES,
-            input_name=self.input_name,
-            estimator=self.name,
-        )
-        rows = array.reshape(len(array), -1)
+        rows = checked_rows(chunk, self.name, self.input_name)
         if self.streams is None:
             return self.method(rows)
         return self.method(rows, self.streams.step(number))

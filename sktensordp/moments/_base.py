@@ -22,6 +22,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -29,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .._dask import is_dask
 from .._sklearn_compat import Interval
 from .._validation import callers_level, described
 from ..base import EstimatorMixin, PrivateEstimatorMixin
@@ -36,17 +40,12 @@ from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, plan_gaussian_sums
 from ..mechanisms._samples import checked_tensor_shape, shape_of_sample, validated
 from ..privacy import PrivacyGuarantee
-from ._sources import Source
+from ._samples import Samples, read_first
 from ._spectrum import Spectrum
-from ._sums import CAPACITY, LARGEST_SAMPLE, Question
+from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
-LARGEST_CORE = 2048
-"""Most cells of a core whose moments are released."""
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
-# Of the squared budget, for the mean.
-MEAN_SHARE = 0.25
-_SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 
 
 class Releases:
@@ -54,39 +53,42 @@ class Releases:
 
     Parameters
     ----------
+    samples : Samples
     noise : NoisySums
-    streams : NoiseStreams or None
-        None if no noise is added.
-    source : Source
-    first : Question
-    sums : ndarray or None
-        Exact sums for the first question, if they are known.
+    begin : callable
+        Records the guarantee of all releases in the open budgets, once, and returns
+        the streams of the noise, or None if no noise is added.
     """
 
     def __init__(
-        self,
-        noise: NoisySums,
-        streams: Any,
-        source: Source,
-        first: Question,
-        sums: NDArray[Any] | None,
+        self, samples: Samples, noise: NoisySums, begin: Callable[[], Any]
     ) -> None:
-        self._noise, self._streams, self._source = noise, streams, source
-        self._first, self._sums = first, sums
+        self._samples, self._noise, self._begin = samples, noise, begin
         self._used, self._n_releases = 0.0, 0
         self.sigma = math.sqrt(noise.noise_variance)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples, which is public."""
+        return self._samples.n_samples
 
     def ask(self, question: Question) -> list[NDArray[np.float64]]:
         """Release the sums that answer a question; see `Question.read`."""
         self._used += sum(question.shares)
         if self._used > 1 + 1e-12:
             raise RuntimeError("The shares of the releases exceed the budget.")
-        is_known = question is self._first and self._sums is not None
-        sums: Any = self._sums if is_known else self._source.total(question)
+        # Samples that are here are read and checked once before a budget is spent.
+        # Parties are asked only once the budgets have admitted the release.
+        if not self._samples.is_here:
+            self._begin()
+        sums = self._samples.total(question)
+        if self.n_samples > CAPACITY:
+            raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
+        streams = self._begin()
         if not question.exact:
             return question.read(sums)
         steps = question.steps(sums, self._noise.step)
-        streams = self._streams.step(self._n_releases)
+        streams = streams.step(self._n_releases)
         self._n_releases += 1
         noisy = self._noise.randomize([steps * self._noise.step], streams)[0]
         return question.read(noisy)
@@ -96,47 +98,13 @@ class Releases:
         return list(map(Spectrum, self.ask(question), question.deviations(self.sigma)))
 
 
-def checked_ranks(
-    n_components: Any, shape: tuple[int, ...]
-) -> tuple[int, ...] | int | None:
-    """Numbers of components, one for each mode or one in all; None if it is open.
-
-    Raises
-    ------
-    ValueError
-        If samples of this shape have not so many.
-    """
-    if n_components is None:
-        return None
-    if isinstance(n_components, Integral):
-        number, most = int(n_components), math.prod(shape)
-        if len(shape) > 1:
-            most = min(most, LARGEST_CORE)
-        if number > most:
-            raise ValueError(
-                f"n_components = {number}, but samples of shape {shape} have at most "
-                f"{most} components."
-            )
-        return (number,) if len(shape) == 1 else number
-    ranks: tuple[Any, ...] = tuple(n_components)
-    fits = len(ranks) == len(shape) and all(
-        isinstance(r, Integral) and not isinstance(r, bool) and 1 <= int(r) <= n
-        for r, n in zip(ranks, shape, strict=False)
-    )
-    if not fits:
-        raise ValueError(
-            f"n_components must have one number for each mode of a sample of shape "
-            f"{shape}, from 1 to its size, got {described(n_components)}."
-        )
-    return tuple(int(r) for r in ranks)
-
-
 class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """An estimator that learns from noisy second moments of samples.
 
-    A subclass implements `_first_question` and `_learn`.
+    A subclass implements `_learn` and `_n_passes`; a regression, more.
     """
 
+    n_components: Any
     epsilon: float
     delta: float
     norm_bound: float | None
@@ -155,10 +123,17 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "norm_bound": [Interval(Real, 1e-100, 1e100, closed="both"), None],
-        "centre": ["boolean"],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
+
+    _conditions: tuple[str, ...] = ()
+    """Conditions of the guarantee."""
+    _statement = (
+        "Everything that fit publishes follows from sums over the samples, clipped to "
+        "norm_bound, of their second moments (and, with centre, of the samples), to "
+        "which Gaussian noise was added. The number of samples is public."
+    )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -174,10 +149,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Shape of a sample."""
         return shape_of_sample(self.tensor_shape, X)
 
-    def _samples(
-        self, X: Any, like: tuple[int, ...] | None
+    def _rows(
+        self, X: Any, like: tuple[int, ...] | None = None
     ) -> tuple[Any, tuple[int, ...]]:
-        """The samples as a checked array, and the shape of one of them.
+        """The samples as rows, checked, and the shape of a sample; Dask's as they are.
 
         `like` is the shape that they must have; None for the first samples of a fit.
         """
@@ -188,21 +163,52 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 f"X has samples of shape {shape}, but {type(self).__name__} was fitted "
                 f"to samples of shape {like}."
             )
-        return array, shape
+        return array if is_dask(array) else array.reshape(len(array), -1), shape
+
+    def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:
+        """The numbers of components: one for each mode, or in all; None if it is open.
+
+        Raises
+        ------
+        ValueError
+            If samples of this shape have not so many.
+        """
+        if self.n_components is None:
+            return None
+        if isinstance(self.n_components, Integral):
+            number, most = int(self.n_components), math.prod(shape)
+            if len(shape) > 1:
+                most = min(most, LARGEST_CORE)
+            if number > most:
+                raise ValueError(
+                    f"n_components = {number}, but samples of shape {shape} have at "
+                    f"most {most} components."
+                )
+            return (number,) if len(shape) == 1 else number
+        ranks = tuple(self.n_components)
+        if len(ranks) != len(shape) or not all(
+            isinstance(r, Integral) and not isinstance(r, bool) and 1 <= int(r) <= n
+            for r, n in zip(ranks, shape, strict=True)
+        ):
+            raise ValueError(
+                f"n_components must have one number for each mode of a sample of shape "
+                f"{shape}, from 1 to its size, got {described(self.n_components)}."
+            )
+        return tuple(map(int, ranks))
 
     # --- noise and guarantee ----------------------------------------------------------
 
     def _planned_noise(self, shape: tuple[int, ...], n_further: int) -> NoisySums:
         """Noise with which all releases together keep epsilon and delta."""
         n_cells = math.prod(shape)
+        modes = sum(n * (n + 1) // 2 for n in shape)
+        core = min(n_cells, LARGEST_CORE) + n_further
+        total = modes + max(modes, core * (core + 1) // 2) + n_cells * self.centre
         if n_cells > LARGEST_SAMPLE:
             raise ValueError(
                 f"A sample of shape {shape} has more than {LARGEST_SAMPLE} cells. Pass "
                 f"smaller samples."
             )
-        modes = sum(n * (n + 1) // 2 for n in shape)
-        core = min(n_cells, LARGEST_CORE) + n_further
-        total = modes + max(modes, core * (core + 1) // 2) + n_cells * self.centre
         noise = plan_gaussian_sums(
             float(self.epsilon),
             float(self.delta),
@@ -219,83 +225,71 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
         return noise
 
-    def _bound(self, source: Source) -> tuple[float, bool]:
+    def _bound(self, samples: Samples) -> tuple[float, bool]:
         """The norm bound, and whether it was declared."""
         if self.norm_bound is not None:
             return float(self.norm_bound), True
         if math.isinf(self.epsilon):
             return math.inf, True
-        bound = source.largest_norm()
+        bound = samples.largest_norm()
+        self._warn_of("norm_bound", "samples")
+        return min(max(bound, 1e-100), 1e100), False
+
+    def _warn_of(self, name: str, where: str) -> None:
+        """Warn of a parameter that is read off private data."""
         warnings.warn(
-            "norm_bound is not declared, so it is read off the private data, and no "
-            "finite epsilon holds. Pass norm_bound, the Euclidean norm to which "
-            "samples are clipped.",
+            f"{name} is not declared, so it is read off the private {where}, and no "
+            f"finite epsilon holds. Pass {name}.",
             PrivacyLeakWarning,
             stacklevel=callers_level(),
         )
-        return min(max(bound, 1e-100), 1e100), False
-
-    _conditions: tuple[str, ...] = ()
-    """Conditions of the guarantee."""
 
     def _guarantee(
-        self, event: Any, *, declared: bool = True, conditions: tuple[str, ...] = ()
+        self, event: Any, *, declared: bool, conditions: tuple[str, ...] = ()
     ) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
         fields: dict[str, Any] = {
             "unit": "sample",
-            "source": _SOURCE,
+            "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
+            "statement": self._statement,
         }
-        budget = float(self.epsilon), float(self.delta)
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        if event is not None and declared:
+            return PrivacyGuarantee(event=event, epsilon=epsilon, delta=delta, **fields)
         if event is None:
-            return PrivacyGuarantee.of(
-                dp_event.NonPrivateDpEvent(),
-                statement="Moments of the samples were used without noise.",
-                **fields,
+            fields["statement"] = "Moments of the samples were used without noise."
+        else:
+            fields["claimed"] = epsilon, delta
+            fields["statement"] += (
+                " What was not declared was read off the data themselves, which "
+                "protects nobody."
             )
-        statement = self._statement
-        if not declared:
-            return PrivacyGuarantee.of(
-                dp_event.NonPrivateDpEvent(),
-                statement=f"{statement} What was not declared was read off the data "
-                f"themselves, which protects nobody.",
-                claimed=budget,
-                **fields,
-            )
-        return PrivacyGuarantee(
-            event=event,
-            epsilon=budget[0],
-            delta=budget[1],
-            statement=statement,
-            **fields,
-        )
-
-    _statement = (
-        "Everything that fit publishes follows from sums over the samples, clipped to "
-        "norm_bound, of their second moments (and, with centre, of the samples), to "
-        "which Gaussian noise was added. The number of samples is public."
-    )
+        return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
 
     def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
-        if math.isinf(self.epsilon):
-            return self._guarantee(None)
+        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
+
+        event: Any
+        event, declared = None, self._is_declared()
         shape = getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
-        if shape is None:
-            from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        if shape is not None and declared:
+            event = self._planned_noise(shape, self._n_further(self._declared())).event
+        elif math.isfinite(epsilon):
+            # Both hold for every shape; the rest of the curve may not.
+            event = RevealingDpEvent(delta, PureDpEvent(epsilon))
+        return self._guarantee(event, declared=declared)
 
-            # Epsilon and delta hold for every shape; the rest of the curve may not.
-            inner = PureDpEvent(float(self.epsilon))
-            event: Any = RevealingDpEvent(float(self.delta), inner)
-        else:
-            event = self._planned_noise(shape, self._n_planned_further(fitted)).event
-        return self._guarantee(event, declared=self._is_declared())
+    def _declared(self) -> Any:
+        """What is declared about targets, checked; None if it is not."""
+        return None
 
-    def _n_planned_further(self, fitted: Any) -> int:
-        """Number of further coordinates that a fit will have."""
+    def _n_further(self, known: Any) -> int:
+        """Number of further coordinates, from what is public about targets."""
         return 0
 
     def _is_declared(self) -> bool:
@@ -311,52 +305,75 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     # --- fit --------------------------------------------------------------------------
 
+    def _in_batches(
+        self, batches: Iterable[Any], of_batch: Callable[[Any], tuple[Any, Any]]
+    ) -> tuple[Samples, tuple[int, ...]]:
+        """Samples in batches, and the shape of a sample.
+
+        `of_batch` returns the samples of a batch and their further coordinates.
+        """
+
+        def rows_of(batch: Any) -> tuple[Any, Any]:
+            X, further = of_batch(batch)
+            return self._rows(X, shape)[0], further
+
+        first, batches, is_read_once = read_first(batches)
+        _, shape = self._rows(of_batch(first)[0])
+        if is_read_once and self._n_passes(shape) > 1:
+            raise ValueError(
+                "These batches can be read only once, but are needed again. Pass a "
+                "list, or an object whose __iter__ begins anew."
+            )
+        return Samples(batches, rows_of), shape
+
     def _fit(
         self,
-        source: Source,
+        samples: Samples,
         shape: tuple[int, ...],
         n_further: int = 0,
         *,
         declared: bool = True,
         **facts: Any,
     ) -> Self:
-        """Release what the samples of a source add up to, and learn from it.
+        """Release what samples add up to, and learn from it.
 
         `facts` are attributes of the fit that follow from public values.
         """
+        self._ranks(shape)
         noise = self._planned_noise(shape, n_further)
-        bound, bound_is_declared = self._bound(source)
-        declared = declared and bound_is_declared
-        first = self._first_question(shape, bound, n_further)
-        # All samples that are here are read and checked once before a budget is spent.
-        # Parties are asked only once the budgets have admitted the release.
-        sums = source.total(first) if source.is_here else None
-        if source.n_samples > CAPACITY:
-            raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
+        bound, bound_is_declared = self._bound(samples)
+        exact = noise.event is not None
+        question = Question(shape, bound, n_further=n_further, exact=exact)
+        guarantee = self._guarantee(
+            noise.event,
+            declared=declared and bound_is_declared,
+            conditions=samples.conditions,
+        )
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            guarantee = self._guarantee(
-                noise.event, declared=declared, conditions=source.conditions
-            )
-            draws = noise.event is not None
-            with self._release(guarantee, anew=True, draws=draws) as streams:
-                releases = Releases(noise, streams, source, first, sums)
-                on_step()
-                learned = self._learn(releases, first, source.n_samples)
+            with ExitStack() as stack:
+
+                @cache
+                def begin() -> Any:
+                    release = self._release(guarantee, anew=True, draws=exact)
+                    streams = stack.enter_context(release)
+                    on_step()
+                    return streams
+
+                learned = self._learn(Releases(samples, noise, begin), question)
             # One assignment, so that other threads see all of it or nothing.
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
             on_step()
         return self
 
-    def _first_question(
-        self, shape: tuple[int, ...], bound: float, n_further: int
-    ) -> Question:
-        """The question that no release precedes."""
+    def _n_passes(self, shape: tuple[int, ...]) -> int:
+        """Number of times that the samples are summed."""
         raise NotImplementedError
 
-    def _learn(
-        self, releases: Releases, first: Question, n_samples: int
-    ) -> dict[str, Any]:
-        """Attributes of the fit, from releases alone."""
+    def _learn(self, releases: Releases, question: Question) -> dict[str, Any]:
+        """Attributes of the fit, from releases alone.
+
+        `question` holds what is public: shape, bound and further coordinates.
+        """
         raise NotImplementedError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,27 +20,26 @@ from .._validation import check_numeric, checked
 from ..mechanisms._chunks import AS_SAMPLES, in_chunks
 from ..mechanisms._samples import checked_tensor_shape
 from ..privacy._conditions import PROJECTIONS
-from ._base import (
-    LARGEST_CORE,
-    MEAN_SHARE,
-    MomentsEstimator,
-    Releases,
-    checked_ranks,
-)
-from ._sources import Batches, LazyRows, Parties, Rows
+from ._base import MomentsEstimator, Releases
+from ._requests import read_question
+from ._samples import LazySamples, OfParties, Samples
 from ._spectrum import (
     Spectrum,
+    alikeness,
     best_core,
     best_ranks,
     expected_energy,
     joined,
+    ranks_above,
+    ranks_within,
     shares_of_modes,
     total_energy,
 )
-from ._sums import Question, contribute, projected, whole_basis
+from ._sums import LARGEST_CORE, Question, contribute, projected, whole_basis
 
-# Of the budget after the mean, for the moments by which the ranks are chosen.
-_FIRST_SHARE = 0.5
+# Of the squared budget, for the mean; and of the rest, for the moments by which the
+# ranks are chosen.
+_MEAN_SHARE, _FIRST_SHARE = 0.25, 0.5
 
 
 class MultilinearPCA(
@@ -157,6 +156,11 @@ class MultilinearPCA(
     """
 
     _conditions = (PROJECTIONS,)
+    _of_fit = ("_projection",)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MomentsEstimator._parameter_constraints,
+        "centre": ["boolean"],
+    }
 
     components_: list[NDArray[np.float64]]
     rotation_: NDArray[np.float64] | None
@@ -164,6 +168,7 @@ class MultilinearPCA(
     n_components_: int
     explained_variance_ratio_: Any
     mean_: NDArray[np.float64]
+    _projection: _Projection
 
     def __init__(
         self,
@@ -213,11 +218,10 @@ class MultilinearPCA(
             the shape of the samples, or if the noise cannot be drawn accurately enough
             to keep epsilon and delta.
         """
-        array, shape = self._samples(X, None)
-        self._ranks(shape)
-        if is_dask(array):
-            return self._fit(LazyRows(array, type(self).__name__), shape)
-        return self._fit(Rows(array.reshape(len(array), -1)), shape)
+        rows, shape = self._rows(X)
+        if is_dask(rows):
+            return self._fit(LazySamples(rows, type(self).__name__), shape)
+        return self._fit(Samples([(rows, None)]), shape)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[ArrayLike]) -> Self:
@@ -242,24 +246,9 @@ class MultilinearPCA(
         ValueError
             As `fit`; and if the batches can be read only once, but are needed again.
         """
-        source = Batches(batches, lambda batch: (self._rows_of(batch, shape), None))
-        _, shape = self._samples(source.take_first(), None)
-        if source.is_read_once and self._n_passes(shape) > 1:
-            raise ValueError(
-                "These batches can be read only once, but `centre`, and one number of "
-                "components in all, need several passes. Pass a list, or an object "
-                "whose __iter__ begins anew."
-            )
-        return self._fit(source, shape)
+        return self._fit(*self._in_batches(batches, lambda batch: (batch, None)))
 
-    def _rows_of(self, X: Any, shape: tuple[int, ...]) -> NDArray[np.floating]:
-        """Samples of a shape as rows."""
-        array, _ = self._samples(X, shape)
-        return array.reshape(len(array), -1)
-
-    def fit_aggregated(
-        self, ask: Callable[[Question], ArrayLike], n_samples: int
-    ) -> Self:
+    def fit_aggregated(self, ask: Callable[[bytes], ArrayLike], n_samples: int) -> Self:
         """Fit to samples of several parties, of which only sums arrive here.
 
         Parameters
@@ -268,7 +257,8 @@ class MultilinearPCA(
             Passes a question on to all parties and returns the sum of their answers,
             ``contribute(X, question)``. A secure aggregation can add them: they are
             integers. Noise is added here, so that the guarantee does not hold against
-            those who see the sums before.
+            those who see the sums before. Open budgets admit the release before anybody
+            is asked, and count it even if an answer fails to arrive.
         n_samples : int
             Number of samples of all parties together; public.
 
@@ -288,11 +278,10 @@ class MultilinearPCA(
         if isinstance(n_samples, bool) or not isinstance(n_samples, Integral):
             raise ValueError("n_samples must be a positive integer.")
         shape = checked_tensor_shape(self.tensor_shape)
-        self._ranks(shape)
-        source = Parties(ask, int(n_samples))
-        return self._fit(source, shape, n_features_in_=shape[0])
+        samples = OfParties(ask, int(n_samples))
+        return self._fit(samples, shape, n_features_in_=shape[0])
 
-    def contribute(self, X: ArrayLike, question: Question) -> NDArray[Any]:
+    def contribute(self, X: ArrayLike, question: bytes) -> NDArray[Any]:
         """Sum what a party's samples contribute, as `fit_aggregated` asks.
 
         Nothing is released: the sums have no noise. Show them to nobody, and pass them
@@ -302,10 +291,10 @@ class MultilinearPCA(
         ----------
         X : array-like of shape (n_samples, ...)
             The samples of this party.
-        question : Question
-            Holds earlier releases and public parameters only. It is a Python object:
-            build it yourself from what the server sends, or load its pickle only if
-            you trust that server, because a pickle can run code.
+        question : bytes
+            What `fit_aggregated` passes to `ask`: earlier releases and public
+            parameters. It is read as data and checked before any sample is summed;
+            nothing in it is executed.
 
         Returns
         -------
@@ -316,127 +305,66 @@ class MultilinearPCA(
         Raises
         ------
         ValueError
-            If the server asks with another norm bound or shape than this party's.
+            If the question is damaged, or if the server asks with another norm bound or
+            shape than this party's.
+        TypeError
+            If `question` is not bytes.
         """
         self._validate_params()
-        if type(question) is not Question:  # A subclass could sum something else.
-            raise TypeError("question must be what fit_aggregated passes to `ask`.")
         array: Any = checked(check_array, X, **AS_SAMPLES, input_name="X")
-        shape = self._shape_of(array)
-        exact = math.isfinite(self.epsilon)
-        asked = question.shape, question.bound, question.exact
-        if asked != (shape, self.norm_bound, exact):
-            raise ValueError(
-                "Server and parties must have the same norm_bound, samples of the same "
-                "shape, and both a finite epsilon."
-            )
-        return contribute(array.reshape(len(array), -1), question)
-
-    def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:
-        """The numbers of components, checked; one for each mode, or one in all."""
-        return checked_ranks(self.n_components, shape)
+        bound = math.inf if self.norm_bound is None else float(self.norm_bound)
+        own = Question(
+            self._shape_of(array),
+            bound,
+            exact=math.isfinite(self.epsilon),
+        )
+        return contribute(array.reshape(len(array), -1), read_question(question, own))
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:
-        """Number of times that the samples are summed."""
         return 1 + self.centre + isinstance(self._ranks(shape), int)
 
-    @property
-    def _left(self) -> float:
-        """Share of the squared budget that the mean leaves."""
-        return 1 - MEAN_SHARE if self.centre else 1.0
-
-    def _share_of_modes(self, shape: tuple[int, ...]) -> float:
-        """Share of the squared budget of the first moments of the modes."""
-        is_chosen = isinstance(self._ranks(shape), int)
-        return self._left * (_FIRST_SHARE if is_chosen else 1.0)
-
-    def _first_question(
-        self, shape: tuple[int, ...], bound: float, n_further: int
-    ) -> Question:
-        exact = math.isfinite(self.epsilon)
+    def _learn(self, releases: Releases, question: Question) -> dict[str, Any]:
+        shape, left = question.shape, 1.0
+        mean = np.zeros(math.prod(shape))
         if self.centre:
-            return Question(shape, bound, (MEAN_SHARE,), is_mean=True, exact=exact)
-        shares = shares_of_modes(shape, self._share_of_modes(shape))
-        return Question(shape, bound, shares, exact=exact)
-
-    def _learn(
-        self, releases: Releases, first: Question, n_samples: int
-    ) -> dict[str, Any]:
-        shape, modes, mean = first.shape, first, np.zeros(math.prod(first.shape))
-        if self.centre:
-            mean = _shrunk(releases.ask(first)[0], first, releases.sigma) / n_samples
-            shares = shares_of_modes(shape, self._share_of_modes(shape))
-            modes = replace(first, is_mean=False, mean=mean, shares=shares)
+            left -= _MEAN_SHARE
+            of_mean = replace(question, shares=(_MEAN_SHARE,), is_mean=True)
+            summed = _shrunk(releases.ask(of_mean)[0], of_mean, releases.sigma)
+            mean = summed / releases.n_samples
+            question = replace(question, mean=mean)
+        ranks, method, rotation = self._ranks(shape), "modes", None
+        if isinstance(ranks, int):
+            left *= _FIRST_SHARE
+        modes = replace(question, shares=shares_of_modes(shape, left))
         spectra = releases.spectra(modes)
-        ranks, rotation = self._ranks(shape), None
-        method = "modes"
-        ratio: Any = None
         if ranks is None:
-            noise_free = [min(n, n_samples * math.prod(shape) // n) for n in shape]
-            ranks = tuple(
-                one.n_above() if one.deviation else most
-                for one, most in zip(spectra, noise_free, strict=True)
-            )
+            ranks = ranks_above(spectra, releases.n_samples)
         elif isinstance(ranks, int):
-            spectra, ranks, method = self._chosen(releases, modes, spectra, ranks)
+            left *= 1 / _FIRST_SHARE - 1
+            spectra, ranks, method = _chosen(releases, modes, spectra, ranks, left)
         factors = [one.vectors[:, :r] for one, r in zip(spectra, ranks, strict=True)]
         total = total_energy(spectra)
-        if method == "modes":
-            ratio = [
-                one.energies(total)[:r] / (total or 1.0)
-                for one, r in zip(spectra, ranks, strict=True)
-            ]
-            ratio = ratio[0] if len(ratio) == 1 else ratio
-        else:
-            assert isinstance(self.n_components, Integral)
-            bases = map(whole_basis, factors) if first.exact else factors
-            left = self._left * (1 - _FIRST_SHARE)
-            core = replace(modes, shares=(left,), bases=tuple(bases), is_joint=True)
+        energies = [
+            one.energies(total)[:r] for one, r in zip(spectra, ranks, strict=True)
+        ]
+        if method != "modes":
+            bases = tuple(map(whole_basis, factors) if question.exact else factors)
+            core = replace(question, shares=(left,), bases=bases, is_joint=True)
             (spectrum,) = releases.spectra(core)
             rotation = spectrum.vectors[:, : self.n_components]
-            ratio = spectrum.energies(float(np.trace(spectrum.matrix)))
-            ratio = ratio[: self.n_components] / (total or 1.0)
-        n_features = math.prod(ranks) if rotation is None else rotation.shape[1]
+            trace = float(np.trace(spectrum.matrix))
+            energies = [spectrum.energies(trace)[: self.n_components]]
+        ratio = [one / (total or 1.0) for one in energies]
+        projection = _Projection(shape, mean, factors, rotation)
         return {
             "components_": factors,
             "rotation_": rotation,
             "method_": method,
-            "n_components_": n_features,
-            "explained_variance_ratio_": ratio,
+            "n_components_": projection.n_features,
+            "explained_variance_ratio_": ratio if len(ratio) > 1 else ratio[0],
             "mean_": mean.reshape(shape),
+            "_projection": projection,
         }
-
-    def _chosen(
-        self,
-        releases: Releases,
-        modes: Question,
-        spectra: list[Spectrum],
-        n_components: int,
-    ) -> tuple[list[Spectrum], tuple[int, ...], str]:
-        """What is expected to find most energy with the rest of the budget.
-
-        Returns the spectra of the modes, after a second release if that is chosen; the
-        ranks; and the method.
-        """
-        total, left = total_energy(spectra), self._left * (1 - _FIRST_SHARE)
-        true = [one.true_values(total) for one in spectra]
-        # Two releases with equal shares, averaged.
-        deviations = [one.deviation * math.sqrt(_FIRST_SHARE) for one in spectra]
-        of_modes, ranks = best_ranks(true, total, deviations, n_components)
-        energies = [one.energies(total) for one in spectra]
-        noise = releases.sigma * modes.unit**2 / math.sqrt(left)
-        noise = noise if releases.sigma else 0.0
-        of_core, core = best_core(energies, total, noise, n_components, LARGEST_CORE)
-        if of_core > of_modes * (1 + 1e-9):
-            return spectra, core, "flat" if core == modes.shape else "core"
-        if releases.sigma:
-            again = replace(modes, shares=shares_of_modes(modes.shape, left))
-            second = releases.spectra(again)
-            spectra = [joined(*pair) for pair in zip(spectra, second, strict=True)]
-            total = total_energy(spectra)
-            true = [one.true_values(total) for one in spectra]
-            _, ranks = best_ranks(true, total, deviations, n_components)
-        return spectra, ranks, "modes"
 
     # --- use --------------------------------------------------------------------------
 
@@ -461,12 +389,11 @@ class MultilinearPCA(
             With ``method_="modes"``, the cells of the cores in C order.
         """
         check_is_fitted(self)
-        array, _ = self._samples(X, self.sample_shape_)
-        projection = _Projection.of(self)
-        if is_dask(array):
-            return in_chunks(projection, array, (self.n_components_,), self)
-        rows = projection(array.reshape(len(array), -1))
-        return rows.astype(array.dtype, copy=False)
+        projection = self._projection  # Once: another thread may fit meanwhile.
+        rows, _ = self._rows(X, projection.shape)
+        if is_dask(rows):
+            return in_chunks(projection, rows, (projection.n_features,), self)
+        return projection(rows).astype(rows.dtype, copy=False)
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Samples that have these features and nothing beside the components.
@@ -490,7 +417,7 @@ class MultilinearPCA(
                 f"Z has {rows.shape[1]} columns, but there are {self.n_components_} "
                 f"components."
             )
-        samples = _Projection.of(self).inverse(rows)
+        samples = self._projection.inverse(rows)
         is_flat = self.n_features_in_ == samples.shape[1]
         return samples if is_flat else samples.reshape(-1, *self.sample_shape_)
 
@@ -513,9 +440,9 @@ class MultilinearPCA(
             if all samples equal the mean.
         """
         check_is_fitted(self)
-        array, _ = self._samples(loaded(X)[0], self.sample_shape_)
-        rows = array.reshape(len(array), -1).astype(float)
-        centred, features = rows - self.mean_.ravel(), _Projection.of(self)(rows)
+        projection = self._projection
+        rows = self._rows(loaded(X)[0], projection.shape)[0].astype(float)
+        centred, features = rows - projection.mean, projection(rows)
         # Scaling by a power of two leaves the share as it is, and squares finite.
         exponent = -int(np.frexp(np.max(np.abs(centred), initial=0.0))[1])
         energy, explained = (
@@ -546,61 +473,87 @@ class MultilinearPCA(
                 return 0.0
             self.set_params(epsilon=epsilon)
             sigma = math.sqrt(self._planned_noise(shape, 0).noise_variance)
+            left = 1 - _MEAN_SHARE * self.centre
+
             # Energies in units of all of it.
-            shares = shares_of_modes(shape, self._left)
-            noise = [sigma / math.sqrt(share) / n_samples for share in shares]
-            alike = ranks if isinstance(ranks, tuple) else _most_alike(shape, ranks)
-            kept = math.prod(
-                expected_energy(_even(n, r), r, s)
-                for n, r, s in zip(shape, alike, noise, strict=True)
-            )
-            if isinstance(ranks, int) and math.prod(shape) <= LARGEST_CORE:
-                flat = sigma / math.sqrt(self._left * (1 - _FIRST_SHARE)) / n_samples
-                whole = expected_energy(_even(math.prod(shape), ranks), ranks, flat)
-                kept = max(kept, whole)
+            def kept_of(n: int, rank: int, share: float) -> float:
+                even = np.where(np.arange(n) < rank, 1 / rank, 0.0)
+                return expected_energy(even, rank, sigma / math.sqrt(share) / n_samples)
+
+            n_cells, shares = math.prod(shape), shares_of_modes(shape, left)
+            if isinstance(ranks, tuple):
+                kept = math.prod(map(kept_of, shape, ranks, shares))
+            else:
+                alike = max(ranks_within(shape, ranks), key=alikeness)
+                kept = math.prod(map(kept_of, shape, alike, shares))
+                if n_cells <= LARGEST_CORE:
+                    of_core = kept_of(n_cells, ranks, left * (1 - _FIRST_SHARE))
+                    kept = max(kept, of_core)
             lost = 1 - kept
             if self.centre:
-                of_mean = 4 * sigma**2 / MEAN_SHARE / n_samples**2 * math.prod(shape)
-                lost += min(of_mean, 1.0)
+                lost += 4 * sigma**2 / _MEAN_SHARE / n_samples**2 * n_cells
             return min(lost, 1.0)
 
         return error
 
 
+@dataclass(frozen=True, eq=False)
 class _Projection:
     """Projection of rows on the components, and back; holds released numbers only."""
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        mean: NDArray[np.float64],
-        factors: list[NDArray[np.float64]],
-        rotation: NDArray[np.float64] | None,
-    ) -> None:
-        self._shape, self._mean = shape, mean
-        self._factors, self._rotation = factors, rotation
+    shape: tuple[int, ...]
+    mean: NDArray[np.float64]
+    factors: list[NDArray[np.float64]]
+    rotation: NDArray[np.float64] | None
 
-    @classmethod
-    def of(cls, pca: MultilinearPCA) -> _Projection:
-        """The projection of one fit, even if another thread fits meanwhile."""
-        fitted = vars(pca).copy()
-        return cls(
-            fitted["sample_shape_"],
-            fitted["mean_"].ravel(),
-            fitted["components_"],
-            fitted["rotation_"],
-        )
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Shape of a core."""
+        return tuple(factor.shape[1] for factor in self.factors)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a sample."""
+        if self.rotation is not None:
+            return self.rotation.shape[1]
+        return math.prod(self.ranks)
 
     def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        cores = projected(rows - self._mean, self._shape, self._factors)
-        return cores if self._rotation is None else cores @ self._rotation
+        cores = projected(rows - self.mean, self.shape, self.factors)
+        return cores if self.rotation is None else cores @ self.rotation
 
     def inverse(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows with these features."""
-        cores = features if self._rotation is None else features @ self._rotation.T
-        ranks = tuple(factor.shape[1] for factor in self._factors)
-        rows = projected(cores, ranks, [factor.T for factor in self._factors])
-        return rows + self._mean
+        cores = features if self.rotation is None else features @ self.rotation.T
+        return projected(cores, self.ranks, [f.T for f in self.factors]) + self.mean
+
+
+def _chosen(
+    releases: Releases,
+    modes: Question,
+    spectra: list[Spectrum],
+    n_components: int,
+    left: float,
+) -> tuple[list[Spectrum], tuple[int, ...], str]:
+    """What is expected to find most energy with the rest of the budget.
+
+    Returns the spectra of the modes, after a second release if that is chosen; the
+    ranks; and the method.
+    """
+    sigma, shape = releases.sigma, modes.shape
+    # Two releases with equal shares, averaged.
+    deviations = [one.deviation * math.sqrt(_FIRST_SHARE) for one in spectra]
+    of_modes, ranks = best_ranks(spectra, n_components, deviations)
+    noise = sigma * modes.unit**2 / math.sqrt(left) if sigma else 0.0
+    of_core, core = best_core(spectra, n_components, noise, LARGEST_CORE)
+    # If both seem equal, a core is better: its components are of no single mode.
+    if of_core > of_modes * (1 - 1e-9):
+        return spectra, core, "flat" if core == shape else "core"
+    if sigma:
+        again = replace(modes, shares=shares_of_modes(shape, left))
+        spectra = list(map(joined, spectra, releases.spectra(again)))
+        _, ranks = best_ranks(spectra, n_components, deviations)
+    return spectra, ranks, "modes"
 
 
 def _shrunk(
@@ -612,14 +565,3 @@ def _shrunk(
     noise = len(total) * (2 * sigma * question.unit) ** 2 / question.shares[0]
     energy = float(np.square(total).sum())
     return total * max(1 - noise / energy, 0.0) if energy else total
-
-
-def _even(n: int, rank: int) -> NDArray[np.float64]:
-    """Eigenvalues with equal energy in the first `rank`, adding up to 1."""
-    return np.where(np.arange(n) < rank, 1 / rank, 0.0)
-
-
-def _most_alike(shape: tuple[int, ...], n_components: int) -> tuple[int, ...]:
-    """Ranks that are most alike, with a product of at most a number."""
-    nothing = [np.zeros(n) for n in shape]
-    return best_ranks(nothing, 0.0, [0.0] * len(shape), n_components)[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -19,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
-    callers_level,
     check_bounds,
     check_numeric,
     check_same_length,
@@ -28,12 +26,10 @@ from .._validation import (
     r2_of_any_size,
     range_of,
 )
-from ..exceptions import PrivacyLeakWarning
-from ._base import LARGEST_CORE, MomentsEstimator, Releases, checked_ranks
-from ._docs import with_shared_text
-from ._sources import Batches, Rows
-from ._spectrum import Spectrum, best_ranks, shares_of_modes, total_energy
-from ._sums import Question, projected, whole_basis
+from ._base import MomentsEstimator, Releases
+from ._samples import Samples
+from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
+from ._sums import LARGEST_CORE, Question, projected, whole_basis
 
 # Of the budget, for the moments of the modes, if a core is to be found. A compromise:
 # on digits, less of it is better; on simulated subjects, more.
@@ -49,10 +45,12 @@ class _Regression(MomentsEstimator):
 
     The moments are those of one vector for each sample, which holds the cells of its
     core and its targets. So their sensitivity is that of moments (``_sums.py``).
+
+    A subclass says which parameter declares what is public about targets (`_declares`),
+    and how they become coordinates.
     """
 
     alpha: float | str
-    n_components: Any
     components_: list[NDArray[np.float64]]
     alpha_: float
     _cells: NDArray[np.float64]
@@ -60,13 +58,15 @@ class _Regression(MomentsEstimator):
 
     centre = False
     _protects_y = True
+    _declares: str
     _constant = 0.0
+    _normalises = False
+    _of_fit = ("_cells", "_intercepts")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{k: v for k, v in MomentsEstimator._parameter_constraints.items()
-           if k != "centre"},
+        **MomentsEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-    }  # fmt: skip
+    }
 
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
@@ -86,6 +86,46 @@ class _Regression(MomentsEstimator):
             f"{type(self).__name__} protects targets together with their samples: "
             f"splits must not depend on them.",
         ]
+
+    # --- what is public about targets -------------------------------------------------
+
+    def _read_off(self, targets: NDArray[Any]) -> Any:
+        """The same from the targets themselves."""
+        raise NotImplementedError
+
+    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
+        """Targets of the right kind, or an error."""
+        raise NotImplementedError
+
+    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
+        """Targets as further coordinates of samples, after the constant if any."""
+        raise NotImplementedError
+
+    def _is_declared(self) -> bool:
+        return super()._is_declared() and getattr(self, self._declares) is not None
+
+    def _known(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
+        """What is public about targets, and whether no target decided it."""
+        name, known = self._declares, self._declared()
+        if known is not None:
+            return known, True
+        if targets is None:
+            raise ValueError(f"Pass {name}: batches are read one by one.")
+        if math.isfinite(self.epsilon):
+            self._warn_of(name, "targets")
+        return self._read_off(targets), math.isinf(self.epsilon)
+
+    def _checked_targets(self, X: Any, y: Any) -> NDArray[Any]:
+        """Targets as an array of one for each sample."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                f"None."
+            )
+        check_unmasked(y, "y")
+        targets: Any = checked(column_or_1d, y, warn=True)
+        check_same_length(X, targets)
+        return self._valid_targets(targets)
 
     # --- fit --------------------------------------------------------------------------
 
@@ -112,12 +152,11 @@ class _Regression(MomentsEstimator):
             to keep epsilon and delta.
         """
         X, y = loaded(X, y)
-        array, shape = self._samples(X, None)
-        targets = self._checked_targets(array, y)
-        known, declared = self._known_targets(targets)
-        further = self._further(targets, known)
-        rows = array.reshape(len(array), -1)
-        return self._fit_source(Rows(rows, further), shape, known, declared=declared)
+        rows, shape = self._rows(X)
+        targets = self._checked_targets(rows, y)
+        known, declared = self._known(targets)
+        samples = Samples([(rows, self._further(targets, known))])
+        return self._fit_to(samples, shape, known, declared=declared)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
@@ -142,197 +181,112 @@ class _Regression(MomentsEstimator):
             As `fit`; if what `fit` would read off the targets is not declared; and if
             the batches can be read only once, but are needed again.
         """
-        known, declared = self._known_targets(None)
+        known, declared = self._known(None)
 
-        def rows_of(batch: Any) -> tuple[Any, Any]:
-            array, _ = self._samples(batch[0], shape)
-            targets = self._checked_targets(array, batch[1])
-            return array.reshape(len(array), -1), self._further(targets, known)
+        def of_batch(batch: tuple[Any, Any]) -> tuple[Any, Any]:
+            X, y = batch
+            return X, self._further(self._checked_targets(X, y), known)
 
-        source = Batches(batches, rows_of)
-        _, shape = self._samples(source.take_first()[0], None)
-        if source.is_read_once and self._finds_core(shape):
-            raise ValueError(
-                "These batches can be read only once, but are needed twice. Pass a "
-                "list, or an object whose __iter__ begins anew."
-            )
-        return self._fit_source(source, shape, known, declared=declared)
+        samples, shape = self._in_batches(batches, of_batch)
+        return self._fit_to(samples, shape, known, declared=declared)
 
-    def _fit_source(
-        self, source: Any, shape: tuple[int, ...], known: Any, *, declared: bool
+    def _fit_to(
+        self, samples: Samples, shape: tuple[int, ...], known: Any, *, declared: bool
     ) -> Self:
         if not self._finds_core(shape) and math.prod(shape) > LARGEST_CORE:
             raise ValueError(
                 f"A core may have at most {LARGEST_CORE} cells. Pass a smaller "
                 f"n_components."
             )
-        facts = self._facts(known)
-        n_further = 2 if self._constant else len(known)
-        return self._fit(source, shape, n_further, declared=declared, **facts)
-
-    def _checked_targets(self, array: Any, y: Any) -> NDArray[Any]:
-        """Targets as an array of one for each sample."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                f"None."
-            )
-        check_unmasked(y, "y")
-        targets: Any = checked(column_or_1d, y, warn=True)
-        check_same_length(array, targets)
-        return self._valid_targets(targets)
+        facts = {f"{self._declares}_": known}
+        n_further = self._n_further(known)
+        return self._fit(samples, shape, n_further, declared=declared, **facts)
 
     def _finds_core(self, shape: tuple[int, ...]) -> bool:
         """Whether the core is smaller than a sample, so that modes are released."""
-        ranks = checked_ranks(self.n_components, shape)
-        return ranks != shape and ranks != math.prod(shape)
+        return self._ranks(shape) not in (shape, math.prod(shape))
 
-    def _first_question(
-        self, shape: tuple[int, ...], bound: float, n_further: int
-    ) -> Question:
-        question = Question(
-            shape,
-            bound,
-            shares_of_modes(shape, _MODES_SHARE),
+    def _n_passes(self, shape: tuple[int, ...]) -> int:
+        return 1 + self._finds_core(shape)
+
+    def _learn(self, releases: Releases, question: Question) -> dict[str, Any]:
+        shape = question.shape
+        core = replace(
+            question,
+            shares=(1.0,),
             further=math.hypot(1.0, self._constant),
-            n_further=n_further,
-            exact=math.isfinite(self.epsilon),
+            is_joint=True,
         )
+        factors = [np.eye(n) for n in shape]
         if self._finds_core(shape):
-            return question
-        return replace(question, shares=(1.0,), is_joint=True)
-
-    def _learn(
-        self, releases: Releases, first: Question, n_samples: int
-    ) -> dict[str, Any]:
-        question, factors = first, [np.eye(n) for n in first.shape]
-        if not first.is_joint:
-            spectra = releases.spectra(first)
-            ranks = self._ranks_of(spectra, first.shape)
+            shares = shares_of_modes(shape, _MODES_SHARE)
+            spectra = releases.spectra(replace(question, shares=shares))
+            ranks = self._ranks_of(spectra, releases.n_samples)
             factors = [s.vectors[:, :r] for s, r in zip(spectra, ranks, strict=True)]
-            bases = tuple(map(whole_basis, factors) if first.exact else factors)
-            left = (1 - _MODES_SHARE,)
-            question = replace(first, shares=left, bases=bases, is_joint=True)
-        (matrix,) = releases.ask(question)
-        (deviation,) = question.deviations(releases.sigma)
-        unit = question.bound if question.exact else 1.0
-        moments = _Moments(
-            matrix,
-            deviation,
-            question.n_further,
-            unit,
-            self._constant * unit,
-            n_samples,
-        )
-        alpha = moments.best_alpha() if self.alpha == "auto" else float(self.alpha)
-        weights, intercepts = moments.solved(alpha)
+            bases = tuple(map(whole_basis, factors) if question.exact else factors)
+            core = replace(core, shares=(1 - _MODES_SHARE,), bases=bases)
+        model = _NormalEquations(releases, core, self._constant)
+        alpha = model.best_alpha() if self.alpha == "auto" else float(self.alpha)
+        weights, intercepts = model.solved(alpha)
         # Columns with equal noise count alike, however rare a class is.
         if self._normalises:
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
         sides = tuple(factor.shape[1] for factor in factors)
-        cells = projected(weights.T, sides, [factor.T for factor in factors])
         return {
             "components_": factors,
             "alpha_": alpha,
-            "_cells": cells,
+            "_cells": projected(weights.T, sides, [factor.T for factor in factors]),
             "_intercepts": intercepts,
         }
 
-    def _ranks_of(
-        self, spectra: list[Spectrum], shape: tuple[int, ...]
-    ) -> tuple[int, ...]:
+    def _ranks_of(self, spectra: list[Spectrum], n_samples: int) -> tuple[int, ...]:
         """Numbers of components of the modes; one for each."""
-        ranks = checked_ranks(self.n_components, shape)
-        if isinstance(ranks, tuple):
-            return ranks
+        ranks = self._ranks(tuple(len(one.matrix) for one in spectra))
         if ranks is None:
-            found = [
-                one.n_above() if one.deviation else len(one.matrix) for one in spectra
-            ]
+            found = list(ranks_above(spectra, n_samples))
             while math.prod(found) > LARGEST_CORE:
                 found[int(np.argmax(found))] -= 1
             return tuple(found)
-        total = total_energy(spectra)
-        true = [one.true_values(total) for one in spectra]
-        return best_ranks(true, total, [one.deviation for one in spectra], ranks)[1]
-
-    # --- what a subclass says of targets ----------------------------------------------
-
-    _normalises = False
-
-    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
-        """Targets of the right kind, or an error."""
-        raise NotImplementedError
-
-    def _known_targets(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
-        """What is public about targets, and whether it was declared."""
-        raise NotImplementedError
-
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
-        """Targets as further coordinates of samples, after the constant if any."""
-        raise NotImplementedError
-
-    def _facts(self, known: Any) -> dict[str, Any]:
-        """Attributes of the fit that say what is public about targets."""
-        raise NotImplementedError
-
-    def _warn_of(self, name: str) -> None:
-        """Warn of a parameter that is read off the targets."""
-        if math.isfinite(self.epsilon):
-            warnings.warn(
-                f"{name} is not declared, so it is read off the private targets, and "
-                f"no finite epsilon holds. Pass {name}.",
-                PrivacyLeakWarning,
-                stacklevel=callers_level(),
-            )
+        if isinstance(ranks, tuple):
+            return ranks
+        return best_ranks(spectra, ranks, [one.deviation for one in spectra])[1]
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """What the model computes of samples, for every target."""
         check_is_fitted(self)
         fitted = vars(self).copy()
-        array, _ = self._samples(loaded(X)[0], fitted["sample_shape_"])
-        rows = array.reshape(len(array), -1).astype(float)
-        return rows @ fitted["_cells"].T + fitted["_intercepts"]
-
-    _of_fit = ("_cells", "_intercepts")
+        rows, _ = self._rows(loaded(X)[0], fitted["sample_shape_"])
+        return rows.astype(float) @ fitted["_cells"].T + fitted["_intercepts"]
 
 
-class _Moments:
+class _NormalEquations:
     """Normal equations of a ridge regression under noise that is known exactly.
 
     Parameters
     ----------
-    matrix : ndarray of shape (n_features + n_further, n_features + n_further)
-        Noisy sums of products of features, then of the constant if any, then of
-        targets.
-    deviation : float
-        Standard deviation of the noise off the diagonal.
-    n_further : int
-    unit : float
-        Unit of the further coordinates.
+    releases : Releases
+        Asked once.
+    question : Question
+        For the moments of features, then of the constant if any, then of targets.
     constant : float
         The constant coordinate of every sample; 0 if there is none.
-    n_samples : int
     """
 
-    def __init__(
-        self,
-        matrix: NDArray[np.float64],
-        deviation: float,
-        n_further: int,
-        unit: float,
-        constant: float,
-        n_samples: int,
-    ) -> None:
-        n = len(matrix) - n_further
+    def __init__(self, releases: Releases, question: Question, constant: float) -> None:
+        (matrix,) = releases.ask(question)
+        (self._deviation,) = question.deviations(releases.sigma)
+        n, n_samples = len(matrix) - question.n_further, releases.n_samples
+        # The unit of the further coordinates.
+        unit = question.bound if question.exact else 1.0
         first = n + (constant > 0)
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
-        self._deviation, self._cross_deviation = deviation, deviation / unit
+        self._cross_deviation = self._deviation / unit
         if constant:
             # The intercept has no penalty: what it explains is taken off.
-            self._means = matrix[:n, n] / (constant * n_samples)
-            self._target_means = matrix[n, first:] / (unit * constant * n_samples)
+            self._means = matrix[:n, n] / (constant * unit * n_samples)
+            scale = constant * unit**2 * n_samples
+            self._target_means = matrix[n, first:] / scale
             gram = gram - n_samples * np.outer(self._means, self._means)
             cross = cross - n_samples * np.outer(self._means, self._target_means)
         self._values, self._vectors = np.linalg.eigh(gram)
@@ -376,7 +330,6 @@ class _Moments:
         return weights, self._target_means - self._means @ weights
 
 
-@with_shared_text
 class MultilinearRidge(RegressorMixin, _Regression):
     """Ridge regression on components of people's tensors, targets protected as well.
 
@@ -391,17 +344,33 @@ class MultilinearRidge(RegressorMixin, _Regression):
 
     Parameters
     ----------
-    $n_components
-    $alpha
-    $epsilon
-    $delta
-    $norm_bound
+    n_components : tuple of int, int or None, default=None
+        Number of components of every mode, whose products are the features. One number
+        is the number of features in all; None takes the components that stand out from
+        the noise. A fifth of the budget finds components. If they are all cells, the
+        whole budget goes to the regression.
+    alpha : float or "auto", default="auto"
+        Penalty on the squared weights of the components, as in scikit-learn's
+        ``Ridge``. "auto" takes the one with the least expected error, by what was
+        released and the known noise.
+    epsilon : float, default=1.0
+        Budget of a sample and its target. ``float("inf")`` adds no noise.
+    delta : float, default=1e-6
+        Budget of a sample and its target.
+    norm_bound : float, default=None
+        Public bound on the Euclidean norm of a sample; longer samples are scaled down
+        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
+        finite epsilon holds; without noise, samples are not clipped then.
     target_bounds : tuple of (low, high), default=None
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
         holds.
-    $tensor_shape
-    $random_state
+    tensor_shape : tuple of int, default=None
+        Shape of a sample, if samples are passed as rows of features.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: every clone repeats the same noise, although two
+        fits of one object never share noise.
 
     Attributes
     ----------
@@ -410,7 +379,16 @@ class MultilinearRidge(RegressorMixin, _Regression):
     intercept_ : float
     target_bounds_ : tuple of (low, high)
         Range of the targets and of predictions.
-    $attributes
+    components_ : list of ndarray of shape (I_k, r_k)
+        Orthonormal factors of the modes.
+    alpha_ : float
+        The penalty that was taken.
+    privacy_guarantee_ : PrivacyGuarantee
+        Guarantee of everything that `fit` publishes.
+    sample_shape_ : tuple of int
+        Shape of a sample.
+    n_features_in_ : int
+        Size of the first axis of a sample.
 
     See Also
     --------
@@ -438,7 +416,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
     True
     """
 
-    _constant = _CONSTANT
+    _declares, _constant = "target_bounds", _CONSTANT
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_Regression._parameter_constraints,
         "target_bounds": ["array-like", None],
@@ -526,11 +504,16 @@ class MultilinearRidge(RegressorMixin, _Regression):
         targets = self._checked_targets(X, y)
         return r2_of_any_size(targets, self.predict(X), sample_weight)
 
-    def _is_declared(self) -> bool:
-        return super()._is_declared() and self.target_bounds is not None
-
-    def _n_planned_further(self, fitted: Any) -> int:
+    def _n_further(self, known: Any) -> int:
         return 2
+
+    def _declared(self) -> tuple[float, float] | None:
+        if self.target_bounds is None:
+            return None
+        return check_bounds(self.target_bounds, "target_bounds")
+
+    def _read_off(self, targets: NDArray[Any]) -> tuple[float, float]:
+        return range_of(targets)
 
     def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
         check_numeric(targets, "y")
@@ -539,28 +522,12 @@ class MultilinearRidge(RegressorMixin, _Regression):
             raise ValueError("Input y contains NaN or infinity.")
         return values
 
-    def _known_targets(
-        self, targets: NDArray[Any] | None
-    ) -> tuple[tuple[float, float], bool]:
-        if self.target_bounds is not None:
-            return check_bounds(self.target_bounds, "target_bounds"), True
-        if targets is None:
-            raise ValueError("Pass target_bounds: batches are read one by one.")
-        self._warn_of("target_bounds")
-        return range_of(targets), math.isinf(self.epsilon)
-
-    def _further(
-        self, targets: NDArray[Any], known: tuple[float, float]
-    ) -> NDArray[np.float64]:
+    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
         low, high = known
         scaled = (np.clip(targets, low, high) - (low + high) / 2) / ((high - low) / 2)
         return np.column_stack([np.full(len(scaled), self._constant), scaled])
 
-    def _facts(self, known: tuple[float, float]) -> dict[str, Any]:
-        return {"target_bounds_": known}
 
-
-@with_shared_text
 class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     """Ridge classification on components of people's tensors, labels protected as well.
 
@@ -577,17 +544,33 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
 
     Parameters
     ----------
-    $n_components
-    $alpha
-    $epsilon
-    $delta
-    $norm_bound
+    n_components : tuple of int, int or None, default=None
+        Number of components of every mode, whose products are the features. One number
+        is the number of features in all; None takes the components that stand out from
+        the noise. A fifth of the budget finds components. If they are all cells, the
+        whole budget goes to the regression.
+    alpha : float or "auto", default="auto"
+        Penalty on the squared weights of the components, as in scikit-learn's
+        ``Ridge``. "auto" takes the one with the least expected error, by what was
+        released and the known noise.
+    epsilon : float, default=1.0
+        Budget of a sample and its target. ``float("inf")`` adds no noise.
+    delta : float, default=1e-6
+        Budget of a sample and its target.
+    norm_bound : float, default=None
+        Public bound on the Euclidean norm of a sample; longer samples are scaled down
+        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
+        finite epsilon holds; without noise, samples are not clipped then.
     classes : array-like of shape (n_classes,), default=None
         Public, all different. A sample with another label counts as one without a
         label. If None, they are read off the data with a `PrivacyLeakWarning`, and no
         finite epsilon holds.
-    $tensor_shape
-    $random_state
+    tensor_shape : tuple of int, default=None
+        Shape of a sample, if samples are passed as rows of features.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: every clone repeats the same noise, although two
+        fits of one object never share noise.
 
     Attributes
     ----------
@@ -595,7 +578,16 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Sorted.
     coef_ : ndarray of shape (n_classes, ...)
         Weights of the cells for the score of every class.
-    $attributes
+    components_ : list of ndarray of shape (I_k, r_k)
+        Orthonormal factors of the modes.
+    alpha_ : float
+        The penalty that was taken.
+    privacy_guarantee_ : PrivacyGuarantee
+        Guarantee of everything that `fit` publishes.
+    sample_shape_ : tuple of int
+        Shape of a sample.
+    n_features_in_ : int
+        Size of the first axis of a sample.
 
     See Also
     --------
@@ -620,7 +612,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     True
     """
 
-    _normalises = True
+    _declares, _normalises = "classes", True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_Regression._parameter_constraints,
         "classes": ["array-like", None],
@@ -710,36 +702,23 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         """
         return super().score(X, self._checked_targets(X, y), sample_weight)
 
-    def _is_declared(self) -> bool:
-        return super()._is_declared() and self.classes is not None
+    def _n_further(self, known: Any) -> int:
+        return len(known)
 
-    def _n_planned_further(self, fitted: Any) -> int:
-        if self.classes is not None:
-            return len(self._declared_classes())
-        return len(getattr(fitted, "classes_", "ab"))
-
-    def _declared_classes(self) -> NDArray[Any]:
+    def _declared(self) -> NDArray[Any] | None:
+        if self.classes is None:
+            return None
         classes, counts = np.unique(np.asarray(self.classes), return_counts=True)
         if classes.ndim != 1 or not len(classes) or np.any(counts > 1):
             raise ValueError("classes must be a list of labels that are all different.")
         return classes
 
+    def _read_off(self, targets: NDArray[Any]) -> NDArray[Any]:
+        return np.unique(targets)
+
     def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
         checked(check_classification_targets, targets)
         return targets
 
-    def _known_targets(self, targets: NDArray[Any] | None) -> tuple[NDArray[Any], bool]:
-        if self.classes is not None:
-            return self._declared_classes(), True
-        if targets is None:
-            raise ValueError("Pass classes: batches are read one by one.")
-        self._warn_of("classes")
-        return np.unique(targets), math.isinf(self.epsilon)
-
-    def _further(
-        self, targets: NDArray[Any], known: NDArray[Any]
-    ) -> NDArray[np.float64]:
+    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
         return (targets[:, np.newaxis] == known).astype(float)
-
-    def _facts(self, known: NDArray[Any]) -> dict[str, Any]:
-        return {"classes_": known}

@@ -70,13 +70,15 @@ class Spectrum:
         They add up to `total` at most, or a core would seem to have more energy than
         there is.
         """
-        root = np.sqrt(np.maximum(self.values**2 - self.edge**2, 0.0))
-        return self._with_rest((self.values + root) / 2, total)
+        return self._with_rest((self.values + self._root) / 2, total)
 
     def energies(self, total: float) -> NDArray[np.float64]:
         """Estimated energy of each released eigenvector, free of the noise's bias."""
-        root = np.sqrt(np.maximum(self.values**2 - self.edge**2, 0.0))
-        return self._with_rest(root, total)
+        return self._with_rest(self._root, total)
+
+    @property
+    def _root(self) -> NDArray[np.float64]:
+        return np.sqrt(np.maximum(self.values**2 - self.edge**2, 0.0))
 
     def _with_rest(
         self, estimates: NDArray[np.float64], total: float
@@ -100,6 +102,15 @@ def total_energy(spectra: Sequence[Spectrum]) -> float:
     variances = [len(one.matrix) * one.deviation**2 or 1.0 for one in spectra]
     weights = [1 / variance for variance in variances]
     return max(float(np.dot(traces, weights)) / sum(weights), 0.0)
+
+
+def ranks_above(spectra: Sequence[Spectrum], n_samples: int) -> tuple[int, ...]:
+    """Numbers of components that stand out; without noise, all that samples have."""
+    shape = [len(one.matrix) for one in spectra]
+    return tuple(
+        one.n_above() if one.deviation else min(n, n_samples * math.prod(shape) // n)
+        for one, n in zip(spectra, shape, strict=True)
+    )
 
 
 def joined(first: Spectrum, second: Spectrum) -> Spectrum:
@@ -133,57 +144,61 @@ def expected_energy(true: NDArray[np.float64], n: int, deviation: float) -> floa
 
 
 def best_ranks(
-    true: Sequence[NDArray[np.float64]],
-    total: float,
-    deviations: Sequence[float],
-    n_components: int,
+    spectra: Sequence[Spectrum], n_components: int, deviations: Sequence[float]
 ) -> tuple[float, tuple[int, ...]]:
     """Ranks of the modes whose product is at most a number, and their share of energy.
 
     The shares of the modes are taken to be independent. Of ranks whose expected shares
     differ by less than the noise of the eigenvalues, those are taken that are most
     alike.
+
+    Parameters
+    ----------
+    spectra : list of Spectrum
+    n_components : int
+    deviations : list of float
+        Of the noise that the moments will have.
+
+    Returns
+    -------
+    share : float
+    ranks : tuple of int
     """
-    if not total:
-        total = 1.0
-    shares = [
-        [
-            min(expected_energy(t, n, s) / total, 1.0)
-            for n in range(1, min(len(t), n_components) + 1)
-        ]
-        for t, s in zip(true, deviations, strict=True)
-    ]
-    found = [
-        (math.prod(s[r - 1] for s, r in zip(shares, ranks, strict=True)), ranks)
-        for ranks in _within_product([len(t) for t in true], n_components)
-    ]
-    best, ranks = max(found)
-    errors = (2 * r * s**2 for r, s in zip(ranks, deviations, strict=True))
-    enough = best - math.sqrt(sum(errors)) / total
-    alike = [
-        (min(ranks), math.prod(ranks), share, ranks)
-        for share, ranks in found
-        if share >= enough
-    ]
-    return best, max(alike)[-1]
+    total, shape = total_energy(spectra) or 1.0, [len(one.matrix) for one in spectra]
+    shares = []
+    for one, deviation in zip(spectra, deviations, strict=True):
+        true, most = one.true_values(total), min(len(one.matrix), n_components)
+        found = [expected_energy(true, r + 1, deviation) for r in range(most)]
+        shares.append(np.minimum(np.divide(found, total), 1.0).tolist())
+    share_of = {
+        ranks: math.prod(s[r - 1] for s, r in zip(shares, ranks, strict=True))
+        for ranks in ranks_within(shape, n_components)
+    }
+    best = max(share_of, key=lambda ranks: (share_of[ranks], ranks))
+    errors = (2 * r * s**2 for r, s in zip(best, deviations, strict=True))
+    enough = share_of[best] - math.sqrt(sum(errors)) / total
+    alike = [ranks for ranks, share in share_of.items() if share >= enough]
+    ranks = max(alike, key=lambda ranks: (*alikeness(ranks), share_of[ranks], ranks))
+    return share_of[best], ranks
 
 
-def _within_product(sizes: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
+def alikeness(ranks: tuple[int, ...]) -> tuple[int, int]:
+    """Larger for ranks that are more alike, or for more features."""
+    return min(ranks), math.prod(ranks)
+
+
+def ranks_within(sizes: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
     """All tuples of ranks up to `sizes` whose product is at most `most`."""
     if not sizes:
         yield ()
         return
     for first in range(1, min(sizes[0], most) + 1):
-        for others in _within_product(sizes[1:], most // first):
+        for others in ranks_within(sizes[1:], most // first):
             yield (first, *others)
 
 
 def best_core(
-    energies: Sequence[NDArray[np.float64]],
-    total: float,
-    deviation: float,
-    n_components: int,
-    largest: int,
+    spectra: Sequence[Spectrum], n_components: int, deviation: float, largest: int
 ) -> tuple[float, tuple[int, ...]]:
     """Ranks of the core whose leading components are expected to have most energy.
 
@@ -191,12 +206,10 @@ def best_core(
 
     Parameters
     ----------
-    energies : list of ndarray of shape (I_k,)
-        Of the released eigenvectors of each mode.
-    total : float
+    spectra : list of Spectrum
+    n_components : int
     deviation : float
         Of the noise of the core's moments.
-    n_components : int
     largest : int
         Most cells of a core.
 
@@ -206,36 +219,27 @@ def best_core(
         Expected share of the energy; 0 if no such core has so many cells.
     ranks : tuple of int
     """
-    shares = [one / (total or 1.0) for one in energies]
-    sizes = [len(one) for one in shares]
+    total = total_energy(spectra) or 1.0
+    shares = [one.energies(total) / total for one in spectra]
 
     def share_of(ranks: tuple[int, ...]) -> float:
         core = np.ones(1)
         for one, rank in zip(shares, ranks, strict=True):
             core = np.multiply.outer(core, one[:rank]).ravel()
-        share = expected_energy(core, n_components, deviation / (total or 1.0))
-        return min(share, 1.0)
+        return min(expected_energy(core, n_components, deviation / total), 1.0)
 
-    ranks, path = (1,) * len(sizes), []
-    while True:
+    larger, path = [(1,) * len(shares)], [(0.0, (1,) * len(shares))]
+    while larger:
+        ranks = max(larger, key=lambda one: (share_of(one), -math.prod(one)))
         if math.prod(ranks) >= n_components:
             path.append((share_of(ranks), ranks))
         larger = [
-            tuple(r + (k == mode) for k, r in enumerate(ranks))
-            for mode in range(len(sizes))
+            (*ranks[:mode], ranks[mode] + 1, *ranks[mode + 1 :])
+            for mode, one in enumerate(shares)
+            if ranks[mode] < len(one)
+            and math.prod(ranks) // ranks[mode] * (ranks[mode] + 1) <= largest
         ]
-        larger = [
-            one
-            for one in larger
-            if all(r <= n for r, n in zip(one, sizes, strict=True))
-            and math.prod(one) <= largest
-        ]
-        if not larger:
-            break
-        ranks = max(larger, key=lambda one: (share_of(one), -math.prod(one)))
-    if not path:
-        return 0.0, ranks
-    best = max(share for share, _ in path)
+    best = max(path)[0]
     return best, [ranks for share, ranks in path if share >= best - _AS_GOOD][-1]
 
 

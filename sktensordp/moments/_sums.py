@@ -36,7 +36,7 @@ once. That moves two sums apart by at most a step in each cell.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,6 +47,8 @@ from ..measure import rounded
 
 LARGEST_SAMPLE = 2**20
 """Largest number of cells of a sample; squared lengths then fit 64 bits."""
+LARGEST_CORE = 2048
+"""Most cells of a core whose moments are released."""
 CAPACITY = 2**26
 """Largest number of samples; their sums fit two limbs."""
 
@@ -72,7 +74,7 @@ class Question:
         Shape of a sample.
     bound : float
         Largest Euclidean norm of a sample; longer ones are scaled down.
-    shares : tuple of float
+    shares : tuple of float, default=()
         Shares of the squared budget: one for each mode of the moments, or one for a
         mean or for the moments of the core.
     mean : ndarray of shape (n_cells,), default=None
@@ -94,7 +96,7 @@ class Question:
 
     shape: tuple[int, ...]
     bound: float
-    shares: tuple[float, ...]
+    shares: tuple[float, ...] = ()
     mean: NDArray[np.float64] | None = None
     bases: tuple[NDArray[np.float64], ...] | None = None
     is_mean: bool = False
@@ -132,13 +134,18 @@ class Question:
     @property
     def limits(self) -> tuple[int, int]:
         """Largest lengths of a sample and of its further coordinates, as integers."""
-        whole, both = 2**self.n_bits, self.unit / self.bound
-        return math.floor(whole / both), math.floor(whole * self.further / both)
+        unit = 2**self.n_bits / self._both
+        return math.floor(unit), math.floor(unit * self.further)
+
+    @property
+    def _both(self) -> float:
+        """Largest length of a sample with its further coordinates, in `bound`."""
+        return math.hypot(1.0, self.further if self.is_joint else 0.0)
 
     @property
     def unit(self) -> float:
-        """The bound on sample and further coordinates, in units of the cells."""
-        return self.bound * math.hypot(1.0, self.further if self.is_joint else 0.0)
+        """The same in units of the cells."""
+        return self.bound * self._both
 
     @cached_property
     def weights(self) -> NDArray[np.int64]:
@@ -149,9 +156,8 @@ class Question:
         weights = []
         for n, share in zip(self.sides, self.shares, strict=True):
             root = math.floor(math.sqrt(share) * 2**_WEIGHT_BITS / _OTHERS)
-            of_mode = np.full(n * (n + 1) // 2, root * _OTHERS)
-            of_mode[_on_diagonal(n)] = root * _DIAGONAL
-            weights.append(of_mode)
+            row, column = np.triu_indices(n)
+            weights.append(root * np.where(row == column, _DIAGONAL, _OTHERS))
         return np.concatenate(weights)
 
     def steps(self, sums: NDArray[np.int64], step: float) -> NDArray[np.float64]:
@@ -214,25 +220,16 @@ def contribute(
         (``exact=False``), floats of shape (n_cells,).
     """
     if not question.exact:
-        return _sums(_floats(rows, question, further), question)
+        return _sums(_cells(rows, question, further), question)
     total = np.zeros((2, question.n_cells), np.int64)
     size = 2 ** (52 - 2 * question.n_bits)
     for start in range(0, len(rows), size):
         block = slice(start, start + size)
         of_block = None if further is None else further[block]
-        sums = _sums(_integers(rows[block], question, of_block), question)
+        sums = _sums(_cells(rows[block], question, of_block), question)
         whole = sums.astype(np.int64)
         total[0] += whole >> 32
         total[1] += whole & _LIMB
-    return total
-
-
-def added(sums: Iterable[NDArray[np.generic]]) -> NDArray[np.generic]:
-    """The sum of what several chunks contributed, one after the other."""
-    iterator = iter(sums)
-    total = next(iterator).copy()
-    for one in iterator:
-        total += one  # type: ignore[misc]
     return total
 
 
@@ -248,45 +245,40 @@ def _sums(cells: NDArray[np.float64], question: Question) -> NDArray[np.float64]
     return np.concatenate(moments)
 
 
-def _integers(
+def _cells(
     rows: NDArray[np.floating],
     question: Question,
     further: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
-    """Each sample, and its further coordinates, as whole numbers of bounded length."""
-    limit, further_limit = question.limits
+    """Each sample, and its further coordinates: whole numbers of bounded length.
+
+    Without noise, nothing has to be exact, and they are floats.
+    """
+    exact, bound, (limit, further_limit) = (
+        question.exact,
+        question.bound,
+        question.limits,
+    )
     cells = np.array(rows, dtype=float, order="C")
     if question.mean is not None:
         with np.errstate(over="ignore"):
             cells -= question.mean
-    np.clip(cells, -question.bound, question.bound, out=cells)
-    cells /= question.bound
-    cells = _within(_truncated(cells, limit), limit)
-    if question.bases is not None:
-        cells = projected(cells, question.shape, question.bases, 2.0**BASIS_BITS)
-        cells = _within(cells, limit)
-    if further is None or not question.is_joint:
-        return cells
-    scaled = _truncated(further / question.further, further_limit)
-    return np.concatenate([cells, _within(scaled, further_limit)], axis=1)
-
-
-def _floats(
-    rows: NDArray[np.floating],
-    question: Question,
-    further: NDArray[np.float64] | None,
-) -> NDArray[np.float64]:
-    """The same without noise, where nothing has to be exact."""
-    cells = np.array(rows, dtype=float, order="C")
-    if question.mean is not None:
-        cells -= question.mean
-    if math.isfinite(question.bound):
+    if exact:
+        np.clip(cells, -bound, bound, out=cells)
+        cells /= bound
+        cells = _within(_truncated(cells, limit), limit)
+    elif math.isfinite(bound):
         lengths = np.linalg.norm(cells, axis=1, keepdims=True)
-        cells *= question.bound / np.maximum(lengths, question.bound)
+        cells *= bound / np.maximum(lengths, bound)
     if question.bases is not None:
-        cells = projected(cells, question.shape, question.bases)
+        unit = 2.0**BASIS_BITS if exact else None
+        cells = projected(cells, question.shape, question.bases, unit)
+        cells = _within(cells, limit) if exact else cells
     if further is None or not question.is_joint:
         return cells
+    if exact:
+        further = _truncated(further / question.further, further_limit)
+        further = _within(further, further_limit)
     return np.concatenate([cells, further], axis=1)
 
 
@@ -349,8 +341,3 @@ def symmetric(upper: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     matrix, where = np.empty((n, n)), np.triu_indices(n)
     matrix[where] = matrix[where[::-1]] = upper
     return matrix
-
-
-def _on_diagonal(n: int) -> NDArray[np.int64]:
-    """Places of the diagonal in an upper triangle, row by row."""
-    return np.cumsum(np.append(0, np.arange(n, 1, -1)))

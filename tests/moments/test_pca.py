@@ -1,9 +1,11 @@
 """`MultilinearPCA`: what it reveals, what it finds, and how it is used."""
 
 import itertools
+import json
 import math
 import pickle
 import warnings
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -14,6 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -216,8 +219,9 @@ def test_with_half_the_noise_an_audit_would_tell():
     """
     X, seen = people(1), []
 
-    def learn(_, releases, question, n_samples):
-        seen.append(releases.ask(question)[0])
+    def learn(_, releases, question):
+        shares = shares_of_modes(question.shape, 1.0)
+        seen.append(releases.ask(replace(question, shares=shares))[0])
         return {}
 
     with (
@@ -238,11 +242,27 @@ def test_more_than_the_budget_is_refused():
     question = Question((2,), 1.0, (0.7,))
     noise = make()._planned_noise((2,), 0)
     sums = contribute(np.ones((1, 2)), question)
-    source = mock.Mock(**{"total.return_value": sums})
-    releases = Releases(noise, source_of(0), source, question, sums)
+    samples = mock.Mock(n_samples=1, **{"total.return_value": sums})
+    streams = source_of(0)
+    releases = Releases(samples, noise, lambda: streams)
     releases.ask(question)
     with pytest.raises(RuntimeError, match="exceed the budget"):
         releases.ask(question)
+
+
+def test_an_interrupted_fit_leaves_nothing():
+    """The projection of the fit before would be under the guarantee of this one."""
+    model = make((1, 1)).fit(people())
+    with (
+        mock.patch.object(Question, "read", side_effect=MemoryError),
+        pytest.raises(MemoryError),
+    ):
+        model.set_params(epsilon=0.5).fit(people())
+    assert model.privacy_guarantee_.epsilon == 0.5
+    assert not hasattr(model, "components_")
+    assert not hasattr(model, "_projection")
+    with pytest.raises(NotFittedError):
+        model.transform(people())
 
 
 def test_undeclared_bounds_protect_nobody():
@@ -332,8 +352,8 @@ def test_chunks_batches_and_parties_give_the_same_bits(way):
     parties = [X[:10], X[10:29], X[29:]]
 
     def ask(question):
-        sent = pickle.loads(pickle.dumps(question))
-        return sum(clone(model).contribute(own, sent) for own in parties)
+        assert type(question) is bytes
+        return sum(clone(model).contribute(own, question) for own in parties)
 
     same(clone(model).fit_aggregated(ask, n_samples=30), expected)
 
@@ -392,8 +412,72 @@ def test_parties_and_server_must_agree():
         make().fit_aggregated(lambda q: None, 8)
     with pytest.raises(ValueError, match="positive integer"):
         clone(model).fit_aggregated(lambda q: None, 8.0)
-    with pytest.raises(TypeError, match="question"):
+    with pytest.raises(TypeError, match="bytes"):
         model.contribute(X, "all")
+
+
+def questions(way):
+    """What a fit asks its parties, in order."""
+    model, found = make(**WAYS[way], tensor_shape=(3, 4), epsilon=200.0), []
+
+    def ask(question):
+        found.append(question)
+        return model.contribute(people(), question)
+
+    clone(model).fit_aggregated(ask, 8)
+    return model, found
+
+
+@ways
+def test_damaged_questions_are_refused(way):
+    model, found = questions(way)
+    kinds = [json.loads(question.partition(b"\n")[0])["kind"] for question in found]
+    assert ("core" in kinds) == (way == "core")
+    for question in found:
+        line, _, block = question.partition(b"\n")
+        fields = json.loads(line)
+        damaged = [
+            question[: -1 if block else -2],
+            question + b"0",
+            b"",
+            pickle.dumps(question),
+            block,
+            b"[]\n" + block,
+            line + b"\n" + b"\xff" * len(block),
+        ]
+        for name, value in {
+            "format": 2,
+            "kind": "eval",
+            "is_centred": not fields["is_centred"],
+            "settings": {**fields["settings"], "more": 1},
+            "arrays": [["bases.0", "f8", [3, 3]], ["bases.1", "f8", [4, 4]]],
+            "more": 1,
+        }.items():
+            changed = json.dumps({**fields, name: value}).encode()
+            damaged.append(changed + b"\n" + block)
+        if fields["kind"] == "core":
+            damaged.append(line + b"\n" + np.full(len(block) // 8, 0.5).tobytes())
+            damaged.append(line + b"\n" + np.full(len(block) // 8, 2.0**25).tobytes())
+            for shape in ([3, 0], [3, 4], [2, 1], [3]):
+                listed = [["bases.0", "f8", shape], *fields["arrays"][1:]]
+                changed = json.dumps({**fields, "arrays": listed}).encode()
+                damaged.append(changed + b"\n" + block)
+        if fields["is_centred"]:
+            nothing = np.full(len(block) // 8, np.nan).tobytes()
+            damaged.append(line + b"\n" + nothing)
+        for wrong in damaged:
+            if wrong != question:
+                with pytest.raises(ValueError, match=r"not a question|must have|unit"):
+                    model.contribute(people(), wrong)
+
+
+def test_without_noise_parties_need_no_bound():
+    X, model = people(30), free(3, tensor_shape=(3, 4))
+    expected = clone(model).fit(X)
+    found = clone(model).fit_aggregated(
+        lambda q: model.contribute(X[:9], q) + model.contribute(X[9:], q), 30
+    )
+    assert_allclose(found.score(X), expected.score(X))
 
 
 def test_a_budget_that_refuses_asks_no_party():

@@ -27,7 +27,7 @@ def samples(shape, n=40, seed=0):
 
 def whole(rows, question, further=None):
     """Samples as lists of Python integers."""
-    found = _sums._integers(rows, question, further)
+    found = _sums._cells(rows, question, further)
     assert np.array_equal(found, np.trunc(found))
     return found.astype(int).tolist()
 
