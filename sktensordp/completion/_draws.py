@@ -39,31 +39,34 @@ class Draws:
     drawn: NDArray[Any]
     dtype: np.dtype[Any]
 
-    def values(self, offset: float, scale: float) -> NDArray[np.floating]:
-        """The randomised values less `offset`, divided by `scale`."""
-        return (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale
-
     def mean(self) -> float:
         """Mean of the randomised values."""
-        return float(self.values(0.0, 1.0).mean(dtype=float))
+        values = self.randomizer.values_of(self.drawn, self.dtype)
+        return float(values.mean(dtype=float))
 
     def observations(
-        self, values: NDArray[np.floating], smooth_modes: Collection[int]
+        self, offset: float, scale: float, smooth_modes: Collection[int] = ()
     ) -> Observations:
-        """Values at the coordinates of the entries.
+        """Shifted and scaled values at their coordinates.
 
         Parameters
         ----------
-        values : ndarray of shape (n_entries,)
-        smooth_modes : collection of int
+        offset, scale : float
+            Each value less `offset` is divided by `scale`.
+        smooth_modes : collection of int, default=()
             Modes of which all indices have rows.
         """
         used = [
             np.arange(size) if mode in smooth_modes else None
             for mode, size in enumerate(self.entries.shape)
         ]
-        outputs = self.drawn if self.randomizer.has_table else None
-        return Observations.of(self.entries.coordinates, values, used, outputs)
+        return Observations.of(
+            self.entries.coordinates,
+            (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale,
+            used,
+            self.drawn if self.randomizer.has_table else None,
+            signs(0, len(self.drawn)),
+        )
 
     def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
         """Some of what was drawn, equally spaced among all of it.

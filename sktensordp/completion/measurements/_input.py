@@ -14,11 +14,9 @@ from ...tensor import (
     TuckerForm,
     check_tucker_size,
     fit_cp,
-    fit_structured_cp,
     fit_structured_tucker,
     rescaled,
 )
-from .._draws import Draws
 from .._problem import Problem
 from .._values import EntryRandomizer, plan_entry_randomizer
 from ._measurement import Measurement, OnSweep, Outcome
@@ -37,7 +35,7 @@ class _Fit(NamedTuple):
     model : Rows or StructuredTucker
     n_iter : int
     offset : float
-    entries : Observations, SparseEntries, DenseEntries or DistributedEntries
+    entries : Observations or ChunkedObservations
     likelihood : TableLikelihood or None
     """
 
@@ -70,9 +68,6 @@ class InputPerturbation(Measurement):
     def _fits_tucker(self) -> bool:
         # Biases alone are fitted as a CP.
         return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
-
-    def _fits_rows(self, released: Any) -> bool:
-        return isinstance(released, Draws) and not self._fits_tucker
 
     @property
     def _features(self) -> NDArray[np.float64]:
@@ -109,16 +104,13 @@ class InputPerturbation(Measurement):
         fit = self._fit(released, offset, features, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
-            # Entries that were observed anew cannot be used again.
-            has_changed = not self._fits_rows(released) and fit.likelihood is not None
-            grouped = None if has_changed else fit.entries
-            other = self._fit(released, 0.0, features, None, grouped)
+            other = self._fit(released, 0.0, features, None)
             if other.model.noise < _CLEARLY_LESS * fit.model.noise:
                 fit = other
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
-        if not self._fits_rows(released):
+        if self._fits_tucker:
             model = model.with_average_rows(problem.entries.counts)
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise)
@@ -129,48 +121,38 @@ class InputPerturbation(Measurement):
         offset: float,
         features: NDArray[np.float64],
         on_sweep: OnSweep | None,
-        grouped: Any = None,
     ) -> _Fit:
         """Fit a model to the randomised values less an offset."""
         problem, scale = self.problem, self.problem.domain.scale
         likelihood = self.randomizer.likelihood(offset, scale)
-        if self._fits_rows(released):
-            values = released.values(offset, scale)
-            if grouped is None:
-                grouped = released.observations(values, problem.smooth_modes)
-            entries = grouped.with_values(values)
+        options: dict[str, Any] = {
+            "biases": problem.biases,
+            "max_iter": problem.max_iter,
+            "smooth_modes": problem.smooth_modes,
+            "features": features,
+            "n_threads": problem.n_threads,
+            "on_sweep": on_sweep,
+            "likelihood": likelihood,
+        }
+        entries: Any
+        form: Any = problem.form
+        if not self._fits_tucker:
+            entries = released.observations(offset, scale, problem.smooth_modes)
             rows, n_iter = fit_cp(
                 entries,
-                rank=problem.form.rank,
-                biases=problem.biases,
+                rank=form.rank,
                 noise_floor=self.randomizer.noise_variance / scale**2,
-                max_iter=problem.max_iter,
                 shape=problem.entries.shape,
-                smooth_modes=problem.smooth_modes,
-                features=features,
-                likelihood=likelihood,
-                n_threads=problem.n_threads,
-                on_sweep=on_sweep,
+                **options,
             )
             return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
-        entries = released.grouped(offset, scale, reuse=grouped)
-        form: Any = problem.form
-        fit: Any = fit_structured_cp
-        size: dict[str, Any] = {"rank": problem.form.rank}
-        if self._fits_tucker:
-            fit, size = fit_structured_tucker, {"ranks": form.ranks}
-        model, n_iter = fit(
+        entries = released.grouped(offset, scale)
+        model, n_iter = fit_structured_tucker(
             entries,
-            **size,
-            biases=problem.biases,
+            ranks=form.ranks,
             value_scale=scale,
             noise_floor=self.randomizer.noise_variance,
-            max_iter=problem.max_iter,
-            smooth_modes=problem.smooth_modes,
-            features=features,
-            n_threads=problem.n_threads,
-            on_sweep=on_sweep,
-            likelihood=likelihood,
+            **options,
         )
         return _Fit(model, n_iter, offset, entries, likelihood)
 

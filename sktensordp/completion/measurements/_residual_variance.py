@@ -19,11 +19,10 @@ from ...tensor import (
     Rows,
     StructuredTucker,
     TableLikelihood,
-    continue_structured_cp,
     continue_structured_tucker,
     continued,
+    rescaled,
 )
-from .._draws import Draws, signs
 from .._problem import Problem
 
 # To measure the response of the fit, values are moved by this share of the standard
@@ -71,7 +70,7 @@ def residual_variance(
     """
     randomizer = released.randomizer
     # With so many values, the standard error is about a 500th of the noise variance.
-    coordinates, drawn, own_signs = released.compared()
+    coordinates, drawn, signs = released.compared()
     noisy = randomizer.values_of(drawn, released.dtype).astype(float)
     mean = model.predict(coordinates).astype(float)
     known_share = None if likelihood is None else likelihood.known_share
@@ -84,20 +83,13 @@ def residual_variance(
     linear = linear * model.weights_of(coordinates)
     move: Any = _MOVE * math.sqrt(model.noise)
     moved: Any
-    if isinstance(entries, Observations):
-        assert isinstance(model, Rows)
-        moved = _moved(problem, model, offset, released, entries, likelihood, move)
+    if isinstance(model, Rows):
+        moved = _moved(problem, model, entries, likelihood, move)
     else:
-        is_tucker = isinstance(model, StructuredTucker)
-        resume: Any = (
-            continue_structured_tucker if is_tucker else continue_structured_cp
-        )
         entries = released.grouped(offset, 1.0, move, reuse=entries)
         options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
-        if not is_tucker:
-            options["noise_floor"] = known
-        moved = resume(model, entries, **options)
-    move = move * own_signs
+        moved = continue_structured_tucker(model, entries, **options)
+    move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
@@ -124,21 +116,32 @@ def residual_variance(
 def _moved(
     problem: Problem,
     model: Rows,
-    offset: float,
-    released: Draws,
-    entries: Observations,
+    entries: Any,
     likelihood: TableLikelihood | None,
     move: float,
 ) -> Rows:
     """The fit to values that are moved with random signs."""
-    values = released.values(offset, 1.0)
+    scale = problem.domain.scale
+    rows, entries = entries.with_rows(rescaled(model, 1 / scale))
+    entries, _ = entries.change_values(_moved_values, rows, likelihood, move / scale)
+    rows = continued(
+        entries.gathered(rows), entries, n_sweeps=_SWEEPS, n_threads=problem.n_threads
+    )
+    return rescaled(rows, scale)
+
+
+def _moved_values(
+    rows: Rows, entries: Observations, likelihood: TableLikelihood | None, move: float
+) -> tuple[NDArray[np.floating], tuple[()]]:
+    """Values, or what replaces those of a table, moved with random signs."""
+    values: Any = np.empty_like(entries.values[0])
+    outputs: Any = entries.outputs
+    signs: Any = entries.signs
     if likelihood is not None and likelihood.known_share is not None:
-        scale = problem.domain.scale
-        likelihood.observe(entries.fitted(model.means) / scale, released.drawn, values)
-        values *= scale
-    values += move * signs(0, len(values))
-    moved = entries.with_values(values)
-    return continued(model, moved, n_sweeps=_SWEEPS, n_threads=problem.n_threads)
+        likelihood.observe(entries.fitted(rows.means), outputs, values)
+    else:
+        values[entries.groups[0].order] = entries.values[0]
+    return (values + move * signs).astype(values.dtype), ()
 
 
 def _restated(
